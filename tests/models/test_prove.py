@@ -110,7 +110,7 @@ def test_in_bfloat16_the_same_way_is_chosen_by_nearly_the_same_losses(stretched)
 
 
 def test_another_precision_is_refused_before_a_model_is_opened(tmp_path):
-    with pytest.raises(ValueError, match="`precision` must be float32 or bfloat16, got 'int8'"):
+    with pytest.raises(ValueError, match="`precision` must be 'float32' or 'bfloat16', got 'int8'"):
         prove(tmp_path, 64, precision="int8")
 
 

@@ -14,6 +14,8 @@ from posenc.commands.progress import progress
 if TYPE_CHECKING:
     from posenc.models.extend import Extension
 
+ComputesIn = Literal["float32", "bfloat16"]
+
 
 @app.command
 def inspect(
@@ -83,7 +85,7 @@ def extend(
     base: float | None = None,
     prove: Flag = False,
     text: Place | None = None,
-    precision: Literal["float32", "bfloat16"] = "float32",
+    precision: ComputesIn = "float32",
     out: Place | None = None,
     part: str = "",
     as_json: AsJson = False,
@@ -118,8 +120,8 @@ def extend(
     text
         What the model reads, in UTF-8; by default, a novel.
     precision
-        What the model computes in, with --prove: bfloat16 takes half of the memory, and a third of
-        the time where the processor multiplies in it.
+        What the model computes in, with --prove: bfloat16 takes half of the memory of its weights,
+        and less time where the processor multiplies in it.
     out
         A folder for the page of the proof, with `prove`; for the copy, with method table.
     part
@@ -191,7 +193,7 @@ def _prove(
     text: Path | None,
     base: float | None,
     trained: int | None,
-    precision: Literal["float32", "bfloat16"],
+    precision: ComputesIn,
     page: Output,
     as_json: bool,
 ) -> None:

@@ -11,6 +11,7 @@ from torch import nn
 
 LARGEST = sys.float_info.max
 LARGEST_COUNT = 2**62
+PRECISIONS = "float32", "bfloat16"
 ASSUMED_MEMORY = 2**36  # bytes of memory, 64 GiB, where the system does not say
 
 
@@ -116,6 +117,14 @@ def probability(value: Any, name: str) -> Any:
 def switch(value: Any, name: str) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"`{name}` must be True or False, got {brief(value)}.")
+    return value
+
+
+def precision(value: Any) -> str:
+    """The name of a dtype that a whole model can compute in."""
+    if value not in PRECISIONS:
+        known = " or ".join(map(repr, PRECISIONS))
+        raise ValueError(f"`precision` must be {known}, got {brief(value)}.")
     return value
 
 

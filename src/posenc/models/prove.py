@@ -10,8 +10,8 @@ recall    a key of five tokens behind a marker, at three depths: the share that 
 copy      `to`/2 random tokens and the same again: the share of the second half that is foretold
 
 Ways are those of `extend`, a YaRN whose ends and gain are searched for, and from the best of these
-a search pair by pair. A way is chosen on every other stretch of the text, and its losses are told
-on those between, which it has not seen.
+a search pair by pair, or by bands of neighbours. A way is chosen on every other stretch of the
+text, and its losses are told on those between, which it has not seen.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from dataclasses import asdict, dataclass
 from math import log
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from posenc.core.arguments import precision as checked_precision
 from posenc.core.provenance import Provenance, since
-from posenc.core.text import shown
 from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.check.loss import Opened, opened, read_as
 from posenc.models.config.gguf import as_config
@@ -64,7 +64,6 @@ KEY, MARKER, DEPTHS = 5, 3, (0.1, 0.5, 0.9)
 ENOUGH = 0.01  # bits a token: what is nearer to reading on in a window is not worth its cache
 
 Progress = Callable[[str, int, int], None]
-Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Proof:
     gguf_keys: dict[str, Any]  # of the best way, where the model is a GGUF file
     name: str = ""  # of the model's folder or file
     provenance: Provenance | None = None
-    precision: Precision = "float32"
+    precision: str = "float32"
 
     @property
     def chosen(self) -> str:
@@ -117,23 +116,20 @@ def prove(
     base: float | None = None,
     trained: int | None = None,
     progress: Progress = lambda doing, count, of: None,
-    precision: Precision = "float32",
+    precision: str = "float32",
 ) -> Proof:
     """Measure each way to read texts of `to` tokens, weights and activations in this `precision`.
 
     Raises ModelError for a model that cannot be opened, stretched or asked.
     """
-    if precision not in get_args(Precision):
-        known = " or ".join(get_args(Precision))
-        raise ValueError(f"`precision` must be {known}, got {shown(precision)}.")
-    start = time.time()
+    start, dtype = time.time(), getattr(torch, checked_precision(precision))
     if letters is None:
         from posenc.analysis.text import novel_letters
 
         letters = novel_letters()
     config = _config(path)
     configs, notes = ways(config, to, base, trained)
-    with opened(path, getattr(torch, precision)) as model:
+    with opened(path, dtype) as model:
         length = trained or trained_length(model.spec) or 0
         if not 0 < length < to:
             raise ModelError("config.json", "max_position_embeddings", "is not exceeded by", to)
@@ -151,9 +147,13 @@ def prove(
         progress(PAIRS, total - 1, total)
         best = min(found, key=lambda way: way.chosen_by)
         if find_files(path).format == "gguf":
-            notes.append(f"{PAIRS}: not tried, for no key of a GGUF file holds a factor a pair")
+            searched: Way | str = "not tried, for no key of a GGUF file holds a factor a pair"
         else:
-            found += _pair_by_pair(model, configs[AS_IT_IS], best, ids, length, notes)
+            searched = _pair_by_pair(model, configs[AS_IT_IS], best, ids, length)
+        if isinstance(searched, Way):
+            found.append(searched)
+        else:
+            notes.append(f"{PAIRS}: {searched}")
         sliding = _sliding(model, ids[1::2], length)
     found.sort(key=lambda way: way.chosen_by)
     spec = specify(found[0].config)
@@ -243,17 +243,12 @@ def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) ->
 
 
 def _pair_by_pair(
-    model: Opened,
-    plain: dict[str, Any],
-    best: Way,
-    ids: Tensor,
-    trained: int,
-    notes: list[str],
-) -> list[Way]:
+    model: Opened, plain: dict[str, Any], best: Way, ids: Tensor, trained: int
+) -> Way | str:
     """Search how much slower each pair turns, from the best way so far; never faster than it did.
 
-    Nothing is found, and it is noted why, where that is no better by what counts: a formula is
-    what servers know.
+    Why there is no such way is returned where it is no better by what counts: a formula is what
+    servers know.
     """
     turn, to = specify(best.config).main.far_seeing[0], ids.shape[-1]
     slower = [abs(was / now) for was, now in zip(turn.unscaled(), turn.theta(to), strict=True)]
@@ -265,8 +260,7 @@ def _pair_by_pair(
     try:
         least = bits(slower)
     except ModelError as error:
-        notes.append(f"{PAIRS}: {error}")
-        return []
+        return str(error)
     width = -(-len(slower) // BANDS)
     for power in POWERS:
         for start in range(0, len(slower), width):
@@ -276,10 +270,9 @@ def _pair_by_pair(
                 if tried != slower and (found := bits(tried)) < least:
                     slower, least = tried, found
     if least > best.chosen_by - ENOUGH:
-        notes.append(f"{PAIRS}: no better than {best.name} by {ENOUGH} bits a token")
-        return []
+        return f"no better than {best.name} by {ENOUGH} bits a token"
     config = slowed(plain, to, trained, slower, turn.gain)
-    return [_measured(model, PAIRS, config, ids, trained)]
+    return _measured(model, PAIRS, config, ids, trained)
 
 
 def _far_bits(model: Opened, config: dict[str, Any], ids: Tensor, trained: int) -> float:

@@ -61,7 +61,7 @@ class _Carried(torch.autograd.Function):
         ctx: Any, own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, scale: float
     ) -> Tensor:
         chunks = Chunks(own, q, k, step)
-        weights, lse = _own_weights(own, scale)
+        weights, lse = softmax(_masked(own, scale))
         out, values, keys = weights @ v, v.flatten(2, 3), k[:, :, 0, :0]
         kept = []
         for n in range(1, own.shape[2]):
@@ -114,8 +114,3 @@ class _Carried(torch.autograd.Function):
 def _masked(own: Tensor, scale: float) -> Tensor:
     ahead = torch.ones(own.shape[-2:], dtype=torch.bool, device=own.device).triu(1)
     return (own * scale).masked_fill_(ahead, float("-inf"))
-
-
-def _own_weights(own: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """The weights of keys within a chunk, and their log-sum-exps (batch, head, chunk, query)."""
-    return softmax(_masked(own, scale))

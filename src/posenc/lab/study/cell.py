@@ -12,12 +12,11 @@ from typing import Any
 
 from torch import Tensor
 
-from posenc.core.arguments import brief
+from posenc.core.arguments import brief, precision
 
 # The format of settings; a change of meaning raises it, so that old cells keep their names
 FORMAT = 1
 CONTROLS = ("", "window", "shuffled", "oracle")
-PRECISIONS = ("float32", "bfloat16")
 EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d{0,8}))?")
 WORDS = {"label", "source"}  # fields that change no number
 LONGEST = 2**20  # length of a text, in the measure of its task
@@ -104,9 +103,7 @@ class Cell:
                     '`positions` must be "plain", or "random 2048" for positions drawn below 2048,'
                     f" got {self.positions!r}."
                 )
-        if self.precision not in PRECISIONS:
-            known = " or ".join(map(repr, PRECISIONS))
-            raise ValueError(f"`precision` must be {known}, got {self.precision!r}.")
+        precision(self.precision)
         if self.extend and not EXTEND.fullmatch(self.extend):
             raise ValueError(
                 '`extend` must be "pi 2", "ntk 2", "yarn 2" or "drope 2", and " after 100" steps if'

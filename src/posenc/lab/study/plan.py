@@ -32,7 +32,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from posenc.core.arguments import brief, memory
+from posenc.core.arguments import PRECISIONS, brief, memory
 from posenc.lab.study import statistics, tasks
 from posenc.lab.study.cell import (
     CONTROLS,
@@ -40,7 +40,6 @@ from posenc.lab.study.cell import (
     EXTEND,
     LONGEST,
     MOST,
-    PRECISIONS,
     PROFILES,
     Cell,
     Profile,
