@@ -13,7 +13,14 @@ pytestmark = pytest.mark.slow
 
 pytest.importorskip("hatchling", reason="hatchling, of the extra `dev`, is not installed")
 ROOT = Path(__file__).parent.parent
-LEFT_OUT = ["studies", "benchmarks", "docs/pictures", "docs/paper/*.svg", "examples/pictures", ".ci"]
+LEFT_OUT = [
+    "studies",
+    "benchmarks",
+    "docs/pictures",
+    "docs/paper/*.svg",
+    "examples/pictures",
+    ".ci",
+]
 
 
 def built(target, folder, source=ROOT):
