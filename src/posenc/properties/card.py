@@ -16,16 +16,25 @@ from posenc.properties import (
     Finding,
     Property,
     any_length,
+    bounded,
     learned,
     length_independent,
+    linear_shift,
+    norm_constant,
     norm_preserving,
     order_sensitive,
     shift_invariant,
+    unique_positions,
 )
 
 # The properties of encodings that learn how a score depends on all tokens between query and key
 RELATIVE = frozenset(
     {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
+)
+# Those of rotations, whatever their frequencies
+ROTATION = frozenset(
+    {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
+    | {norm_preserving, any_length, length_independent, order_sensitive}
 )
 
 

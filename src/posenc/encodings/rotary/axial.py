@@ -18,9 +18,9 @@ import torch
 from posenc.core.arguments import channels, whole_number
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Frequencies
-from posenc.encodings.rotary.rope import HOLDS, RoPE
+from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import several_axes
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import ROTATION, Card, Paper
 
 
 def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:
@@ -53,7 +53,7 @@ CARD = Card(
     ),
     used_by="EVA-02, Pixtral",
     make=lambda dim, heads, base=10_000.0, **options: RoPE(axial(dim, 2, base), **options),
-    holds=HOLDS | {several_axes},
+    holds=ROTATION | {several_axes},
 )
 
 CARD_3D = Card(
@@ -68,7 +68,7 @@ CARD_3D = Card(
     ),
     used_by="V-JEPA 2",
     make=lambda dim, heads, base=10_000.0, **options: RoPE(axial(dim, 3, base), **options),
-    holds=HOLDS | {several_axes},
+    holds=ROTATION | {several_axes},
     docstring=(__doc__ or "")
     .strip()
     .replace("the axes of an image or a volume", "the frames, rows and columns of a video"),

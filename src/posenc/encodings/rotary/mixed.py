@@ -25,9 +25,8 @@ from posenc.core.biases import for_query_heads
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, frequencies
 from posenc.core.shapes import Heads, PerHead, Points
-from posenc.encodings.rotary.rope import HOLDS
 from posenc.properties import learned, several_axes
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import ROTATION, Card, Paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
 
@@ -91,5 +90,5 @@ CARD = Card(
         arxiv="2403.13298",
     ),
     make=lambda dim, heads, **options: Mixed(dim, heads, **options),
-    holds=HOLDS | {several_axes, learned},
+    holds=ROTATION | {several_axes, learned},
 )

@@ -22,9 +22,9 @@ import torch
 from posenc.core.arguments import brief, whole_number
 from posenc.core.frequencies import Layout, frequencies, theta
 from posenc.core.shapes import Frequencies
-from posenc.encodings.rotary.rope import HOLDS, RoPE
+from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import several_axes
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import ROTATION, Card, Paper
 
 
 def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False) -> Frequencies:
@@ -103,5 +103,5 @@ CARD = Card(
     ),
     used_by="Qwen2-VL, Qwen2.5-VL, Qwen3-VL, GLM-4.1V",
     make=_make,
-    holds=HOLDS | {several_axes},
+    holds=ROTATION | {several_axes},
 )

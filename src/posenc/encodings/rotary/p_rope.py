@@ -15,8 +15,8 @@ from torch import arange, where
 from posenc.core.arguments import real
 from posenc.core.frequencies import Layout, frequencies, theta
 from posenc.core.shapes import Frequencies
-from posenc.encodings.rotary.rope import HOLDS, RoPE
-from posenc.properties.card import Card, Paper
+from posenc.encodings.rotary.rope import RoPE
+from posenc.properties.card import ROTATION, Card, Paper
 
 
 def p_rope(freqs: Frequencies, p: float) -> Frequencies:
@@ -54,5 +54,5 @@ CARD = Card(
     ),
     used_by="Gemma 4",
     make=_make,
-    holds=HOLDS,
+    holds=ROTATION,
 )

@@ -20,18 +20,7 @@ from posenc.core.arguments import number, positive, switch, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, base_of, checked, theta
 from posenc.core.shapes import Frequencies, Heads, PerHead, Points, Positions
-from posenc.properties import (
-    any_length,
-    bounded,
-    length_independent,
-    linear_shift,
-    norm_constant,
-    norm_preserving,
-    order_sensitive,
-    shift_invariant,
-    unique_positions,
-)
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import ROTATION, Card, Paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
 
@@ -78,12 +67,10 @@ class RoPE(Encoding):
         self.axes = 1 if self.freqs.ndim == 1 else len(self.freqs)
         self.gain, self.logit_gain = number(gain, "gain"), positive(logit_gain, "logit_gain")
         self.trailing = switch(trailing, "trailing")
-        self.start = None
-        if self.turned < self.dim:
-            self.start = self.dim - self.turned if self.trailing else 0
-        self.delta = None
-        if switch(learned, "learned"):
-            self.delta = nn.Parameter(torch.zeros(self.freqs.shape))
+        kept = self.dim - self.turned
+        self.start = kept * self.trailing if kept else None
+        learns = switch(learned, "learned")
+        self.delta = nn.Parameter(torch.zeros(self.freqs.shape)) if learns else None
         self.layout: Layout = checked(layout)
 
     def prepare(self, pos: Positions | Points) -> Turn:
@@ -126,12 +113,6 @@ def _channels(dim: int) -> int:
     return whole_number(dim, "dim")
 
 
-# True of all rotations, whatever their frequencies
-HOLDS = frozenset(
-    {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
-    | {norm_preserving, any_length, length_independent, order_sensitive}
-)
-
 CARD = Card(
     name="RoPE",
     paper=Paper(
@@ -144,5 +125,5 @@ CARD = Card(
     ),
     used_by="Llama, Qwen, Mistral, Gemma, DeepSeek, Phi",
     make=lambda dim, heads, base=10_000.0, **options: RoPE(dim, base=base, **options),
-    holds=HOLDS,
+    holds=ROTATION,
 )

@@ -24,9 +24,8 @@ from posenc.core.frequencies import Layout, checked, frequencies
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, PerHead, Points, Positions
 from posenc.encodings.rotary.axial import axial
-from posenc.encodings.rotary.rope import HOLDS
 from posenc.properties import learned, several_axes
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import ROTATION, Card, Paper
 from posenc.rotation.matrices import cayley, in_basis, skew
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
@@ -73,5 +72,5 @@ CARD = Card(
         arxiv="2502.02562",
     ),
     make=lambda dim, heads, **options: STRING(dim, **options),
-    holds=HOLDS | {several_axes, learned},
+    holds=ROTATION | {several_axes, learned},
 )
