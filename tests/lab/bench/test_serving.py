@@ -12,6 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("few_others")]
 SMALL = (
     Grouped(24, heads=8, groups=2, dim=8),
     Grouped(24, torch.bfloat16, heads=8, groups=2, dim=8),
+    Cached(9, groups=4, heads=4, dim=8, new=5),
     Cached(9, groups=2, heads=4, dim=8, new=5),
     Packed(3, 7, heads=4, dim=8),
     Prefill(5, heads=4, dim=8),
@@ -33,6 +34,7 @@ def test_the_rows_that_have_targets_are_measured():
     shared = {name: case for name, case in told.items() if name.startswith("grouped")}
     assert [case.get("ALiBi") for case in shared.values()] == [None, 0.55, 0.4, None, 0.65, 0.5]
     assert [case.get("NoPE") for name, case in told.items() if "cache" in name] == [1.3, 1.2]
+    assert [case.get("PaTH") for name, case in told.items() if "cache" in name] == [3.0, None]
     assert {*serving.QUICK} < {*serving.FULL}
 
 
