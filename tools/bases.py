@@ -1,31 +1,30 @@
 """Write `smallest_bases.json`: of each width that models turn, the bases that are enough for texts
-longer than any smaller base is, and how long. It takes minutes. With --check, which takes seconds,
-only hold a base of each width against the search.
+longer than any smaller base is, by their place in `BASES`, and how long. It takes minutes. With
+--check, which takes seconds, only hold a base of each width against the search.
 """
 
 import json
 import sys
-from math import inf
 from pathlib import Path
 
 import torch
 
 from posenc.analysis.base_search import search
-from posenc.analysis.frequencies import LONGEST, reach
+from posenc.analysis.frequencies import BASES, LONGEST, reach
 from posenc.encodings.rotary.theta import frequencies
 
 TABLE = Path(__file__).parent.parent / "src/posenc/analysis/smallest_bases.json"
 WIDTHS = 20, 24, 32, 48, 64, 72, 80, 96, 112, 128, 144, 256
 
 
-def records(dim: int) -> list[tuple[float | None, int]]:
-    """Each base that is enough for longer texts than all smaller ones, with the longest of them."""
-    found: list[tuple[float | None, int]] = []
-    base, enough = 2.0, 0
+def records(dim: int) -> list[tuple[int | None, int]]:
+    """The place of each base that is enough for longer texts than all before, and their length."""
+    found: list[tuple[int | None, int]] = []
+    place, enough = 0, 0
     while enough < LONGEST:
-        base = search(dim, enough + 1, base)
-        enough = LONGEST if base == inf else reach(frequencies(dim, base))
-        found.append((None if base == inf else base, enough))
+        place = search(dim, enough + 1, BASES, place or 0)
+        enough = LONGEST if place is None else reach(frequencies(dim, BASES[place]))
+        found.append((place, enough))
     return found
 
 
@@ -33,8 +32,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if "--check" in sys.argv:
         for dim, rows in json.loads(TABLE.read_text()).items():
-            base, enough = rows[len(rows) // 2]
-            if search(int(dim), enough) != base:
+            place, enough = rows[len(rows) // 2]
+            if search(int(dim), enough, BASES) != place:
                 sys.exit(f"{TABLE.name} is stale for {dim} channels: run tools/bases.py.")
         return
     rows = ",\n".join(

@@ -13,7 +13,7 @@ import torch
 from published import MODELS
 
 from posenc.analysis.base_search import search
-from posenc.analysis.frequencies import LONGEST, critical, extended, reach, smallest_base
+from posenc.analysis.frequencies import BASES, LONGEST, critical, extended, reach, smallest_base
 from posenc.encodings.rotary.theta import frequencies
 
 
@@ -88,18 +88,18 @@ ROWS = {int(dim): rows for dim, rows in json.loads(TABLE.read_text()).items()}
 
 @pytest.mark.parametrize("dim", ROWS)
 def test_bases_that_are_looked_up_are_those_of_the_search(dim):
-    """And those of each row reach as far as it says, but for the rounding of powers."""
-    bases, lengths = zip(*ROWS[dim], strict=True)
-    assert [*bases] == sorted(bases)
+    """And those of each row reach as far as it says."""
+    places, lengths = zip(*ROWS[dim], strict=True)
+    assert [*places] == sorted(places)
     assert [*lengths] == sorted(set(lengths))
     assert lengths[-1] >= LONGEST
     for length in (512, 4096, 40_000):
-        assert smallest_base(dim, length) == search(dim, length)
-    row = len(bases) // 3
-    assert reach(frequencies(dim, bases[row])) == lengths[row]
-    assert smallest_base(dim, lengths[row]) == bases[row]
-    assert smallest_base(dim, lengths[row] + 1) == bases[row + 1]
+        assert smallest_base(dim, length) == BASES[search(dim, length, BASES)]
+    row = len(places) // 3
+    assert reach(frequencies(dim, BASES[places[row]])) == lengths[row]
+    assert smallest_base(dim, lengths[row]) == BASES[places[row]]
+    assert smallest_base(dim, lengths[row] + 1) == BASES[places[row + 1]]
 
 
 def test_bases_of_other_widths_are_searched_for():
-    assert smallest_base(20, 1000) == search(20, 1000)
+    assert smallest_base(20, 1000) == BASES[search(20, 1000, BASES)]

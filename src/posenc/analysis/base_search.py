@@ -5,9 +5,10 @@
 `analysis.frequencies` says what it is for, and asks here for the widths that its table lacks.
 """
 
+from collections.abc import Sequence
 from math import isqrt, log10
 
-from torch import Tensor, arange, cat, float64, linspace, logspace
+from torch import Tensor, arange, cat, float64, linspace, logspace, tensor
 
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Frequencies
@@ -29,31 +30,27 @@ def similarity(freqs: Frequencies, length: int) -> Tensor:
     return product.flatten()[:length]
 
 
-def search(dim: int, length: int, least: float = 2.0, step: float = 1.01) -> float:
-    """The smallest base with which B(m) ≥ 0 for all m < `length`, among 2, 2·`step`, 2·`step`², …
+def search(dim: int, length: int, bases: Sequence[float], first: int = 0) -> int | None:
+    """The place of the first base with which B(m) ≥ 0 for all m < `length`; None: of none of them.
 
-    It is found by trying them one after another; infinite, if no base below 10¹⁵ is enough. Those
-    below `least` may be left out, where it is known that they are not.
+    They are tried one after another, but for those before the place `first`.
     """
     distances = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
     far = linspace(0.8 * length, length - 1, 256, dtype=float64).round().unique()
-    negative: int | None = None  # distance at which the last candidate failed
-    base = 2.0
-    while base * step**64 <= least:
-        base *= step**64
-    while base < 1e15:
-        bases = base * step ** arange(64, dtype=float64)
+    negative: int | None = None  # distance at which the last one failed
+    for start in range(first, len(bases), 64):
+        some = tensor(bases[start : start + 64], dtype=float64)
+        places = arange(start, start + len(some))
         # One distance is enough to fail, so most fail here: at a few, then at all of them.
         for tried in (distances[:: max(len(distances) // 16, 1)], distances, far):
-            theta = bases[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
-            sums = (tried[:, None] * theta[:, None]).cos().sum(-1)
-            bases = bases[(sums >= 0).all(-1)]
-        for candidate in bases.tolist():
-            negative = _negative_distance(frequencies(dim, candidate), length, negative)
+            theta = some[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
+            enough = ((tried[:, None] * theta[:, None]).cos().sum(-1) >= 0).all(-1)
+            places, some = places[enough], some[enough]
+        for place in places.tolist():
+            negative = _negative_distance(frequencies(dim, bases[place]), length, negative)
             if negative is None:
-                return candidate
-        base *= step**64
-    return float("inf")
+                return place
+    return None
 
 
 def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:

@@ -38,6 +38,7 @@ from posenc.encodings.rotary.theta import (
 )
 
 LONGEST = 2**21  # tokens to which similarity is summed
+BASES = [2 * 1.01**step for step in range(3402)]  # below 10¹⁵: the smallest is looked for
 BLOCKS = 4096, 1024, 256, 64, 16, 4  # distances that are looked at together, then in parts
 FASTEST = 1.3  # radians in half a block, to which Taylor's formula is worth its error
 # A sum of cosines nearer to 0 than this may have either sign: each distance is looked at
@@ -164,17 +165,18 @@ def smallest_base(dim: int, length: int) -> float:
     >>> smallest_base(128, 4096) < 30_000 < smallest_base(128, 8192)
     True
     """
-    for base, enough in _enough().get(str(dim), ()):
+    for place, enough in _enough().get(str(dim), ()):
         if enough >= length:
-            return inf if base is None else base
+            return inf if place is None else BASES[place]
     from posenc.analysis.base_search import search
 
-    return search(dim, length)
+    place = search(dim, length, BASES)
+    return inf if place is None else BASES[place]
 
 
 @cache
-def _enough() -> dict[str, list[tuple[float | None, int]]]:
-    """By width, each base that is enough for longer texts than all smaller ones, and how long."""
+def _enough() -> dict[str, list[tuple[int | None, int]]]:
+    """By width, the places of bases that are enough for longer texts than all before; how long."""
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 
 
