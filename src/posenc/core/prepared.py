@@ -160,10 +160,10 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
             f"what is continued must be positions or a `Prepared`, got {brief(at)}: let `prepare`"
             " or `on_hidden` return one."
         )
-    if at.ndim == 1 == more.ndim:
-        return torch.cat((at, more))
-    # All other axes are broadcast: positions that all texts share may be followed by each its own.
-    shape, more_shape = (list(x.movedim(axis, -1).shape[:-1]) for x in (at, more))
+    # Other axes are broadcast: positions that all texts share may be followed by each its own.
+    shape, more_shape = ([*x.shape[:axis], *x.shape[x.ndim + axis + 1 :]] for x in (at, more))
+    if shape == more_shape:
+        return torch.cat((at, more), axis)
     rest = torch.broadcast_shapes(shape, more_shape)
     both = [x.movedim(axis, -1).expand(*rest, -1).movedim(-1, axis) for x in (at, more)]
     return torch.cat(both, axis)
