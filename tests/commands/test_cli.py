@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from posenc.commands import cli
+from posenc.core import provenance
 
 
 def test_python_dash_m_is_the_same_command():
@@ -17,6 +18,14 @@ def test_python_dash_m_is_the_same_command():
         [sys.executable, "-m", "posenc", "cite", "rope"], capture_output=True, text=True
     )
     assert done.stdout.startswith("@misc{su2021roformer,")
+
+
+def test_the_command_can_be_pasted(capsys):
+    cli.main(["cite", "rope"])
+    assert provenance.command_line.get() == "posenc cite rope"
+    with pytest.raises(SystemExit):
+        cli.main(["show", "two words; rm"])
+    assert provenance.command_line.get() == "posenc show 'two words; rm'"
 
 
 @pytest.mark.slow

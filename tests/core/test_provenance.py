@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 import torch
 
-from posenc.commands import cli
 from posenc.core import provenance
 
 
@@ -50,14 +49,6 @@ def test_says_what_was_typed_where_and_how_long_it_took(monkeypatch):
     assert made.seconds == 5
     assert made.versions["torch"] == torch.__version__
     assert made.versions.keys() >= {"posenc", "python"}
-
-
-def test_the_command_can_be_pasted(capsys):
-    cli.main(["cite", "rope"])
-    assert provenance.command_line.get() == "posenc cite rope"
-    with pytest.raises(SystemExit):
-        cli.main(["show", "two words; rm"])
-    assert provenance.command_line.get() == "posenc show 'two words; rm'"
 
 
 def test_no_program_is_run_that_a_repository_names(checkout, tmp_path_factory):
