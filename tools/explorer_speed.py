@@ -2,6 +2,7 @@
 
     python tools/explorer_speed.py > benchmarks/results/RUN/page.json
     python tools/explorer_speed.py path fire            of these encodings only
+    python tools/explorer_speed.py --quick rope         few samples: does it still run?
 
 A step is the time from moving a slider until the numbers are computed and all figures drawn: of
 the encoding's first slider, or of the number of tokens where it has none. `cpu` is what the page's
@@ -68,8 +69,10 @@ def said(times: list[float]) -> dict[str, float]:
 
 
 def main() -> None:
-    begun = time.time()
-    html = posenc.explore().html
+    begun, explorer = time.time(), posenc.explore()
+    quick, chosen = "--quick" in sys.argv, [one for one in sys.argv[1:] if one != "--quick"]
+    pages, steps, runs = (1, 3, 1) if quick else (5, STEPS, RUNS)
+    html = explorer.html
     found: dict = {"bytes": len(html.encode()), "gzip": len(gzip.compress(html.encode(), 9))}
     found |= {"first picture, ms": [], "step at 128, ms": {}, "scores at 256, ms": {}}
     with TemporaryDirectory() as folder, sync_playwright() as play:
@@ -77,7 +80,7 @@ def main() -> None:
         path.write_text(html, "utf-8")
         browser = play.chromium.launch(executable_path=shutil.which("chromium"))
         requests: list[str] = []
-        for _ in range(5):
+        for _ in range(pages):
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             requests.clear()
             page.on("request", lambda one: requests.append(one.url))
@@ -87,9 +90,8 @@ def main() -> None:
             found["first picture, ms"].append(round(page.evaluate(f"({paint})")))
             found["requests"] = len([one for one in requests if not one.startswith("data:")])
             page.close()
-        data = posenc.explore().data
-        encodings = {one["slug"]: one for one in data["encodings"]}
-        encodings = {slug: encodings[slug] for slug in sys.argv[1:] or encodings}
+        encodings = {one["slug"]: one for one in explorer.data["encodings"]}
+        encodings = {slug: encodings[slug] for slug in chosen or encodings}
         for slug, one in encodings.items():
             option = next(iter(one["sliders"]), "Tokens")
             page = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -99,7 +101,7 @@ def main() -> None:
             session.send("Performance.enable", {"timeDomain": "threadTicks"})
             page.evaluate(STEP, [option, 8])  # until the loops are compiled
             worked = thread_time(session)
-            times = page.evaluate(STEP, [option, STEPS])
+            times = page.evaluate(STEP, [option, steps])
             cpu = 1000 * (thread_time(session) - worked) / len(times)
             found["step at 128, ms"][slug] = said(times) | {"cpu": round(cpu, 2)}
             page.close()
@@ -113,8 +115,8 @@ def main() -> None:
             only = {"encodings": [one]}
             page.evaluate(SCORES, [only, slug, 256, 3])
             worked = thread_time(session)
-            times = page.evaluate(SCORES, [only, slug, 256, RUNS])
-            cpu = 1000 * (thread_time(session) - worked) / RUNS
+            times = page.evaluate(SCORES, [only, slug, 256, runs])
+            cpu = 1000 * (thread_time(session) - worked) / runs
             found["scores at 256, ms"][slug] = said(times) | {"cpu": round(cpu, 2)}
         found["browser"] = browser.version
         browser.close()
