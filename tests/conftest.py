@@ -96,9 +96,14 @@ def alike():
     The seed is of the CPU: `torch.manual_seed` writes the stack down for each device, in 1.4 ms.
     """
     torch.default_generator.manual_seed(0)
+    before = of_torch()
     yield
-    left = torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
-    assert left == (1, torch.float32, True), "threads, dtype, gradients: the test leaves its own"
+    assert of_torch() == before, "threads, dtype, gradients: the test leaves others behind"
+
+
+def of_torch():
+    """What a test may set, and those that follow would have."""
+    return torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
 
 
 @pytest.fixture(autouse=True, scope="session")
