@@ -29,16 +29,18 @@ def test_prints_one_document_with_json_and_nothing_else(posenc):
 @pytest.mark.slow
 def test_looks_closely_and_writes_figures_that_it_knows_again(posenc, tmp_path):
     out = tmp_path / "report"
-    code, said, _ = posenc("report", "alibi", "--out", out, "--figures", "svg")
-    assert code == 0
-    assert str(out / "index.html") in "".join(said.split("\n"))
-    held = json.loads((out / "results.json").read_text())
-    assert held["portrait"]["encodings"][0]["slug"] == "alibi"
-    assert held["provenance"]["command"].endswith("--figures svg")
-    assert all((out / "figures" / name).stat().st_size > 1000 for name in held["figures"])
-    (out / "figures" / "alibi-parts.svg").rename(out / "figures" / "kept")
-    code, _, err = posenc("report", "alibi", "--out", out)
-    assert (code, "holds figures, which is not an earlier report" in err) == (2, True)
+    for kind in ("svg", "png"):
+        code, said, _ = posenc("report", "alibi", "--out", out, "--figures", kind)
+        assert code == 0
+        assert str(out / "index.html") in "".join(said.split("\n"))
+        held = json.loads((out / "results.json").read_text())
+        assert held["portrait"]["encodings"][0]["slug"] == "alibi"
+        assert held["provenance"]["command"].endswith(f"--figures {kind}")
+        assert all((out / "figures" / name).stat().st_size > 1000 for name in held["figures"])
+        (out / "figures" / f"alibi-parts.{kind}").rename(out / "figures" / "kept")
+        code, _, err = posenc("report", "alibi", "--out", out)
+        assert (code, "holds figures, which is not an earlier report" in err) == (2, True)
+        (out / "figures" / "kept").unlink()
 
 
 def test_a_model_that_is_none_is_said_before_anything_is_measured(posenc, tmp_path):

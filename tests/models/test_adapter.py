@@ -8,7 +8,6 @@ import pytest
 import torch
 import transformers as T
 from safetensors.torch import load_file, save_file
-from thorough import THOROUGH
 
 from posenc import (
     ALiBi,
@@ -130,11 +129,10 @@ KINDS = {  # of every kind that acts inside attention, for heads of so many chan
     "XPos": lambda dim: XPos(dim, centre=0),
     "Sum": lambda dim: Sum(RoPE(4, dim=dim, layout="half"), T5Bias(4), Temperature(4)),
 }
-CASES = [  # each model as it is, and with every second kind; with all in thorough runs
+CASES = [
     pytest.param(make, kind, id=f"{make.__name__}-{kind}")
-    for row, make in enumerate(OWN)
-    for column, kind in enumerate(["its own", *KINDS])
-    if kind == "its own" or THOROUGH or (row + column) % 2
+    for make in OWN
+    for kind in ["its own", *KINDS]
     if (make, kind) != (deepseek_v3, "Shaw")  # whose values are as wide as its keys
 ]
 EVERY_KIND = pytest.mark.parametrize(("make", "kind"), CASES)

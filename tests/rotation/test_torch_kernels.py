@@ -19,6 +19,7 @@ from rotation_cases import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc.core.frequencies import frequencies
+from posenc.core.threads import threads
 from posenc.rotation.kernels import kernel_for
 from posenc.rotation.rotate import formula, rotate
 from posenc.rotation.table import turn
@@ -104,16 +105,11 @@ class Regions(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(("threads", "most"), [(1, 96), (4, 3)])
-def test_several_threads_meet_once_an_operation_and_one_works_in_the_cache(threads, most):
+@pytest.mark.parametrize(("count", "most"), [(1, 96), (4, 3)])
+def test_several_threads_meet_once_an_operation_and_one_works_in_the_cache(count, most):
     """With a block for each cache four threads met 24 times, and waited beside busy processes."""
     x, table = torch.randn(1, 16, 2048, 128), turn(torch.arange(2048), frequencies(128))
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        with Regions() as regions:
-            turned = by_halves(x, table)
-    finally:
-        torch.set_num_threads(before)
+    with threads(count), Regions() as regions:
+        turned = by_halves(x, table)
     assert regions.count == most
     torch.testing.assert_close(turned, formula(x, table, "half"), rtol=0, atol=1e-6)

@@ -370,18 +370,9 @@ PEAKS = {  # and MB; a matrix of scores has 512, and naive Shaw 5,250
 }
 
 
-@pytest.fixture
-def one_thread():
-    """Each thread of torch's kernel takes memory of its own."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PEAKS)
-def test_no_view_makes_the_square_of_the_tokens(name, one_thread):
+def test_no_view_makes_the_square_of_the_tokens(name):
     """By the bytes of tensors that torch takes and gives back, within its kernels too."""
     make, mask, trains, path, most = PEAKS[name]
     encoding, tokens = make(), 4096

@@ -11,6 +11,7 @@ import study_runner
 import torch
 from made_suite import SUITE, run_suite
 
+from posenc.core.threads import threads
 from posenc.lab.arena import board
 from posenc.lab.arena.board import BoardError
 from posenc.lab.study import analysis, origin, store
@@ -151,18 +152,15 @@ def test_elsewhere_a_cell_may_differ_as_its_seeds_do_and_no_more(copied):
 
 def test_a_cell_is_trained_again_with_one_thread_as_it_was(done):
     """Several would form its sums in another order."""
-    seen, before = [], torch.get_num_threads()
+    seen = []
 
     def runner(*words):
         seen.append(torch.get_num_threads())
         return study_runner.run(*words)
 
-    torch.set_num_threads(2)
-    try:
+    with threads(2):
         board.repeat(board.verify(done, SUITE), 3, runner)
         assert (seen, torch.get_num_threads()) == ([1], 2)
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_what_a_gpu_trained_is_not_held_to_the_bits_of_a_cpu(copied):
