@@ -100,17 +100,31 @@ COMPARISONS = {  # what is said to be more or less than another, where, and the 
         "test_what_it_says_of_bands_is_what_each_swap_came_to",
     ("shape-text/finding.md", "needs fewer bits than one that reads all"):
         "test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed",
+    ("shape-text/finding.md", "needs fewer than RoPE"):
+        "test_each_contrast_is_what_the_store_holds",
+    ("shape-text/finding.md", "fewer bits than the five rows"):
+        "test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed",
+    ("pairs-text/finding.md", "last L tokens alone needs fewer bits"):
+        "test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed",
+    ("properties-text/finding.md", "every row needs fewer bits at 2 L when it is cropped"):
+        "test_cropping_needs_fewer_bits_with_every_encoding_but_fox",
+    ("scenes.js", "each needs fewer bits when it is shown"):
+        "test_reading_on_stands_beside_cropping",
     ("scenes.js", "fewer is better"): "test_reading_on_stands_beside_cropping",
     ("scenes.js", "seeds are better off with less"): "test_reading_on_stands_beside_cropping",
 }  # fmt: skip
-SPOKEN = r"\b(better|worse|beats?|beaten|outperforms?|(fewer|more) (bits|texts|words) than)\b"
+SPOKEN = (
+    r"\b(better|worse|beats?|beaten|outperforms?|(fewer|more) (bits|texts|words) than"
+    r"|(fewer|more|less) than (any|all|every)|needs? fewer|first of all)\b"
+)
 # as a question or a prediction, which is no finding
-ASKED = r"copied better|copies? (a text|longer)|[Dd]o(es a)? decaying bias|better where n − P"
+ASKED = r"copied better|copies? (a text|longer)|[Dd]o(es a)? decaying bias|a decaying bias that reads on need|better where n − P"
 
 
 @pytest.mark.parametrize(
     "page",
     ["README.md", "docs/arena.md", "docs/glossary.md", "docs/paper/source.md", "CHANGELOG.md",
+     "docs/speed.md", "docs/sources.md", "docs/properties.md", "docs/studies.md",
      "studies/board/v1.md", "src/posenc/show/report/guide.py", "src/posenc/core/glossary.py",
      *(f"studies/{path.parent.name}/finding.md" for path in sorted(STUDIES.glob("*/finding.md"))),
      *(f"src/posenc/show/explorer/page/{path.name}"

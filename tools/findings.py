@@ -60,7 +60,7 @@ outcome of every prompt. To repeat one, in another folder:
     posenc study studies/shape-copy/plan.toml --out mine
 
 `posenc results studies/shape-copy` prints its table, `--csv` and `--parquet` export every outcome.
-Every number holds for tiny models, at the lengths, the one learning rate and the steps that stand
+Every number holds for tiny models, at the lengths, the learning rates and the steps that stand
 with it; "no difference shown" is not equality. The simplest ways to read a longer text have rows of
 their own: *cropped*, the same model is shown the last L tokens alone, and *windowed*, each token
 sees L back. A seed is trained when 95 % of its answers are right at n = L. Intervals are t

@@ -281,7 +281,7 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     assert json.loads((short / "config.json").read_text())["max_position_embeddings"] == 64
     code, out, _ = posenc("extend", tmp_path / "trained", "--to", 256, "--prove", "--text", "a.txt")
     assert code == 1
-    assert "Nothing works here: past" in out
+    assert "None of the ways tried serves: past" in out
     for words, says in (
         (("--prove",), "give --to, and no --method or --factor"),
         (("--to", 256), "`--method` is needed"),

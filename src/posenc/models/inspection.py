@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 NOTHING = "no encoding (NoPE)"
 WHY = {
-    "yarn": "  # works untrained, better after a little training",
+    "yarn": "  # meets no new angle; --prove tells whether it reads so far",
     "dynamic": "  # short texts stay as they were; the key cache must store keys before rotation",
 }
 LARGEST_BASE = 1e10  # base that is advised: published models stay below

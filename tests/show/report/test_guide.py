@@ -89,6 +89,18 @@ def test_new_angles_are_those_of_the_dials():
 
 
 @pytest.mark.repository
+def test_no_way_pays_where_models_were_trained_without_one():
+    """The cases of docs/extend_cases.md whose model was trained with no method."""
+    page = (ROOT / "docs/extend_cases.md").read_text("utf-8")
+    cases = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")][2:]
+    plain = [one for one in cases if " with " not in one[0]]
+    assert len({one[0] for one in plain}) == 4
+    assert {int(one[1]) for one in plain} == {128, 192, 256, 512}  # of 64
+    assert {one[3] for one in plain} == {"none"}
+    assert "of four small models" in use("… that is trained already").measured
+
+
+@pytest.mark.repository
 def test_the_stores_hold_these_numbers():
     slug = lambda name: name.lower()  # noqa: E731
     bits = {

@@ -4,9 +4,9 @@
     ψ(x) = ln(|c| x + 1),  f(x) = W₂ ReLU(w₁ x + b₁),  ε = 10⁻⁶
 
 c, L and f are learned; L is |multiplier| · `length`, so that training moves it in proportion. The
-argument of f stays within 0 … 1 however long the text, so no distance is ever new to it. Up to L
-tokens the bias goes by distance alone; beyond, it depends on where the query stands too, and moving
-the whole text changes it.
+argument of f stays within 0 … 1 however long the text: nothing new to a model that has met texts
+beyond L. Up to L tokens the bias goes by distance alone; beyond, it depends on where the query
+stands too, and moving the whole text changes it.
 
 Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context
 Transformers", arXiv:2310.04418, eq. 5; initial values, |·| and ε as in its appendix. The network

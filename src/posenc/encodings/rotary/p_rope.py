@@ -2,9 +2,9 @@
 
     θⱼ = base^(−2j/d)  for j < ⌊p · d/2⌋,  else 0        j = 0 … d/2 − 1, radians per token
 
-p = 1 is RoPE, p = 0 is NoPE. Models use the slowest pairs as if they did not turn, which a long
-text breaks: they do turn, if slowly. Unlike partial rotary, the exponent keeps the full d and the
-pairs their places; transformers calls this "proportional".
+p = 1 is RoPE, p = 0 is NoPE. Barbero et al. find that models use the slowest pairs as if they did
+not turn, though in a long text they do; here they do not. Unlike partial rotary, the exponent keeps
+the full d and the pairs their places; transformers calls this "proportional".
 
 Barbero et al. 2024, "Round and Round We Go! What makes Rotary Positional Encodings useful?",
 arXiv:2410.06205.

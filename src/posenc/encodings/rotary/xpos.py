@@ -1,4 +1,4 @@
-"""xPos: RoPE with queries shrunk and keys grown by position, so that a score fades with distance.
+"""xPos: RoPE with queries shrunk and keys grown by position, so that each pair fades with distance.
 
     xpos(q, m)ⱼ = qⱼ exp(i m θⱼ) ζⱼ^((m − c)/S)      ζⱼ = (2j + 0.4 d) / (1.4 d),  j = 0 … d/2 − 1
     xpos(k, n)ⱼ = kⱼ exp(i n θⱼ) ζⱼ^((c − n)/S)      S = `span`, c = `centre`, in tokens

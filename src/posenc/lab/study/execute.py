@@ -232,14 +232,19 @@ def _within(cell: Cell) -> tuple[int, ...]:
 
 
 def _as_begun(plan: Plan, cells: list[Cell], contents: Contents) -> list[Cell]:
-    """Test the lengths that a study was begun with, whatever a later version of its task tests."""
+    """Test the lengths that a study was begun with, whatever a later version of its task tests.
+
+    Those that choose rates are tested within the trained length alone, and say nothing of others.
+    """
     if plan.tested:
         return cells
+
+    def kind(cell: Cell) -> tuple[str, int | None, bool]:
+        return cell.task, cell.trained, cell.seed > MOST_SEEDS
+
     begun = [record.cell for record in contents.records.values()]
-    tested = {(cell.task, cell.trained): cell.tested for cell in begun}
-    return [
-        replace(cell, tested=tested.get((cell.task, cell.trained), cell.tested)) for cell in cells
-    ]
+    tested = {kind(cell): cell.tested for cell in begun}
+    return [replace(cell, tested=tested.get(kind(cell), cell.tested)) for cell in cells]
 
 
 @contextmanager

@@ -31,7 +31,7 @@ class Outcomes(TypedDict):
     layers: int
     width: int
     steps: int
-    rate: float
+    rates: list[float]  # one for all rows, or those of which each took its best
     rows: list[Trained]
 
 
@@ -54,21 +54,24 @@ def short() -> Short:
 def _outcomes(folder: Path) -> Outcomes:
     from posenc.lab.study import analysis, store
 
-    found = analysis.analyse(store.read(folder)).to_json()
+    contents = store.read(folder)
+    plan, found = analysis.plan_of(contents), analysis.analyse(contents).to_json()
+    assert plan is not None
+    plain = {row.name for row in plan.encodings if not row.control}
     cropped = {
         row["encoding"].removesuffix(" cropped"): row
         for row in found["baselines"]
         if row["protocol"] == "cropped"
     }
-    first, profile = found["rows"][0], found["profile"]
+    first, profile = found["rows"][0], plan.profile
     return {
         "study": folder.name,
         "trained": first["trained"],
         "seeds": len(first["seeds"]),
-        "layers": profile["layers"],
-        "width": profile["width"],
-        "steps": profile["steps"],
-        "rate": profile["rate"],
+        "layers": profile.layers,
+        "width": profile.width,
+        "steps": profile.steps,
+        "rates": [*plan.rates] or [profile.rate],
         "rows": [
             {
                 "encoding": find(row["encoding"]).name,
@@ -76,6 +79,7 @@ def _outcomes(folder: Path) -> Outcomes:
                 "cropped": _beyond(cropped[row["encoding"]]) if cropped else None,
             }
             for row in found["rows"]
+            if row["encoding"] in plain
         ],
     }
 

@@ -47,7 +47,7 @@ def test_a_proof_says_what_is_chosen_or_that_nothing_works():
     for words in ("bits to 64", "100%", "sliding, 32 at a time", "note: a note", "chosen", "yarn"):
         assert words in said
     said = printed(checks.proof, Proof(32, 64, 1.0, [way], 0, [], {}))
-    assert "Nothing works here: past 32 tokens the way that was chosen" in said
+    assert "None of the ways tried serves: past 32 tokens the way that was chosen" in said
 
 
 def test_keys_of_gguf_are_lines(capsys):

@@ -154,6 +154,6 @@ function listed(title, sentences) {
 /** @param {Outlook} outlook @returns {string} */
 function verdictOf({ target, verdict }) {
   const text = `A text of ${integer(target)} tokens`;
-  if (verdict === "fits") return `${text} fits what it was made for.`;
+  if (verdict === "fits") return `${text} meets nothing that is known to break; whether it is read well takes a test.`;
   return verdict === "breaks" ? `${text} does not fit.` : `${text}: the configuration alone cannot say whether it fits.`;
 }

@@ -26,7 +26,7 @@
  * @typedef {{use: string, answer: string, does: string, measured: string, unknown: string}} Use
  * @typedef {{model: string, base: number, trained: number, met: number[], lengths: {target: number, ways: Object<string, {new: number[], step: number}>}[]}} Growth
  * @typedef {Object<number, number[]>} Curve by length, a number for each seed
- * @typedef {{study: string, trained: number, seeds: number, layers: number, width: number, steps: number, rate: number,
+ * @typedef {{study: string, trained: number, seeds: number, layers: number, width: number, steps: number, rates: number[],
  *   rows: {encoding: string, curve: Curve, cropped: Curve | null}[]}} Outcomes
  * @typedef {{growth: Growth, short: {copied: Outcomes, read: Outcomes}, guide: Use[]}} Story
  * @typedef {{model: string, words: string[], width: number, of: number, share: number, scale: number, int8: string}} Vectors

@@ -190,7 +190,7 @@ function claimsOf(encoding, state, words, order, attended, lexicon) {
     };
     out.push(`“${words[a]}” stands at ${joined(first.map(String))}. Without an encoding the first two ${differ(attended.outWithout)}. With ${encoding.name} they ${differ(attended.outWith)}.`);
   }
-  if (state.causal || encoding.graph.causal) out.push("Each word sees only those before it: that alone tells words apart, and no encoding is needed for it.");
+  if (state.causal || encoding.graph.causal) out.push("Each word sees only those before it: that alone tells words apart, unless all before them are alike.");
   if (adds(encoding)) out.push("Added positions enter every score three times: word · position, position · word, position · position.");
   return out;
 }

@@ -163,7 +163,7 @@ export function grow(app) {
       ways.forEach((each, way) => each.setAttribute("aria-pressed", String(way === state.way)));
       dials.draw(met, shares);
       const usual = lengths[0].ways[WAYS[0]].step;
-      const cost = usual / step > 1.001 ? ` Its price: from one word to the next the fastest hand turns ${shown(usual / step)} times less than in training, so that neighbours melt together.`
+      const cost = usual / step > 1.001 ? ` Its price: from one word to the next the fastest hand turns ${shown(usual / step)} times less than in training, and neighbours are as much closer.`
         : state.way ? " Neighbours stay as far apart as in training on the fastest hand." : "";
       verdict.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} hands meet angles at ${integer(target)} tokens that training never showed${state.way ? `, with ${name}` : ""}.${cost}`);
     },
@@ -191,10 +191,10 @@ export function short(app) {
   const element = html("div", {},
     html("div", { class: "figures" }, cliff.element, beside.element),
     html("div", { class: "files", role: "group", "aria-label": "Encoding that reads letters" }, ...buttons), verdict,
-    html("p", { class: "soft" }, `${how(copied)}. ${how(read)}. What larger models, another rate or longer training would change is not in them.`));
+    html("p", { class: "soft" }, `${how(copied)}. ${how(read)}. What larger models, other rates or longer training would change is not in them.`));
   return {
     title: `Trained on ${n}`, notes: [], element,
-    lead: `Small models learned to copy texts of up to ${n} words. Then the text is two words longer, and nothing else changes.`,
+    lead: `Small models were trained to copy texts of up to ${n} words. Then the text is two words longer, and nothing else changes.`,
     asks: `Of the texts of ${next} words, how many does a model with RoPE copy without a mistake?`,
     answers: ["nearly all", "about half", "none"], right: 3,
     told: () => `${share("RoPE", next)} with each of ${copied.seeds} seeds, and ${share("RoPE", n)} of those of ${n} words. With sinusoidal rows it is ${share("Sinusoidal", next)}, with NoPE ${share("NoPE", next)}, ALiBi ${share("ALiBi", next)}, T5 ${share("T5", next)}; at ${next + 2} words no encoding copies more than ${percent(Math.max(...copied.rows.map((row) => average(row.curve[next + 2]))))}. The plan asks more than its seeds can decide, so that no order of encodings follows from it.`,
@@ -232,7 +232,7 @@ export function take(app) {
   return {
     title: "Take one", notes: [14, 15], element,
     lead: "Each way of telling the order fails in its own manner. Which one for what?",
-    asks: "Which of them reads a text of twice its training best, with no more training?",
+    asks: "Which of them gains by reading all of a text of twice its training?",
     answers: ["ALiBi", "NoPE", "none gains by it"], right: 3,
     told: () => "In a study of tiny models, whose conditions stand below, each needs fewer bits when it is shown its last L characters alone.",
     update() {},

@@ -291,7 +291,7 @@ export const STOPS = [
       const trained = upTo(n).map((distance) => againstItself(rope, distance)), divided = upTo(n).map((distance) => againstItself(rope, distance, (place) => place / factor));
       const fall = (/** @type {number[]} */ scores) => scores[0] - scores[1];
       return {
-        said: `All angles are then known, and neighbours melt together: the score of “${WORD}” for the “${WORD}” before it is ${shown(fall(trained))} below that for itself as trained, and ${shown(fall(divided))} with positions divided by ${factor}, ${shown(fall(trained) / fall(divided))} times less. What tells neighbours apart has to be learned anew.`,
+        said: `All angles are then known, and neighbours are harder to tell apart: the score of “${WORD}” for the “${WORD}” before it is ${shown(fall(trained))} below that for itself as trained, and ${shown(fall(divided))} with positions divided by ${factor}, ${shown(fall(trained) / fall(divided))} times less.`,
         lines: { title: `Score of “${WORD}” for “${WORD}”`, about: `positions as trained, and divided by ${factor}.`, x: { label: "distance" }, y: { label: "score" },
           series: [{ name: "as trained", xs: upTo(n), ys: trained }, { name: `PI, ${factor} times as long`, xs: upTo(n), ys: divided }] },
         open: { view: "story", scene: 4, guess: 2, way: 1 },
@@ -333,7 +333,7 @@ export const STOPS = [
       });
       const places = upTo(97).map((step) => 10 * step), n = places.length;
       return {
-        said: `Each head through a window. Of two equal keys the farther one gets less: no more than ${percent(least)} of the near one's attention beyond ${windows.slice(0, -1).map(integer).join(", ")} and ${integer(windows[heads - 1])} tokens in the ${heads} heads of this page. Further keys move nothing, whatever the length.`,
+        said: `Each head through a window. Of two equal keys the farther one gets less: no more than ${percent(least)} of the near one's attention beyond ${windows.slice(0, -1).map(integer).join(", ")} and ${integer(windows[heads - 1])} tokens in the ${heads} heads of this page. A key that fits much better is still seen from farther.`,
         lines: { title: "What distance leaves of attention", about: "to a key, beside an equal one at distance 0.", x: { label: "distance" }, y: { label: "share" },
           series: upTo(heads).map((head) => ({ name: `head ${head}`, xs: places, ys: places.map((_, at) => Math.exp(added(head, places)[at * n])) })) },
         open: { view: "encoding", names: ["alibi"], n: 128 },

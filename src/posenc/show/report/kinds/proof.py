@@ -47,11 +47,12 @@ def headline(result: Proof) -> str:
     best, to = result.ways[0], f"{result.to:,}"
     if not result.chosen:
         return (
-            f"Nothing works for {to} tokens: {best.name} does not save {ENOUGH} bits a token"
-            f" against the last {result.trained:,}."
+            f"None of the ways tried serves {to} tokens: {best.name} does not save {ENOUGH} bits a"
+            f" token against the last {result.trained:,}."
         )
-    way = "The model as it is" if result.chosen == AS_IT_IS else result.chosen
+    way = "the model as it is" if result.chosen == AS_IT_IS else result.chosen
     return (
-        f"{way} reads {to} tokens best: {best.far:.3f} bits a token past {result.trained:,},"
-        f" {result.sliding - best.far:.3f} fewer than the last {result.trained:,} tokens alone."
+        f"Of the ways tried, {way} reads {to} tokens best: {best.far:.3f} bits a token past"
+        f" {result.trained:,}, {result.sliding - best.far:.3f} fewer than the last"
+        f" {result.trained:,} tokens alone."
     )

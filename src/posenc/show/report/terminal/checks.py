@@ -81,7 +81,7 @@ def proof(proved: "Proof", console: Console) -> None:
         return
     console.print(
         Text(
-            f"Nothing works here: past {trained} tokens the way that was chosen,"
+            f"None of the ways tried serves: past {trained} tokens the way that was chosen,"
             f" {proved.ways[0].name}, does not save {ENOUGH} bits a token against the last"
             f" {trained} tokens alone.",
             "red",

@@ -32,15 +32,12 @@ def facts(inspection: Inspection) -> str:
 
 
 def verdict_of(inspection: Inspection) -> str:
-    """The verdict on the target: it fits, breaks, or cannot be judged.
-
-    Beside a warning it does not say that nothing breaks.
-    """
+    """The verdict on the target: no fault is known, it breaks, or cannot be judged."""
     target = f"{inspection.target:,} tokens"
     if inspection.verdict == "fits" and warned(inspection):
         return f"No fault is known at {target}; mind the notes on the layers."
     return {
-        "fits": f"Nothing breaks at {target}.",
+        "fits": f"No fault is known at {target}; whether it reads them well takes a test.",
         "breaks": f"This breaks at {target}:",
         "cannot say": f"Whether it serves {target} cannot be said:",
     }[inspection.verdict or "fits"]

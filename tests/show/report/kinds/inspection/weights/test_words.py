@@ -57,6 +57,7 @@ def test_a_seam_is_told_with_the_numbers_beside_it(weighed):
     said = sentences(replace(weighed, tables=[replace(table, rows=512, learned=learned)]))[1]
     assert said == (
         "wpe.weight: row 128 begins another table: norms go from 0.42 to 0.48, and its cosine to"
-        " the row before is 0.55, where 0.85 is usual. Both parts are smooth: the last training met"
-        " texts of up to 128 tokens, and left rows 128 … 511 as an earlier one had made them"
+        " the row before is 0.55, where 0.85 is usual. Both parts are smooth, as if the last"
+        " training had met texts of up to 128 tokens, and rows 128 … 511 were left as an earlier"
+        " one had made them"
     )

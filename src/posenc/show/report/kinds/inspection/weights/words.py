@@ -69,8 +69,8 @@ def _seam(measured: Rows, row: int) -> str:
     return (
         f"row {row:,} begins another table: norms go from {before:.2f} to {after:.2f}, and its"
         f" cosine to the row before is {cosine:.2f}, where {usual:.2f} is usual. Both parts are"
-        f" smooth: the last training met texts of up to {row:,} tokens, and left rows"
-        f" {row:,} … {measured.trained - 1:,} as an earlier one had made them"
+        f" smooth, as if the last training had met texts of up to {row:,} tokens, and rows"
+        f" {row:,} … {measured.trained - 1:,} were left as an earlier one had made them"
     )
 
 
