@@ -546,6 +546,33 @@ class Instant:
     close = stop
 
 
+class EndsWithTrials(Instant):
+    """A machine that goes down when the rates are chosen."""
+
+    def start(self, cell):
+        if cell.seed <= 10_000:
+            raise KeyboardInterrupt
+        super().start(cell)
+
+
+def test_after_the_trials_a_study_is_gone_on_with_at_all_lengths(tmp_path):
+    """Rows were tested at the lengths of the trials alone: nothing beyond L, and nothing said."""
+    planned = replace(plan(seeds=2, rates=[1e-3, 2e-3, 4e-3], rate_seeds=1), tested=())
+    with pytest.raises(KeyboardInterrupt):
+        execute.study(planned, tmp_path, engine=EndsWithTrials)
+    assert len(read(tmp_path).records) == 6
+    for _ in range(2):
+        ended = execute.study(planned, tmp_path, engine=Instant)
+    assert (ended.done, ended.of, len(read(tmp_path).records)) == (10, 10, 10)
+    longest = {
+        (record.cell.seed > 10_000, max(record.cell.tested))
+        for record in read(tmp_path).records.values()
+    }
+    task = tasks.find("copy").at(planned.trained, ())
+    assert longest == {(True, task.trained), (False, max(task.lengths))}
+    assert max(task.lengths) > task.trained
+
+
 def calls_of_leader(folder, rows, left):
     """The functions that are called for each cell while so many rows of 20 seeds are led."""
     named = [{"name": f"r{n}", "encoding": "rope", "base": 1e4 + n} for n in range(rows)]

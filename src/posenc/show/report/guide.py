@@ -89,9 +89,9 @@ GUIDE = (
         "YaRN: `posenc extend`; see `posenc inspect`",
         "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; a way of its own: Llama 3.1, Phi-3.5",
         "Pairs of 64 of Llama 3's RoPE that meet new angles at 131,072 tokens after 8,192 in"
-        f" training: {_ANGLES}. But PI sets all neighbours 16 times closer, YaRN the slow pairs. And"
-        " of four small models that were trained without such a way none reads twice to eight times"
-        " as far, by any, with 0.01 bits fewer than from its last tokens alone.",
+        f" training: {_ANGLES}. But PI sets all neighbours 16 times closer, YaRN the slow pairs."
+        " And of four small models that were trained without such a way none reads twice to eight"
+        " times as far, by any, with 0.01 bits fewer than from its last tokens alone.",
         "Whether your model understands so long a text: `posenc extend --prove` tries, or train on"
         " some.",
     ),
