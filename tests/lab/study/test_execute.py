@@ -473,6 +473,18 @@ REFUSED = [
         {"positions": "random 30"},
         "encodings: nope: `positions` 'random 30' are too few for a text of 42 tokens",
     ),
+    (
+        {
+            "positions": "random 50",
+            "encodings": [{"name": "a", "encoding": "rope", "extend": "yarn 4 after 2"}],
+        },
+        "encodings: a: `positions` 'random 50' are too few for a text of 83 tokens",
+    ),
+    (
+        {"encodings": [{"name": "a", "encoding": "rope", "extend": "pi 200000 after 2"}]},
+        "'pi 200000 after 2' trains on texts of 2,000,000, and 1,048,576 are the most",
+    ),
+    ({"tasks": ["flip-flop"], "trained": 1, "tested": [1, 2]}, "got 1 orders: take 2 or more"),
     ({"tasks": ["mine.py:long"]}, "tasks: mine.py:long: a cell cannot have the `trained` 10000"),
     (
         {"encodings": [{"name": "mine.py:Mine", "extend": "pi 2"}]},

@@ -34,7 +34,7 @@ from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import Cell, Result, check_setting
 from posenc.lab.study.checkpoints import Refused
 from posenc.lab.study.controls import draw_positions
-from posenc.lab.study.extended import check_encoding
+from posenc.lab.study.extended import check_encoding, longer_texts
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import MOST_SEEDS, Plan, PlanError
 from posenc.lab.study.store import Contents, Record, Store
@@ -205,7 +205,9 @@ def resolved(plan: Plan) -> list[Cell]:
                     check_encoding(cell, longest)
                     if user_code.is_own(cell.encoding):
                         refuse_broken(encoding_of(cell, task.both_ways))
-                _refuse_too_short(replace(cell, **by_task[name]), most, task.both_ways)
+                longer = longer_texts(cell, task)
+                tokens = most if longer is None else max(most, longer.longest)
+                _refuse_too_short(replace(cell, **by_task[name]), tokens, task.both_ways)
     trials = [replace(cell, **by_task[cell.task]) for cell in plan.trials()]
     return [
         *(replace(cell, tested=_within(cell)) for cell in trials),

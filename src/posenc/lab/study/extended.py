@@ -15,8 +15,9 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.extension import interpolate, ntk, yarn, yarn_gain
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.study.build import encoding_of
-from posenc.lab.study.cell import EXTEND, Cell
+from posenc.lab.study.cell import EXTEND, LONGEST, Cell
 from posenc.lab.study.model import Transformer
+from posenc.lab.study.tasks import Task
 
 MOST_FACTOR = 1_000_000
 METHODS = ("pi", "ntk", "yarn", "drope")
@@ -48,6 +49,22 @@ def check_encoding(cell: Cell, trained: int = 4096) -> None:
                 f"`extend` must be by a factor from 1 to {MOST_FACTOR:,}, got {brief(cell.extend)}."
             )
         _stretched(encoding, method, float(factor), trained)
+
+
+def longer_texts(cell: Cell, task: Task) -> Task | None:
+    """The texts on which a cell is trained once it is extended; None: it is not trained any more.
+
+    Raises ValueError where they are too long for a cell.
+    """
+    asked = EXTEND.fullmatch(cell.extend)
+    if asked is None or not asked[3]:
+        return None
+    if (length := round(task.trained * float(asked[2]))) > LONGEST:
+        raise ValueError(
+            f"`extend` {cell.extend!r} trains on texts of {length:,}, and {LONGEST:,} are the most:"
+            " stretch it by less."
+        )
+    return task.at(length)
 
 
 def _stretched(encoding: Encoding, method: str, factor: float, trained: int) -> Encoding:

@@ -312,6 +312,8 @@ def recall(n: int, random: Random, pairs: int = 6) -> TaskText:
 
 def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
     """Draw n orders with a bit: write it, ignore it, or read what was written last, the answer."""
+    if n < 2:
+        raise ValueError(f"flip-flop writes a bit and reads it, got {n} orders: take 2 or more.")
     symbols, graded, memory = [], [], random.choice(BITS)
     for step in range(n):
         # The first order is a write, so that there is something to read

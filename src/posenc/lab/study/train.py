@@ -24,7 +24,7 @@ from posenc.lab.study.build import build
 from posenc.lab.study.cell import EXTEND, Cell, Profile, Result
 from posenc.lab.study.controls import draw_positions, mask_of, oracle_targets
 from posenc.lab.study.evaluate import evaluate
-from posenc.lab.study.extended import extended
+from posenc.lab.study.extended import extended, longer_texts
 from posenc.lab.study.kept import keep, load
 from posenc.lab.study.model import Transformer
 from posenc.lab.study.tasks import Batch, Task
@@ -181,12 +181,12 @@ def extend(model: Transformer, cell: Cell, task: Task) -> tuple[Transformer, lis
     It is recalibrated on texts that are `factor` times as long, at a tenth of the rate.
     """
     method, factor, steps = EXTEND.fullmatch(cell.extend).groups()  # type: ignore[union-attr]
-    model = extended(model, method, float(factor), task.longest)
-    if not steps:
+    model, longer = extended(model, method, float(factor), task.longest), longer_texts(cell, task)
+    if longer is None:
         return model, []
     profile = replace(cell.profile, steps=int(steps), rate=cell.profile.rate / 10, warmup=10)
     after = replace(cell, profile=profile, extend="", data_seed=cell.seed + AFTER)
-    return model, fit(model, after, task.at(round(task.trained * float(factor))))[0]
+    return model, fit(model, after, longer)[0]
 
 
 def fit(
