@@ -69,7 +69,8 @@ def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress
             save()
         time.sleep(float(os.environ.get("STEP_SECONDS", "0")))  # for Ray, which asks none to stop
     right = torch.rand(9, generator=torch.Generator().manual_seed(cell.seed)) < 1 / (1 + losses[-1])
-    outcomes = {("generated", n): right.roll(n) for n in (5, 10, 15, 20)}
+    lengths = [n for n in (5, 10, 15, 20) if cell.seed <= 10_000 or n in cell.tested]
+    outcomes = {("generated", n): right.roll(n) for n in lengths}
     return Result(outcomes, tuple(losses), 16, 0.001)
 
 

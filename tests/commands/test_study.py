@@ -114,6 +114,8 @@ def test_options_make_the_plan_and_nothing_is_needed(posenc, monkeypatch):
     code, _, err = posenc("study")
     assert code == 130
     assert f"to go on: posenc study --resume {made[0][1]}" in err
+    _, _, err = posenc("study", "--part", "1/2", "--keep")
+    assert f"to go on: posenc study --resume {made.pop()[1]} --part=1/2 --keep" in err
     posenc("study", "--task", "copy", "sort", "--encoding", "rope", "--profile", "cpu")
     (smoke, folder), (cpu, _) = made
     assert (smoke.tasks, smoke.seeds, smoke.smoke) == (("copy",), 1, True)

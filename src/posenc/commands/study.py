@@ -154,6 +154,10 @@ def study(
         folder = Path(f"study-{registered.digest[:8]}") if folder is None else folder
         _check_page_folder(folder)
         line = f"registered: sha256 {registered.digest}, in {printable(str(folder))}"
+        again = [f"--part={part}"] * bool(part) + ["--keep"] * keep
+        again += [f"--device={device}"] * (device != "cpu") + ["--ray", *(ray or [])] * (
+            ray is not None
+        )
         for note in registered.notes():
             print(f"note: {note}", file=sys.stderr)
         try:
@@ -165,7 +169,7 @@ def study(
                     part=share, device=device,
                 )  # fmt: skip
         except KeyboardInterrupt:
-            print(f"\nto go on: {_resuming(folder, registered.code)}", file=sys.stderr)
+            print(f"\nto go on: {_resuming(folder, *again, code=registered.code)}", file=sys.stderr)
             raise
         contents = store.read(folder)
         result = analysis.analyse(contents)
@@ -180,7 +184,7 @@ def study(
     for line in missing:
         print(f"not done: {printable(line, 1_000)}", file=sys.stderr)
     if missing:
-        print(f"to go on: {_resuming(folder, registered.code)}", file=sys.stderr)
+        print(f"to go on: {_resuming(folder, *again, code=registered.code)}", file=sys.stderr)
     wrong = [why for _, why in ended.missing if not why.startswith(("left out", "stopped"))]
     if wrong:
         raise Failure(f"{len(wrong)} of {ended.of} cells could not be done.")
@@ -253,9 +257,9 @@ def write_study_page(contents: Any, result: Any, folder: Path) -> None:
     print(f"the page: {printable(str(folder / page.PAGE), 4_000)}", file=sys.stderr)
 
 
-def _resuming(folder: Path, code: Sequence[str]) -> str:
+def _resuming(folder: Path, *options: str, code: Sequence[str]) -> str:
     words = (word for name in code for word in ("--allow-code", name))
-    return shlex.join(["posenc", "study", "--resume", str(folder), *words])
+    return shlex.join(["posenc", "study", "--resume", str(folder), *options, *words])
 
 
 def in_words(progress: Progress, first: str) -> Callable[[Any], None]:

@@ -211,6 +211,35 @@ def test_what_is_not_whole_or_departs_is_refused(copied):
         board.verify(copied, SUITE)
 
 
+def test_cells_that_no_plan_has_are_refused(copied):
+    """One of all cells is drawn: thousands of cheap ones would keep the draw from the rest."""
+    held = store.read(copied / "near")
+    record = next(iter(held.records.values()))
+    cheap = replace(record.cell.profile, steps=1)
+    writer = Store(copied / "near")
+    writer.add(replace(record, cell=replace(record.cell, profile=cheap)))
+    writer.close()
+    with pytest.raises(BoardError, match="which is no cell of its plan: leave it out"):
+        board.verify(copied, SUITE)
+
+
+@pytest.mark.parametrize("kept", ["lengths", "prompts"])
+def test_outcomes_that_were_left_out_are_found(copied, kept):
+    """A curve that ends where the entry fails, or few prompts."""
+
+    def fewer(record):
+        outcomes = {
+            place: x if kept == "lengths" else Outcome.of(x.values[:2])
+            for place, x in record.outcomes.items()
+            if kept == "prompts" or place[1] <= 10
+        }
+        return replace(record, outcomes=outcomes)
+
+    rewritten(copied / "near", fewer)
+    with pytest.raises(BoardError, match="lacks outcomes of some lengths or prompts"):
+        board.verify(copied, SUITE)
+
+
 def test_another_plan_is_refused(done, tmp_path):
     longer = {name: {**study, "seeds": 3} for name, study in SUITE.studies.items()}
     with pytest.raises(BoardError, match="near is of another plan than suite tiny has for alibi"):

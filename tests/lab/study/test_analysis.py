@@ -9,7 +9,7 @@ import torch
 
 from posenc.lab.study import analysis
 from posenc.lab.study.cell import PROFILES, Cell, Profile, Result
-from posenc.lab.study.plan import Plan
+from posenc.lab.study.plan import Plan, PlanError
 from posenc.lab.study.store import Contents, Outcome, Record
 
 TRAINED, LENGTHS, PROMPTS = 10, (5, 10, 12, 15, 20, 25), 40
@@ -151,6 +151,10 @@ def test_the_metric_at_a_length_takes_that_length_alone():
 
 def test_another_protocol_is_read_where_it_is_asked_for():
     found = analysis.analyse(contents(plan(), falling), protocol="forced")
+    assert found.stamp == "graded by forced, as no plan asks: no ranking claims"
+    assert not any(contrast.decided for contrast in found.contrasts)
+    with pytest.raises(PlanError, match=r"no outcome is graded by 'nonsense': there are .*forced"):
+        analysis.analyse(contents(plan(), falling), protocol="nonsense")
     assert {(row.protocol, row.value.value) for row in found.rows} == {("forced", 1.0)}
 
 

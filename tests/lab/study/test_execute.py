@@ -585,6 +585,21 @@ def test_after_the_trials_a_study_is_gone_on_with_at_all_lengths(tmp_path):
     assert max(task.lengths) > task.trained
 
 
+class Stretched(Instant):
+    """Cells that are stretched after their training have no losses of their own."""
+
+    def wait(self, seconds):
+        (event,) = super().wait(seconds)
+        record, spent = event.value
+        return [event._replace(value=(replace(record, losses=()), spent))]
+
+
+def test_the_rate_of_a_row_without_losses_is_chosen_by_its_outcomes(tmp_path):
+    rows = [{"name": "far", "encoding": "rope", "extend": "yarn 2"}]
+    planned = plan(seeds=1, encodings=rows, rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
+    assert execute.study(planned, tmp_path, engine=Stretched).done == 4
+
+
 def calls_of_leader(folder, rows, left):
     """The functions that are called for each cell while so many rows of 20 seeds are led."""
     named = [{"name": f"r{n}", "encoding": "rope", "base": 1e4 + n} for n in range(rows)]

@@ -34,6 +34,12 @@ def test_who_holds_it_is_named(tmp_path, holder):
         pass
 
 
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "a").write_text("")
+    with pytest.raises(NotRegular, match="a is a file: name a folder"), locked(tmp_path / "a"):
+        pass
+
+
 def test_a_holder_that_is_killed_leaves_it_free(tmp_path, holder):
     holder.kill()
     holder.wait()

@@ -1,8 +1,10 @@
 """Plans against what they say in TOML, in any spelling, and plans that cannot be carried out."""
 
+import os
 import tomllib
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 
 import pytest
 
@@ -225,6 +227,17 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path, content, said):
         path.write_bytes(content)
     with pytest.raises(PlanError, match=rf"plan\.toml ?{said}"):
         Plan.read(path)
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(PlanError, match="must be a regular file, it is a device or a pipe"):
+            Plan.read(path)
+    with open(tmp_path / "large.toml", "wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(PlanError, match=r"large\.toml must have at most 1,048,576 bytes, it has"):
+        Plan.read(tmp_path / "large.toml")
 
 
 def test_files_go_to_the_tasks_that_are_made_of_them():

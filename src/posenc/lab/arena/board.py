@@ -11,7 +11,7 @@ add         a row: of each task, area, curve, gate and rate of the entry and of 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -81,9 +81,34 @@ def verify(folder: Path, suite: Suite, allow_code: own_code.Allowed = ()) -> dic
             raise BoardError(
                 f"{where} has {result.done} of {result.of} cells: the same `posenc arena` goes on."
             )
+        _refuse_other_cells(where, plans[name], contents, rates)
         if changed := origin.changed(next(iter(stores.values())).sources, contents.sources):
             raise BoardError(f"{where} was made otherwise than the other studies: {changed}.")
     return stores
+
+
+def _refuse_other_cells(
+    where: Path, plan: Plan, contents: Contents, rates: Mapping[tuple[str, str], float]
+) -> None:
+    """Refuse cells that the plan does not have, for one of all is drawn; and tests left out."""
+    wanted = {
+        cell.digest
+        if cell.seed > MOST_SEEDS
+        else replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name])).digest
+        for cell in execute.resolved(plan)
+    }
+    if other := [x for name, x in contents.records.items() if name not in wanted]:
+        raise BoardError(
+            f"{where} has {_named(other[0].cell)}, which is no cell of its plan: leave it out."
+        )
+    for record in contents.records.values():
+        graded = analysis.outcomes_graded(record)
+        whole = {n: record.cell.profile.prompts for n in record.cell.tested}
+        if record.failure is None and {n: x.prompts for n, x in graded.items()} != whole:
+            raise BoardError(
+                f"{where}: {_named(record.cell)} lacks outcomes of some lengths or prompts that its"
+                " plan asks for."
+            )
 
 
 def _entry_of(folder: Path, contents: Contents) -> str:

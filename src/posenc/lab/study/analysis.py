@@ -159,6 +159,7 @@ def analyse(
     plan = plan_of(contents)
     cells = cells_of(contents)
     grid = _grid(contents, cells, plan)
+    _check_protocol(contents, protocol)
     metric = "area" if plan is None else plan.metric
     chosen = None if plan is None or not plan.rates else chosen_rates(plan, contents)
     rows = [_row(task, name, runs, metric, protocol) for (task, name), runs in grid.items()]
@@ -179,11 +180,14 @@ def analyse(
         ]
     )
     seeds = min((len(row.seeds) for row in rows), default=0)
+    graded = [one for runs in grid.values() for _, one in runs.values() if one is not None]
     stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
     profiles = {x.profile for x in cells if chosen is None or (x.task, x.name) in chosen}
     steps = {cell.profile.steps for cell in cells}
     if profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
+    if any(_protocol(record, None) != _protocol(record, protocol) for record in graded):
+        stamp = f"graded by {protocol}, as no plan asks: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol)
     ranked = [*rows, *baselines] if stamp else _ranked([*rows, *baselines], contrasts)
     done = sum(record is not None for runs in grid.values() for _, record in runs.values())
@@ -203,6 +207,16 @@ def analyse(
         profiles.pop() if len(profiles) == 1 else None,
         steps.pop() if len(steps) == 1 else None,
     )
+
+
+def _check_protocol(contents: Contents, asked: str | None) -> None:
+    """Refuse a protocol of which the store has no outcome."""
+    held = {name for record in contents.records.values() for name, _ in record.outcomes}
+    if asked and asked not in held:
+        raise PlanError(
+            f"protocol: no outcome is graded by {brief(asked)}: there are"
+            f" {', '.join(sorted(held)) or 'none yet'}."
+        )
 
 
 def cells_of(contents: Contents) -> list[Cell]:
@@ -251,7 +265,8 @@ def _trial(records: Sequence[Record]) -> tuple[float, float]:
         graded = outcomes_graded(record, None)
         sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
         means += [sign * fmean(outcome.mean for outcome in graded.values())]
-    return fmean(means), fmean(record.losses[-1] for record in records)
+    # A model that is stretched after its training has no losses of its own
+    return fmean(means), fmean(record.losses[-1] if record.losses else 0.0 for record in records)
 
 
 def narrow(plan: Plan, contents: Contents, seeds: int) -> bool:

@@ -26,7 +26,10 @@ class Locked(ValueError):
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock inside the block. Raises Locked if another process holds it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise regular.NotRegular(f"{folder} is a file: name a folder for the study.") from None
     path = folder / NAME
     regular.check_files(path)
     # A file in the stead of a lock would outlive a holder that is killed

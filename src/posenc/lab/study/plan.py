@@ -33,7 +33,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 
 from posenc.core.arguments import PRECISIONS, brief, memory
-from posenc.lab.study import statistics, tasks
+from posenc.lab.study import regular, statistics, tasks
 from posenc.lab.study.cell import (
     CONTROLS,
     DEEPEST,
@@ -52,6 +52,7 @@ METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
 POSITIONS = re.compile(r"plain|random [1-9]\d{0,8}")
 MOST_SEEDS = 10_000  # seeds of outcomes; later numbers choose the rates
 MOST_NAMES = 1_000  # names in a list
+MOST_BYTES = 2**20  # of the file
 MOST_CELLS = 100_000
 
 Rates = Mapping[tuple[str, str], float]  # learning rates by task and label
@@ -105,9 +106,11 @@ class Plan:
     def read(cls, path: Path) -> "Plan":
         """Read the plan in a TOML file. Raises PlanError, in one sentence."""
         try:
-            content = tomllib.loads(path.read_bytes().decode())
+            content = tomllib.loads(regular.text(path, MOST_BYTES))
         except OSError as error:
             raise PlanError(f"{path} cannot be read: {error.strerror}.") from None
+        except regular.NotRegular as error:
+            raise PlanError(str(error)) from None
         except ValueError as error:
             # The file is no TOML, or no UTF-8
             raise PlanError(f"{path} is no TOML: {error}.") from None

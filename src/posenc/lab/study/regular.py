@@ -41,19 +41,32 @@ def digest(path: Path) -> str:
     Raises NotRegular for a device or a pipe, ValueError for more bytes than any such file has.
     """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _AT_ONCE)) as file:
-        about = os.fstat(file.fileno())
-        if not stat.S_ISREG(about.st_mode):
-            raise NotRegular(f"{path} must be a regular file, it is a device or a pipe.")
-        if about.st_size > MOST:
-            raise ValueError(
-                f"{path} must have at most {MOST:,} bytes, it has {about.st_size:,}: take a part."
-            )
+        _check_content(path, os.fstat(file.fileno()), MOST)
         return file_digest(file, "sha256").hexdigest()
+
+
+def text(path: Path, most: int) -> str:
+    """The text of a file in UTF-8; a link to one is followed.
+
+    Raises NotRegular for a device or a pipe, ValueError for more bytes than `most`.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _AT_ONCE)) as file:
+        _check_content(path, os.fstat(file.fileno()), most)
+        return file.read().decode()
 
 
 def is_file(path: Path) -> bool:
     """Test whether it is a regular file, and no link to one."""
     return path.is_file() and not path.is_symlink()
+
+
+def _check_content(path: Path, about: os.stat_result, most: int) -> None:
+    if not stat.S_ISREG(about.st_mode):
+        raise NotRegular(f"{path} must be a regular file, it is a device or a pipe.")
+    if about.st_size > most:
+        raise ValueError(
+            f"{path} must have at most {most:,} bytes, it has {about.st_size:,}: take a part."
+        )
 
 
 def _check(paths: Iterable[Path], right: Callable[[int], bool], what: str) -> None:

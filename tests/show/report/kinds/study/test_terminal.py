@@ -30,6 +30,14 @@ def weak():
     return replace(result, rows=rows)
 
 
+def test_escape_codes_of_a_store_stay_out_of_the_terminal(weak):
+    said = "a\x1b[31mred"
+    made = replace(weak, hypothesis=said, pilots=[said], deviations=[said])
+    text = drawn(made, 200)
+    assert "\x1b" not in text
+    assert text.count(r"a\x1b[31mred") == 3
+
+
 @pytest.mark.parametrize("width", [80, 119, 120, 140])
 def test_nothing_is_cut_off(weak, width):
     registered, text = drawn(weak, width).split("\n", 1)

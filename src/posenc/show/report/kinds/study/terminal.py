@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from posenc.core.text import printable
 from posenc.lab.study.analysis import Analysis, Contrast, Overall, Row
 from posenc.lab.study.bands import Recovery
 from posenc.lab.study.cell import Cell
@@ -20,13 +21,13 @@ NARROW = 120  # columns, below which notes on rows stand under the table
 
 def show(result: Analysis, console: Console) -> None:
     if result.hypothesis:
-        console.print(Text(f"hypothesis, as registered: {result.hypothesis}"))
+        console.print(Text(f"hypothesis, as registered: {printable(result.hypothesis, 4_000)}"))
     if result.registered:
         console.print(Text(f"registered: sha256 {result.registered}", "dim"), soft_wrap=True)
     for pilot in result.pilots:
-        console.print(Text(f"seen before: {pilot}", "dim"))
+        console.print(Text(f"seen before: {printable(pilot, 4_000)}", "dim"))
     for deviation in result.deviations:
-        console.print(Text(f"deviation: {deviation}", "yellow"))
+        console.print(Text(f"deviation: {printable(deviation, 4_000)}", "yellow"))
     console.print(Text(f"{result.done} of {result.of} cells", "dim"))
     console.print(Text(f"outcomes hold {findings.conditions(result)}", "dim"))
     for task in dict.fromkeys(row.task for row in result.rows):
@@ -144,7 +145,7 @@ def _print_noted(
         names = [name for name, _, one in rows if one == note]
         few = ", ".join(names) if len(names) <= 3 else f"{len(names)} of {len(rows)}"
         of = "" if len(names) == len(rows) else f"{few}: "
-        console.print(Text(f"{of}{note}", "yellow"))
+        console.print(Text(f"{of}{printable(note, 4_000)}", "yellow"))
 
 
 def prediction(predicted: Prediction, console: Console) -> None:
@@ -212,7 +213,7 @@ def cells(contents: Contents, console: Console) -> None:
             str(record.cell.seed),
             f"{record.losses[-1]:.3g}" if record.losses else "",
             str(len(record.outcomes)),
-            Text(record.failure or "", "yellow"),
+            Text(printable(record.failure or ""), "yellow"),
         )
     console.print(table)
 
