@@ -80,8 +80,9 @@ GUIDE = (
         "RoPE through windows; a large base, p-RoPE or NoPE in the layers that see all",
         "a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4, EXAONE 4, and without windows"
         " SmolLM3",
-        f"Tiny models (L = 64 characters, learning rate 0.001, 1,500 steps, 7 seeds) with RoPE"
-        f" through a window of L need {WINDOWED} bits a character at 2 L.",
+        f"Tiny models (L = 64 characters, learning rate 0.001, 1,500 steps, 7 seeds) with RoPE,"
+        f" trained without a window and read through one of L, need {WINDOWED} bits a character at"
+        " 2 L.",
         "What such a mixture does here: no study has one. They are trained on long texts, too.",
     ),
     Use(
@@ -111,7 +112,7 @@ GUIDE = (
         "RoPE: ModernBERT; Learned: BERT, ViT; DeBERTa has vectors of its own for distances",
         "A table ends at its length: *any length* in the table of properties. Tiny encoders that"
         " fill in hidden words of a novel (L = 32 words, a learning rate chosen for each, 3,000"
-        f" steps, 8 seeds) need these bits a hidden word at n ≤ L: {_HIDDEN}. In so few steps"
+        f" steps, 8 seeds) need these bits a hidden word at n ≤ L: {_HIDDEN}. After these steps"
         " rows tell them no more than none do.",
         "Which learns best where rows are trained for longer.",
     ),
