@@ -154,10 +154,10 @@ def study(
         folder = Path(f"study-{registered.digest[:8]}") if folder is None else folder
         _check_page_folder(folder)
         line = f"registered: sha256 {registered.digest}, in {printable(str(folder))}"
-        again = [f"--part={part}"] * bool(part) + ["--keep"] * keep
-        again += [f"--device={device}"] * (device != "cpu") + ["--ray", *(ray or [])] * (
-            ray is not None
-        )
+        again = [f"--part={part}"] if part else []
+        again += ["--keep"] if keep else []
+        again += [f"--device={device}"] if device != "cpu" else []
+        again += ["--ray", *ray] if ray is not None else []
         for note in registered.notes():
             print(f"note: {note}", file=sys.stderr)
         try:

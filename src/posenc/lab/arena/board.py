@@ -11,7 +11,7 @@ add         a row: of each task, area, curve, gate and rate of the entry and of 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from random import Random
@@ -91,12 +91,7 @@ def _refuse_other_cells(
     where: Path, plan: Plan, contents: Contents, rates: Mapping[tuple[str, str], float]
 ) -> None:
     """Refuse cells that the plan does not have, for one of all is drawn; and tests left out."""
-    wanted = {
-        cell.digest
-        if cell.seed > MOST_SEEDS
-        else replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name])).digest
-        for cell in execute.resolved(plan)
-    }
+    wanted = {execute.at_its_rate(cell, rates).digest for cell in execute.resolved(plan)}
     if other := [x for name, x in contents.records.items() if name not in wanted]:
         raise BoardError(
             f"{where} has {_named(other[0].cell)}, which is no cell of its plan: leave it out."

@@ -215,6 +215,13 @@ def resolved(plan: Plan) -> list[Cell]:
     ]
 
 
+def at_its_rate(cell: Cell, rates: Mapping[tuple[str, str], float]) -> Cell:
+    """The cell at the rate that was chosen for its row; one that chooses rates keeps its own."""
+    if cell.seed > MOST_SEEDS:
+        return cell
+    return replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name]))
+
+
 def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
     """Read the first and the last of so many tokens: positions or an encoding may end before.
 
@@ -511,12 +518,7 @@ class _Study:
                 why = "left out: its rate is chosen when the trials of all parts are merged"
                 self.missing[cell.digest] = cell, why
         self.cells = [cell for cell in self.cells if cell.digest not in self.missing]
-        self.cells = [
-            cell
-            if cell.seed > MOST_SEEDS
-            else replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name]))
-            for cell in self.cells
-        ]
+        self.cells = [at_its_rate(cell, rates) for cell in self.cells]
         self._count()
 
     def _stage(self, cells: Sequence[Cell]) -> None:

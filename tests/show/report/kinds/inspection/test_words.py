@@ -32,6 +32,7 @@ def test_beside_a_warning_the_verdict_asks_to_mind_it(tmp_path):
     assert any(line.startswith(below) for line in said)
     assert found.verdict == "fits"
     assert "No fault is known at 131,072 tokens; mind the notes" in words.verdict_of(found)
+    assert "takes a test" not in words.verdict_of(found)
 
 
 def test_what_has_no_warning_says_that_no_fault_is_known_and_promises_nothing(tmp_path):
