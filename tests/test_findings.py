@@ -174,10 +174,13 @@ def test_it_says_at_which_length_rate_steps_and_seeds_its_outcomes_hold(study):
     seeds = " to ".join(map(str, sorted({min(counts), max(counts)})))
     where = "over L…2L" if asked.metric == "area" else f"{asked.metric} L"
     chosen = rates(study)
+    tried = ", ".join(f"{rate:g}" for rate in asked.rates)
     at = f"learning rate {next(iter(chosen.values())):g}"
+    if tried:
+        at += f" of each row, chosen at n ≤ L of {tried}"
     if len({*chosen.values()}) > 1:
         listed = (f"{row.name} {chosen[row.name]:g}" for row in asked.encodings)
-        at = f"learning rates that were chosen at n ≤ L ({', '.join(listed)})"
+        at = f"learning rates that were chosen at n ≤ L of {tried} ({', '.join(listed)})"
     said = f"{where}, L = {trained(study)}, {at}, {steps:,} steps, {seeds} seeds."
     assert f"Outcomes hold {said}" in section(study)
     assert f"Hypothesis, as registered, no finding: *{asked.hypothesis}*" in section(study)

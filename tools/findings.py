@@ -288,7 +288,7 @@ def table(rows: list[Row], metric: str) -> Iterator[str]:
     heads += ["seeds", "parameters", "ms a step"]
     yield f"| {rows[0].task} | {' | '.join(heads)} | |"
     yield f"|---|{'--:|' * len(heads)}---|"
-    for row in words.in_order(rows):
+    for row in rows:
         cells = ["" if row.in_range is None else number(row.in_range, row.bits)]
         cells += [interval(row.value, row.bits)]
         cells += [number(row.means[n], row.bits) if n in row.means else "" for n in others]

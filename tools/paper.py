@@ -13,8 +13,8 @@ finding.md may ask of that study (see findings.py), or
     {bands-copy|verdict}      how many periods are decided, and in which direction
     {fair-text|trials}        bits at n ≤ L of each row at each rate, and which was chosen
     {fair-text|orders}        bits at 2 L of each row, at one rate and at rates that were chosen
-    {fair-text|turned}        whether the order of T5 and RoPE is another
-    {fair-text|contrasts}     the contrasts of the plan
+    {fair-text|turned}        what both studies decide of T5 and RoPE
+    {fair-text|contrasts}     the contrasts of the plan;  |outcome}  what they come to
 
 Between `<!-- if STUDY -->` and `<!-- else STUDY -->` stands what is written once each of its rows
 has six seeds, and then, to `<!-- end -->`, what is written before.
@@ -32,6 +32,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from posenc.catalog import find
 from posenc.core.numerals import number as short
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.study.analysis import Analysis, Row, analyse, outcomes_graded
@@ -186,26 +187,28 @@ def orders(folder: Path, contents: Contents, result: Analysis) -> str:
     for row in result.rows:
         cells = at_twice(one, row.encoding), at_twice(folder, row.encoding)
         lines.append(f"| {row.encoding} | {' | '.join(cells)} |")
-    for name in ("t5", "alibi", "kerple", "fire"):
-        place = f"language.{name} - rope at 2"
-        told = [FINDINGS["afterwards"](place, *held) for x in (one, folder) if (held := store(x))]
-        lines.append(f"\n{name} against rope: at one rate {told[0]}; at chosen rates {told[1]}.")
     return "\n".join(lines)
 
 
 def turned(folder: Path, contents: Contents, result: Analysis) -> str:
-    """Compare the sign of T5 − RoPE at 2 L, where both studies decide it."""
+    """What a study with one rate for all, and this one, decide of T5 − RoPE at 2 L."""
     told = [
         FINDINGS["afterwards"]("language.t5 - rope at 2", *held)
         for x in (folder.with_name("shape-text"), folder)
         if (held := store(x))
     ]
-    if any(words.UNDECIDED in said for said in told):
-        return (
-            "not decided by both: that of T5 and RoPE is open in one of the two, and so not shown"
-        )
-    same = told[0][0] == told[1][0]
-    return f"{'the same' if same else 'the opposite'}, for T5 and RoPE at 2 L,"
+    return f"with one rate for all {told[0]}; with chosen rates {told[1]}"
+
+
+def outcome(folder: Path, contents: Contents, result: Analysis) -> str:
+    """Sort what the plan compares: fewer bits than the other side, more, or open."""
+    sorts: dict[str, list[str]] = {"fewer": [], "more": [], words.UNDECIDED: []}
+    for one in result.contrasts:
+        assert one.difference is not None
+        sign = "fewer" if one.difference.value > 0 else "more"
+        name = " and ".join(find(row).name for row in one.one)
+        sorts[sign if one.decided else words.UNDECIDED].append(name)
+    return "; ".join(f"{sign}: {', '.join(names) or 'none'}" for sign, names in sorts.items())
 
 
 def contrasts(folder: Path, contents: Contents, result: Analysis) -> str:
@@ -223,6 +226,7 @@ ANSWERS = {
     "trials": trials,
     "orders": orders,
     "turned": turned,
+    "outcome": outcome,
     "contrasts": contrasts,
 }
 

@@ -61,8 +61,12 @@ def test_from_an_encoding_of_ones_own_to_the_board(tiny):
     assert "(near, drawn by 5): equal bit by bit" in said
     page = Path("board/tiny.md").read_text("utf-8")
     assert f"| {entry} | entry | " in page
-    code, _, err = tiny(*added, "--allow-code", entry)
-    assert (code, "has these outcomes already" in err) == (2, True)
+    for held, said in ((None, "has these outcomes already"), ("{", "is no board")):
+        if held is not None:
+            Path("board/tiny.json").write_text(held)
+        code, _, err = tiny(*added, "--allow-code", entry)
+        assert (code, said in err, "is trained again" in err) == (2, True, False)
+    assert Path("board/tiny.json").read_text() == "{"
 
 
 def test_what_cannot_be_is_said_in_one_line(tiny):

@@ -72,6 +72,8 @@ def test_outcomes_are_exported_prompt_by_prompt(out, posenc):
         outcome = held[row["cell"]].outcomes[row["protocol"], int(row["length"])]
         assert row["outcomes"] == "".join(str(int(bit)) for bit in outcome.values)
         assert float(row["mean"]) == row["outcomes"].count("1") / len(row["outcomes"])
+    held = json.loads(posenc("results", "out", "--csv", "twice.csv", "--json")[1])
+    assert (len(held["rows"]), Path("twice.csv").exists()) == (2, True)
     code, _, err = posenc("results", "out", "--csv", "all.csv")
     assert (code, err) == (2, "error: all.csv exists already: name a new file.\n")
 

@@ -119,6 +119,7 @@ def _add(suite: Any, folder: Path, place: Path, draw: int | None, code: Any, as_
 
     drawn = SystemRandom().randrange(2**32) if draw is None else draw
     stores = board.verify(folder, suite, code)
+    board.rows_before(place, suite, board.outcomes_of(stores))  # before minutes of training
     print(f"{printable(str(folder))} is whole; a cell is trained again", file=sys.stderr)
     with progress() as say:
         again = board.repeat(stores, drawn, progress=lambda cell, far: say(

@@ -154,7 +154,8 @@ def results(
             raise UsageError(error.args[0]) from None
         exported.write(chosen)
         swapped = _swapped(where, questions.bands, encoding, code)
-        if output.out is None and (exported.csv or exported.parquet):
+        asked = output.out, output.json, cells, protocol, questions.properties, questions.against
+        if (exported.csv or exported.parquet) and not any(asked):
             return
         repeated = _repeated(chosen, questions.against, protocol)
         if output.out is not None or not cells:

@@ -273,7 +273,9 @@ def test_code_of_an_entry_is_run_where_it_is_allowed_and_the_same(tmp_path, monk
 def test_what_is_no_board_of_this_suite_is_refused(tmp_path):
     path = tmp_path / "tiny.json"
     assert board.read(path, SUITE) == []
-    for text in ("{", "[]", '{"suite_digest": 1}', '{"suite_digest": 1, "rows": {}}'):
+    row = f'{{"suite_digest": "{SUITE.digest}", "rows": [%s]}}'
+    rows = [row % one for one in ("1", "[]", "{}", '{"made_by": 1, "repeat": 2}')]
+    for text in ("{", "[]", '{"suite_digest": 1}', '{"suite_digest": 1, "rows": {}}', *rows):
         path.write_text(text)
         with pytest.raises(BoardError, match="is no board"):
             board.read(path, SUITE)

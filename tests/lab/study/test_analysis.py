@@ -65,14 +65,15 @@ def test_a_row_is_what_its_outcomes_say():
     assert rope.seconds in (0.03, 0.04)
 
 
-def test_trained_encodings_are_ranked_by_their_area():
-    found = analysis.analyse(contents(plan(), falling))
+def test_rows_stand_as_the_plan_has_them_and_nobody_has_a_place():
+    """What came out higher by chance is no order: a contrast decides, or nothing does."""
+    found = analysis.analyse(contents(plan(["rope", "nope", "alibi"]), falling))
     assert found.stamp == ""
-    assert {row.encoding: row.rank for row in found.rows} == {"nope": 1, "alibi": 2, "rope": 3}
+    assert [row.encoding for row in found.rows] == ["rope", "nope", "alibi"]
+    assert not {"rank", "place"} & found.to_json()["rows"][0].keys()
 
 
-def test_where_a_contrast_is_open_nobody_is_ranked():
-    """Six seeds decide one contrast of a plan, not six."""
+def test_six_seeds_decide_one_contrast_of_a_plan_and_not_six():
     both = ["nope", "alibi"]
     pairs = [["nope", "rope"], ["nope", "alibi"], ["alibi", "rope"]]
     sums = [[both, "rope"], ["nope", ["alibi", "rope"]], [["nope", "rope"], "alibi"]]
@@ -80,24 +81,22 @@ def test_where_a_contrast_is_open_nobody_is_ranked():
         planned = plan(contrast=[*pairs, *sums][:contrasts])
         found = analysis.analyse(contents(planned, falling))
         assert {contrast.decided for contrast in found.contrasts} == {contrasts == 1}
-        assert any(row.rank for row in found.rows) == (contrasts == 1)
 
 
-def test_what_is_not_right_in_range_is_undertrained_and_not_ranked():
+def test_what_is_not_right_in_range_is_undertrained():
     weak = lambda cell, n: 0.92 if cell.encoding == "nope" else falling(cell, n)  # noqa: E731
     planned = plan(seeds=7, contrast=[["nope", "rope"], ["alibi", "rope"]])
     found = analysis.analyse(contents(planned, weak))
     rows = {row.encoding: row for row in found.rows}
-    assert (rows["nope"].undertrained, rows["nope"].rank) == ([*range(1, 8)], None)
+    assert rows["nope"].undertrained == [*range(1, 8)]
     assert [one.verdict for one in found.contrasts] == ["undertrained: nope", ""]
 
 
 @pytest.mark.parametrize(("seeds", "stamp"), [(3, "3 seeds: no ranking claims"), (6, "")])
-def test_few_seeds_rank_nothing(seeds, stamp):
+def test_few_seeds_decide_nothing(seeds, stamp):
     planned = plan(seeds=seeds, contrast=[["nope", "rope"]])
     found = analysis.analyse(contents(planned, falling))
     assert found.stamp == stamp
-    assert any(row.rank for row in found.rows) == (not stamp)
     assert [one.verdict for one in found.contrasts] == [stamp]
 
 
@@ -105,7 +104,6 @@ def test_smoke_is_stamped_however_many_seeds():
     planned = plan(profile="smoke", contrast=[["nope", "rope"]])
     found = analysis.analyse(contents(planned, falling))
     assert found.stamp == "smoke: no ranking claims"
-    assert not any(row.rank for row in found.rows)
     assert found.contrasts[0].verdict == found.stamp
     assert planned.profile == PROFILES["smoke"]
 
@@ -136,7 +134,6 @@ def test_bits_count_the_other_way():
     planned = plan(tasks=["language"], contrast=[["nope", "rope"]])
     found = analysis.analyse(contents(planned, bits, "sliding"))
     rows = {row.encoding: row for row in found.rows}
-    assert {name: row.rank for name, row in rows.items()} == {"nope": 1, "alibi": 2, "rope": 3}
     assert rows["nope"].value.value == pytest.approx(2 + mean((12, 15, 20)) / 100)
     assert (rows["nope"].bits, rows["nope"].below, rows["nope"].undertrained) == (True, None, [])
     assert found.contrasts[0].difference.value == pytest.approx(1)
@@ -158,7 +155,7 @@ def test_another_protocol_is_read_where_it_is_asked_for():
     assert {(row.protocol, row.value.value) for row in found.rows} == {("forced", 1.0)}
 
 
-def test_cropping_to_l_has_a_row_of_its_own_among_the_others():
+def test_cropping_to_l_has_a_row_of_its_own():
     planned = plan(["nope", "rope"], tasks=["language"], metric="at 2.0")
     held = contents(planned, lambda cell, n: 2.0 + n / 100 + cell.seed / 10, "sliding")
     assert analysis.analyse(held).baselines == []
@@ -168,7 +165,6 @@ def test_cropping_to_l_has_a_row_of_its_own_among_the_others():
     found = analysis.analyse(held)
     assert [row.encoding for row in found.baselines] == ["nope cropped", "rope cropped"]
     assert found.baselines[0].value.value == pytest.approx(2.035)  # the mean of 2.01 … 2.06
-    assert [row.rank for row in (*found.rows, *found.baselines)] == [3, 4, 1, 2]
     assert [row.encoding for row in found.only(encoding=["rope"]).baselines] == ["rope cropped"]
     assert found.rows[0].value.value == pytest.approx(2.55)
 
@@ -270,6 +266,22 @@ def test_a_study_goes_on_until_its_intervals_are_narrow():
     assert not analysis.narrow(planned, contents(planned, flat), 5)
     assert not analysis.narrow(planned, contents(planned, wild), 6)
     assert analysis.narrow(planned, contents(planned, wild), 12)  # the most of them
+
+
+def test_a_study_that_stopped_at_its_intervals_is_whole():
+    """Six seeds of twelve were asked for by nobody but them; of what has gaps all twelve are."""
+    planned = plan(seeds=None, stop={"half_width": 0.2, "most": 12}, contrast=[["nope", "rope"]])
+    flat = lambda cell, n: {"nope": 1.0, "rope": 0.0, "alibi": 1.0}[cell.encoding]  # noqa: E731
+    wild = lambda cell, n: float((cell.seed % 2) == (cell.encoding == "nope"))  # noqa: E731
+    for right, wanted in ((flat, (18, 18)), (wild, (18, 36))):
+        held = contents(planned, right)
+        records = {name: one for name, one in held.records.items() if one.cell.seed <= 6}
+        found = analysis.analyse(replace(held, records=records))
+        assert (found.done, found.of) == wanted
+    missing = next(name for name, one in records.items() if one.cell.seed == 2)
+    left = {name: one for name, one in records.items() if name != missing}
+    found = analysis.analyse(replace(contents(planned, flat), records=left))
+    assert (found.done, found.of) == (17, 36)
 
 
 def test_a_cell_of_another_plan_in_the_store_is_no_row():

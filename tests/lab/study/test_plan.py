@@ -3,6 +3,7 @@
 import os
 import tomllib
 from dataclasses import replace
+from datetime import date
 from hashlib import sha256
 from pathlib import Path
 
@@ -127,7 +128,18 @@ BAD = [
     ({"encodings": [7]}, "encodings: 7 must be a name or a table"),
     ({"encodings": ["rope", "rope"]}, "'rope' is there twice: give each a `name`"),
     ({"encodings": ["rope", {"name": "x", "encoding": "rope"}]}, "rope and x are the same"),
+    ({"encodings": ["rope", {"name": "x", "encoding": "RoPE"}]}, "rope and x are the same"),
     ({"encodings": [{"encoding": "rope", "bas": 3}]}, "encodings: rope: .*bas"),
+    (
+        {"encodings": [{"encoding": "rope", "theta": "fast"}]},
+        "encodings: rope: `theta` must be a list of numbers, one a pair, got 'fast'",
+    ),
+    (
+        {"encodings": [{"encoding": "rope", "theta": [1.0] * 7 + [float("nan")]}]},
+        "encodings: rope: `theta` must be made of text, finite numbers, true and false, got nan",
+    ),
+    ({"encodings": [{"encoding": "rope", "base": date(2026, 1, 1)}]}, "`base` must .*got a date"),
+    ({"tasks": ["qqq"]}, "no task is called 'qqq': known are copy, .*, and own ones, as my_tasks"),
     ({"encodings": [{"encoding": "alibi", "theta": [1]}]}, "encodings: alibi: `theta` is an"),
     ({"encodings": [{"encoding": "rope", "positions": "odd"}]}, 'must be "plain" or "random 2048"'),
     (
@@ -227,6 +239,19 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path, content, said):
         path.write_bytes(content)
     with pytest.raises(PlanError, match=rf"plan\.toml ?{said}"):
         Plan.read(path)
+
+
+def test_a_key_below_the_profile_is_said_to_be_there(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text('tasks = ["copy"]\n[profile]\nsteps = 10\nencodings = ["rope"]\n')
+    with pytest.raises(PlanError, match=r"encodings: stands below \[profile\], and .*: move it"):
+        Plan.read(path)
+
+
+def test_a_file_of_an_editor_that_marks_utf_8_is_read(tmp_path):
+    path = tmp_path / "plan.toml"
+    path.write_text(FULL, "utf-8-sig")
+    assert Plan.read(path) == Plan.of(tomllib.loads(FULL))
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):

@@ -97,8 +97,17 @@ def test_the_interval_of_a_share_stays_within_0_and_1():
     found = stats.interval(rare, share=True)
     assert 0 < found.low < found.value < found.high < 1
     assert stats.interval(rare).low < 0
-    never = stats.interval([torch.zeros(50)] * 6, share=True)
-    assert (never.low, never.high) == (0, 0)
+
+
+@pytest.mark.parametrize("prompts", [1, 50, 500])
+def test_none_or_all_right_leaves_room_for_the_others(prompts):
+    """At its far end, that all prompts come out so has a chance of 2.5 %, as by the binomial."""
+    never, always = (
+        stats.interval([torch.full((prompts,), x)] * 6, share=True) for x in (0.0, 1.0)
+    )
+    assert (never.value, never.low, always.value, always.high) == (0, 0, 1, 1)
+    assert (1 - never.high) ** prompts == pytest.approx(0.025)
+    assert always.low**prompts == pytest.approx(0.025)
 
 
 def test_equality_has_a_test_of_its_own():

@@ -376,6 +376,8 @@ def test_another_length_keeps_what_a_task_is():
     assert (task.least, task.trained, task.tested) == (32, 32, (32, 40, 48, 64, 128, 256))
     assert tasks.find("copy").at(10).lengths == (2, 4, 6, 8, *range(10, 21))
     assert tasks.find("copy").at(10, (12,)).lengths == (12,)
+    assert tasks.find("copy").at(250).lengths == (50, 100, 150, 200, 250, *range(251, 501, 3))
+    assert min(tasks.find("flip-flop").at(2).lengths) == 2  # which writes a bit, and reads it
     assert tasks.find("copy").at() == tasks.find("copy")
 
 

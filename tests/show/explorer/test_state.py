@@ -30,6 +30,7 @@ def some_state(random):
         "order": random.sample(range(count), count),
         "scene": random.randrange(7),
         "kind": random.randrange(5),
+        "reader": random.randrange(7),
         "guess": random.randrange(4),
         "way": random.randrange(4),
         "causal": random.random() < 0.5,

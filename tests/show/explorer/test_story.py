@@ -254,12 +254,15 @@ def test_dials_are_those_of_the_analysis(visit, way, name, target):
 @pytest.fixture(scope="module")
 def outcomes():
     """Both studies from their stores: share right by length, bits, and bits of the cropped."""
-    found = [analyse(read(STUDIES / name)) for name in ("shape-copy", "shape-text")]
-    by = [{find(row.encoding).name: row for row in one.rows} for one in found]
+    found = [analyse(read(STUDIES / name)) for name in ("shape-copy", "fair-text")]
+    by = [
+        {find(row.encoding).name: row for row in one.rows if row.encoding != "rope in a window"}
+        for one in found
+    ]
     cropped = {
         find(row.encoding.removesuffix(" cropped")).name: row
         for row in found[1].baselines
-        if row.encoding.endswith(" cropped")
+        if row.encoding.endswith(" cropped") and row.encoding != "rope in a window cropped"
     }
     return *by, cropped
 
@@ -286,16 +289,25 @@ def test_the_cliff_is_the_study_s(visit, outcomes):
 
 
 @pytest.mark.repository
-@pytest.mark.parametrize("kind", range(5))
-def test_reading_on_stands_beside_cropping(visit, outcomes, kind):
+@pytest.mark.parametrize("reader", range(7))
+def test_reading_on_stands_beside_cropping(visit, outcomes, reader):
     _, read_on, cropped = outcomes
-    page = visit(f"#v1/story?scene=5&guess=3&kind={kind}")
-    name = page.locator(".scene [aria-pressed=true]").inner_text()
+    page = visit(f"#v1/story?scene=5&guess=3&reader={reader}")
+    rows = page.locator(".scene [aria-label='Encoding that reads letters'] button")
+    assert {*rows.all_inner_texts()} == {*read_on}
+    name = rows.nth(reader).inner_text()
+    assert rows.nth(reader).get_attribute("aria-pressed") == "true"
     on, alone = read_on[name].curve[128], cropped[name].curve[128]
-    better = sum(a < b for a, b in zip(alone, on, strict=True))
+    better = sum(round(a, 4) < round(b, 4) for a, b in zip(alone, on, strict=True))
     text = page.inner_text(".scene .verdict").replace(name, "")
-    wanted = [128, fmean(on), fmean(alone), 64, better, 7]
-    assert numbers(text) == pytest.approx(wanted, rel=6e-3)
+    wanted = [128, fmean(on), fmean(alone), 64, better, 8]
+    assert numbers(text) == pytest.approx(wanted, abs=6e-4)
+    assert round(fmean(alone), 3) <= round(fmean(on), 3)  # none gains, as the last scene says
+    how = page.inner_text(".scene .soft")
+    assert (
+        "studies/shape-copy: 4 layers, 64 channels, 2,000 steps at one rate, 0.001, 6 seeds" in how
+    )
+    assert "5,000 steps at the best of the rates 0.001, 0.002, 0.004 for each, 8 seeds" in how
 
 
 def test_the_guide_is_the_one_of_readme(visit):

@@ -28,6 +28,7 @@ from posenc.lab.arena.suite import ENTRY, Suite
 from posenc.lab.study import analysis, execute, origin, own_code, store, train
 from posenc.lab.study.analysis import Analysis, Row
 from posenc.lab.study.cell import Cell
+from posenc.lab.study.checkpoints import write_whole
 from posenc.lab.study.plan import MOST_SEEDS, Plan
 from posenc.lab.study.store import Contents, Record
 
@@ -183,6 +184,11 @@ def _named(cell: Cell) -> str:
     return f"{cell.task} {cell.name}, seed {cell.seed}{trial}"
 
 
+def outcomes_of(stores: Mapping[str, Contents]) -> dict[str, str]:
+    """The digests of the outcomes, by study."""
+    return {name: contents.digest for name, contents in stores.items()}
+
+
 def board_row(suite: Suite, stores: Mapping[str, Contents], again: Repeat) -> dict[str, Any]:
     """The row of verified stores: everything on it is computed from them, but for `again`."""
     first = next(iter(stores.values()))
@@ -193,7 +199,7 @@ def board_row(suite: Suite, stores: Mapping[str, Contents], again: Repeat) -> di
         "suite_digest": suite.digest,
         "entry": entry,
         "entry_digest": first.sources.get(entry, ""),  # of its file, where it is one's own
-        "outcomes": {name: contents.digest for name, contents in stores.items()},
+        "outcomes": outcomes_of(stores),
         "made_by": {name: first.sources.get(name, "") for name in kept},
         "repeat": asdict(again),
         "studies": {name: _study(analysis.analyse(contents)) for name, contents in stores.items()},
@@ -242,26 +248,37 @@ def read(path: Path, suite: Suite) -> list[dict[str, Any]]:
         digest, rows = held["suite_digest"], held["rows"]
         if not isinstance(rows, list):
             raise TypeError("its rows are no list")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if digest == suite.digest:
+            as_page(suite, rows)  # with all that a row has
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise BoardError(f"{path} is no board: {printable(str(error), 200)}.") from None
     if digest != suite.digest:
         raise BoardError(f"{path} is the board of another suite, {brief(digest)}.")
     return rows
 
 
-def add(folder: Path, suite: Suite, row: Mapping[str, Any]) -> Path:
-    """Add a row to the board in a folder, written as JSON and as a page; return the page.
+def rows_before(folder: Path, suite: Suite, outcomes: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Read the rows of the board in a folder, to which these outcomes are to come.
 
-    The same outcomes are on it once. Raises BoardError where they are already.
+    Raises BoardError where it is no board of the suite, or has them already.
     """
     path = folder / f"{suite.name}.json"
     rows = read(path, suite)
-    if any(one["outcomes"] == row["outcomes"] for one in rows):
+    if any(one["outcomes"] == outcomes for one in rows):
         raise BoardError(f"{path} has these outcomes already: a store is on a board once.")
-    rows = [*rows, dict(row)]
+    return rows
+
+
+def add(folder: Path, suite: Suite, row: Mapping[str, Any]) -> Path:
+    """Add a row to the board in a folder, written as JSON and as a page; return the page.
+
+    Raises BoardError as `rows_before` does.
+    """
+    rows = [*rows_before(folder, suite, row["outcomes"]), dict(row)]
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(as_json(suite, rows), "utf-8")
-    (page := folder / f"{suite.name}.md").write_text(as_page(suite, rows), "utf-8")
+    page = folder / f"{suite.name}.md"
+    write_whole(folder / f"{suite.name}.json", as_json(suite, rows).encode())
+    write_whole(page, as_page(suite, rows).encode())
     return page
 
 

@@ -8,8 +8,8 @@
 
 Of a language model they are bits per character, where less is better; what its models do when they
 are shown the last L tokens alone ("cropped"), or see L tokens back ("windowed"), has rows of its
-own, ranked among the others. Contrasts are of runs that
-are paired by seed; a difference above 0 speaks for the first side.
+own. Contrasts are of runs that are paired by seed; a difference above 0 speaks for the first side.
+Nobody has a place: rows stand as the plan has them, for contrasts alone are decided.
 """
 
 import tomllib
@@ -64,7 +64,6 @@ class Row:
     falling: float | None  # how far the loss fell in the last tenth of the steps; None: it did not
     seconds: float | None  # seconds of a step
     undertrained: Sequence[int]  # the seeds that do not pass the gate
-    rank: int | None  # among those that are trained, where every contrast of the task is decided
     baseline: str = ""  # "cropped" or "windowed", where the row is how another one reads
 
 
@@ -123,6 +122,7 @@ class Analysis:
     overall: Sequence[Overall]
     profile: Profile | None  # of all cells; None where there are none, or several profiles
     steps: int | None  # of training; None where they differ
+    rates: Sequence[float]  # of which each row took its best; empty: one for all
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
         """Keep only the rows and contrasts of these tasks and encodings."""
@@ -189,7 +189,6 @@ def analyse(
     if any(_protocol(record, None) != _protocol(record, protocol) for record in graded):
         stamp = f"graded by {protocol}, as no plan asks: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol)
-    ranked = [*rows, *baselines] if stamp else _ranked([*rows, *baselines], contrasts)
     done = sum(record is not None for runs in grid.values() for _, record in runs.values())
     return Analysis(
         "" if plan is None else plan.hypothesis,
@@ -200,33 +199,46 @@ def analyse(
         () if plan is None else plan.pilots,
         done,
         len(cells),
-        ranked[: len(rows)],
-        [row for row in ranked[len(rows) :] if row.value is not None],
+        rows,
+        [row for row in baselines if row.value is not None],
         contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
         _overall(rows, grid, metric, protocol, resamples),
         profiles.pop() if len(profiles) == 1 else None,
         steps.pop() if len(steps) == 1 else None,
+        () if plan is None else plan.rates,
     )
 
 
 def _check_protocol(contents: Contents, asked: str | None) -> None:
-    """Refuse a protocol of which the store has no outcome."""
+    """Refuse a protocol of which a store of outcomes has none."""
     held = {name for record in contents.records.values() for name, _ in record.outcomes}
-    if asked and asked not in held:
+    if asked and held and asked not in held:
         raise PlanError(
             f"protocol: no outcome is graded by {brief(asked)}: there are"
-            f" {', '.join(sorted(held)) or 'none yet'}."
+            f" {', '.join(sorted(held))}."
         )
 
 
 def cells_of(contents: Contents) -> list[Cell]:
-    """The cells of the last plan of a store; of a store without one, those that it has."""
-    plan = plan_of(contents)
-    return (
-        plan.cells(chosen_rates(plan, contents))
-        if plan
-        else [record.cell for record in contents.records.values()]
-    )
+    """The cells of the last plan of a store; of a store without one, those that it has.
+
+    A plan that stops at an interval has no cells after the seed at which it has stopped.
+    """
+    if (plan := plan_of(contents)) is None:
+        return [record.cell for record in contents.records.values()]
+    cells = plan.cells(chosen_rates(plan, contents))
+    return cells if plan.half_width is None else _until_narrow(plan, contents, cells)
+
+
+def _until_narrow(plan: Plan, contents: Contents, cells: list[Cell]) -> list[Cell]:
+    for seeds in range(statistics.RANKING, plan.seeds):
+        first = [cell for cell in cells if cell.seed <= seeds]
+        runs = _grid(contents, first, plan).values()
+        if any(record is None for row in runs for _, record in row.values()):
+            break
+        if narrow(plan, contents, seeds):
+            return first
+    return cells
 
 
 def plan_of(contents: Contents) -> Plan | None:
@@ -242,7 +254,7 @@ def plan_of(contents: Contents) -> Plan | None:
 def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]:
     """Choose the rate of each row: the best mean over n ≤ L of its trials, then the least loss.
 
-    A row of which trials are missing has none; a rate of which a trial failed is not taken.
+    A row of which trials are missing has none; a rate of which a trial failed comes last.
     """
     chosen = {}
     for rate in plan.rates:
@@ -262,7 +274,11 @@ def _trial(records: Sequence[Record]) -> tuple[float, float]:
         return inf, inf
     means = []
     for record in records:
-        graded = outcomes_graded(record, None)
+        if not (graded := outcomes_graded(record, None)):
+            name = f"{printable(record.cell.task)} {printable(record.cell.name)}"
+            raise StoreError(
+                f"{name}, seed {record.cell.seed}: it has no outcomes, and no failure."
+            )
         sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
         means += [sign * fmean(outcome.mean for outcome in graded.values())]
     # A model that is stretched after its training has no losses of its own
@@ -272,7 +288,8 @@ def _trial(records: Sequence[Record]) -> tuple[float, float]:
 def narrow(plan: Plan, contents: Contents, seeds: int) -> bool:
     """Test whether the intervals of a plan, of contrasts or of rows, are as narrow as it asks."""
     assert plan.half_width is not None
-    grid = _grid(contents, [cell for cell in cells_of(contents) if cell.seed <= seeds], plan)
+    cells = plan.cells(chosen_rates(plan, contents))
+    grid = _grid(contents, [cell for cell in cells if cell.seed <= seeds], plan)
     intervals = [contrast.difference for contrast in _contrasts(plan, grid, None)]
     if not plan.contrast:
         rows = (_row(*place, runs, plan.metric, None) for place, runs in grid.items())
@@ -360,7 +377,6 @@ def _row(
         _falling(good.values()),
         sorted(seconds)[len(seconds) // 2] if seconds else None,
         [] if bits else _untrained(good, trained, protocol),
-        None,
     )
 
 
@@ -562,22 +578,6 @@ def _trained(cell: Cell) -> int:
             " code of that task knows, and reading a store runs none: run the study again."
         )
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
-
-
-def _ranked(rows: Sequence[Row], contrasts: Sequence[Contrast]) -> list[Row]:
-    """Number the trained encodings of each task, the best first, where nothing is undecided."""
-    places: dict[int, int] = {}
-    open_ = {contrast.task for contrast in contrasts if not contrast.decided}
-    for task in dict.fromkeys(row.task for row in rows if row.task not in open_):
-        able = [
-            (n, row.value.value)
-            for n, row in enumerate(rows)
-            if row.task == task and row.value is not None and not row.undertrained
-        ]
-        bits = any(row.bits for row in rows if row.task == task)
-        ordered = sorted(able, key=lambda entry: entry[1] if bits else -entry[1])
-        places |= {n: place for place, (n, _) in enumerate(ordered, 1)}
-    return [replace(row, rank=places.get(n)) for n, row in enumerate(rows)]
 
 
 def _without_claim(contrast: Contrast, stamp: str) -> Contrast:

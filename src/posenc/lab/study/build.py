@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from posenc.catalog import create, find
+from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.core.names import is_own
 from posenc.encodings.rotary.rope import RoPE
@@ -59,7 +60,12 @@ def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
         return create(cell.encoding, dim, cell.profile.heads, **options)
     if find(cell.encoding).name != "RoPE":
         raise ValueError(f"`theta` is an option of rope, not of {cell.encoding!r}.")
-    return RoPE(torch.tensor(options.pop("theta"), dtype=torch.float64), dim, **options)
+    try:
+        theta = torch.tensor(options.pop("theta"), dtype=torch.float64)
+    except (TypeError, ValueError):
+        given = brief(cell.options["theta"])
+        raise TypeError(f"`theta` must be a list of numbers, one a pair, got {given}.") from None
+    return RoPE(theta, dim, **options)
 
 
 def number(use: str, seed: int) -> int:

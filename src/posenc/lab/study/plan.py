@@ -28,10 +28,12 @@ from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from posenc.catalog import find
 from posenc.core.arguments import PRECISIONS, brief, memory
 from posenc.lab.study import regular, statistics, tasks
 from posenc.lab.study.cell import (
@@ -271,6 +273,9 @@ class _PlanReader:
                 self._unknown("", key, KEYS)
         for key in ("tasks", "encodings"):
             if key not in content:
+                profile = content.get("profile")
+                if isinstance(profile, Mapping) and key in profile:
+                    self._wrong(key, "stands below [profile], and is read as of it: move it above")
                 self._wrong(key, "a plan must name some, got none")
         profile = self._profile(content.get("profile", "smoke"))
         encodings = self._encodings(content, profile)
@@ -397,7 +402,11 @@ class _PlanReader:
                 self._wrong("encodings", f"{brief(label)} is how another row reads: name it anew")
         first: dict[str, str] = {}
         for encoding in encodings:
-            earlier = first.setdefault(_toml(asdict(replace(encoding, name=""))), encoding.name)
+            slug = encoding.encoding
+            if not user_code.is_own(slug):
+                slug = find(slug).slug  # of "RoPE", "rope"
+            alike = asdict(replace(encoding, name="", encoding=slug))
+            earlier = first.setdefault(_toml(alike), encoding.name)
             if earlier != encoding.name:
                 self._wrong("encodings", f"{earlier} and {encoding.name} are the same: drop one")
         return encodings
@@ -406,12 +415,24 @@ class _PlanReader:
         self, name: str, options: Mapping[str, Any], profile: Profile, extend: str
     ) -> None:
         """Try the options of an encoding by making one; one's own code waits for the training."""
+        for key, option in options.items():
+            self._option(f"encodings: {name}", key, option)
         try:
-            json.dumps(options, allow_nan=False)
             if not user_code.is_own(name):
                 check_encoding(Cell("", name, 0, "", options, profile, extend=extend))
         except (LookupError, TypeError, ValueError) as error:
             self._wrong("encodings", f"{name}: {' '.join(str(error.args[0]).split())}")
+
+    def _option(self, where: str, key: str, value: Any) -> None:
+        """Refuse an option that no file of a study can hold, or no encoding counts with."""
+        if isinstance(value, Mapping | list):
+            for part in value.values() if isinstance(value, Mapping) else value:
+                self._option(where, key, part)
+        elif not isinstance(value, str | int | float) or value in (inf, -inf) or value != value:
+            self._wrong(
+                where,
+                f"`{key}` must be made of text, finite numbers, true and false, got {brief(value)}",
+            )
 
     def _profile(self, value: Any) -> Profile:
         if isinstance(value, str):

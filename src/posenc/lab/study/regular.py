@@ -46,13 +46,13 @@ def digest(path: Path) -> str:
 
 
 def text(path: Path, most: int) -> str:
-    """The text of a file in UTF-8; a link to one is followed.
+    """The text of a file in UTF-8, marked as that or not; a link to one is followed.
 
     Raises NotRegular for a device or a pipe, ValueError for more bytes than `most`.
     """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _AT_ONCE)) as file:
         _check_content(path, os.fstat(file.fileno()), most)
-        return file.read().decode()
+        return file.read().decode("utf-8-sig")
 
 
 def is_file(path: Path) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from math import isfinite, log
+from math import isfinite
 
 import torch
 from jaxtyping import Bool, Float
@@ -83,20 +83,33 @@ def interval(
 ) -> Interval:
     """Estimate the mean over seeds and prompts and its t interval; of a `share`, by its logit.
 
+    A share of none or all, which shows no spread, ends where as many answers as there are prompts
+    would all be so with a chance of (1 − level)/2 (Clopper and Pearson 1934).
+
     `outcomes` is a vector for each seed: of every prompt, whether it came out right, or a paired
     difference. The prompts are the same for all seeds, so that more seeds do not average them out:
     s² of the mean is s²(seed)/seeds + s²(prompt)/prompts − s²(rest)/(seeds · prompts), of the means
     of seeds, of those of prompts, and of what neither explains (Satterthwaite 1946 for its degrees
     of freedom). Of one seed, it is over prompts alone.
     """
-    mean, error, degrees = _crossed(_seeds_by_prompts(outcomes))
+    table = _seeds_by_prompts(outcomes)
+    mean, error, degrees = _crossed(table)
     half = t_quantile((1 + level) / 2, degrees.item()) * error
-    if share and 0 < mean < 1:
-        apart = half / (mean * (1 - mean))
-        ends = (mean.logit() - apart).sigmoid(), (mean.logit() + apart).sigmoid()
-    else:
-        ends = mean - half, mean + half
-    return Interval(mean.item(), ends[0].item(), ends[1].item(), level)
+    low, high = _ends(mean, half, table.shape[1] if share else None, level)
+    return Interval(mean.item(), low.item(), high.item(), level)
+
+
+def _ends(
+    mean: Float[Tensor, "*world"], half: Float[Tensor, "*world"], share_of: int | None, level: float
+) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"]]:
+    """The ends of an interval; of a share, of so many prompts, within 0 and 1."""
+    if share_of is None:
+        return mean - half, mean + half
+    apart = half / (mean * (1 - mean))
+    far = ((1 - level) / 2) ** (1 / share_of)
+    low = torch.where(mean < 1, (mean.logit() - apart).sigmoid(), far)
+    high = torch.where(mean > 0, (mean.logit() + apart).sigmoid(), 1 - far)
+    return torch.where(mean > 0, low, 0.0), torch.where(mean < 1, high, 1.0)
 
 
 def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
@@ -138,8 +151,8 @@ def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2
 
     A prompt comes out right with a chance whose logit is the sum of a mean, of a normal number of
     the seed and of one of the prompt: seeds differ more than prompts, as much, or less, and half of
-    the answers are right, or most. Measured are shares, paired differences of two shares, and the
-    logits themselves with noise, as bits are.
+    the answers are right, most, or nearly all. Measured are shares, paired differences of two
+    shares, and the logits themselves with noise, as bits are.
     """
     random = torch.Generator().manual_seed(seeds)
     draw = partial(torch.randn, generator=random, dtype=torch.float64)
@@ -147,7 +160,9 @@ def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2
     z = torch.linspace(-8, 8, 2_001, dtype=torch.float64)
     density = torch.exp(-z.square() / 2)
     held = []
-    for (by_seed, by_prompt), mean in product(((1.0, 0.3), (0.5, 0.5), (0.3, 1.5)), (0.0, 1.5)):
+    for (by_seed, by_prompt), mean in product(
+        ((1.0, 0.3), (0.5, 0.5), (0.3, 1.5)), (0.0, 1.5, 5.0)
+    ):
         truths, right = [], []
         for middle in (mean, 0.0):
             logits = (
@@ -169,10 +184,8 @@ def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> fl
     inverse = torch.linspace(1 / MOST_DEGREES, 1, 64, dtype=torch.float64)
     t = torch.tensor([t_quantile((1 + level) / 2, 1 / x) for x in inverse.tolist()])
     half = between(inverse, t, 1 / degrees) * error
-    apart = mean - truth
-    if share:
-        apart = (mean.logit() - log(truth / (1 - truth))) * mean * (1 - mean)
-    return (apart.abs() <= half).double().mean().item()
+    low, high = _ends(mean, half, tables.shape[-1] if share else None, level)
+    return ((low <= truth) & (truth <= high)).double().mean().item()
 
 
 def interquartile(

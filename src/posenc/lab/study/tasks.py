@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
-from math import prod
+from math import ceil, prod
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -135,11 +135,12 @@ class Task:
     def lengths(self) -> tuple[int, ...]:
         """The n of evaluation: as given, or fifths of L, the trained one, and every n up to 2 L.
 
-        An order at one length beyond L need not be that at the next, so that none is left out.
+        An order at one length beyond L need not be that at the next, so that none is left out, but
+        where L is more than 100: there they are a hundred.
         """
         fifths = {max(self.least, round(self.trained * part / 5)) for part in range(1, 6)}
-        beyond = range(self.trained + 1, 2 * self.trained + 1)
-        return self.tested or (*sorted(fifths), *beyond)
+        beyond = range(2 * self.trained, self.trained, -ceil(self.trained / 100))
+        return self.tested or (*sorted(fifths), *reversed(beyond))
 
     def text(self, n: int, random: Random, held_out: bool = False) -> TaskText:
         """Write one text of length n, from `<bos>` to `<eos>`."""
@@ -194,7 +195,8 @@ class Task:
 
     def _scaled(self, trained: int) -> tuple[int, ...]:
         """The lengths of evaluation, as many times the trained one as before."""
-        return tuple(sorted({max(1, round(n * trained / self.trained)) for n in self.tested}))
+        least = 1 if self.least == self.trained else min(self.least, trained)
+        return tuple(sorted({max(least, round(n * trained / self.trained)) for n in self.tested}))
 
     def training(self, texts: int, random: Random) -> Batch:
         """Texts of lengths drawn from `least` … `trained`."""
@@ -648,7 +650,11 @@ def find(name: str, source: Path | None = None) -> Task:
             return task
         raise LookupError(f"{name} must be a `posenc.lab.study.tasks.Task`, it is {brief(task)}.")
     near = get_close_matches(name, [*TASKS, *MADE_OF], 1, 0.6)
-    hint = f"did you mean {near[0]}?" if near else "own ones are named my_tasks.py:NAME."
+    hint = (
+        f"did you mean {near[0]}?"
+        if near
+        else f"known are {', '.join([*TASKS, *MADE_OF])}, and own ones, as my_tasks.py:NAME."
+    )
     raise LookupError(f"no task is called {name!r}: {hint}")
 
 

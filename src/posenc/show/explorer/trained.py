@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 from posenc.catalog import find
 
-COPIED, READ = "shape-copy", "shape-text"  # folders of studies
+COPIED, READ = "shape-copy", "fair-text"  # folders of studies
 DIGITS = 4
 
 Curve = dict[str, list[float]]  # by length: of each seed the share that is right, or bits

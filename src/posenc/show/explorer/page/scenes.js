@@ -185,9 +185,9 @@ export function short(app) {
   const named = (/** @type {Outcomes} */ of, /** @type {string} */ name) => of.rows.find((row) => row.encoding === name) ?? of.rows[0];
   const share = (/** @type {string} */ name, /** @type {number} */ length) => percent(average(named(copied, name).curve[length]));
   const rows = [...read.rows].sort((a, b) => Number(b.encoding === "RoPE") - Number(a.encoding === "RoPE"));
-  const buttons = rows.map(({ encoding }, kind) => button(encoding, () => app.set({ kind }), { "aria-pressed": false }));
+  const buttons = rows.map(({ encoding }, reader) => button(encoding, () => app.set({ reader }), { "aria-pressed": false }));
   const cliff = linePlot(app.desk), beside = linePlot(app.desk), verdict = html("p", { class: "verdict", "aria-live": "polite" });
-  const how = (/** @type {Outcomes} */ { layers, width, steps, rate, seeds, study }) => `studies/${study}: ${layers} layers, ${width} channels, ${integer(steps)} steps at one rate, ${rate}, ${seeds} seeds`;
+  const how = (/** @type {Outcomes} */ { layers, width, steps, rates, seeds, study }) => `studies/${study}: ${layers} layers, ${width} channels, ${integer(steps)} steps at ${rates.length > 1 ? `the best of the rates ${rates.join(", ")} for each` : `one rate, ${rates[0]}`}, ${seeds} seeds`;
   const element = html("div", {},
     html("div", { class: "figures" }, cliff.element, beside.element),
     html("div", { class: "files", role: "group", "aria-label": "Encoding that reads letters" }, ...buttons), verdict,
@@ -199,8 +199,8 @@ export function short(app) {
     answers: ["nearly all", "about half", "none"], right: 3,
     told: () => `${share("RoPE", next)} with each of ${copied.seeds} seeds, and ${share("RoPE", n)} of those of ${n} words. With sinusoidal rows it is ${share("Sinusoidal", next)}, with NoPE ${share("NoPE", next)}, ALiBi ${share("ALiBi", next)}, T5 ${share("T5", next)}; at ${next + 2} words no encoding copies more than ${percent(Math.max(...copied.rows.map((row) => average(row.curve[next + 2]))))}. The plan asks more than its seeds can decide, so that no order of encodings follows from it.`,
     update(state) {
-      const row = rows[state.kind], longer = 2 * read.trained;
-      buttons.forEach((each, kind) => each.setAttribute("aria-pressed", String(kind === state.kind)));
+      const row = rows[state.reader], longer = 2 * read.trained;
+      buttons.forEach((each, reader) => each.setAttribute("aria-pressed", String(reader === state.reader)));
       cliff.draw({
         title: `Copied without a mistake, trained on up to ${n} words`, about: "a dot for each seed, a line through their means.", x: { label: "words" }, y: { label: "share of texts" },
         series: copied.rows.map((one) => seedsOf(one.encoding, one.curve)),
@@ -211,7 +211,7 @@ export function short(app) {
         series: [seedsOf(`${row.encoding} reads all`, row.curve), seedsOf(`${row.encoding} is shown the last ${read.trained}`, alone)],
       }, {});
       const fewer = row.curve[longer].filter((bits, seed) => alone[longer][seed] < bits).length;
-      verdict.replaceChildren(`At ${longer} letters ${row.encoding} needs ${shown(average(row.curve[longer]))} bits when it reads them all, ${shown(average(alone[longer]))} when it is shown the last ${read.trained}: `,
+      verdict.replaceChildren(`At ${longer} letters ${row.encoding} needs ${average(row.curve[longer]).toFixed(3)} bits when it reads them all, ${average(alone[longer]).toFixed(3)} when it is shown the last ${read.trained}: `,
         html("em", {}, `${fewer} of ${read.seeds} seeds are better off with less`), ".");
     },
   };
@@ -234,7 +234,7 @@ export function take(app) {
     lead: "Each way of telling the order fails in its own manner. Which one for what?",
     asks: "Which of them gains by reading all of a text of twice its training?",
     answers: ["ALiBi", "NoPE", "none gains by it"], right: 3,
-    told: () => "In a study of tiny models, whose conditions stand below, each needs fewer bits when it is shown its last L characters alone.",
+    told: () => "In a study of tiny models, whose conditions stand below, none needs fewer bits when it reads all than when it is shown its last L characters alone.",
     update() {},
   };
 }

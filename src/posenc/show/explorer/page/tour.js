@@ -333,7 +333,7 @@ export const STOPS = [
       });
       const places = upTo(97).map((step) => 10 * step), n = places.length;
       return {
-        said: `Each head through a window. Of two equal keys the farther one gets less: no more than ${percent(least)} of the near one's attention beyond ${windows.slice(0, -1).map(integer).join(", ")} and ${integer(windows[heads - 1])} tokens in the ${heads} heads of this page. A key that fits much better is still seen from farther.`,
+        said: `Each head through a window. Of two equal keys the farther one gets less: no more than ${percent(least)} of the near one's attention beyond ${windows.slice(0, -1).map(integer).join(", ")} and ${integer(windows[heads - 1])} tokens in the ${heads} heads of this page. A key of a much higher score is still seen from farther.`,
         lines: { title: "What distance leaves of attention", about: "to a key, beside an equal one at distance 0.", x: { label: "distance" }, y: { label: "share" },
           series: upTo(heads).map((head) => ({ name: `head ${head}`, xs: places, ys: places.map((_, at) => Math.exp(added(head, places)[at * n])) })) },
         open: { view: "encoding", names: ["alibi"], n: 128 },

@@ -65,8 +65,7 @@ def test_every_seed_stands_beside_its_mean_and_interval():
     assert figure is not None
     panel = figure.panels[0]
     (points,), (mean,) = marks(panel, Points, "one seed"), marks(panel, Points, "mean")
-    ranked = sorted(rows, key=lambda row: row.rank)
-    assert panel.y_names == [row.encoding for row in ranked]
+    assert panel.y_names == [row.encoding for row in rows]
     for n, name in enumerate(panel.y_names):
         areas = [
             fmean(right(contents, name, seed, length) for length in LENGTHS if length > TRAINED)

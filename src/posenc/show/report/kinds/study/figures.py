@@ -161,9 +161,7 @@ def _listed(rows: Sequence[Row], shape: PublishedCurves | None) -> FigureNumbers
 
 def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
     """Draw the metric of every seed of one task, mean and interval; None where there are none."""
-    drawn = [
-        Estimate(row.encoding, row.value, row.by_seed) for row in words.in_order(rows) if row.value
-    ]
+    drawn = [Estimate(row.encoding, row.value, row.by_seed) for row in rows if row.value]
     if not drawn:
         return None
     bits, where = rows[0].bits, words.span(metric)

@@ -53,7 +53,6 @@ def _print_rows(task: str, rows: Sequence[Row], metric: str, console: Console) -
     console.print(Text(task, "bold"), Text(f"{protocol}: {unit}", "dim"))
     heads = (
         "",
-        "rank",
         "n ≤ L",
         findings.span(metric),
         "95 %",
@@ -64,11 +63,10 @@ def _print_rows(task: str, rows: Sequence[Row], metric: str, console: Console) -
         "seeds",
     )
     noted = []
-    for row in sorted(rows, key=lambda row: (row.rank is None, row.rank or 0)):
+    for row in rows:
         beside = "" if not row.curve else "–" if row.below is None else str(row.below)
         cells = (
             Text(row.encoding, "bold"),
-            "" if row.rank is None else str(row.rank),
             findings.share(row.in_range, bits),
             findings.share(row.value.value if row.value else None, bits),
             findings.interval(row.value, bits),

@@ -21,11 +21,6 @@ WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stop
 SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles that are in tables
 
 
-def in_order(rows: Sequence[Row]) -> list[Row]:
-    """Rows by rank; where nothing is ranked, as the plan has them."""
-    return sorted(rows, key=lambda row: (row.rank is None, row.rank or 0))
-
-
 def in_bits(rows: Sequence[Row]) -> dict[str, bool]:
     """For each task, whether its outcomes are bits, of which fewer are better."""
     return {row.task: row.bits for row in rows}
@@ -54,11 +49,14 @@ def conditions(analysis: Analysis) -> str:
     trained = sorted({row.trained for row in analysis.rows if row.trained})
     if trained:
         parts.append(f"L = {' or '.join(map(str, trained))}")
-    rates = [f"{row.encoding} {number(row.rate, 2)}" for row in analysis.rows if row.rate]
+    rates = {row.encoding: number(row.rate, 2) for row in analysis.rows if row.rate}
+    tried = ", ".join(number(rate, 2) for rate in analysis.rates)
     if analysis.profile is not None:
-        parts.append(f"learning rate {number(analysis.profile.rate, 2)}")
+        each = f" of each row, chosen at n ≤ L of {tried}" * bool(tried)
+        parts.append(f"learning rate {number(analysis.profile.rate, 2)}{each}")
     elif rates:
-        parts.append(f"learning rates that were chosen at n ≤ L ({', '.join(rates)})")
+        chosen = ", ".join(f"{name} {rate}" for name, rate in rates.items())
+        parts.append(f"learning rates that were chosen at n ≤ L of {tried} ({chosen})")
     if analysis.steps is not None:
         parts.append(f"{analysis.steps:,} steps")
     return ", ".join([*parts, *([seeds(analysis.rows)] if analysis.rows else [])])
