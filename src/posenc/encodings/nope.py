@@ -3,7 +3,8 @@
     score(i, j) = qᵢ · kⱼ · scale
 
 Without a mask, attention is permutation-equivariant: shuffled tokens give shuffled outputs, and two
-occurrences of a word the same one. A causal mask alone breaks that: each token sees another set.
+occurrences of a word the same one. A causal mask alone breaks that where words differ, for each
+token sees another set.
 
 Haviv et al. 2022, arXiv:2203.16634; Kazemnejad et al. 2023, arXiv:2305.19466.
 """
