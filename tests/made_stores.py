@@ -13,8 +13,9 @@ from posenc.lab.study.store import Record, Store
 def made_store(folder, seeds):
     """Write a store of a plan with made outcomes; the last of the seeds lacks two rows."""
     asked = Plan.read(folder / "plan.toml")
-    fast = {row.name: max(asked.rates, default=1e-3) for row in asked.encodings[::2]}
-    rate = {(task, row.name): fast.get(row.name, min(asked.rates, default=1e-3))
+    rates = asked.rates or (asked.profile.rate,)
+    fast = {row.name: max(rates) for row in asked.encodings[::2]}
+    rate = {(task, row.name): fast.get(row.name, min(rates))
             for task in asked.tasks for row in asked.encodings}  # fmt: skip
     done = asked.cells(rate)[: max(0, seeds * len(asked.encodings) * len(asked.tasks) - 2)]
     length = asked.trained

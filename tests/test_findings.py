@@ -40,10 +40,10 @@ TOOL = STUDIES.parent / "tools/findings.py"
 TWICE = ("properties-text", "shape-text")
 PLACE = re.compile(r"\{([^{}\n]+)\}")
 UNPLANNED = re.compile(
-    r"\w+\.((?!.* published ).+?)( cropped)?(?: - (.+?)( cropped)?)? (lost )?"
+    r"([\w-]+)\.((?!.* published ).+?)( cropped)?(?: - (.+?)( cropped)?)? (lost )?"
     r"(?:at ([\d.]+)|over L…2L)"
 )
-ALIASING = re.compile(r"\w+\.period-(\d+) (foretold|share foretold|most beyond L)")
+ALIASING = re.compile(r"[\w-]+\.period-(\d+) (foretold|share foretold|most beyond L)")
 
 
 @cache
@@ -190,7 +190,7 @@ def compared(study, apart, where):
     """The beginning of a difference as it is written, and its p."""
     (rate, *others) = {*rates(study).values()}
     at = "rates chosen at n ≤ L" if others else f"rate {rate:g}"
-    wins = f"above 0 in {sum(x > 0 for x in apart)} of {len(apart)} seeds"
+    wins = f"above 0 in {sum(x > 1e-9 for x in apart)} of {len(apart)} seeds"
     value = re.escape(number(study, fmean(apart), "+"))
     return rf"{value} \[\S+, \S+\] \({where}, {at}; {wins}; ", sign_flip(apart)
 
@@ -270,11 +270,13 @@ def places(study):
 )
 def test_what_no_plan_asked_for_is_what_the_store_holds(study):
     """Each place of finding.md that names a length, and what was written into it."""
-    for place, said in places(study):
+    whole = study
+    for place, said in places(whole):
         asked = UNPLANNED.fullmatch(place)
         if asked is None or ALIASING.fullmatch(place):
             continue
-        one, cut, other, other_cut, lost, times = asked.groups()
+        task, one, cut, other, other_cut, lost, times = asked.groups()
+        study = f"{whole}#{task}"
         length = trained(study)
         at = (lengths(study, times) if times
               else [n for n in all_lengths(study) if length < n <= 2 * length])  # fmt: skip

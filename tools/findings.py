@@ -50,6 +50,7 @@ AGAIN = "again"  # a second run of the whole plan
 BANDS = "bands.csv"  # of `posenc results FOLDER --bands FOLDER/bands.csv`
 NOTHING = "not measured"
 PLACE = re.compile(r"\{([^{}\n]+)\}")
+ROUNDING = 1e-9  # of float32 outcomes: a difference up to it is none
 HEAD = """\
 # Studies
 
@@ -110,7 +111,7 @@ def difference(
     """+32 points [+29, +36] (1.2 L, rate 0.001; above 0 in 6 of 6 seeds; …)."""
     one = None if result.profile is None else f"rate {short(result.profile.rate, 2)}"
     rate = f", {one or 'rates chosen at n ≤ L'}"
-    wins = f"above 0 in {sum(x > 0 for x in by_seed)} of {len(by_seed)} seeds"
+    wins = f"above 0 in {sum(x > ROUNDING for x in by_seed)} of {len(by_seed)} seeds"
     return f"{interval(value, bits, '+')} ({'; '.join([where + rate, wins, *more])})"
 
 
@@ -129,7 +130,7 @@ def places(result: Analysis) -> dict[str, str]:
 
 
 SIDE = r"(.+?)( cropped)?"  # labels may hold spaces
-AFTERWARDS = re.compile(rf"(\w+)\.{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over L…2L)")
+AFTERWARDS = re.compile(rf"([\w-]+)\.{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over L…2L)")
 
 
 def afterwards(place: str, contents: Contents, result: Analysis) -> str | None:
@@ -175,7 +176,7 @@ def over_seeds_of(values: Mapping[int, float], bits: bool) -> str:
     return interval(over_seeds([*values.values()], share=not bits), bits)
 
 
-FORETOLD = re.compile(r"(\w+)\.(\S+) (foretold|share foretold|most beyond L)")
+FORETOLD = re.compile(r"([\w-]+)\.(\S+) (foretold|share foretold|most beyond L)")
 PERIOD = re.compile(r"period-(\d+)")  # labels of rows of which four pairs turn once in P tokens
 
 
@@ -243,7 +244,7 @@ def beyond(row: Row) -> list[int]:
     return [n for n in row.curve if row.trained < n <= 2 * row.trained]
 
 
-PUBLISHED = re.compile(r"(\w+)\.(\S+) published at ([\d.]+)")
+PUBLISHED = re.compile(r"([\w-]+)\.(\S+) published at ([\d.]+)")
 
 
 def as_published(place: str) -> str | None:
@@ -257,7 +258,7 @@ def as_published(place: str) -> str | None:
     return f"{value:g} %" if shape.percent else f"{value:g}"
 
 
-PROPERTY = re.compile(r"(\w+)\.(\w+) of all(?: but (.+))?")
+PROPERTY = re.compile(r"([\w-]+)\.(\w+) of all(?: but (.+))?")
 
 
 def property_alone(place: str, contents: Contents, result: Analysis) -> str | None:

@@ -231,6 +231,7 @@ def cells_of(contents: Contents) -> list[Cell]:
 
 
 def _until_narrow(plan: Plan, contents: Contents, cells: list[Cell]) -> list[Cell]:
+    """Those of the seeds that were asked for; all, where it has not come to its end."""
     for seeds in range(statistics.RANKING, plan.seeds):
         first = [cell for cell in cells if cell.seed <= seeds]
         runs = _grid(contents, first, plan).values()
