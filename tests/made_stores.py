@@ -19,7 +19,7 @@ def made_store(folder, seeds):
             for task in asked.tasks for row in asked.encodings}  # fmt: skip
     done = asked.cells(rate)[: max(0, seeds * len(asked.encodings) * len(asked.tasks) - 2)]
     length = asked.trained
-    lengths = asked.tested or (length, length * 5 // 4, length * 3 // 2, 2 * length)
+    lengths = asked.tested or (length, length * 5 // 4, length * 3 // 2, 2 * length, 8 * length)
     kinds = {"language": ("sliding", "cropped", "windowed"), "masked": ("apart", "windowed")}
     writer = Store(folder)
     writer.register(asked.digest, asked.text, {})

@@ -6,16 +6,15 @@ import re
 import runpy
 import shutil
 from math import pi
-from pathlib import Path
 from statistics import fmean
 
 import pytest
 from made_stores import made_store
-from stored_outcomes import STUDIES, cost_of_reading_on, mean, names, of_seeds, rows, sign_flip
+from stored_outcomes import STUDIES, cost_of_reading_on, mean, names, rows
 
 pytestmark = pytest.mark.repository
 PAPER = STUDIES.parent / "docs/paper"
-TEXTS = ("pairs-text", "properties-text", "shape-text")
+TEXTS = ("fair-text", "pairs-text", "properties-text", "shape-text")
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def test_its_source_has_no_number_of_its_own():
         r"\{[^{}\n]+\}|`[^`]+`|arXiv:[\d.]+|\b(19|20)\d\d\b|\b(\d(\.\d)? L|T5)\b", "", text
     )
     text = re.sub(
-        r"^(    |<!--|!\[).*$|Figure \d|95 %|n [+−] 1|It is 1|, 0 where|below 0",
+        r"^(    |<!--|!\[).*$|Figure \d|95 %|n [+−] 1|It is 1|, 0 where|(above|below) 0",
         "",
         text,
         flags=re.M,
@@ -81,22 +80,12 @@ def test_turns_are_those_of_its_speeds():
 
 
 def test_no_row_that_reads_on_needs_fewer_bits_than_the_same_row_cropped():
-    assert "no row that reads on at 2 L needs fewer bits than the same row cropped" in " ".join(
-        (PAPER / "paper.md").read_text("utf-8").split()
-    )
+    said = "at 2 L no row is shown to need fewer bits reading on than cropped"
+    assert said in " ".join((PAPER / "paper.md").read_text("utf-8").split())
     assert (
         min(fmean(cost_of_reading_on(study, name)) for study in TEXTS for name in names(study))
         > -0.0005
     )
-
-
-def test_both_are_beaten_by_cropping_at_one_rate():
-    far = 80, 96, 128
-    crop = of_seeds("shape-text", "rope", *far, cropped=True)
-    for name in ("t5", "alibi"):
-        apart = [bits - crop[seed] for seed, bits in of_seeds("shape-text", name, *far).items()]
-        assert min(apart) > 0
-        assert sign_flip(apart) < 0.05
 
 
 def test_the_figure_of_bands_shows_their_means():
@@ -131,7 +120,7 @@ def made(tmp_path):
     return make
 
 
-def test_with_seeds_enough_it_says_what_the_new_stores_hold(tool, made):
+def test_it_says_what_other_stores_hold(tool, made):
     folder = made(8)
     text = tool["written"](folder)
     flat = " ".join(text.split())
@@ -170,11 +159,3 @@ def test_with_seeds_enough_it_says_what_the_new_stores_hold(tool, made):
         marks = panel.marks[n]
         for name, value in zip(panel.x_names, marks.y, strict=True):
             assert value == pytest.approx(mean(study, name, 128))
-
-
-def test_with_few_seeds_it_concludes_nothing(tool, made):
-    text = " ".join(tool["written"](made(3)).split())
-    assert "it is under way, 31 of 110 cells, 2 to 3 seeds of each row" in text
-    assert text.count("nothing is concluded here") == 2
-    assert "Period seven" not in text
-    assert {*tool["figures"](Path(STUDIES))} >= {"bands"}

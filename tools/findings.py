@@ -429,7 +429,9 @@ def written() -> str:
     folders = sorted(path.parent for path in STUDIES.glob("*/plan.toml"))
     done = [folder for folder in folders if (folder / RESULTS).exists()]
     lines = [line for folder in folders for line in section(folder)]
-    held = ", ".join(f"{100 * coverage(n):.0f} % of cases with {n} seeds" for n in (3, 6, 7, 10))
+    held = ", ".join(
+        f"{100 * coverage(n):.0f} % of cases with {n} seeds" for n in (3, 6, 7, 8, 9, 10)
+    )
     return HEAD.format(held=held) + "\n".join([*lines, *again(done)]) + "\n"
 
 

@@ -5,7 +5,6 @@ finding.md may ask of that study (see findings.py), or
 
     {bands-copy|state}        how many of its cells are done, and how many seeds each row has
     {bands-copy|digest}       of its plan
-    {fair-text|pilots}        what its plan says was seen before
     {pairs-text|design}       sizes and steps;  |conditions}  lengths, rates, steps, seeds
     {pairs-text|processors}   on which its cells were trained;  |intervals}  what they are
     {pairs-text|band all 128 4-7 slowed}    what a band brings back;  |bands all 128}  a table
@@ -13,11 +12,7 @@ finding.md may ask of that study (see findings.py), or
     {bands-copy|verdict}      how many periods are decided, and in which direction
     {fair-text|trials}        bits at n ≤ L of each row at each rate, and which was chosen
     {fair-text|orders}        bits at 2 L of each row, at one rate and at rates that were chosen
-    {fair-text|turned}        what both studies decide of T5 and RoPE
     {fair-text|contrasts}     the contrasts of the plan;  |outcome}  what they come to
-
-Between `<!-- if STUDY -->` and `<!-- else STUDY -->` stands what is written once each of its rows
-has six seeds, and then, to `<!-- end -->`, what is written before.
 """
 
 import csv
@@ -39,7 +34,6 @@ from posenc.lab.study.analysis import Analysis, Row, analyse, outcomes_graded
 from posenc.lab.study.bands import read_csv, recoveries
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.plan import MOST_SEEDS, Plan
-from posenc.lab.study.statistics import RANKING
 from posenc.lab.study.store import RESULTS, Contents, read
 from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
@@ -49,7 +43,6 @@ ROOT = Path(__file__).parent.parent
 STUDIES, PAPER = ROOT / "studies", ROOT / "docs/paper"
 FINDINGS: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("findings.py")))
 PLACE = re.compile(r"\{([\w-]+)\|([^{}]+)\}")
-BLOCK = re.compile(r"<!-- if ([\w-]+) -->\n(.*?)<!-- else \1 -->\n(.*?)<!-- end -->\n", re.DOTALL)
 BAND = re.compile(r"band (\w+) (\d+) (\d+)-(\d+) (slowed|still)")
 TURNS = re.compile(r"turns (\w+) (\d+)-(\d+)")
 BANDS = re.compile(r"bands (\w+) (\d+)")
@@ -65,12 +58,6 @@ def store(folder: Path) -> tuple[Contents, Analysis] | None:
     return contents, analyse(contents)
 
 
-def enough(folder: Path) -> bool:
-    """Test whether each row has as many seeds as can decide anything."""
-    held = store(folder)
-    return held is not None and all(len(row.seeds) >= RANKING for row in held[1].rows)
-
-
 def state(folder: Path) -> str:
     held, plan = store(folder), Plan.read(folder / "plan.toml")
     if held is None:
@@ -82,14 +69,10 @@ def state(folder: Path) -> str:
 
 def filled(folder: Path, what: str) -> str:
     """What stands for a place of the paper."""
-    plan = Plan.read(folder / "plan.toml")
-    match what:
-        case "state":
-            return state(folder)
-        case "digest":
-            return f"{plan.digest[:16]}…"
-        case "pilots":
-            return "; ".join(plan.pilots)
+    if what == "state":
+        return state(folder)
+    if what == "digest":
+        return f"{Plan.read(folder / 'plan.toml').digest[:16]}…"
     held = store(folder)
     if held is None:
         sys.exit(f"{folder.name} has no outcome: the paper asks for {what}.")
@@ -190,16 +173,6 @@ def orders(folder: Path, contents: Contents, result: Analysis) -> str:
     return "\n".join(lines)
 
 
-def turned(folder: Path, contents: Contents, result: Analysis) -> str:
-    """What a study with one rate for all, and this one, decide of T5 − RoPE at 2 L."""
-    told = [
-        FINDINGS["afterwards"]("language.t5 - rope at 2", *held)
-        for x in (folder.with_name("shape-text"), folder)
-        if (held := store(x))
-    ]
-    return f"with one rate for all {told[0]}; with chosen rates {told[1]}"
-
-
 def outcome(folder: Path, contents: Contents, result: Analysis) -> str:
     """Sort what the plan compares: fewer bits than the other side, more, or open."""
     sorts: dict[str, list[str]] = {"fewer": [], "more": [], words.UNDECIDED: []}
@@ -225,7 +198,6 @@ ANSWERS = {
     "verdict": verdict,
     "trials": trials,
     "orders": orders,
-    "turned": turned,
     "outcome": outcome,
     "contrasts": contrasts,
 }
@@ -234,19 +206,16 @@ ANSWERS = {
 def written(studies: Path = STUDIES) -> str:
     """The text of the paper."""
     source = (PAPER / "source.md").read_text("utf-8")
-    text = BLOCK.sub(lambda block: block[2 if enough(studies / block[1]) else 3], source)
-    text = PLACE.sub(lambda place: filled(studies / place[1], place[2]), text)
+    text = PLACE.sub(lambda place: filled(studies / place[1], place[2]), source)
     return f"<!-- written by `python tools/paper.py` from source.md -->\n\n{text}"
 
 
 def figures(studies: Path = STUDIES) -> dict[str, Figure]:
-    """The figures that the stores can draw."""
-    drawn = {"bands": bands_figure(studies / "pairs-text")}
-    if enough(studies / "bands-copy"):
-        drawn["copied"] = copied_figure(studies / "bands-copy")
-    if enough(studies / "fair-text"):
-        drawn["rates"] = rates_figure(studies / "fair-text")
-    return drawn
+    return {
+        "bands": bands_figure(studies / "pairs-text"),
+        "copied": copied_figure(studies / "bands-copy"),
+        "rates": rates_figure(studies / "fair-text"),
+    }
 
 
 def bands_figure(folder: Path) -> Figure:

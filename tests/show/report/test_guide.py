@@ -67,6 +67,14 @@ def test_long_readers_are_as_their_configs_say():
     assert "Gemma 4" in next(card for card in CATALOG if card.slug == "p-rope").used_by
 
 
+def test_who_reads_through_windows_is_what_their_configs_say():
+    said = use("… that must read beyond").does
+    assert said == "windows in half of the layers or more: Gemma-3, gpt-oss, Olmo-3.1"
+    for begin in ("Gemma-3", "gpt-oss", "Olmo-3.1"):
+        for model in layers(begin):
+            assert sum(bool(window) for _, window in model) >= len(model) / 2
+
+
 def test_who_was_extended_by_yarn_is_what_their_configs_say():
     said = use("… that is trained already").does
     yarn, _, own = said.partition("; a way of its own: ")
@@ -115,6 +123,11 @@ def test_the_stores_hold_these_numbers():
     costs = {name: fmean(cost_of_reading_on("fair-text", slug(name))) for name in guide.READ_ON}
     assert min(costs.values()) > -1e-4  # none gains
     assert {name for name, cost in costs.items() if cost < 0.01} == {"KERPLE", "FoX"}
+    assert abs(costs["FoX"]) < 5e-4
+    assert min(guide.READ_ON, key=lambda name: guide.READ_ON[name][1]) == "T5"
+    at = {name: round(mean("fair-text", slug(name), 64), 3) for name in guide.AT_L}
+    assert at == guide.AT_L
+    assert at.keys() == guide.READ_ON.keys()
     windowed = [
         bits
         for (_, name, n, _), bits in means("fair-text", "windowed").items()
@@ -174,7 +187,7 @@ def test_what_does_not_extrapolate_is_recommended_to_nobody():
     assert max(far for _, far in guide.COPIED.values()) < 5
     assert all(cropped <= on for on, cropped in guide.READ_ON.values())
     answer = use("… that must read beyond").answer
-    assert answer == "RoPE, shown the last L tokens or a window of them; or KERPLE, FoX"
+    assert answer == "RoPE, shown the last L tokens; or KERPLE, FoX"
     lost = {name: on - cropped for name, (on, cropped) in guide.READ_ON.items()}
     assert sorted(lost, key=lambda name: lost[name])[:2] == ["FoX", "KERPLE"]
     answers = " ".join(one.answer for one in guide.GUIDE)

@@ -231,10 +231,10 @@ export function take(app) {
       html("a", { href: toHash({ ...FIRST, view: "context" }) }, "Models that are in this page"), "."));
   return {
     title: "Take one", notes: [14, 15], element,
-    lead: "Each way of telling the order fails in its own manner. Which one for what?",
+    lead: "Each way of telling the order has limits of its own. Which one for what?",
     asks: "Which of them gains by reading all of a text of twice its training?",
-    answers: ["ALiBi", "NoPE", "none gains by it"], right: 3,
-    told: () => "In a study of tiny models, whose conditions stand below, none needs fewer bits when it reads all than when it is shown its last L characters alone.",
+    answers: ["ALiBi", "NoPE", "none is shown to"], right: 3,
+    told: () => "In a study of tiny models, whose conditions stand below, none is shown to need fewer bits when it reads all than when it is shown its last L characters alone.",
     update() {},
   };
 }
