@@ -42,7 +42,7 @@ from posenc.lab.study.published import published
 from posenc.lab.study.repetition import Repeated, equal_cells, repetition
 from posenc.lab.study.statistics import Interval, coverage, holm, may_rank, sign_flip
 from posenc.lab.study.statistics import interval as t_interval
-from posenc.lab.study.store import RESULTS, Contents, read
+from posenc.lab.study.store import RESULTS, RUNNING, Contents, read
 from posenc.show.report.kinds.study import words
 
 STUDIES = Path(__file__).parent.parent / "studies"
@@ -329,14 +329,20 @@ def bands(path: Path) -> Iterator[str]:
 
 
 def begun(folder: Path) -> Iterator[str]:
-    """A study that is registered, and whose outcomes are not here yet."""
+    """A study that is registered, and whose outcomes are too few to be here."""
     plan = Plan.read(folder / "plan.toml")
     yield f"\n## {folder.name}\n"
     yield (
         f"[plan]({folder.name}/plan.toml), registered as `{plan.digest[:16]}…`;"
-        f" no outcome of its {len(plan.cells())} cells is here yet.\n"
+        f" {under_way(folder, plan)}.\n"
     )
     yield f"Hypothesis, as registered, no finding: *{plan.hypothesis}*"
+
+
+def under_way(folder: Path, plan: Plan) -> str:
+    """How far a study is whose outcomes are not written about yet."""
+    done = len(read(folder).records) if (folder / RUNNING).exists() else 0
+    return f"{done} of {len(plan.cells())} cells are done, and nothing is said of them yet"
 
 
 def filled(

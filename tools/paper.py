@@ -61,7 +61,7 @@ def store(folder: Path) -> tuple[Contents, Analysis] | None:
 def state(folder: Path) -> str:
     held, plan = store(folder), Plan.read(folder / "plan.toml")
     if held is None:
-        return f"it is registered, and no outcome of its {len(plan.cells())} cells is here yet"
+        return FINDINGS["under_way"](folder, plan)
     result = held[1]
     complete = "it is complete" if result.done == result.of else "it is under way"
     return f"{complete}, {result.done} of {result.of} cells, {words.seeds(result.rows)} of each row"
