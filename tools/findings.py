@@ -129,8 +129,9 @@ def places(result: Analysis) -> dict[str, str]:
     return found
 
 
+TASK = r"([\w-]+)\."
 SIDE = r"(.+?)( cropped)?"  # labels may hold spaces
-AFTERWARDS = re.compile(rf"([\w-]+)\.{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over L…2L)")
+AFTERWARDS = re.compile(rf"{TASK}{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over L…2L)")
 
 
 def afterwards(place: str, contents: Contents, result: Analysis) -> str | None:
@@ -176,7 +177,7 @@ def over_seeds_of(values: Mapping[int, float], bits: bool) -> str:
     return interval(over_seeds([*values.values()], share=not bits), bits)
 
 
-FORETOLD = re.compile(r"([\w-]+)\.(\S+) (foretold|share foretold|most beyond L)")
+FORETOLD = re.compile(TASK + r"(\S+) (foretold|share foretold|most beyond L)")
 PERIOD = re.compile(r"period-(\d+)")  # labels of rows of which four pairs turn once in P tokens
 
 
@@ -244,7 +245,7 @@ def beyond(row: Row) -> list[int]:
     return [n for n in row.curve if row.trained < n <= 2 * row.trained]
 
 
-PUBLISHED = re.compile(r"([\w-]+)\.(\S+) published at ([\d.]+)")
+PUBLISHED = re.compile(TASK + r"(\S+) published at ([\d.]+)")
 
 
 def as_published(place: str) -> str | None:
@@ -258,7 +259,7 @@ def as_published(place: str) -> str | None:
     return f"{value:g} %" if shape.percent else f"{value:g}"
 
 
-PROPERTY = re.compile(r"([\w-]+)\.(\w+) of all(?: but (.+))?")
+PROPERTY = re.compile(TASK + r"(\w+) of all(?: but (.+))?")
 
 
 def property_alone(place: str, contents: Contents, result: Analysis) -> str | None:

@@ -234,10 +234,10 @@ def _until_narrow(plan: Plan, contents: Contents, cells: list[Cell]) -> list[Cel
     """Those of the seeds that were asked for; all, where it has not come to its end."""
     for seeds in range(statistics.RANKING, plan.seeds):
         first = [cell for cell in cells if cell.seed <= seeds]
-        runs = _grid(contents, first, plan).values()
-        if any(record is None for row in runs for _, record in row.values()):
+        grid = _grid(contents, first, plan)
+        if any(record is None for runs in grid.values() for _, record in runs.values()):
             break
-        if narrow(plan, contents, seeds):
+        if _narrow(plan, grid, seeds):
             return first
     return cells
 
@@ -288,9 +288,13 @@ def _trial(records: Sequence[Record]) -> tuple[float, float]:
 
 def narrow(plan: Plan, contents: Contents, seeds: int) -> bool:
     """Test whether the intervals of a plan, of contrasts or of rows, are as narrow as it asks."""
-    assert plan.half_width is not None
     cells = plan.cells(chosen_rates(plan, contents))
-    grid = _grid(contents, [cell for cell in cells if cell.seed <= seeds], plan)
+    first = [cell for cell in cells if cell.seed <= seeds]
+    return _narrow(plan, _grid(contents, first, plan), seeds)
+
+
+def _narrow(plan: Plan, grid: "Grid", seeds: int) -> bool:
+    assert plan.half_width is not None
     intervals = [contrast.difference for contrast in _contrasts(plan, grid, None)]
     if not plan.contrast:
         rows = (_row(*place, runs, plan.metric, None) for place, runs in grid.items())
