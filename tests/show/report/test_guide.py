@@ -112,22 +112,18 @@ def test_no_way_pays_where_models_were_trained_without_one():
 @pytest.mark.repository
 def test_the_stores_hold_these_numbers():
     slug = lambda name: name.lower()  # noqa: E731
+    places = (64, False), (128, False), (128, True)  # n, and whether it is cropped
     bits = {
-        name: tuple(
-            round(mean("fair-text", slug(name), 128, cropped=cut), 3) for cut in (False, True)
-        )
-        for name in guide.READ_ON
+        name: tuple(round(mean("fair-text", slug(name), n, cropped=cut), 3) for n, cut in places)
+        for name in guide.READ
     }
-    assert bits == guide.READ_ON
-    assert {slug(name) for name in guide.READ_ON} == names("fair-text") - {"rope in a window"}
-    costs = {name: fmean(cost_of_reading_on("fair-text", slug(name))) for name in guide.READ_ON}
+    assert bits == guide.READ
+    assert {slug(name) for name in guide.READ} == names("fair-text") - {"rope in a window"}
+    costs = {name: fmean(cost_of_reading_on("fair-text", slug(name))) for name in guide.READ}
     assert min(costs.values()) > -1e-4  # none gains
     assert {name for name, cost in costs.items() if cost < 0.01} == {"KERPLE", "FoX"}
     assert abs(costs["FoX"]) < 5e-4
-    assert min(guide.READ_ON, key=lambda name: guide.READ_ON[name][1]) == "T5"
-    at = {name: round(mean("fair-text", slug(name), 64), 3) for name in guide.AT_L}
-    assert at == guide.AT_L
-    assert at.keys() == guide.READ_ON.keys()
+    assert min(guide.READ, key=lambda name: guide.READ[name][2]) == "T5"
     windowed = [
         bits
         for (_, name, n, _), bits in means("fair-text", "windowed").items()
@@ -185,10 +181,10 @@ def test_it_names_length_steps_and_seeds_of_the_encoders():
 def test_what_does_not_extrapolate_is_recommended_to_nobody():
     """At 1.4 L nobody copies one text in twenty, and nobody gains by reading on."""
     assert max(far for _, far in guide.COPIED.values()) < 5
-    assert all(cropped <= on for on, cropped in guide.READ_ON.values())
+    assert all(cropped <= on for _, on, cropped in guide.READ.values())
     answer = use("… that must read beyond").answer
     assert answer == "RoPE, shown the last L tokens; or KERPLE, FoX"
-    lost = {name: on - cropped for name, (on, cropped) in guide.READ_ON.items()}
+    lost = {name: on - cropped for name, (_, on, cropped) in guide.READ.items()}
     assert sorted(lost, key=lambda name: lost[name])[:2] == ["FoX", "KERPLE"]
     answers = " ".join(one.answer for one in guide.GUIDE)
     assert not re.search("ALiBi|T5|Transformer-XL", answers)
