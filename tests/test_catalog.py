@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from posenc import CATALOG, RoPE, create
+from posenc import CATALOG, RoPE, SelfAttention, create
 from posenc.catalog import find
 from posenc.properties import ALL, check
 
@@ -125,3 +125,22 @@ def test_reprs_say_sizes_base_and_layout():
 
 
 SIZES = (64, "channels"), (512, "channels"), (8, "heads")
+
+
+def test_a_sum_is_made_by_names_with_a_plus():
+    made = create("Sinusoidal + alibi", dim=8, heads=2)
+    assert [type(part).__name__ for part in made.parts] == ["Sinusoidal", "ALiBi"]
+    assert (made.width, made.heads) == (16, 2)
+    layer = SelfAttention(16, 2, "sinusoidal+alibi")
+    assert layer(torch.zeros(1, 3, 16)).shape == (1, 3, 16)
+    with pytest.raises(LookupError, match=r"'alibbi'.*alibi"):
+        create("rope+alibbi")
+    with pytest.raises(TypeError, match=r"`options`.*base"):
+        create("rope+alibi", base=10.0)
+
+
+def test_the_name_of_a_file_may_have_a_plus(tmp_path):
+    (tmp_path / "my+own.py").write_text(
+        "from posenc import Encoding\n\n\nclass Mine(Encoding):\n    pass\n"
+    )
+    assert type(create(f"{tmp_path}/my+own.py:Mine")).__name__ == "Mine"

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from posenc.core import masks as masks
     from posenc.core import positions as positions
     from posenc.core.encoding import Encoding as Encoding
+    from posenc.core.encoding import Sum as Sum
     from posenc.core.frequencies import frequencies as frequencies
-    from posenc.core.sum import Sum as Sum
     from posenc.lab import study as study
     from posenc.lab.compare.comparison import compare as compare
     from posenc.models.inspection import inspect as inspect
@@ -48,7 +48,7 @@ _HOME = {
     "Decoding": "attention.decoding",
     "Encoding": "core.encoding",
     "SelfAttention": "attention.layer",
-    "Sum": "core.sum",
+    "Sum": "core.encoding",
     "attend": "attention.attend",
     "compare": "lab.compare.comparison",
     "create": "catalog",
@@ -88,7 +88,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__"), "plot"})
+    return sorted([*__getattr__("__all__"), "plot", "__version__"])
 
 
 def _encodings() -> dict[str, Any]:

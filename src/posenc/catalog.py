@@ -8,7 +8,7 @@ from typing import Any
 
 from posenc.core import names
 from posenc.core.arguments import brief, channels, query_heads
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, Sum
 from posenc.properties import user_code
 from posenc.properties.card import Card
 
@@ -30,11 +30,15 @@ from posenc.encodings.bias.alibi import ALiBi as ALiBi
 from posenc.encodings.rotary.rope import RoPE as RoPE
 from posenc.encodings.bias.kerple import Kerple as Kerple
 from posenc.encodings.rotary.xpos import XPos as XPos
-from posenc.encodings.rotary.p_rope import p_rope as p_rope
-from posenc.encodings.rotary.axial import axial as axial
+from posenc.encodings.rotary.p_rope import PRoPE as PRoPE, p_rope as p_rope
+from posenc.encodings.rotary.axial import (
+    AxialRoPE as AxialRoPE,
+    AxialRoPE3D as AxialRoPE3D,
+    axial as axial,
+)
 from posenc.encodings.bias.fire import FIRE as FIRE
 from posenc.encodings.rotary.mixed import Mixed as Mixed
-from posenc.encodings.rotary.mrope import mrope as mrope
+from posenc.encodings.rotary.mrope import MRoPE as MRoPE, mrope as mrope
 from posenc.encodings.relative.cope import CoPE as CoPE
 from posenc.encodings.rotary.liere import LieRE as LieRE
 from posenc.encodings.rotary.string import STRING as STRING
@@ -44,8 +48,11 @@ from posenc.encodings.rotary.selective import SelectiveRoPE as SelectiveRoPE
 from posenc.encodings.relative.wall import Wall as Wall
 # isort: on
 
+# The names on the cards of those whose class has another name
+KERPLE, T5, RoPEMixed, xPos = Kerple, T5Bias, Mixed, XPos
+
 HOME = "posenc.encodings."
-# By public name: classes, and functions that make a RoPE
+# By public name: classes, functions that return a RoPE, and functions that return its θ
 ENCODINGS: dict[str, Any] = {
     name: value
     for name, value in globals().items()
@@ -53,8 +60,8 @@ ENCODINGS: dict[str, Any] = {
 }
 CATALOG: tuple[Card, ...] = tuple(
     card
-    for encoding in ENCODINGS.values()
-    for card in vars(sys.modules[encoding.__module__]).values()
+    for module in dict.fromkeys(encoding.__module__ for encoding in ENCODINGS.values())
+    for card in vars(sys.modules[module]).values()
     if isinstance(card, Card)
 )
 
@@ -106,12 +113,29 @@ def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
 
 
 def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
-    """Make an encoding of the catalogue, for heads of `dim` channels, embeddings of dim · heads.
+    """Make an encoding of the catalogue by name, or the sum of several.
+
+    - `name`: as `posenc list` spells it, "rope" for instance; case, spaces and dashes do not
+      matter. "sinusoidal+alibi" makes `Sum` of both. "my_module.py:Mine" runs that code.
+    - `dim`: channels of a head
+    - `heads`: query heads; an encoding that acts on embeddings is made for dim · heads channels
+    - `options`: the other arguments of the encoding's class; a sum takes none
+
+    Raises LookupError for an unknown name, with the nearest ones, and TypeError for an unknown
+    option.
 
     >>> create("rope"), create("rope", dim=128, base=500_000, layout="half")
     (RoPE(64 channels, base=10000, layout='interleaved'),
      RoPE(128 channels, base=500000, layout='half'))
     """
+    parts = _parts(name)
+    if len(parts) > 1:
+        if options:
+            raise TypeError(
+                f"`options` must be left out for a sum, got {', '.join(options)} for {name!r}. Make"
+                f" each part: `create({parts[0]!r}, …) + create({parts[1]!r}, …)`."
+            )
+        return Sum(*[create(part, dim, heads) for part in parts])
     card, dim, heads = find(name), channels(dim), query_heads(heads)
     try:
         return card.make(dim, heads, **options)
@@ -122,6 +146,16 @@ def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
                 takes = ", ".join(f"`{name}`" for name in known) or "no options"
                 raise TypeError(f"{card.name} has no `{name}`: it takes {takes}.") from None
         raise TypeError(f"{card.name} does not take {options}: {error}") from error
+
+
+def _parts(name: str) -> list[str]:
+    """Split the names of a sum. A path may contain a plus sign: "my+module.py:Mine" is one name."""
+    if not isinstance(name, str) or "+" not in name:
+        return [name]
+    parts = [part.strip() for part in name.split("+")]
+    known = {names.plain(card.slug) for card in CATALOG}
+    named = all(names.is_own(part) or names.plain(part) in known for part in parts)
+    return parts if named or not names.is_own(name) else [name]
 
 
 def _options(card: Card, dim: int, heads: int) -> list[str]:

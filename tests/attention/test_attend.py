@@ -11,9 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from posenc import masks
 from posenc.attention.attend import attend
 from posenc.catalog import CATALOG
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, Sum
 from posenc.core.positions import folded, sequence
-from posenc.core.sum import Sum
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
 from posenc.encodings.nope import NoPE

@@ -9,8 +9,8 @@ from posenc.attention.attend import attend
 from posenc.attention.block import Block
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, create
+from posenc.core.encoding import Sum
 from posenc.core.positions import folded, sequence
-from posenc.core.sum import Sum
 from posenc.encodings.additive.sinusoidal import Sinusoidal
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.nope import NoPE

@@ -10,8 +10,7 @@ from posenc import masks
 from posenc.attention.attend import attend, explain
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG
-from posenc.core.encoding import Encoding
-from posenc.core.sum import Sum
+from posenc.core.encoding import Encoding, Sum
 from posenc.encodings.additive.sinusoidal import Sinusoidal
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias

@@ -8,9 +8,8 @@ import torch
 
 from posenc import masks
 from posenc.attention.attend import attend
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, Sum
 from posenc.core.frequencies import frequencies
-from posenc.core.sum import Sum
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
 from posenc.encodings.nope import NoPE

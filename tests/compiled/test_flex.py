@@ -17,8 +17,8 @@ from posenc.attention.attend import attend
 from posenc.attention.flex import block_mask
 from posenc.catalog import CATALOG
 from posenc.core.biases import as_bias
+from posenc.core.encoding import Sum
 from posenc.core.positions import folded, sequence
-from posenc.core.sum import Sum
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.nope import NoPE
 from posenc.encodings.relative.deberta import DeBERTa

@@ -6,10 +6,9 @@ import torch
 from posenc import masks
 from posenc.attention.attend import attend
 from posenc.attention.layer import SelfAttention
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, Sum
 from posenc.core.frequencies import frequencies
 from posenc.core.positions import sequence
-from posenc.core.sum import Sum
 from posenc.encodings.additive.learned import Learned
 from posenc.encodings.additive.sinusoidal import Sinusoidal
 from posenc.encodings.bias.alibi import ALiBi

@@ -7,9 +7,8 @@ from torch import nn
 from posenc.attention.attend import attend
 from posenc.attention.scores import scores
 from posenc.catalog import CATALOG
-from posenc.core.encoding import HOOKS, Encoding
+from posenc.core.encoding import HOOKS, Encoding, Sum
 from posenc.core.positions import folded, sequence
-from posenc.core.sum import Sum
 from posenc.encodings.additive.learned import Learned
 from posenc.encodings.additive.sinusoidal import Sinusoidal
 from posenc.encodings.bias.alibi import ALiBi

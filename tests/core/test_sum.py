@@ -5,10 +5,10 @@ import torch
 
 from posenc.attention.attend import attend
 from posenc.attention.scores import scores
+from posenc.core.encoding import Sum
 from posenc.core.frequencies import frequencies
 from posenc.core.masks import causal
 from posenc.core.positions import sequence
-from posenc.core.sum import Sum
 from posenc.encodings.additive.sinusoidal import Sinusoidal
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
@@ -102,3 +102,15 @@ def test_a_sum_is_iterated_part_by_part():
 def test_parts_with_other_axes_are_refused():
     with pytest.raises(ValueError, match="their axes differ: RoPE 1, RoPE 2"):
         Sum(RoPE(8), RoPE(axial(8)))
+
+
+def test_plus_makes_a_sum_and_three_make_one_sum_of_three():
+    rope, alibi, wave = RoPE(8), ALiBi(4), Sinusoidal(32)
+    both, three = rope + alibi, rope + alibi + wave
+    assert type(both) is Sum
+    assert [*both.parts] == [rope, alibi]
+    assert [*three.parts] == [rope, alibi, wave]
+    q = torch.randn(1, 4, 5, 8)
+    assert attend(q, q, q, both).equal(attend(q, q, q, Sum(rope, alibi)))
+    with pytest.raises(TypeError, match="RoPE"):
+        rope + 3

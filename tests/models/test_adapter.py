@@ -258,6 +258,22 @@ ROTATIONS = {
 }
 
 
+def test_a_name_is_made_for_the_sizes_of_each_layer():
+    model = llama()
+    with applied(model, ALiBi(4)):
+        expected = logits(model)
+    with applied(model, "alibi"):
+        assert logits(model).equal(expected)
+    with applied(model, ["alibi", "rope + alibi"]):
+        mixed = logits(model)
+    with applied(model, [ALiBi(4), Sum(RoPE(8), ALiBi(4))]):
+        assert logits(model).equal(mixed)
+    with pytest.raises(TypeError, match=r"class ALiBi.*`ALiBi\(…\)`"):
+        apply(model, ALiBi)
+    with pytest.raises(LookupError, match="alibbi"):
+        apply(model, "alibbi")
+
+
 @pytest.mark.parametrize(("make", "encoding"), ROTATIONS.values(), ids=ROTATIONS)
 def test_the_models_own_kernel_serves_every_rotation_that_it_can_do(make, encoding):
     model = build(make)
@@ -870,7 +886,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(make, encoding, messag
     assert everything(model) == before
 
 
-@pytest.mark.parametrize("encoding", ["rope", lambda n: "rope"], ids=["a name", "of a name"])
+@pytest.mark.parametrize("encoding", [3, lambda n: "rope"], ids=["a number", "of a name"])
 def test_what_is_no_encoding_is_refused(encoding, unchecked):
     model = build(llama)
     with pytest.raises(TypeError, match="`encoding` is an `Encoding`, or a function"):

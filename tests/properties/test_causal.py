@@ -7,9 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.biases import DistanceBias
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, Sum
 from posenc.core.prepared import Prepared
-from posenc.core.sum import Sum
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
 from posenc.encodings.nope import NoPE

@@ -11,8 +11,7 @@ from torch import nn
 
 from posenc.catalog import CATALOG, create
 from posenc.core.biases import offset
-from posenc.core.encoding import Encoding
-from posenc.core.sum import Sum
+from posenc.core.encoding import Encoding, Sum
 from posenc.encodings.additive.binary import Binary
 from posenc.encodings.additive.learned import Learned
 from posenc.encodings.additive.sinusoidal import Sinusoidal

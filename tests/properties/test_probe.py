@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from posenc.catalog import CATALOG
-from posenc.core.encoding import Encoding
-from posenc.core.sum import Sum
+from posenc.core.encoding import Encoding, Sum
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import check

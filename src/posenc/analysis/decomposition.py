@@ -34,12 +34,11 @@ from posenc.analysis.capture import Attended, capture
 from posenc.attention import hooks
 from posenc.attention.layer import SelfAttention
 from posenc.core.biases import ALL, pairs, per_query_head
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, Sum
 from posenc.core.frequencies import split
 from posenc.core.masks import Mask
 from posenc.core.positions import folded
 from posenc.core.shapes import Embeddings, Heads, Points, Positions
-from posenc.core.sum import Sum
 from posenc.encodings.nope import NoPE
 from posenc.encodings.relative.transformer_xl import TransformerXL
 

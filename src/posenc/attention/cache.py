@@ -25,13 +25,12 @@ from posenc.attention.dispatch import run
 from posenc.attention.inputs import check_mask, check_tensors, weighing
 from posenc.attention.unseen import visible
 from posenc.core.arguments import brief, whole_number
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, leaves
 from posenc.core.fits import checked_at
 from posenc.core.masks import CAUSAL, Mask, refuse_no_function
 from posenc.core.positions import exact_copy, sequence
 from posenc.core.prepared import Prepared, appended, cut, of_texts, where_tokens
 from posenc.core.shapes import Heads, Keys, Seen, Values
-from posenc.core.sum import leaves
 from posenc.core.tracing import transformed, unwrapped
 
 SCORES = {"on_scores", "by_weight"}

@@ -7,10 +7,9 @@ from torch import Tensor
 
 from posenc.attention.spacing import Strip
 from posenc.core.biases import ScoreBias
-from posenc.core.encoding import Encoding, overrides
+from posenc.core.encoding import Encoding, leaves, overrides
 from posenc.core.masks import Mask
 from posenc.core.shapes import Heads, Keys, Seen, Sinks, Values
-from posenc.core.sum import leaves
 
 Implementation = Literal["auto", "reference", "sdpa", "toeplitz", "blocks", "flex"]
 

@@ -20,10 +20,9 @@ from posenc.attention import hooks
 from posenc.attention.call import Call
 from posenc.attention.spacing import strip
 from posenc.core.biases import ALL
-from posenc.core.encoding import Encoding, overrides
+from posenc.core.encoding import Encoding, leaves, overrides
 from posenc.core.masks import Mask
 from posenc.core.prepared import Prepared, cut, of_texts, where_tokens
-from posenc.core.sum import leaves
 from posenc.core.tracing import readable
 
 # Scores that one call for all documents computes in the time that one more call costs.

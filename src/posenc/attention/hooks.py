@@ -13,10 +13,9 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.core.arguments import brief
 from posenc.core.biases import ScoreBias, added, as_bias, per_query_head
-from posenc.core.encoding import Encoding, overrides
+from posenc.core.encoding import Encoding, Sum, leaves, overrides
 from posenc.core.prepared import Parts
 from posenc.core.shapes import Embeddings, Heads, Keys
-from posenc.core.sum import Sum, leaves
 
 Shape = tuple[int, ...]
 

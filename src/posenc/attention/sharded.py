@@ -23,11 +23,10 @@ from jaxtyping import Num
 from torch import Tensor
 
 from posenc.attention.attend import attend
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, leaves
 from posenc.core.masks import NOWHERE, Mask
 from posenc.core.prepared import where_tokens
 from posenc.core.shapes import Heads, Keys, Points, Positions, Seen, Values
-from posenc.core.sum import leaves
 
 Group = dist.ProcessGroup
 AllPositions = Num[Tensor, "*#texts all_keys"] | Num[Tensor, "*#texts all_keys axis"]

@@ -1,16 +1,12 @@
-"""The base of every positional encoding: places to act on attention, all optional.
+"""The base class of every positional encoding, and the sum of several.
 
-    weights = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) )
-    out = on_output( weights · on_values(v) + by_weight(weights) )
-    where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
-
-An encoding overrides the hooks it needs; the others are neutral. What it can compute from
-positions alone (cosines, buckets) it returns from `prepare`; the caller holds that for one forward
-and hands it to every layer. Nothing else is kept from one call to the next. What the input of a
-layer says besides (gates, learned steps) it adds in `on_hidden`, once in each layer.
+weights = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) )
+out = on_output( weights · on_values(v) + by_weight(weights) )
+where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
 """
 
 import sys
+from collections.abc import Iterable, Iterator
 from inspect import signature
 from textwrap import dedent
 from typing import Any
@@ -19,19 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import brief
-from posenc.core.biases import ALL, as_bias
+from posenc.core.biases import ALL, added, as_bias
 from posenc.core.frequencies import not_positions
 from posenc.core.notebook import card
 from posenc.core.positions import exact_copy, sequence
+from posenc.core.prepared import Parts, PartsAtPoints
 from posenc.core.shapes import (
     Bias,
     Embeddings,
     Heads,
     KeyPositions,
     Keys,
+    PerHead,
     Points,
     Positions,
     Values,
+    Wider,
 )
 
 HOOK_PLACES = {
@@ -57,6 +56,43 @@ def on_meta(encoding: nn.Module) -> str:
 
 
 class Encoding(nn.Module):
+    """The base class of positional encodings. Subclass it and override the hooks that you need.
+
+        weights = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) )
+        out = on_output( weights · on_values(v) + by_weight(weights) )
+        where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
+
+    Every hook is optional, and the hooks that a class overrides decide what it acts on:
+
+    prepare(pos)            positions -> `at`, computed once per forward pass
+    on_embeddings(x, at)    x (batch, token, width) -> the same shape
+    on_hidden(x, at)        x, the input of a layer -> `at` for this layer (gates, learned steps)
+    on_queries(q, at)       q (batch, head, token, dim) -> the same, or with more channels
+    on_keys(k, at)          k (batch, key head, token, dim) -> with as many channels as q
+    on_scores(q, k, q_at, k_at, scale)
+                            the bias: a tensor that broadcasts to (batch, head, query, key), a
+                            function of one pair (b, h, i, j) -> value, or a bias object
+    on_values(v, at)        v (batch, key head, token, value) -> the same shape
+    by_weight(weights, q_at, k_at, rows)
+                            the weights of some queries -> what is added to their output
+    on_output(out, at)      out (batch, head, token, value) -> the same shape
+
+    `at` holds the positions that the caller passed, unless the class overrides `prepare`. A hook
+    must treat every token separately and keep nothing between calls: the same instance serves
+    caches, packed texts and several threads. `posenc.testing.conform` tests that.
+
+    >>> import torch
+    >>> from posenc import Encoding, attend
+    >>> class Near(Encoding):  # a key loses 1 for each token that it is away
+    ...     def on_scores(self, q, k, q_at, k_at, scale):
+    ...         return -(q_at[..., :, None] - k_at[..., None, :]).abs()
+    >>> q = torch.randn(1, 2, 5, 8)
+    >>> attend(q, q, q, Near()).shape
+    torch.Size([1, 2, 5, 8])
+
+    The attributes below are sizes and facts that attention checks. Set those that apply.
+    """
+
     width: int = 0  # channels of an embedding it was made for; 0: any
     dim: int = 0  # channels of a head
     heads: int = 0  # query heads
@@ -123,6 +159,10 @@ class Encoding(nn.Module):
         0.125
         """
         return dim**-0.5 if self.softmax_scale is None else self.softmax_scale
+
+    def __add__(self, other: "Encoding") -> "Sum":
+        """Combine two encodings in one attention: `RoPE(64) + ALiBi(8)` is `Sum` of both."""
+        return Sum(self, other) if isinstance(other, Encoding) else NotImplemented
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.extra_repr()})"
@@ -230,3 +270,122 @@ def overrides(encoding: Encoding, hook: str) -> bool:
     if own.acts_on is Encoding.acts_on:
         return getattr(own, hook) is not getattr(Encoding, hook)
     return hook in encoding.acts_on
+
+
+class Sum(Encoding):
+    """Several encodings in one attention: `Sum(RoPE(64), ALiBi(8))`, or `RoPE(64) + ALiBi(8)`.
+
+        Sum(a, b):  x → b(a(x)),  q → b(a(q)),  k → b(a(k)),  v → b(a(v)),  out → a(b(out)),
+                    biases, and what is added by weight, added
+
+    A part that acts on scores receives queries and keys as the other parts have left them.
+    """
+
+    prepared = Parts
+
+    def __init__(self, *parts: Encoding):
+        super().__init__()
+        for part in parts:
+            if not isinstance(part, Encoding):
+                raise TypeError(
+                    f"`Sum` takes encodings, one after another, got {brief(part)}:"
+                    " `Sum(RoPE(64), ALiBi(8))`, and of a list `Sum(*encodings)`."
+                )
+        if len({part.axes for part in parts}) > 1:
+            axes = ", ".join(f"{type(part).__name__} {part.axes}" for part in parts)
+            raise ValueError(f"`Sum` hands all the same positions; their axes differ: {axes}.")
+        self.parts = nn.ModuleList(parts)
+        self.width, self.dim, self.heads = (
+            _size_of(parts, name) for name in ("width", "dim", "heads")
+        )
+        self.axes = parts[0].axes if parts else 1
+        self.causal = any(part.causal for part in parts)
+
+    __repr__ = nn.Module.__repr__  # a line for each part
+
+    def prepare(self, pos: Positions | Points) -> Parts:
+        return self.of_parts(part.prepare(pos) for part in self)
+
+    def of_parts(self, each: Iterable[Any]) -> Parts:
+        return (Parts if self.axes == 1 else PartsAtPoints)(tuple(each))
+
+    def on_embeddings(self, x: Embeddings, at: Parts) -> Embeddings:
+        for part, part_at in zip(self, at.parts, strict=True):
+            x = part.on_embeddings(x, part_at)
+        return x
+
+    def on_hidden(self, x: Embeddings, at: Parts) -> Parts:
+        parts_at = zip(self, at.parts, strict=True)
+        return self.of_parts(part.on_hidden(x, part_at) for part, part_at in parts_at)
+
+    def on_queries(self, q: Heads, at: Parts) -> Wider:
+        for part, part_at in zip(self, at.parts, strict=True):
+            q = part.on_queries(q, part_at)
+        return q
+
+    def on_keys(self, k: Heads, at: Parts) -> PerHead:
+        for part, part_at in zip(self, at.parts, strict=True):
+            k = part.on_keys(k, part_at)
+        return k
+
+    def on_scores(self, q: Heads, k: Keys, q_at: Parts, k_at: Parts, scale: float) -> Bias | None:
+        ats = zip(self, q_at.parts, k_at.parts, strict=True)
+        biases = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
+        wrapped = [as_bias(bias, q, k) for bias in biases]
+        return added([bias for bias in wrapped if bias is not None])
+
+    def on_values(self, v: Values, at: Parts) -> Values:
+        for part, part_at in zip(self, at.parts, strict=True):
+            v = part.on_values(v, part_at)
+        return v
+
+    def on_output(self, out: Heads, at: Parts) -> Heads:
+        """Undo in reverse: what acted on values last is the first to be turned back."""
+        for part, part_at in zip(reversed([*self]), reversed(at.parts), strict=True):
+            out = part.on_output(out, part_at)
+        return out
+
+    def by_weight(self, weights: Tensor, q_at: Parts, k_at: Parts, rows: slice) -> Tensor | None:
+        ats = zip(self, q_at.parts, k_at.parts, strict=True)
+        extras = [p.by_weight(weights, p_at, p_k_at, rows) for p, p_at, p_k_at in ats]
+        extras = [extra for extra in extras if extra is not None]
+        return sum(extras[1:], extras[0]) if extras else None
+
+    def scale(self, dim: int) -> float:
+        """The usual scale, times the factor of each part."""
+        scale = usual = super().scale(dim)
+        for part in self:
+            scale *= part.scale(dim) / usual
+        return scale
+
+    def __add__(self, other: Encoding) -> "Sum":
+        return Sum(*self, other) if isinstance(other, Encoding) else NotImplemented
+
+    @property
+    def acts_on(self) -> tuple[str, ...]:
+        return tuple(hook for hook in HOOKS if any(hook in part.acts_on for part in self))
+
+    def __iter__(self) -> Iterator[Encoding]:
+        return iter(self.parts)  # type: ignore[arg-type]
+
+
+def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
+    """The channels or heads that parts were made for, which must agree; 0: no part says."""
+    sizes = {getattr(part, name): type(part).__name__ for part in parts if getattr(part, name)}
+    if len(sizes) > 1:
+        listed = ", ".join(f"{part} {size}" for size, part in sizes.items())
+        raise ValueError(
+            f"`Sum` acts on one attention; the `{name}` of its parts differ: {listed}."
+        )
+    return next(iter(sizes), 0)
+
+
+def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
+    """The encodings that a `Sum` is made of, sums within it too, in their order; else itself.
+
+    >>> [type(leaf).__name__ for leaf in leaves(Sum(Encoding(), Sum(Encoding(), Sum())))]
+    ['Encoding', 'Encoding']
+    """
+    if not isinstance(encoding, Sum):
+        return (encoding,)
+    return tuple(leaf for part in encoding for leaf in leaves(part))

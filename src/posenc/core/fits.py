@@ -5,12 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.encoding import Encoding, on_meta, overrides
+from posenc.core.encoding import Encoding, Sum, leaves, on_meta, overrides
 from posenc.core.frequencies import not_positions
 from posenc.core.positions import exact
 from posenc.core.prepared import Parts, Prepared, describe
 from posenc.core.shapes import Heads
-from posenc.core.sum import Sum, leaves
 
 
 def check_sizes(

@@ -40,9 +40,9 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention.cache import keeps_keys
-from posenc.core.encoding import Encoding
+from posenc.catalog import create
+from posenc.core.encoding import Encoding, Sum, leaves
 from posenc.core.positions import sequence
-from posenc.core.sum import Sum, leaves
 from posenc.core.text import printable
 from posenc.encodings.additive.learned import Learned
 from posenc.encodings.nope import NoPE
@@ -72,13 +72,18 @@ from posenc.models.hf.registry import NAME, register
 from posenc.models.hf.saved import described, restored
 from posenc.models.weights import open_weights
 
-Applicable = Encoding | ByLength  # for one layer
+Applicable = Encoding | ByLength | str  # for one layer; a name is made for the sizes of each layer
 ASKS_FOR_LOAD = "posenc: load this folder by posenc.models.adapter.load"  # there is no such
 _applied = count()
 
 
 def apply(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> None:
     """Replace the positional encoding of `model` until `remove`; its parameters join the model's.
+
+    - `model`: a loaded model of transformers
+    - `encoding`: one for all layers, or a list with one for each. Each is an `Encoding`, a name
+      such as "alibi", which is made for the sizes of the layer, or a function from the length of
+      the text to an encoding
 
     Raises TypeError for a model that none can be plugged into, ValueError for what does not fit;
     nothing is changed then.
@@ -158,18 +163,30 @@ def _unplug(base: Any) -> None:
 
 def _for_each_site(encoding: Any, base: Any, plan: Plugging) -> list[Any]:
     """One encoding for each attention, of one for all, one for each, or one for each layer."""
-    if not isinstance(encoding, Sequence | nn.ModuleList):
-        return [encoding] * len(plan.sites)
+    if isinstance(encoding, str) or not isinstance(encoding, Sequence | nn.ModuleList):
+        return _made([encoding] * len(plan.sites), plan.sites)
     given, layers = [*encoding], getattr(base.config, "num_hidden_layers", 0)
     # Of a hybrid one may be given for each layer, also for those that do not attend
     if len(given) == layers > len(plan.sites):
-        return [given[site.index] for site in plan.sites]
+        return _made([given[site.index] for site in plan.sites], plan.sites)
     if len(given) != len(plan.sites):
         raise ValueError(
             f"`encoding` has {len(given)} encodings for {len(plan.sites)} layers: give one for"
             " each, or one for all."
         )
-    return given
+    return _made(given, plan.sites)
+
+
+def _made(given: Sequence[Any], sites: Sequence[Site]) -> list[Any]:
+    """Replace names by encodings; layers of equal sizes and the same name share one instance."""
+    made: dict[Any, Encoding] = {}
+    for name, site in zip(given, sites, strict=True):
+        if isinstance(name, str) and (name, site.dim, site.heads) not in made:
+            made[name, site.dim, site.heads] = create(name, site.dim, site.heads)
+    return [
+        made[one, site.dim, site.heads] if isinstance(one, str) else one
+        for one, site in zip(given, sites, strict=True)
+    ]
 
 
 def _scale(site: Site, encoding: Encoding) -> float:
@@ -365,6 +382,11 @@ def _together(parts: list[Encoding]) -> Encoding:
 
 def _fitting(asked: Applicable, site: Site, base: Any) -> Encoding:
     """Check that the encoding fits; of a function of the length, that of a text of one token."""
+    if isinstance(asked, type):
+        raise TypeError(
+            f"`encoding` must be an encoding, got the class {asked.__name__}. Make an instance,"
+            f' `{asked.__name__}(…)`, or pass a name such as "alibi".'
+        )
     encoding = asked if isinstance(asked, Encoding) or not callable(asked) else asked(1)
     if not isinstance(encoding, Encoding):
         raise TypeError(

@@ -24,9 +24,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from posenc.core.arguments import brief
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, leaves
 from posenc.core.names import is_own as is_own
-from posenc.core.sum import leaves
 from posenc.properties.card import Card
 from posenc.properties.probe import copied
 

@@ -35,10 +35,9 @@ from posenc import (
 from posenc.attention.cpu import toeplitz
 from posenc.attention.spacing import strip
 from posenc.core.biases import DistanceBias
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, leaves
 from posenc.core.masks import causal
 from posenc.core.positions import sequence
-from posenc.core.sum import leaves
 
 
 class Wavy(Encoding):

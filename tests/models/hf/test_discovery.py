@@ -8,7 +8,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import sdpa_mask
 
 from posenc import ALiBi, NoPE, RoPE, Sinusoidal, Sum, frequencies
-from posenc.core.sum import leaves
+from posenc.core.encoding import leaves
 from posenc.models.adapter import applied, apply
 from posenc.models.config.parse import specify
 from posenc.models.hf.discovery import discover, find_base

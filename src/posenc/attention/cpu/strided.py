@@ -14,8 +14,8 @@ from posenc.attention.path import Path
 from posenc.attention.spacing import lines
 from posenc.core.biases import DecayBias, ScoreBias
 from posenc.core.count_bias import CountBias
+from posenc.core.encoding import leaves
 from posenc.core.offset_biases import TableBias, VectorBias
-from posenc.core.sum import leaves
 
 FEW_QUERIES = 8  # queries, as in decoding
 UNREADABLE = "it takes torch's CPU kernel, which reads strides, outside of what is traced"

@@ -13,6 +13,8 @@ its code tiles cos and sin over interleaved pairs, so that a pair's two channels
 angles: no rotation, and not copied here.
 """
 
+from typing import Any
+
 import torch
 
 from posenc.core.arguments import channels, whole_number
@@ -42,6 +44,25 @@ def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:
     return theta
 
 
+def AxialRoPE(dim: int, axes: int = 2, base: float = 10_000.0, **options: Any) -> RoPE:
+    """Return RoPE whose pairs are shared evenly among the axes of an image or a volume.
+
+    - `dim`: channels of a head
+    - `axes`: numbers that make a position: 2 for (row, column), 3 for (frame, row, column)
+    - `base`: the base of θ on each axis
+    - `options`: the other arguments of `RoPE`, `layout` for instance
+
+    >>> AxialRoPE(8)
+    RoPE(8 channels, 2 axes, layout='interleaved')
+    """
+    return RoPE(axial(dim, axes, base), **options)
+
+
+def AxialRoPE3D(dim: int, base: float = 10_000.0, **options: Any) -> RoPE:
+    """Return `AxialRoPE` with three axes, for points (frame, row, column)."""
+    return AxialRoPE(dim, 3, base, **options)
+
+
 CARD = Card(
     name="Axial RoPE",
     paper=Paper(
@@ -52,7 +73,7 @@ CARD = Card(
         url="https://kexue.fm/archives/8397",
     ),
     used_by="EVA-02, Pixtral",
-    make=lambda dim, heads, base=10_000.0, **options: RoPE(axial(dim, 2, base), **options),
+    make=lambda dim, heads, **options: AxialRoPE(dim, 2, **options),
     holds=ROTATION | {several_axes},
 )
 
@@ -67,7 +88,7 @@ CARD_3D = Card(
         arxiv="2506.09985",
     ),
     used_by="V-JEPA 2",
-    make=lambda dim, heads, base=10_000.0, **options: RoPE(axial(dim, 3, base), **options),
+    make=lambda dim, heads, **options: AxialRoPE3D(dim, **options),
     holds=ROTATION | {several_axes},
     docstring=(__doc__ or "")
     .strip()

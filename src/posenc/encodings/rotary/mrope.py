@@ -78,17 +78,28 @@ def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> F
     return torch.stack([torch.where(follows == a, freqs, 0.0) for a in range(len(sections))])
 
 
-def _make(
+def MRoPE(
     dim: int,
-    heads: int,
+    sections: Sequence[int] | None = None,
     interleaved: bool = False,
     layout: Layout = "half",
     base: float = 10_000.0,
 ) -> RoPE:
+    """Return RoPE for points (time, row, column), as Qwen2-VL uses it.
+
+    - `dim`: channels of a head
+    - `sections`: pairs that follow each axis; None: ¼, ⅜ and ⅜ of them, as in Qwen2-VL
+    - `interleaved`: the axes take turns, as in Qwen3-VL, instead of one block of pairs each
+    - `layout`: "half" pairs channel j with j + dim / 2, "interleaved" neighbouring channels
+    - `base`: the base of θ
+
+    >>> MRoPE(16, sections=(2, 3, 3))
+    RoPE(16 channels, 3 axes, layout='half')
+    """
     pairs = dim // 2
     t, h = max(1, pairs // 4), max(1, (pairs - pairs // 4) // 2)  # 16, 24, 24 of 64 pairs
-    freqs = mrope(frequencies(dim, base), (t, h, pairs - t - h), interleaved)
-    return RoPE(freqs, layout=layout)
+    shares = (t, h, pairs - t - h) if sections is None else sections
+    return RoPE(mrope(frequencies(dim, base), shares, interleaved), layout=layout)
 
 
 CARD = Card(
@@ -102,6 +113,6 @@ CARD = Card(
         arxiv="2409.12191",
     ),
     used_by="Qwen2-VL, Qwen2.5-VL, Qwen3-VL, GLM-4.1V",
-    make=_make,
+    make=lambda dim, heads, **options: MRoPE(dim, **options),
     holds=ROTATION | {several_axes},
 )

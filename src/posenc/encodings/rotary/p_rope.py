@@ -32,13 +32,19 @@ def p_rope(freqs: Frequencies, p: float) -> Frequencies:
     return where(arange(pairs, device=freqs.device) < int(p * pairs), freqs, 0.0)
 
 
-def _make(
-    dim: int,
-    heads: int,
-    p: float = 0.75,
-    layout: Layout = "interleaved",
-    base: float = 10_000.0,
+def PRoPE(
+    dim: int, p: float = 0.75, layout: Layout = "interleaved", base: float = 10_000.0
 ) -> RoPE:
+    """Return RoPE whose slowest pairs do not turn.
+
+    - `dim`: channels of a head
+    - `p`: the share of pairs that turn, 0 … 1
+    - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
+    - `base`: the base of θ
+
+    >>> PRoPE(8, p=0.5).freqs.tolist()
+    [1.0, 0.1, 0.0, 0.0]
+    """
     return RoPE(p_rope(frequencies(dim, base), p), layout=layout)
 
 
@@ -53,6 +59,6 @@ CARD = Card(
         arxiv="2410.06205",
     ),
     used_by="Gemma 4",
-    make=_make,
+    make=lambda dim, heads, **options: PRoPE(dim, **options),
     holds=ROTATION,
 )

@@ -18,11 +18,10 @@ from posenc.attention.block import Block
 from posenc.attention.cache import Cache
 from posenc.attention.layer import SelfAttention
 from posenc.core.arguments import count
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, Sum, leaves
 from posenc.core.fits import check_sizes
 from posenc.core.masks import Mask
 from posenc.core.shapes import Points
-from posenc.core.sum import Sum, leaves
 from posenc.encodings.nope import NoPE
 from posenc.lab.study.cell import Profile
 

@@ -256,7 +256,7 @@ class Layer:
 
     def build(self, length: int | None = None, layout: Layout | None = None) -> Encoding:
         """Build the encoding of this layer's attention; it knows the softmax scale."""
-        from posenc.core.sum import Sum
+        from posenc.core.encoding import Sum
         from posenc.encodings.nope import NoPE
 
         if isinstance(self.encoding, Rotary):
