@@ -78,7 +78,8 @@ def quantised(scale, zero, name="table"):
 
 
 def save_gguf(path, plain=(), packed=(), **values):
-    writer = gguf.GGUFWriter(path, "llama")
+    _, architecture = values.pop("general__architecture", ("string", "llama"))
+    writer = gguf.GGUFWriter(path, architecture)
     for key, (add, value) in values.items():
         getattr(writer, f"add_{add}")(key.replace("__", "."), value)
     for name, array in dict(plain).items():

@@ -69,3 +69,25 @@ def test_a_config_and_its_gguf_say_the_same_whatever_the_order_of_rows(tmp_path)
     config.write_text(json.dumps(same | {"rope_theta": 10_000.0}))
     (difference,) = compare(tmp_path, tmp_path / "a.gguf")
     assert (difference.what, difference.layers) == ("frequencies", (0, 1))
+
+
+def test_a_gptneox_that_turns_whole_heads_equals_its_gguf(tmp_path):
+    """RedPajama-INCITE, open-calm and rinna's models are such."""
+    keys = {"context_length": 128, "embedding_length": 64, "block_count": 2}
+    keys |= {"attention__head_count": 4, "rope__dimension_count": 16}
+    values = {f"gptneox__{key}": ("uint32", value) for key, value in keys.items()}
+    values["general__architecture"] = ("string", "gptneox")
+    save_gguf(tmp_path / "a.gguf", {"token_embd.weight": np.zeros((2, 4), np.float32)}, **values)
+    sizes = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4)
+    config = {"model_type": "gpt_neox", "max_position_embeddings": 128, "rotary_pct": 1.0, **sizes}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert compare(tmp_path / "config.json", tmp_path / "a.gguf") == []
+
+
+def test_each_side_of_a_difference_has_its_own_words():
+    yarn = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192)
+    one, two = (LLAMA | {"rope_scaling": yarn | {"truncate": value}} for value in (True, False))
+    (difference,) = differences(specify(one), specify(two))
+    assert difference.first != difference.second
+    assert difference.first.endswith("truncate yes")
+    assert difference.second.endswith("truncate no")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from posenc.models.config import read
-from posenc.models.config.gguf import specify_gguf
+from posenc.models.config.gguf import MODELS, specify_gguf
 from posenc.models.files.errors import ModelError, Unread
 
 
@@ -112,20 +112,27 @@ def test_what_is_not_read_says_so(tmp_path):
         ("rope__freq_base", 0.0, "rope_theta: must be a number, got 0"),
         ("rope__dimension_count", 3, "channels turn in pairs"),
         ("attention__head_count", 0, "num_attention_heads: must be a whole number, got 0"),
-        ("rope__scaling__type", "magic", "rope_type: is not known, got 'magic'"),
+        ("rope__scaling__type", "magic", r"llama\.rope\.scaling\.type: is not known, got 'magic'"),
+        ("rope__scaling__type", "dynamic", "is not known, got 'dynamic', allowed: none, linear"),
         (
             "rope__scaling__attn_factor",
             "1",
             r"m\.gguf:llama\.rope\.scaling\.attn_factor: must be a",
         ),
-        ("rope__scaling__yarn_attn_factor", float("nan"), "attn_factor: must be a number, got nan"),
-        ("rope__scaling__yarn_log_multiplier", ["1"], "_log_multiplier: must be a number, got"),
+        ("rope__scaling__attn_factor", float("nan"), "attn_factor: must be a number, got nan"),
     ],
 )
 def test_metadata_that_cannot_be_is_refused(tmp_path, key, value, message):
     scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}
     with pytest.raises(ModelError, match=message):
         read(written(tmp_path / "m.gguf", "llama", **scaling | SIZES | {key: value}))
+
+
+def test_a_multiplier_that_is_no_number_is_refused(tmp_path):
+    scaling = {"rope__scaling__type": "yarn", "rope__scaling__yarn_log_multiplier": ["1"]}
+    path = written(tmp_path / "m.gguf", "mistral3", **scaling, **SIZES)
+    with pytest.raises(ModelError, match="_log_multiplier: must be a number, got"):
+        read(path)
 
 
 @pytest.mark.parametrize(
@@ -147,24 +154,25 @@ def test_factors_are_divided_by_nothing_that_is_no_number(tmp_path, base, factor
 def test_sizes_that_are_none_are_refused_by_their_key(tmp_path):
     """From a share of them follows what the file leaves out."""
     path = tmp_path / "m.gguf"
-    huge = {"general.architecture": "granitemoe", "granitemoe.attention.key_length": 10**400}
+    sizes = {f"granitemoe.{key.replace('__', '.')}": value for key, value in SIZES.items()}
+    huge = sizes | {"general.architecture": "granitemoe"}
+    huge["granitemoe.attention.key_length"] = 10**400
     with pytest.raises(ModelError, match="head_dim: must be a whole number, got 1000"):
         specify_gguf(huge, {}, "m.gguf")
     with pytest.raises(ModelError, match="num_attention_heads: must be a whole number, got 0"):
         read(written(path, "granite", **SIZES | {"attention__head_count": 0}))
 
 
-def test_widths_without_heads_say_nothing_of_the_layers():
-    told = {"general.architecture": "nemotron_h"}
-    widths = told | {"nemotron_h.feed_forward_length": []}
-    assert specify_gguf(widths, {}, "x.gguf") == specify_gguf(told, {}, "x.gguf")
+def test_widths_without_layers_say_nothing_of_the_layers(tmp_path):
+    told = written(tmp_path / "a.gguf", "nemotron_h", **SIZES)
+    widths = written(tmp_path / "b.gguf", "nemotron_h", feed_forward_length=[0], **SIZES)
+    assert read(widths) == read(told)
 
 
-@pytest.mark.parametrize("scaling", ["yarn", "dynamic", "ntk"])
-def test_one_pair_cannot_be_scaled_from_the_fastest_to_the_slowest(tmp_path, scaling):
-    keys = {"rope__scaling__type": scaling, "rope__scaling__factor": 4.0}
+def test_one_pair_cannot_be_scaled_from_the_fastest_to_the_slowest(tmp_path):
+    keys = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}
     path = written(tmp_path / "m.gguf", "llama", rope__dimension_count=2, **keys, **SIZES)
-    message = rf"llama\.rope\.dimension_count: {scaling} runs from the fastest pair to the slowest"
+    message = r"llama\.rope\.dimension_count: yarn runs from the fastest pair to the slowest"
     with pytest.raises(ModelError, match=message):
         read(path)
 
@@ -216,15 +224,30 @@ def test_a_gain_beside_yarn_multiplies_yarns_own(tmp_path):
         ("a", {}, usual),
         ("b", {"rope__scaling__attn_factor": 1.0}, usual),
         ("c", {"rope__scaling__attn_factor": 1.25}, 1.25 * usual),
-        ("d", {"rope__scaling__attn_factor": 1.25, "rope__scaling__yarn_attn_factor": 2.0}, None),
     ):
         (turn,) = read(
             written(tmp_path / f"{name}.gguf", "qwen2", **scaling, **more, **SIZES)
         ).rotary
-        assert turn.gain == pytest.approx(2.5 * usual if gain is None else gain)
-    ends = {"rope__scaling__yarn_beta_fast": 16.0, "rope__scaling__yarn_beta_slow": 2.0}
-    (turn,) = read(written(tmp_path / "e.gguf", "qwen2", **scaling, **ends, **SIZES)).rotary
-    assert turn.ends == (2.0, 16.0)
+        assert turn.gain == pytest.approx(gain)
+
+
+def test_keys_of_yarn_count_where_llama_cpp_reads_them(tmp_path):
+    """Of the architectures here, its source reads them for mistral3 alone."""
+    scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}
+    scaling |= {"rope__scaling__yarn_beta_fast": 16.0, "rope__scaling__yarn_beta_slow": 2.0}
+    scaling |= {"rope__scaling__yarn_log_multiplier": 0.5}
+    usual = 1 + 0.1 * np.log(4)
+    spec = read(written(tmp_path / "a.gguf", "mistral3", **scaling, **SIZES))
+    assert spec.rotary[0].ends == (2.0, 16.0)
+    assert spec.rotary[0].gain == pytest.approx(usual / (1 + 0.05 * np.log(4)))
+    assert not any("does not read" in note for note in spec.notes)
+    spec = read(written(tmp_path / "b.gguf", "qwen2", **scaling, **SIZES))
+    assert spec.rotary[0].ends == (1.0, 32.0)
+    assert spec.rotary[0].gain == pytest.approx(usual)
+    unread = [note.split()[0] for note in spec.notes if "llama.cpp does not read" in note]
+    assert unread == [
+        f"qwen2.rope.scaling.yarn_{key}" for key in ("beta_fast", "beta_slow", "log_multiplier")
+    ]
 
 
 def test_a_window_under_olmo2_makes_an_olmo_3(tmp_path):
@@ -243,11 +266,12 @@ def test_heads_of_keys_say_which_layers_attend(tmp_path):
     sizes = SIZES | {"block_count": 4, "attention__head_count_kv": [0, 2, 0, 2]}
     for architecture, more, bare in (
         ("granitehybrid", {"attention__scale": 0.5, "rope__scaling__finetuned": True}, False),
-        ("granitehybrid", {"attention__scale": 0.5}, True),
+        ("granitehybrid", {"attention__scale": 0.5, "rope__scaling__finetuned": False}, True),
+        ("granitehybrid", {"attention__scale": 0.5}, False),
         ("lfm2", {}, False),
         ("nemotron_h", {"feed_forward_length": [0, 0, 64, 0]}, True),
     ):
-        name = f"{architecture}{len(more)}.gguf"
+        name = f"{architecture}{bare}{len(more)}.gguf"
         spec = read(written(tmp_path / name, architecture, **more, **sizes))
         assert [layer.attends for layer in spec.layers] == [False, True, False, True]
         assert (spec.layers[1].encoding is None) == bare
@@ -319,3 +343,139 @@ def test_other_architectures(tmp_path, architecture, turned):
 def test_a_bert_has_a_table(tmp_path):
     spec = read(written(tmp_path / "m.gguf", "bert", attention__causal=False, **SIZES))
     assert (spec.embedding.rows, spec.layers[0].causal) == (4096, False)
+
+
+# What the source of llama.cpp takes for 4 layers of 4 heads, 64 channels wide, where nothing is
+# stated that may be left out: of each layer whether it attends, its window, and whether it turns.
+REQUIRED = {"context_length": 4096, "embedding_length": 64, "block_count": 4}
+REQUIRED |= {"attention__head_count": 4}
+PLAIN = [(True, None, True)] * 4
+HYBRID = [(False, None, False)] * 3 + [(True, None, True)]
+OTHERS = {
+    "llama4": ({}, [(True, 8192, True)] * 3 + [(True, None, False)]),
+    "cohere2": ({"attention__sliding_window": 8}, [(True, 8, True)] * 3 + [(True, None, False)]),
+    "smollm3": ({}, [(True, None, True)] * 3 + [(True, None, False)]),
+    "gemma2": ({}, [(True, 4096, True), (True, None, True)] * 2),
+    "gpt-oss": ({"attention__sliding_window": 8}, [(True, 8, True), (True, None, True)] * 2),
+    "qwen3next": ({}, HYBRID),
+    "qwen35": ({"rope__dimension_sections": [3, 3, 2, 0]}, HYBRID),
+    "qwen35moe": ({"rope__dimension_sections": [3, 3, 2, 0]}, HYBRID),
+    "bert": ({}, [(True, None, False)] * 4),
+    "nemotron_h": ({}, [(True, None, False)] * 4),
+    "deepseek2": ({"rope__dimension_count": 8}, PLAIN),
+}
+
+
+@pytest.mark.parametrize("architecture", MODELS)
+def test_missing_keys_take_the_defaults_of_llama_cpp(tmp_path, architecture):
+    """Against `load_hparams` in its source, read at the commit that the table names."""
+    required, expected = OTHERS.get(architecture, ({}, PLAIN))
+    spec = read(written(tmp_path / "m.gguf", architecture, **REQUIRED, **required))
+    layers = [(layer.attends, layer.window, layer.encoding is not None) for layer in spec.layers]
+    assert layers == expected
+    assert (spec.heads, spec.groups, spec.context) == (4, 4, 4096)
+    turned = 8 if architecture == "deepseek2" else 16
+    for turn in spec.rotary:
+        assert (turn.dim, turn.turned, turn.base, turn.method) == (16, turned, 1e4, "default")
+        assert (turn.factor, turn.gain, turn.logit_gain) == (1, 1, 1)
+    for layer in spec.layers:
+        assert layer.causal
+        assert layer.scale in (None, 0.25)
+        assert layer.softcap == (50 if architecture == "gemma2" else None)
+        sharpened = architecture == "llama4" and layer.encoding is None
+        assert (layer.temperature is not None) == sharpened
+
+
+@pytest.mark.parametrize("architecture", MODELS)
+def test_keys_without_which_llama_cpp_opens_nothing_are_asked_for(tmp_path, architecture):
+    required = REQUIRED | OTHERS.get(architecture, ({}, None))[0]
+    for key in required:
+        others = {one: value for one, value in required.items() if one != key}
+        path = written(tmp_path / f"{key}.gguf", architecture, **others)
+        with pytest.raises(ModelError) as caught:
+            read(path)
+        assert f"{architecture}.{key.replace('__', '.')}" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["rope__scaling__factor", "rope__scale_linear"])
+def test_a_factor_without_a_type_is_linear(tmp_path, key):
+    (turn,) = read(written(tmp_path / "m.gguf", "llama", **SIZES, **{key: 4.0})).rotary
+    assert (turn.method, turn.factor) == ("linear", 4.0)
+
+
+def test_the_type_none_and_a_factor_of_0_scale_nothing(tmp_path):
+    for name, more in (
+        ("a", {"rope__scaling__type": "none", "rope__scaling__factor": 4.0}),
+        ("b", {"rope__scaling__type": "linear", "rope__scaling__factor": 0.0}),
+        ("c", {"rope__scaling__factor": 1.0, "rope__scale_linear": 4.0}),
+    ):
+        (turn,) = read(written(tmp_path / f"{name}.gguf", "llama", **more, **SIZES)).rotary
+        assert (turn.method, turn.factor) == ("default", 1.0)
+
+
+@pytest.mark.parametrize("architecture", ["gptneox", "stablelm", "phi2", "glm4moe"])
+@pytest.mark.parametrize("stated", [{}, {"rope__dimension_count": 16}])
+def test_heads_turn_as_a_whole_unless_the_file_states_less(tmp_path, architecture, stated):
+    (turn,) = read(written(tmp_path / "m.gguf", architecture, **stated, **SIZES)).rotary
+    assert (turn.turned, turn.dim) == (16, 16)
+
+
+def test_yarn_without_a_factor_stretches_nothing(tmp_path):
+    scaling = {"rope__scaling__type": "yarn", "rope__scaling__original_context_length": 1024}
+    (turn,) = read(written(tmp_path / "m.gguf", "gpt-oss", **scaling, **WINDOWED)).rotary
+    assert (turn.method, turn.factor, turn.trained, turn.gain) == ("yarn", 1.0, 1024, 1.0)
+    assert turn.rounded
+
+
+WINDOWED = SIZES | {"attention__sliding_window": 128}
+
+
+def test_yarn_of_deepseek_without_a_multiplier_sharpens_scores(tmp_path):
+    """Its source multiplies cos and sin by m, and the softmax scale by m², m = 1 + 0.1 ln 40."""
+    scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 40.0}
+    scaling |= {"rope__dimension_count": 8}
+    (turn,) = read(written(tmp_path / "m.gguf", "deepseek2", **scaling, **SIZES)).rotary
+    m = 1 + 0.1 * np.log(40)
+    assert (turn.gain, turn.logit_gain) == (pytest.approx(m), pytest.approx(m * m))
+
+
+def test_the_window_of_exaone_4_is_that_of_64_layers(tmp_path):
+    sizes = SIZES | {"block_count": 64}
+    layers = read(written(tmp_path / "m.gguf", "exaone4", **sizes)).layers
+    assert [layer.window for layer in layers] == ([4096] * 3 + [None]) * 16
+    assert [layer.encoding is None for layer in layers] == ([False] * 3 + [True]) * 16
+
+
+def test_a_window_that_llama_cpp_does_not_heed_is_noted(tmp_path):
+    spec = read(written(tmp_path / "a.gguf", "phi3", **WINDOWED))
+    assert any("phi3.attention.sliding_window is 128" in note for note in spec.notes)
+    assert {layer.window for layer in spec.layers} == {128}
+
+
+def test_layers_that_predict_further_tokens_are_not_counted(tmp_path):
+    """GLM-4.5-Air has 46 layers, and its GGUF file a block_count of 47."""
+    sizes = SIZES | {"block_count": 47, "nextn_predict_layers": 1}
+    assert len(read(written(tmp_path / "m.gguf", "glm4moe", **sizes)).layers) == 46
+
+
+def test_hybrids_may_list_their_recurrent_layers(tmp_path):
+    flags = {"attention__recurrent_layers": [True, False, True, False]}
+    spec = read(written(tmp_path / "m.gguf", "qwen3next", **REQUIRED, **flags))
+    assert [layer.attends for layer in spec.layers] == [False, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "more"),
+    [
+        ("granite", {"rope__scaling__finetuned": False}),
+        ("lfm2", {"attention__sliding_window": 8}),
+        ("llama4", {"attention__sliding_window": 0}),
+        ("glm4moe", {"rope__dimension_sections": [8, 4, 4, 0]}),
+        ("llama", {"rope__scaling__alpha": 4.0}),
+        ("llama", {"rope__dimension_count_swa": 8}),
+    ],
+)
+def test_keys_that_change_positions_unlike_posenc_are_refused(tmp_path, architecture, more):
+    with pytest.raises(Unread) as caught:
+        read(written(tmp_path / "m.gguf", architecture, **SIZES, **more))
+    assert next(iter(more)).replace("__", ".") in str(caught.value)

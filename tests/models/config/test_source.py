@@ -19,7 +19,12 @@ def test_a_file_or_a_folder_is_read(tmp_path):
 def test_a_gguf_file_is_read_itself_whatever_config_lies_beside_it(tmp_path):
     config = published("Llama-3.1-8B-Instruct")
     (tmp_path / "config.json").write_text(json.dumps(config))
-    sizes = {"embedding_length": 64, "block_count": 3, "attention.head_count": 4}
+    sizes = {
+        "context_length": 64,
+        "embedding_length": 64,
+        "block_count": 3,
+        "attention.head_count": 4,
+    }
     keys = {f"llama.{key}": ("uint32", n) for key, n in sizes.items()}
     save_gguf(tmp_path / "a.gguf", {"token_embd.weight": np.zeros((2, 4), np.float32)}, **keys)
     assert read(tmp_path / "a.gguf") == specify(config)

@@ -22,6 +22,16 @@ from posenc.models.files.folder import find_files
 from posenc.models.inspection import describe_encoding, describe_layer
 
 NEAR = 1e-5  # relative: GGUF keeps numbers in float32, and Llama 3's factors as such
+SETTINGS = {  # fields of a rotation that its description may leave out, and their keys
+    "base": "rope_theta",
+    "factor": "factor",
+    "trained": "original_max_position_embeddings",
+    "ends": "ends of the ramp",
+    "rounded": "truncate",
+    "share": "partial_rotary_factor",
+    "short": "short_factor",
+    "long": "long_factor",
+}
 SHORT = 2048  # tokens, where a config states no context
 
 
@@ -105,11 +115,23 @@ def _of_rotations(
     elif (a.sections, a.woven) != (b.sections, b.woven):
         yield "sections", _shown(a.sections), _shown(b.sections)
     elif not _near(tuple(a.theta(length)), tuple(b.theta(length))):
-        yield "frequencies", describe_encoding(a), describe_encoding(b)
+        yield "frequencies", *_told_apart(a, b)
     if not _near(a.gain, b.gain):
         yield "factor of cos and sin", _shown(a.gain), _shown(b.gain)
     if layouts and a.layout != b.layout:
         yield "layout", _shown(a.layout), _shown(b.layout)
+
+
+def _told_apart(a: Rotary, b: Rotary) -> tuple[str, str]:
+    """Describe two rotations. Settings that differ are added where the descriptions are equal."""
+    words = describe_encoding(a), describe_encoding(b)
+    if words[0] != words[1]:
+        return words
+    differ = [name for name in SETTINGS if getattr(a, name) != getattr(b, name)]
+    more = [
+        ", ".join(f"{SETTINGS[n]} {_shown(getattr(turn, n))}" for n in differ) for turn in (a, b)
+    ]
+    return f"{words[0]}, {more[0]}", f"{words[1]}, {more[1]}"
 
 
 def _scale(layer: Layer) -> float | None:

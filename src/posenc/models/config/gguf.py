@@ -1,14 +1,18 @@
 """Translate the metadata of a GGUF file into the keys of a config.json, and specify it.
 
-For some architectures llama.cpp reorders the rows of the q and k projections, so that the channels
-of a pair sit side by side: then the layout differs from that of the same model in transformers. The
-two groups are those of `llama_model_rope_type` in llama.cpp.
+A missing key takes llama.cpp's default, which `llama_cpp.toml` lists, never that of the class in
+transformers. For some architectures llama.cpp reorders the rows of the q and k projections, so that
+the channels of a pair sit side by side: then the layout differs from that of the same model in
+transformers. The two groups are those of `llama_model_rope_type` in llama.cpp.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from math import inf, log, pi, prod
+from functools import cache
+from importlib.resources import files
+from math import inf, log, nextafter, pi
 from typing import TYPE_CHECKING, Any
 
 from posenc.models.config import families
@@ -21,44 +25,6 @@ from posenc.models.files.strict import MOST_INT
 if TYPE_CHECKING:
     from posenc.core.frequencies import Layout
 
-MODELS: dict[
-    str, tuple[str, "Layout"]
-] = {  # general.architecture -> model_type, layout in the file
-    "llama": ("llama", "interleaved"),
-    "llama4": ("llama4_text", "interleaved"),
-    "command-r": ("cohere", "interleaved"),
-    "cohere2": ("cohere2", "interleaved"),
-    "granite": ("granite", "interleaved"),
-    "granitehybrid": ("granitemoehybrid", "interleaved"),
-    "granitemoe": ("granitemoe", "interleaved"),
-    "mistral3": ("ministral3", "interleaved"),
-    "olmo": ("olmo", "interleaved"),
-    "smollm3": ("smollm3", "interleaved"),
-    "deepseek2": ("deepseek_v3", "interleaved"),
-    "gptneox": ("gpt_neox", "half"),
-    "qwen2": ("qwen2", "half"),
-    "qwen3": ("qwen3", "half"),
-    "qwen35": ("qwen3_5_text", "half"),
-    "qwen35moe": ("qwen3_5_moe_text", "half"),
-    "qwen3moe": ("qwen3_moe", "half"),
-    "qwen3next": ("qwen3_next", "half"),
-    "gemma": ("gemma", "half"),
-    "gemma2": ("gemma2", "half"),
-    "gemma3": ("gemma3_text", "half"),
-    "glm4moe": ("glm4_moe", "half"),
-    "gpt-oss": ("gpt_oss", "half"),
-    "exaone4": ("exaone4", "half"),
-    "lfm2": ("lfm2", "half"),
-    "minimax-m2": ("minimax_m2", "half"),
-    "olmo2": ("olmo2", "half"),
-    "phi2": ("phi", "half"),
-    "phi3": ("phi3", "half"),
-    "seed_oss": ("seed_oss", "half"),
-    "stablelm": ("stablelm", "half"),
-    "starcoder2": ("starcoder2", "half"),
-    "bert": ("bert", "half"),  # this one and the next turn nothing
-    "nemotron_h": ("nemotron_h", "half"),
-}
 KEYS = {
     "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size",
@@ -67,63 +33,92 @@ KEYS = {
     "attention.head_count_kv": "num_key_value_heads",
     "attention.key_length": "head_dim",
     "attention.sliding_window": "sliding_window",
-    "attention.causal": "is_causal",
     "full_attention_interval": "full_attention_interval",
     "rope.freq_base": "rope_theta",
 }
 SCALING = {
-    "rope.scaling.type": "rope_type",
-    "rope.scaling.factor": "factor",
     "rope.scaling.original_context_length": "original_max_position_embeddings",
-    "rope.scaling.yarn_beta_fast": "beta_fast",
-    "rope.scaling.yarn_beta_slow": "beta_slow",
 }
-# Keys whose values are multiplied
-GAINS = ("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor")
 SILENT = re.compile(
-    r"attention\.(scale|temperature_\w+|sliding_window_pattern)|rope\.(?!scal|dim)\w+"
+    r"attention\.(scale|temperature_\w+|sliding_window_pattern|key_length_\w+|recurrent_layers)"
+    r"|rope\.(?!scaling\.(?!alpha)|dimension_count$|scale_linear)[\w.]+"
 )
+YARN = "rope.scaling.yarn_"
+PATTERN = "attention.sliding_window_pattern"
 SIZES = ("head_dim", "num_attention_heads", "hidden_size")
 LLAMA3 = "rope_freqs.weight"  # what the frequencies are divided by
 LONGROPE = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
 TRAINED = 8192  # tokens, of all models that were published with such factors
 
 
+@cache
+def _table() -> dict[str, dict[str, Any]]:
+    return tomllib.loads((files("posenc.models.config") / "llama_cpp.toml").read_text("utf-8"))
+
+
+# general.architecture -> model_type, layout in the file
+MODELS: dict[str, tuple[str, "Layout"]] = {
+    name: (line["model_type"], line["layout"])
+    for name, line in _table().items()
+    if "model_type" in line
+}
+
+
 def specify_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> Spec:
-    """The specification of a GGUF file. Raises ModelError, or Unread for other architectures.
+    """Return the specification of a GGUF file.
 
     `tensors` maps names to tensors; those of factors are read, if there are any.
+    Raises ModelError, or Unread for other architectures.
     """
     config = as_config(metadata, tensors, file)
-    rotary_dim, spec = _rotary_dim(metadata, config, file), specify(config, file)
-    _, layout = MODELS[metadata["general.architecture"]]
-    notes = (*spec.notes, f"read from the metadata of {file}, as the keys of a config.json")
+    name = metadata["general.architecture"]
+    values = _completed(metadata, file)
+    rotary_dim, spec = _rotary_dim(values, config, file, name), specify(config, file)
+    _, layout = MODELS[name]
+    notes = (*spec.notes, *_unheeded(values, metadata, name))
+    notes += (f"read from the metadata of {file}, as the keys of a config.json",)
     layers = tuple(_with_layout(layer, layout, rotary_dim) for layer in spec.layers)
+    if name == "deepseek2" and not values[f"{YARN}log_multiplier"]:
+        layers = tuple(map(_sharper, layers))
     return replace(spec, layers=layers, notes=notes)
 
 
 def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """The keys of a config.json that its metadata gives about positions."""
+    """Return the keys of a config.json that say about positions what the metadata say."""
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in MODELS:
         allowed = ", ".join(MODELS)
         raise Unread(file, "general.architecture", "is not read by posenc", name, allowed)
-    values = {key.removeprefix(f"{name}."): value for key, value in metadata.items()}
+    values = _completed(metadata, file)
     model, _ = MODELS[name]
-    if name == "olmo2" and values.get("attention.sliding_window"):
+    if name == "olmo2" and values["attention.sliding_window"]:
         model = "olmo3"
-    config: dict[str, Any] = {"model_type": model}
     family = families.family(model)
-    names = family.keys if family else {}
-    config |= {names.get(usual, usual): values[key] for key, usual in KEYS.items() if key in values}
-    if scaling := _scaling(values, file, name):
-        config["rope_scaling"] = scaling
+    assert family is not None
+    config: dict[str, Any] = {"model_type": model}
+    config |= {
+        family.keys.get(usual, usual): values[key] for key, usual in KEYS.items() if key in values
+    }
+    if not config["sliding_window"]:
+        config["sliding_window"] = None
+    if values["attention.causal"] is not True:
+        config["is_causal"] = values["attention.causal"]
+    if isinstance(family.causal, str):
+        config[family.causal] = values["attention.causal"]
+    scaling = _scaling(values, file, name)
+    if scaling or family.defaults.get("rope_parameters"):
+        config["rope_scaling"] = scaling or {"rope_type": "default"}
+    if "partial_rotary_factor" in (family.defaults.get("rope_parameters") or ()):
+        config[family.keys.get("partial_rotary_factor", "partial_rotary_factor")] = _share(values)
     adapt, read = OF_MODELS.get(model, (None, ()))
+    read = (*KEYS, *read, *_table()[name].get("defaults", ()))
     for key in values:
-        if SILENT.fullmatch(key) and key not in (*KEYS, *read):
+        if SILENT.fullmatch(key) and key not in read:
             raise Unread(file, f"{name}.{key}", "is not read by posenc, of this architecture")
+    if PATTERN in values and family.layers:
+        _pattern(config, values)
     if adapt is not None:
-        adapt(config, values)
+        adapt(config, values, file)
     if LLAMA3 in tensors:
         base = _number(values, "rope.freq_base", file, name) or 10_000.0
         config["rope_scaling"] = _llama3(base, tensors[LLAMA3], file)
@@ -132,27 +127,107 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
     return config
 
 
+def _completed(metadata: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Return the keys of an architecture, without its name, and llama.cpp's default of the others.
+
+    Layers that predict further tokens are not counted. Raises ModelError for a missing key without
+    a default.
+    """
+    name = metadata["general.architecture"]
+    every, line = _table()["all"], _table()[name]
+    stated = {key.removeprefix(f"{name}."): value for key, value in metadata.items()}
+    for key in (*every["required"], *line.get("required", ())):
+        if key not in stated:
+            more = "is missing, and llama.cpp opens no model of this architecture without it"
+            raise ModelError(file, f"{name}.{key}", more)
+    values = {**every["defaults"], **line.get("defaults", {}), **stated}
+    layers, further = values["block_count"], values["nextn_predict_layers"]
+    if type(layers) is type(further) is int and 0 < further < layers:
+        values["block_count"] = layers - further
+    if values["block_count"] != line.get("windowed_layers", values["block_count"]):
+        values["attention.sliding_window"] = stated.get("attention.sliding_window", 0)
+    values.setdefault("attention.key_length", _even_share(values))
+    for key in values.keys() - stated.keys():
+        while isinstance(values[key], str) and values[key] in values:
+            values[key] = values[values[key]]
+    return values
+
+
+def _even_share(values: Mapping[str, Any]) -> Any:
+    """Divide the width by the heads of queries; None where one of them is no size."""
+    width, heads = values["embedding_length"], values["attention.head_count"]
+    if isinstance(heads, list):
+        heads = next((count for count in heads if count), None)
+    # Numbers that are no sizes are refused where the keys are read
+    sizes = all(type(size) is int and 0 < size <= MOST_INT for size in (width, heads))
+    return max(width // heads, 1) if sizes else None
+
+
+def _share(values: Mapping[str, Any]) -> float:
+    """Return the share of a head's channels that are rotated."""
+    turned, dim = values["rope.dimension_count"], values["attention.key_length"]
+    if type(turned) is not int or type(dim) is not int or not 0 < turned < dim:
+        return 1.0
+    share = turned / dim
+    return share if int(dim * share) == turned else nextafter(share, 1.0)
+
+
+def _unheeded(values: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Describe keys of the file that llama.cpp does not heed for its architecture."""
+    line, notes = _table()[name], []
+    for key in (f"{name}.{key}" for key in sorted(values) if key.startswith(YARN)):
+        if key in metadata and key.partition(YARN)[2] not in line.get("yarn", ()):
+            notes.append(f"{key} is {metadata[key]}, which llama.cpp does not read for {name}")
+    window = metadata.get(f"{name}.attention.sliding_window")
+    other_depth = values["block_count"] != line.get("windowed_layers", values["block_count"])
+    if window and (name == "phi3" or other_depth):
+        notes.append(f"{name}.attention.sliding_window is {window}, but llama.cpp masks nothing")
+    return tuple(notes)
+
+
 def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
-    """The rope settings of a config, in the terms of transformers."""
-    method = values.get("rope.scaling.type", "none")
-    gain = prod(_number(values, key, file, name) or 1.0 for key in GAINS)
-    if method == "none" and gain == 1:
-        return {}
-    scaling = {usual: values[key] for key, usual in SCALING.items() if key in values}
-    if values.get("rope.scaling.yarn_ext_factor", 1.0) != 1:
-        key = f"{name}.rope.scaling.yarn_ext_factor"
-        raise Unread(file, key, "mixes YaRN in part, which posenc does not read")
+    """Return the rope settings of a config, in the terms of transformers; {} for no scaling."""
+    method, allowed = values["rope.scaling.type"], _table()["all"]["scalings"]
+    if method not in allowed:
+        where = f"{name}.rope.scaling.type"
+        raise ModelError(file, where, "is not known", method, ", ".join(allowed))
+    gain = _number(values, "rope.scaling.attn_factor", file, name) or 1.0
+    factor = 1.0
+    if values["rope.scaling.factor"] != 0 and method != "none":
+        factor = _number(values, "rope.scaling.factor", file, name) or 1.0
     if method != "yarn":
         if gain != 1:
-            raise Unread(file, f"{name}.{GAINS[0]}", f"scales cos and sin beside {method!r}", gain)
-        return scaling
-    if gain != 1:  # llama.cpp multiplies both by what YaRN takes by itself
-        factor = _number(values, "rope.scaling.factor", file, name) or 1.0
-        scaling["attention_factor"] = gain * (1 + 0.1 * log(max(factor, 1.0)))
-    if strength := _number(values, "rope.scaling.yarn_log_multiplier", file, name):
+            key = f"{name}.rope.scaling.attn_factor"
+            raise Unread(file, key, f"scales cos and sin beside {method!r}", gain)
+        scales = method == "longrope" or factor != 1
+        return {"rope_type": method, "factor": factor} if scales else {}
+    if values.get(f"{YARN}ext_factor", 1.0) != 1:
+        key = f"{name}.{YARN}ext_factor"
+        raise Unread(file, key, "mixes YaRN in part, which posenc does not read")
+    scaling = {"rope_type": "yarn", "factor": factor}
+    scaling |= {usual: values[key] for key, usual in SCALING.items()}
+    return scaling | _yarn(values, factor, gain, file, name)
+
+
+def _yarn(
+    values: Mapping[str, Any], factor: float, gain: float, file: str, name: str
+) -> dict[str, Any]:
+    """Return the settings of YaRN that not all architectures read."""
+    line, scaling = _table()[name].get("yarn", ()), {}
+    for key in ("beta_fast", "beta_slow"):
+        if key in line:
+            scaling[key] = values[YARN + key]
+    grown = lambda m: 0.1 * m * log(factor) + 1 if factor > 1 else 1.0  # noqa: E731
+    usual = grown(1.0)
+    if "log_multiplier" in line and values[f"{YARN}log_multiplier"] != 0:
+        strength = _number(values, f"{YARN}log_multiplier", file, name) or 1.0
         # DeepSeek's mscale_all_dim, to which its converter gives a tenth; mscale is the same.
         strength = strength * 10 if name == "deepseek2" else strength
-        scaling |= {"mscale": strength, "mscale_all_dim": strength}
+        mscale = strength if name == "deepseek2" else 1.0
+        scaling |= {"mscale": mscale, "mscale_all_dim": strength}
+        usual = grown(mscale) / grown(strength)
+    if gain != 1:  # llama.cpp multiplies by this what YaRN takes by itself
+        scaling["attention_factor"] = gain * usual
     return scaling
 
 
@@ -197,148 +272,151 @@ def _llama3_factor(wavelength: float, settings: Mapping[str, float]) -> float:
 # ------------------------------------------------------- what llama.cpp knows of one architecture
 
 
-def _granite(config: dict[str, Any], values: Mapping[str, Any]) -> None:
+def _granite(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
     """Without the key llama.cpp scales by 1/√channels, and the class by 1."""
-    scale = values.get("attention.scale")
-    config["attention_multiplier"] = scale or _even_share(config) ** -0.5
+    dim = values["attention.key_length"]
+    even = dim**-0.5 if type(dim) is int and 0 < dim <= MOST_INT else 1.0
+    config["attention_multiplier"] = values["attention.scale"] or even
+    if values.get("rope.scaling.finetuned") is False and config["model_type"] == "granite":
+        key = "granite.rope.scaling.finetuned"
+        raise Unread(file, key, "turns the rotation off, which posenc does not read", False)
 
 
-def _granite_hybrid(config: dict[str, Any], values: Mapping[str, Any]) -> None:
-    _granite(config, values)
+def _granite_hybrid(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+    _granite(config, values, file)
     _by_heads(config, "mamba", "attention")
-    config["position_embedding_type"] = "rope" if values.get("rope.scaling.finetuned") else None
+    config["position_embedding_type"] = "rope" if values["rope.scaling.finetuned"] else None
 
 
-def _nemotron_h(config: dict[str, Any], values: Mapping[str, Any]) -> None:
+def _nemotron_h(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
     _by_heads(config, "mamba", "attention")
     widths, kinds = values.get("feed_forward_length"), config.get("layers_block_type")
-    if isinstance(widths, list) and isinstance(kinds, list) and len(widths) == len(kinds):
-        both = zip(kinds, widths, strict=True)
+    if isinstance(widths, list) and isinstance(kinds, list) and len(widths) >= len(kinds):
+        both = zip(kinds, widths, strict=False)
         types = ["mlp" if kind == "mamba" and width else kind for kind, width in both]
         config["layers_block_type"] = types
 
 
-def _lfm2(config: dict[str, Any], values: Mapping[str, Any]) -> None:
+def _lfm2(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+    if values["attention.sliding_window"]:
+        key = "lfm2.attention.sliding_window"
+        raise Unread(file, key, "is not read by posenc, of this architecture")
     _by_heads(config, "conv", "full_attention")
 
 
 def _by_heads(config: dict[str, Any], without: str, with_: str) -> None:
-    """Layers whose number of heads of keys is 0 do not attend."""
+    """List the types of layers, of which those without heads of keys do not attend."""
     counts = config.get("num_key_value_heads")
+    name = "layers_block_type" if config["model_type"] == "nemotron_h" else "layer_types"
+    layers = config["num_hidden_layers"]
     if isinstance(counts, list):
-        name = "layers_block_type" if config["model_type"] == "nemotron_h" else "layer_types"
+        counts = counts[:layers] if type(layers) is int else counts
         config[name] = [with_ if count else without for count in counts]
+    elif type(layers) is int:
+        config[name] = [with_ if counts else without] * min(layers, 10_000)
     for key in ("num_attention_heads", "num_key_value_heads"):
         if isinstance(config.get(key), list):
             config[key] = next((count for count in config[key] if count), None)
 
 
-def _gemma(config: dict[str, Any], values: Mapping[str, Any]) -> None:
+def _llama4(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+    if not values["attention.sliding_window"]:
+        key = "llama4.attention.sliding_window"
+        raise Unread(file, key, "turns its chunks off, which posenc does not read", 0)
+
+
+def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
     """llama.cpp tells the 27B by its depth: its scale is that of an even share of the width."""
-    large = config.get("num_hidden_layers") == {"gemma2": 46}.get(config["model_type"], 62)
-    dim = config.get("head_dim")
-    config["query_pre_attn_scalar"] = _even_share({**config, "head_dim": None if large else dim})
-    if (base := values.get("rope.freq_base_swa")) is not None:
-        config["rope_local_base_freq"] = base
-    _pattern(config, values, 2 if config["model_type"] == "gemma2" else 6)
+    large = config["num_hidden_layers"] == {"gemma2": 46}.get(config["model_type"], 62)
+    config["query_pre_attn_scalar"] = _even_share(values) if large else config["head_dim"]
+    if config["model_type"] == "gemma2":
+        config["attn_logit_softcapping"] = values["attn_logit_softcapping"]
+    elif config["sliding_window"]:
+        config["rope_local_base_freq"] = values["rope.freq_base_swa"]
 
 
-def _olmo3(config: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Each fourth layer sees all, and only these are scaled; they have one base."""
-    _pattern(config, values, 4)
-    base = {"rope_theta": config.pop("rope_theta", 10_000.0)}
+def _olmo3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+    """Scale the layers that see all, and these alone; all have one base."""
+    base = {"rope_theta": config.pop("rope_theta")}
     full = {"rope_type": "default", **config.pop("rope_scaling", {}), **base}
     plain = {"rope_type": "default", **base}
     config["rope_parameters"] = {"full_attention": full, "sliding_attention": plain}
 
 
-def _exaone4(config: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """The small one has no windows."""
-    config.setdefault("sliding_window", None)
-    if config["sliding_window"]:
-        _pattern(config, values, 4)
-    else:
-        config["layer_types"] = ["full_attention"] * (config.get("num_hidden_layers") or 0)
-
-
-def _pattern(config: dict[str, Any], values: Mapping[str, Any], usual: int) -> None:
+def _pattern(config: dict[str, Any], values: Mapping[str, Any]) -> None:
     """List the layers that slide, of which the file may list flags or the period of others."""
-    said = values.get("attention.sliding_window_pattern", usual)
-    count = config.get("num_hidden_layers")
-    if isinstance(said, int) and not isinstance(said, bool) and said > 0 and isinstance(count, int):
-        said = [bool((n + 1) % said) for n in range(min(count, 10_000))]
-    if isinstance(said, list):
-        types = ["sliding_attention" if slides else "full_attention" for slides in said]
-        config["layer_types"] = types
+    slides, count = values[PATTERN], config["num_hidden_layers"]
+    if type(slides) is int and slides >= 0 and type(count) is int:
+        slides = [slides == 0 or bool((n + 1) % slides) for n in range(min(count, 10_000))]
+    if isinstance(slides, list):
+        window = config["sliding_window"]
+        slides = slides[:count] if type(count) is int else slides
+        kinds = ["sliding_attention" if window and one else "full_attention" for one in slides]
+        config["layer_types"] = kinds
 
 
-def _deepseek(config: dict[str, Any], values: Mapping[str, Any]) -> None:
+def _deepseek(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
     """Keys are stored as what they are made of, for one head that all share."""
-    whole = values.get("attention.key_length_mla", values.get("attention.key_length"))
-    turned = values.get("rope.dimension_count")
-    config.pop("head_dim", None)
-    if isinstance(whole, int) and isinstance(turned, int) and 0 < turned <= whole:
-        config |= {"qk_rope_head_dim": turned, "qk_nope_head_dim": whole - turned}
-    config["num_key_value_heads"] = config.get("num_attention_heads")
+    whole = values.get("attention.key_length_mla") or values["attention.key_length"]
+    turned = values["rope.dimension_count"]
+    config.pop("qk_rope_head_dim", None)
+    if type(whole) is not int or type(turned) is not int or not 0 < turned < whole:
+        key = "deepseek2.rope.dimension_count"
+        raise ModelError(file, key, "must be less than a head's channels", turned, f"1 … {whole}")
+    config |= {"qk_rope_head_dim": turned, "qk_nope_head_dim": whole - turned}
+    config["num_key_value_heads"] = config["num_attention_heads"]
 
 
-def _ministral3(config: dict[str, Any], values: Mapping[str, Any]) -> None:
+def _ministral3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
     """Queries are sharpened from the trained length on."""
-    strength = values.get("attention.temperature_scale")
-    if strength and "rope_scaling" in config:
-        config["rope_scaling"]["llama_4_scaling_beta"] = strength
-        config["rope_scaling"]["mscale"] = 1.0
+    if strength := values["attention.temperature_scale"]:
+        config["rope_scaling"] |= {
+            "llama_4_scaling_beta": strength,
+            "original_max_position_embeddings": values["rope.scaling.original_context_length"],
+        }
 
 
-def _qwen3_next(config: dict[str, Any], values: Mapping[str, Any]) -> None:
-    turned, dim = values.get("rope.dimension_count"), config.get("head_dim")
-    if isinstance(turned, int) and isinstance(dim, int) and 0 < turned < dim:
-        config["partial_rotary_factor"] = turned / dim
+def _qwen3_next(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+    recurrent = values.get("attention.recurrent_layers")
+    if isinstance(recurrent, list):
+        kinds = ["linear_attention" if one else "full_attention" for one in recurrent]
+        count = config["num_hidden_layers"]
+        config["layer_types"] = kinds[:count] if type(count) is int else kinds
     sections = values.get("rope.dimension_sections")
     if isinstance(sections, list):
-        config["rope_scaling"] = {"rope_type": "default", **config.get("rope_scaling", {})}
         config["rope_scaling"]["mrope_section"] = [pairs for pairs in sections if pairs]
 
 
-def _even_share(config: Mapping[str, Any]) -> float:
-    """Channels of a head, an even share of the width where the file does not say."""
-    # What is no size is refused where the keys are read
-    sizes = [x if isinstance(x, int) and 0 < x <= MOST_INT else 0 for x in map(config.get, SIZES)]
-    dim, heads, width = sizes
-    return dim or max(width // (heads or 1), 1)
-
-
-PATTERN = ("attention.sliding_window_pattern", "rope.freq_base_swa")
-# By architecture, the function that reads it and the keys it needs
+MIXED = ("attention.recurrent_layers",)
+SECTIONS = (*MIXED, "rope.dimension_sections")
+# By architecture, the function that reads it and the keys it needs beside those with a default
 OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
-    "granite": (_granite, ("attention.scale",)),
-    "granitemoe": (_granite, ("attention.scale",)),
-    "granitemoehybrid": (_granite_hybrid, ("attention.scale",)),
+    "granite": (_granite, ()),
+    "granitemoe": (_granite, ()),
+    "granitemoehybrid": (_granite_hybrid, ()),
     "nemotron_h": (_nemotron_h, ()),
     "lfm2": (_lfm2, ()),
-    "gemma2": (_gemma, PATTERN),
-    "gemma3_text": (_gemma, PATTERN),
-    "olmo3": (_olmo3, PATTERN),
-    "exaone4": (_exaone4, PATTERN),
-    "deepseek_v3": (_deepseek, ()),
-    "ministral3": (_ministral3, ("attention.temperature_scale", "attention.temperature_length")),
-    "qwen3_next": (_qwen3_next, ()),
-    "qwen3_5_text": (_qwen3_next, ()),
-    "qwen3_5_moe_text": (_qwen3_next, ()),
+    "llama4_text": (_llama4, ()),
+    "gemma2": (_gemma, ()),
+    "gemma3_text": (_gemma, ()),
+    "olmo3": (_olmo3, ()),
+    "deepseek_v3": (_deepseek, ("attention.key_length_mla",)),
+    "ministral3": (_ministral3, ("attention.temperature_length",)),
+    "qwen3_next": (_qwen3_next, MIXED),
+    "qwen3_5_text": (_qwen3_next, SECTIONS),
+    "qwen3_5_moe_text": (_qwen3_next, SECTIONS),
 }
 
 
-def _rotary_dim(metadata: Mapping[str, Any], config: Mapping[str, Any], file: str) -> int | None:
-    """Number of channels of a head that are rotated; None: all, or as many as the config says."""
-    if {"qk_rope_head_dim", "partial_rotary_factor"} & {*config}:
+def _rotary_dim(
+    values: Mapping[str, Any], config: Mapping[str, Any], file: str, name: str
+) -> int | None:
+    """Return the number of channels of a head that are rotated; None where the config says it."""
+    rotary_dim, dim = values["rope.dimension_count"], values["attention.key_length"]
+    if "qk_rope_head_dim" in config or type(rotary_dim) is not int or type(dim) is not int:
         return None
-    key = f"{metadata['general.architecture']}.rope.dimension_count"
-    rotary_dim, dim, heads, width = metadata.get(key), *map(config.get, SIZES)
-    if dim is None and isinstance(heads, int) and isinstance(width, int):
-        dim = width // max(heads, 1)
-    if not isinstance(rotary_dim, int) or not isinstance(dim, int) or dim < 1 or rotary_dim == dim:
-        return None
-    if not 0 < rotary_dim < dim:
+    key = f"{name}.rope.dimension_count"
+    if not 0 < rotary_dim <= dim:
         raise ModelError(file, key, "is of a head's channels", rotary_dim, f"1 … {dim}")
     if rotary_dim % 2:
         raise ModelError(file, key, "channels turn in pairs, so it must be even", rotary_dim)
@@ -353,3 +431,13 @@ def _with_layout(layer: Layer, layout: "Layout", rotary_dim: int | None) -> Laye
     if not isinstance(turn, Rotary):
         return layer
     return replace(layer, encoding=replace(turn, layout=layout, turned=rotary_dim or turn.turned))
+
+
+def _sharper(layer: Layer) -> Layer:
+    """Scale the softmax of DeepSeek's YaRN by the square of its gain, as llama.cpp does where the
+    file states no `yarn_log_multiplier`.
+    """
+    turn = layer.encoding
+    if not isinstance(turn, Rotary) or turn.method != "yarn":
+        return layer
+    return replace(layer, encoding=replace(turn, logit_gain=turn.gain**2))
