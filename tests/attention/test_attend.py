@@ -65,10 +65,10 @@ class Everything(Encoding):
         return k + 1
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return lambda b, h, i, j: 0.1 * (h + 1) * (q_at[i] - k_at[j]) + 0.5 * b
+        return lambda b, h, i, j: 0.1 * (h + 1) * (q_at[0, 0, i] - k_at[0, 0, j]) + 0.5 * b
 
     def by_weight(self, weights, q_at, k_at, rows):
-        return (weights * (q_at[rows].unsqueeze(-1) - k_at)).sum(-1, keepdim=True)
+        return (weights * (q_at[..., rows, None] - k_at[..., None, :])).sum(-1, keepdim=True)
 
 
 def by_hand(q, k, v, q_pos, k_pos, sees, scale):

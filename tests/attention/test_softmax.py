@@ -49,7 +49,7 @@ class Slanted(Encoding):
     """A bias that can be read off its line."""
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return lambda b, h, i, j: 0.1 * (h + 1) * (q_at[i] - k_at[j])
+        return lambda b, h, i, j: 0.1 * (h + 1) * (q_at[0, 0, i] - k_at[0, 0, j])
 
 
 def by_hand(q, k, v, sees, softcap, sinks):

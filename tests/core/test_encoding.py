@@ -227,3 +227,51 @@ def test_a_models_own_softmax_scale_is_taken_by_attend_and_in_a_sum():
     assert torch.equal(attend(q, k, v, nope), attend(q, k, v, NoPE(), scale=0.7))
     both = attend(q, k, v, Sum(nope, alibi))
     torch.testing.assert_close(both, attend(q, k, v, alibi, scale=0.7))
+
+
+class Recorder(Encoding):
+    """Records the shapes of the positions that its hooks receive."""
+
+    def on_queries(self, q, at):
+        self.seen["q"] = tuple(at.shape)
+        return q
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        self.seen["scores"] = tuple(q_at.shape), tuple(k_at.shape)
+        return -(q_at[..., :, None] - k_at[..., None, :]).abs().to(q.dtype)
+
+
+class AtPoints(Recorder):
+    axes = 2
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        self.seen["scores"] = tuple(q_at.shape), tuple(k_at.shape)
+
+
+@pytest.mark.parametrize("prepare", [True, False], ids=["prepared", "bare positions"])
+@pytest.mark.parametrize(
+    ("shape", "expected"), [((5,), (1, 1, 5)), ((2, 5), (2, 1, 5)), ((2, 4, 5), (2, 4, 5))]
+)
+def test_hooks_receive_positions_of_one_shape(shape, expected, prepare):
+    """Whatever the caller passes: for each token, text or head; numbers and points alike."""
+    q = torch.randn(2, 4, 5, 8)
+    for encoding, trailing in ((Recorder(), ()), (AtPoints(), (2,))):
+        encoding.seen, pos = {}, torch.randint(9, (*shape, *trailing))
+        attend(q, q, q, encoding, encoding.prepare(pos) if prepare else pos)
+        due = (*expected, *trailing)
+        assert encoding.seen == {"q": due, "scores": (due, due)}
+
+
+class Rows(Encoding):
+    width = 8
+
+    def on_embeddings(self, x, at):
+        self.seen = tuple(at.shape)
+        return x + at.unsqueeze(-1)
+
+
+@pytest.mark.parametrize(("shape", "expected"), [((5,), (1, 5)), ((2, 5), (2, 5))])
+def test_what_acts_on_embeddings_receives_positions_without_heads(shape, expected):
+    rows, pos, x = Rows(), torch.randint(9, shape), torch.randn(2, 5, 8)
+    assert rows(x, pos).equal(x + pos.expand(2, 5).unsqueeze(-1))
+    assert rows.seen == expected

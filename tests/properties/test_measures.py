@@ -68,7 +68,7 @@ class Recency(Encoding):
     """A bias written without any helper: nearer is better, on both sides."""
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return lambda b, h, i, j: -0.5 * (q_at[i] - k_at[j]).abs()
+        return lambda b, h, i, j: -0.5 * (q_at[0, 0, i] - k_at[0, 0, j]).abs()
 
 
 class Week(Encoding):
@@ -164,8 +164,8 @@ class OneSided(Encoding):
     """Keys behind score lower by one, all alike but for noise as small as a rounding."""
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        before = (q_at[:, None] > k_at).double()
-        return before * -(1 + 1e-13 * torch.rand(q.shape[1], len(q_at), len(k_at)).double())
+        before = (q_at[..., :, None] > k_at[..., None, :]).double()
+        return before * -(1 + 1e-13 * torch.rand(*q.shape[:3], k.shape[2]).double())
 
 
 def test_of_witnesses_that_are_alike_the_first_is_named():
@@ -348,7 +348,7 @@ def test_points_are_moved_along_each_axis_by_itself():
 
         def on_scores(self, q, k, q_at, k_at, scale):
             q_off, k_off = (at[..., 0] - at[..., 1] for at in (q_at, k_at))
-            return lambda b, h, i, j: 1.0 * q_off[i] * k_off[j]
+            return 1.0 * q_off[..., :, None] * k_off[..., None, :]
 
     found = check(Diagonal())["shift_invariant"]
     assert not found.holds

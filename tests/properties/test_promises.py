@@ -49,15 +49,13 @@ class Fading(Encoding):
 
 class ForgetsTheBatchOfKeys(Encoding):
     def on_scores(self, q, k, q_at, k_at, scale):
-        if q_at.ndim == 1:
-            return lambda b, h, i, j: -0.1 * (q_at[i] - k_at[j]).abs()
-        return lambda b, h, i, j: -0.1 * (q_at[b, i] - k_at[0, j]).abs()
+        return -0.1 * (q_at[..., :, None] - k_at[:1, :, None, :]).abs().double()
 
 
 class ForgetsTheHeads(Encoding):
     def on_scores(self, q, k, q_at, k_at, scale):
-        q_pos, k_pos = (at[:, 0] if at.ndim == 3 else at for at in (q_at, k_at))
-        return DistanceBias(lambda h, offset: -0.1 * offset.abs().double(), q, q_pos, k_pos)
+        first = q_at[:, :1], k_at[:, :1]
+        return DistanceBias(lambda h, offset: -0.1 * offset.abs().double(), q, *first)
 
 
 class CutOnOnePath(Fading):

@@ -18,7 +18,7 @@ from posenc.core.arguments import brief
 from posenc.core.biases import ALL, added, as_bias
 from posenc.core.frequencies import not_positions
 from posenc.core.notebook import card
-from posenc.core.positions import exact_copy, sequence
+from posenc.core.positions import exact_copy, per_head, sequence
 from posenc.core.prepared import Parts, PartsAtPoints
 from posenc.core.shapes import (
     Bias,
@@ -77,7 +77,8 @@ class Encoding(nn.Module):
                             the weights of some queries -> what is added to their output
     on_output(out, at)      out (batch, head, token, value) -> the same shape
 
-    `at` holds the positions that the caller passed, unless the class overrides `prepare`. A hook
+    Unless the class overrides `prepare`, `at` holds the positions, always of the shape (batch or 1,
+    head or 1, token), whatever shape the caller passed; `k_at` has the heads of the keys. A hook
     must treat every token separately and keep nothing between calls: the same instance serves
     caches, packed texts and several threads. `posenc.testing.conform` tests that.
 
@@ -102,11 +103,15 @@ class Encoding(nn.Module):
     prepared: type = Tensor  # what the hooks take as `at`, where that is more than positions
 
     def prepare(self, pos: Positions | Points) -> Any:
-        """Compute what the hooks need to know of these positions; they are handed it as `at`.
+        """Compute what the hooks receive as `at`: the positions, (batch or 1, head or 1, token).
 
-        What is learned is read now: call it again after a step of training.
+        - `pos`: (token,), (batch, token) or (batch, head, token); points have a trailing axis
+
+        Of a class that overrides `on_embeddings` it is (batch or 1, token): x has no axis of heads.
+        An override that reads learned weights must be called again after each step of training.
         """
-        return exact_copy(pos)
+        pos = per_head(exact_copy(pos), self.axes)
+        return pos.squeeze(1) if overrides(self, "on_embeddings") else pos
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
         return x

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from posenc.core.encoding import Encoding, Sum, leaves, on_meta, overrides
 from posenc.core.frequencies import not_positions
-from posenc.core.positions import exact
+from posenc.core.positions import exact, per_head
 from posenc.core.prepared import Parts, Prepared, describe
 from posenc.core.shapes import Heads
 
@@ -83,10 +83,10 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
         if at.dtype is not torch.int64 or overrides(encoding, "on_scores"):
             # Offsets of integers that are too far apart would wrap around
             at = exact(at)
-        # Else it is one position for each token, alike in the batch
+        # Otherwise it is one position for each token, the same for all texts and heads
         if encoding.axes > 1 or at.shape != x.shape[-2:-1] or at.device != x.device:
             _check_positions(encoding, at, x, name)
-        return at
+        return per_head(at, encoding.axes)
     if encoding.prepared is not Tensor:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))

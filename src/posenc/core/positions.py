@@ -196,6 +196,18 @@ def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
         )
 
 
+def per_head(pos: Tensor, axes: int = 1) -> Tensor:
+    """Return positions as hooks receive them: (batch or 1, head or 1, token), points with an axis.
+
+    >>> per_head(torch.arange(3)).shape, per_head(torch.zeros(2, 3)).shape
+    (torch.Size([1, 1, 3]), torch.Size([2, 1, 3]))
+    """
+    trailing = 1 if axes == 1 else 2
+    if pos.ndim == trailing:
+        return pos[None, None]
+    return pos.unsqueeze(1) if pos.ndim == trailing + 1 else pos
+
+
 def exact_copy(pos: Tensor, name: str = "pos") -> Tensor:
     """Copy what `exact` returns, if it is `pos` itself: writing to `pos` later changes nothing."""
     integers = exact(pos, name)

@@ -422,9 +422,9 @@ class Mine(Encoding):
     def __init__(self, heads: int, strength: float = 0.5):
         super().__init__()
         self.heads, self.strength = heads, strength
-
     def on_scores(self, q, k, q_at, k_at, scale):
-        return lambda b, h, i, j: -self.strength * (q_at[i] - k_at[j]).abs().double().sqrt()
+        m, n = q_at[0, 0], k_at[0, 0]
+        return lambda b, h, i, j: -self.strength * (m[i] - n[j]).abs().double().sqrt()
 """
 
 
@@ -464,7 +464,7 @@ def test_an_encoding_of_ten_lines_appears_with_no_javascript_written(chromium, t
 
 TENSOR = (
     TEN_LINES.replace("lambda b, h, i, j: ", "")
-    .replace("(q_at[i] - k_at[j])", "(q_at[:, None] - k_at)")
+    .replace("(m[i] - n[j])", "(m[:, None] - n)")
     .replace(".double()", ".to(q.dtype)")
 )
 

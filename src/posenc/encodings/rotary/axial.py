@@ -53,7 +53,7 @@ def AxialRoPE(dim: int, axes: int = 2, base: float = 10_000.0, **options: Any) -
     - `options`: the other arguments of `RoPE`, `layout` for instance
 
     >>> AxialRoPE(8)
-    RoPE(8 channels, 2 axes, layout='interleaved')
+    RoPE(8 channels, 2 axes, base=10000, layout='interleaved')
     """
     return RoPE(axial(dim, axes, base), **options)
 

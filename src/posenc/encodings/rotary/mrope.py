@@ -94,7 +94,7 @@ def MRoPE(
     - `base`: the base of θ
 
     >>> MRoPE(16, sections=(2, 3, 3))
-    RoPE(16 channels, 3 axes, layout='half')
+    RoPE(16 channels, 3 axes, base=10000, layout='half')
     """
     pairs = dim // 2
     t, h = max(1, pairs // 4), max(1, (pairs - pairs // 4) // 2)  # 16, 24, 24 of 64 pairs
