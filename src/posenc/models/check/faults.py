@@ -19,10 +19,11 @@ from typing import Literal
 
 from posenc.analysis.frequencies import reach
 from posenc.core.text import printable
+from posenc.models.check import contradictions
 from posenc.models.config.source import read_itself
 from posenc.models.config.spec import Spec
 from posenc.models.files.errors import ModelError, Unread
-from posenc.models.files.folder import find_files
+from posenc.models.files.folder import find_files, read_json
 from posenc.models.outlook import sees_all
 
 Level = Literal["error", "warning", "note"]
@@ -129,9 +130,9 @@ REMARKS = (
     FaultRule(
         "attention-factor",
         "warning",
-        "YaRN's attention factor is stated, and is not the one that follows from the factor.",
+        "An attention factor is stated, and is not the one that follows from the factor.",
         ("vllm-project/vllm#46280", "sgl-project/sglang#33558", "ggml-org/llama.cpp#17945"),
-        r"attention_factor is .* where yarn",
+        r"attention_factor is .* where (yarn|longrope)",
     ),
     FaultRule(
         "context-not-multiplied",
@@ -153,6 +154,51 @@ REMARKS = (
         "A factor below 1 shortens the context.",
         ("huggingface/transformers#32167",),
         r"below 1 it shortens",
+    ),
+    FaultRule(
+        "factor-of-1",
+        "warning",
+        "A factor of 1 scales nothing, although a scaling is asked for.",
+        (),
+        r"scales nothing",
+    ),
+    FaultRule(
+        "lengths-disagree",
+        "warning",
+        "The original length times the factor is not the context.",
+        (
+            "vllm-project/vllm#56446",
+            "huggingface/transformers#38224",
+        ),
+        r"makes \d+, but max_position_embeddings is",
+    ),
+    FaultRule(
+        "context-below-original",
+        "warning",
+        "The context is shorter than the length before scaling.",
+        ("NVIDIA/Megatron-LM#1418",),
+        r"tokens before scaling: it is missing",
+    ),
+    FaultRule(
+        "lists-exchanged",
+        "error",
+        "LongRoPE's factors for long texts do not exceed those for short texts.",
+        ("ml-explore/mlx-lm#660",),
+        r"the two lists are exchanged",
+    ),
+    FaultRule(
+        "long-unused",
+        "warning",
+        "LongRoPE's original length is the context, so that its long factors are never used.",
+        ("EricLBuehler/candle-vllm#284",),
+        r"long_factor is never used",
+    ),
+    FaultRule(
+        "mscale-lost",
+        "warning",
+        "DeepSeek's mscale_all_dim is missing, and with it a factor of the softmax scale.",
+        ("turboderp-org/exllamav3#259", "ikawrakow/ik_llama.cpp#1298"),
+        r"loses a softmax scale",
     ),
     FaultRule(
         "settings-left-out",
@@ -192,8 +238,27 @@ FAR_FOR_ITS_BASE = FaultRule(
     "The base is far too small for the context: distances are not told apart.",
     ("hiyouga/LlamaFactory#9524",),
 )
+BASES_SWAPPED = FaultRule(
+    "bases-exchanged",
+    "error",
+    "Layers with a window have a larger base than layers that see the whole text.",
+    ("huggingface/transformers#41922",),
+)
+WINDOW_OF_ONE = FaultRule(
+    "window-of-1",
+    "error",
+    "A window of 1 lets each token see itself alone.",
+    ("huggingface/transformers#39408",),
+)
+OTHER_CLASS = FaultRule(
+    "architectures-disagree",
+    "warning",
+    "`architectures` names a class of another model than `model_type`.",
+    ("huggingface/transformers#45058",),
+)
 REMARK = FaultRule("remark", "note", "What the reader of the config assumed or left aside.", ())
-RULES = (*REFUSED, IMPOSSIBLE, MISSING_BASE, *REMARKS, FAR_FOR_ITS_BASE, REMARK)
+OF_ITSELF = (BASES_SWAPPED, WINDOW_OF_ONE, OTHER_CLASS)
+RULES = (*REFUSED, IMPOSSIBLE, MISSING_BASE, *REMARKS, FAR_FOR_ITS_BASE, *OF_ITSELF, REMARK)
 
 
 @dataclass(frozen=True)
@@ -222,7 +287,12 @@ def faults(path: Path) -> Faults:
             return Faults(name, None, (), (str(error),))
         rule = _rule(REFUSED, str(error)) or IMPOSSIBLE
         return Faults(name, None, (Fault(rule, str(error), name, _key_of(str(error))),))
-    return Faults(name, spec, tuple(_findings(spec, name, files.notes)))
+    findings = [*_findings(spec, name, files.notes)]
+    config = read_json(files.config) if files.config and files.config.name == name else {}
+    if message := contradictions.other_class(config, spec):
+        findings.append(Fault(OTHER_CLASS, message, name, "architectures"))
+    unknown = contradictions.unknown_model(spec)
+    return Faults(name, spec, tuple(findings), (f"{name}: {unknown}",) if unknown else ())
 
 
 def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fault]:
@@ -235,6 +305,10 @@ def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fa
         if note.partition(" states no rope_theta")[0] not in doubted:
             yield Fault(_rule(REMARKS, note) or REMARK, note, file, _key_of(note))
     yield from _too_far(spec, file)
+    if message := contradictions.swapped_bases(spec):
+        yield Fault(BASES_SWAPPED, message, file, "rope_theta")
+    if message := contradictions.window_of_one(spec):
+        yield Fault(WINDOW_OF_ONE, message, file, "sliding_window")
     for part in spec.parts.values():
         yield from _findings(part, file)
 

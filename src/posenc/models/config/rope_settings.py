@@ -37,6 +37,7 @@ STRETCHING = {"factor", "short_factor", "long_factor"}  # keys that must not be 
 ALIASES = {"su": "longrope", "mrope": "default"}  # names that mean another
 OF_PAIRS = ("ntk", "dynamic", "yarn")  # methods that need two pairs
 ONE_PAIR = "runs from the fastest pair to the slowest, and but one turns"
+NEARLY = 1.05  # lengths within this factor of each other are rounded values of one
 PLACES = ("rope_parameters", "rope_scaling")
 SAID = {"rotary": True, "use_rope": True, "rotary_pct": 1, "rope_pct": 1}  # what holds without them
 POSITIONAL = re.compile(r"(^|_)(rope|rotary|alibi|yarn|ntk|logn)(_|$)")
@@ -127,6 +128,11 @@ def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[
                 notes.append(
                     f"max_position_embeddings is {longest}, the length before scaling: llama3"
                     f" ×{turn.factor:g} is made for {stretched}"
+                )
+            elif turn.method == "llama3" and turn.trained > (longest or 0):
+                notes.append(
+                    f"max_position_embeddings is {longest}, below the {turn.trained} tokens before"
+                    " scaling: it is missing, or of another model"
                 )
     return reach
 
@@ -307,7 +313,8 @@ def _rotation(
     elif name == "yarn":
         turn |= _yarn(rope, family, _trained(rope, trained, longest), longest, notes)
     elif name == "longrope":
-        turn |= _longrope(rope, turned, _trained(rope, trained, longest), longest)
+        turn |= _longrope(rope, turned, _trained(rope, trained, longest), longest, notes)
+    _note_lengths(rope, name, turn.get("factor", 1.0), longest, notes)
     return Rotary(**turn)
 
 
@@ -404,9 +411,37 @@ def _factor(rope: Fields, notes: list[str]) -> float:
     factor = rope.number("factor")
     if factor is None:
         rope.fail("factor", f"is missing: {_type(rope)!r} stretches by it")
+    _note_factor(rope, factor, notes)
+    return factor
+
+
+def _note_factor(rope: Fields, factor: float, notes: list[str]) -> None:
+    """Note a factor that shortens the context, or that scales nothing."""
     if factor < 1:
         notes.append(f"{rope.at('factor')} is {factor:g}: below 1 it shortens the context")
-    return factor
+    # Dynamic scaling raises the base of longer texts even by a factor of 1
+    elif factor == 1 and rope.stated("factor") is not None and _type(rope) != "dynamic":
+        notes.append(f"{rope.at('factor')} is 1, by which {_type(rope)!r} scales nothing")
+
+
+def _note_lengths(
+    rope: Fields, name: str, factor: float, longest: int | None, notes: list[str]
+) -> None:
+    """Note an original length that does not become the context when multiplied by the factor.
+
+    A YaRN that is made for more than the context is noted in `_reach`.
+    """
+    key = "original_max_position_embeddings"
+    original = rope.count(key)
+    if name not in ("linear", "yarn") or not original or not longest or factor <= 1:
+        return
+    made = original * factor
+    if made * NEARLY < longest or (name == "linear" and made > NEARLY * longest):
+        key = key if rope.stated(key) is None else rope.at(key)
+        notes.append(
+            f"{key} is {original}, which {name} ×{factor:g} makes {made:.0f}, but"
+            f" max_position_embeddings is {longest}"
+        )
 
 
 def _trained(rope: Fields, trained: int | None, longest: int | None) -> int:
@@ -435,13 +470,19 @@ def _yarn(
     factor = rope.number("factor") or (longest / trained if longest else 1.0)
     if rope.value("factor") is None:
         notes.append(f"{rope.at('factor')} is missing: {longest} / {trained} tokens taken for it")
+    grown = lambda m: 0.1 * m * log(factor) + 1 if factor > 1 else 1.0  # noqa: E731
     mscale, all_dim = (rope.number(k, above=-1e-9) for k in ("mscale", "mscale_all_dim"))
-    if mscale and mscale != 1 and not all_dim:
+    _note_factor(rope, factor, notes)
+    if mscale and family.logit_gain == "mscale" and rope.stated("mscale_all_dim") is None:
+        notes.append(
+            f"{rope.at('mscale')} is {mscale:g} and mscale_all_dim is missing: {family.name} was"
+            f" published with both, and loses a softmax scale of ×{grown(mscale) ** 2:.4g} without"
+        )
+    elif mscale and mscale != 1 and not all_dim:
         notes.append(
             f"{rope.at('mscale')} without mscale_all_dim counts for nothing in transformers;"
             " DeepSeek's own code would scale by it"
         )
-    grown = lambda m: 0.1 * m * log(factor) + 1 if factor > 1 else 1.0  # noqa: E731
     gain = rope.number("attention_factor")
     usual = grown(mscale) / grown(all_dim) if mscale and all_dim else grown(1.0)
     if gain is None:
@@ -462,7 +503,9 @@ def _yarn(
     }
 
 
-def _longrope(rope: Fields, turned: int, trained: int, longest: int | None) -> dict[str, Any]:
+def _longrope(
+    rope: Fields, turned: int, trained: int, longest: int | None, notes: list[str]
+) -> dict[str, Any]:
     if trained < 2:
         key = "original_max_position_embeddings"
         rope.fail(key, "must be 2 at least, as longrope divides by its logarithm", trained)
@@ -472,9 +515,43 @@ def _longrope(rope: Fields, turned: int, trained: int, longest: int | None) -> d
             rope.fail(key, "is missing")
     factor = rope.number("factor") or (longest / trained if longest else 1.0)
     gain = rope.number("attention_factor")
-    if gain is None:
-        gain = sqrt(1 + log(factor) / log(trained)) if factor > 1 else 1.0
+    usual = sqrt(1 + log(factor) / log(trained)) if factor > 1 else 1.0
+    if short != long:
+        _note_longrope(rope, short, long, trained, longest, notes)
+        if gain is not None and abs(gain - usual) > 1e-4 * usual:
+            notes.append(
+                f"{rope.at('attention_factor')} is {gain:g}, where longrope ×{factor:g} would take"
+                f" {usual:.6g} without the key"
+            )
+    _note_factor(rope, factor, notes)
+    gain = usual if gain is None else gain
     return {"short": short, "long": long, "factor": factor, "trained": trained, "gain": gain}
+
+
+def _note_longrope(
+    rope: Fields,
+    short: tuple[float, ...],
+    long: tuple[float, ...],
+    trained: int,
+    longest: int | None,
+    notes: list[str],
+) -> None:
+    """Note two different lists of factors that cannot be meant as they stand.
+
+    In all published files each long factor is at least the short one.
+    """
+    if all(far <= near for near, far in zip(short, long, strict=True)):
+        notes.append(
+            f"{rope.at('long_factor')} is nowhere above short_factor: the two lists are exchanged"
+        )
+    if longest and trained >= longest:
+        key = "original_max_position_embeddings"
+        stated = "missing" if rope.count(key) is None else trained
+        key = key if rope.stated(key) is None else rope.at(key)
+        notes.append(
+            f"{key} is {stated}, and max_position_embeddings is {longest}: long_factor is never"
+            " used"
+        )
 
 
 def _refuse_unknown(config: Fields) -> None:
