@@ -509,10 +509,10 @@ def _longrope(
     if trained < 2:
         key = "original_max_position_embeddings"
         rope.fail(key, "must be 2 at least, as longrope divides by its logarithm", trained)
-    short, long = (rope.numbers(key, turned // 2) for key in ("short_factor", "long_factor"))
-    for key, factors in (("short_factor", short), ("long_factor", long)):
-        if factors is None:
-            rope.fail(key, "is missing")
+    short, long = (
+        rope.numbers(key, turned // 2) or rope.fail(key, "is missing")
+        for key in ("short_factor", "long_factor")
+    )
     factor = rope.number("factor") or (longest / trained if longest else 1.0)
     gain = rope.number("attention_factor")
     usual = sqrt(1 + log(factor) / log(trained)) if factor > 1 else 1.0
