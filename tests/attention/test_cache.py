@@ -9,8 +9,10 @@ from torch import Tensor
 from posenc import (
     CATALOG,
     ALiBi,
+    Block,
     DeBERTa,
     NoPE,
+    Normalized,
     RoPE,
     SelfAttention,
     Shaw,
@@ -64,7 +66,7 @@ SUMS = [
     lambda: Sum(RoPE(8), Sum(ALiBi(4), Forgetful())),
     lambda: Sum(Sinusoidal(32), Sum(Shaw(8), Sum(Temperature(3), Shaw(8)))),
 ]
-# A position of `Normalized` is a share of the length: as its card says, it does not decode.
+# A position of `Normalized` is a share of the length: with it, a cache is refused.
 EVERY = {card.slug: card.make for card in CATALOG if card.slug != "normalized"}
 EVERY |= {f"sum-{n}": lambda dim, heads, make=make: make() for n, make in enumerate(SUMS)}
 every = pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)
@@ -249,3 +251,24 @@ def test_a_step_of_an_optimiser_between_two_tokens_is_seen(encoding):
             if n == 8:
                 for x in encoding.parameters():
                     x.data.mul_(1.5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("groups", [4, 2])
+def test_an_empty_batch_decodes(groups):
+    layer, cache = SelfAttention(32, 4, RoPE(8), groups), Cache()
+    for tokens in (5, 1, 1):
+        out = layer(torch.zeros(0, tokens, 32), mask=masks.causal(), cache=cache)
+        assert out.shape == (0, tokens, 32)
+
+
+@pytest.mark.parametrize("encoding", [Normalized(32), Normalized(32, "N-1"), "in a sum"], ids=str)
+@pytest.mark.parametrize("kind", [SelfAttention, Block])
+def test_an_encoding_of_the_length_is_refused_with_a_cache(kind, encoding):
+    """Reading the first tokens would give each another code than the whole text does."""
+    encoding = Sum(Normalized(32), ALiBi(4)) if encoding == "in a sum" else encoding
+    layer, x, cache = kind(32, 4, encoding), torch.randn(1, 3, 32), Cache()
+    with pytest.raises(ValueError, match="`cache` must be None with Normalized"):
+        layer(x, cache=cache)
+    assert cache.tokens == 0
+    assert layer(x).shape == x.shape

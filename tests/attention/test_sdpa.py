@@ -53,3 +53,12 @@ def test_what_it_cannot_carry_is_said():
     assert said == "torch's kernel carries no bias"
     with pytest.raises(ValueError, match="no place for `softcap`"):
         attend(q, q, q, NoPE(), softcap=1.0, implementation="sdpa")
+
+
+@pytest.mark.parametrize("path", ["auto", "sdpa", "blocks", "reference"])
+@pytest.mark.parametrize("mask", [None, masks.causal(torch.tensor([4]), torch.arange(5))])
+def test_one_query_of_an_empty_batch_gives_no_rows(path, mask):
+    q, k = torch.zeros(0, 4, 1, 8), torch.zeros(0, 2, 5, 8)
+    at, k_at = torch.tensor([4]), torch.arange(5)
+    out = attend(q, k, k, RoPE(8), at, k_at, mask, implementation=path)
+    assert out.shape == (0, 4, 1, 8)

@@ -8,6 +8,8 @@ import torch
 
 from posenc import positions
 from posenc.attention.attend import attend
+from posenc.attention.cache import Cache
+from posenc.attention.layer import SelfAttention
 from posenc.core.biases import dense
 from posenc.core.masks import NOWHERE, Mask, causal, documents, padding, window
 from posenc.core.positions import sequence
@@ -204,3 +206,71 @@ def test_a_mask_can_be_pickled_and_copied(mask, copied):
     k = q if NOWHERE in mask.shapes else torch.randn(2, 1, 4, 8)
     at = sequence(3), sequence(k.shape[2])
     assert attend(q, k, k, NoPE(), *at, again).equal(attend(q, k, k, NoPE(), *at, mask))
+
+
+HEAD_POS = torch.tensor([[[4, 0, 7], [1, 1, 9]], [[2, 5, 3], [0, 6, 8]]])  # (batch, head, token)
+
+
+@pytest.mark.parametrize(
+    ("make", "sees"),
+    [
+        (causal, lambda p, r: p >= r),
+        (lambda pos: window(3, pos), lambda p, r: abs(p - r) < 3),
+        (lambda pos: window(3, pos) & causal(pos), lambda p, r: 0 <= p - r < 3),
+        (lambda pos: documents(pos % 2), lambda p, r: p % 2 == r % 2),
+    ],
+    ids=["causal", "window", "joined", "documents"],
+)
+@pytest.mark.parametrize("texts", [1, 2])
+@pytest.mark.parametrize("path", ["auto", "reference", "blocks", "sdpa"])
+def test_heads_may_have_positions_of_their_own(make, sees, texts, path):
+    """Against a softmax in float64 for each query, over the keys that a comparison shows."""
+    pos = HEAD_POS[:texts]
+    q, k, v = torch.randn(3, 2, 2, 3, 4)
+    out = attend(q, k, v, NoPE(), pos, mask=make(pos), implementation=path)
+    for b in range(2):
+        for h in range(2):
+            stand = pos[b % texts, h].tolist()
+            for i, p in enumerate(stand):
+                some = [j for j, r in enumerate(stand) if sees(p, r)]
+                weights = (k[b, h, some].double() @ q[b, h, i].double() / 2).softmax(0)
+                expected = (weights @ v[b, h, some].double()).float()
+                torch.testing.assert_close(out[b, h, i], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("path", ["auto", "reference", "blocks", "sdpa"])
+def test_many_tokens_at_positions_by_head_are_each_head_alone(path):
+    """400 tokens, more than a block, with documents that auto would otherwise cut apart."""
+    q, k, v = torch.randn(3, 2, 2, 400, 8)
+    pos = torch.stack([torch.arange(400), torch.arange(400).flip(0)]).expand(2, 2, 400)
+    ids = torch.stack([torch.arange(400) // 100, torch.arange(400) // 200]).expand(2, 2, 400)
+    both = causal(pos) & documents(ids)
+    out = attend(q, k, v, NoPE(), pos, mask=both, implementation=path)
+    for h in range(2):
+        alone = causal(pos[0, h]) & documents(ids[0, h])
+        one = (x[:, [h]] for x in (q, k, v))
+        expected = attend(*one, NoPE(), pos[0, h], mask=alone, implementation="reference")
+        torch.testing.assert_close(out[:, [h]], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_positions_for_other_heads_are_refused(unchecked):
+    q, pos = torch.randn(1, 4, 5, 8), sequence(5).expand(1, 2, 5)
+    with pytest.raises(ValueError, match="1 head or for the 4 heads of q, got positions for 2"):
+        attend(q, q[:, :2], q[:, :2], NoPE(), mask=causal(pos))
+    one = attend(q, q, q, NoPE(), mask=causal(pos[:, :1]))
+    torch.testing.assert_close(one, attend(q, q, q, NoPE(), mask=causal()))
+
+
+@torch.no_grad()
+def test_a_cache_goes_on_under_a_mask_of_positions_by_head():
+    layer, x, cache = SelfAttention(32, 4, NoPE()), torch.randn(2, 6, 32), Cache()
+    pos = torch.stack([torch.arange(6) * (h + 1) for h in range(4)]).expand(2, 4, 6)
+    whole = layer(x, pos, window(3, pos) & causal(pos))
+    parts = [
+        layer(
+            x[:, n : n + 2], pos[..., n : n + 2],
+            window(3, pos[..., : n + 2]) & causal(pos[..., : n + 2]), cache=cache,
+        )
+        for n in range(0, 6, 2)
+    ]  # fmt: skip
+    torch.testing.assert_close(torch.cat(parts, 1), whole)

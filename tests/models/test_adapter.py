@@ -15,6 +15,7 @@ from posenc import (
     FoX,
     Learned,
     NoPE,
+    Normalized,
     RoPE,
     SelectiveRoPE,
     Shaw,
@@ -423,6 +424,18 @@ def test_packed_texts_that_would_see_each_other_are_refused():
         for given in ({}, {"use_cache": True}):
             with pytest.raises(ValueError, match=r"see each other .* pass `use_cache=False`"):
                 logits(model, position_ids=pos, **given)
+
+
+def test_an_encoding_of_the_length_is_refused_with_a_cache():
+    """The first tokens fill one; the next would need other codes of those before."""
+    model = build(llama)
+    with applied(model, Normalized(32)), torch.no_grad():
+        cache = model(TEXT[:, :6]).past_key_values
+        with pytest.raises(ValueError, match="`use_cache` must be False with Normalized"):
+            model(TEXT[:, 6:], past_key_values=cache)
+        longer = model.generate(TEXT, max_new_tokens=2, use_cache=False, do_sample=False)
+        likeliest = model(longer[:, :-1], use_cache=False).logits[:, -1].argmax(-1)
+    assert longer[:, -1].equal(likeliest)
 
 
 @pytest.mark.parametrize("encoding", [Sinusoidal(32), Learned(64, 32)], ids=type)

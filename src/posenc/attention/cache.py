@@ -149,6 +149,17 @@ class Cache:
 INTEGERS = (torch.int64, torch.int32)
 
 
+def refuse_by_length(encoding: Encoding) -> None:
+    """Raise ValueError for an encoding, or a part of a sum, that depends on the text's length."""
+    for leaf in leaves(encoding):
+        if leaf.by_length:
+            raise ValueError(
+                f"`cache` must be None with {type(leaf).__name__}, which depends on the length of"
+                " the text, so that each new token changes all before it. Pass the whole text in"
+                " every call."
+            )
+
+
 def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: int) -> Any:
     """Positions of the tokens of x, (batch, token, channel); None: those after the cache's last."""
     held = None if cache is None else cache.held.get(layer)
@@ -188,6 +199,7 @@ def attend_cached(
     `at` is of the new tokens; `mask` is of the whole text so far, its queries and its keys;
     `how` goes to `attend`.
     """
+    refuse_by_length(encoding)
     call = Call(encoding, q, k, v, scale=scale, **how)
     check_tensors(call)
     at = checked_at(encoding, at, q, "`at`")

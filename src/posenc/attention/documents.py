@@ -82,6 +82,9 @@ def _runs_by_text(mask: Mask) -> list[list[Run]]:
     sides = [*zip(*[(same.q_ids, same.k_ids) for same in mask.ids], strict=True)]
     if not all([readable(*side) for side in sides]):
         return [[]]
+    # Documents that differ from head to head cannot be cut out of all heads at once
+    if any([ids.ndim > 2 for side in sides for ids in side]):
+        return [[]]
     # (mask, text, token): documents are apart if one of the masks says so
     ids = [torch.stack(torch.broadcast_tensors(*map(torch.atleast_2d, side))) for side in sides]
     texts = max([x.shape[1] for x in ids])

@@ -125,7 +125,7 @@ def check_mask(call: Call) -> None:
     """Refuse a mask that was made for other tokens, and what is no mask."""
     mask, q, k = call.mask, call.q, call.k
     if isinstance(mask, Mask):
-        mask.check(len(q), q.shape[-2], k.shape[-2])
+        mask.check(len(q), q.shape[-2], k.shape[-2], q.shape[1])
     elif mask is not None:
         some = 0 not in (*q.shape[:-1], k.shape[-2])
         refuse_no_function(mask, device=q.device if some else None)

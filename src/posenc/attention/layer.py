@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.attention.attend import attend
-from posenc.attention.cache import Cache, attend_cached, positions
+from posenc.attention.cache import Cache, attend_cached, positions, refuse_by_length
 from posenc.attention.call import Implementation
 from posenc.attention.hooks import embedded
 from posenc.core import names
@@ -103,6 +103,8 @@ class SelfAttention(nn.Module):
         """Prepare the positions of the tokens of x, which follow those of the cache."""
         if cache is not None and not isinstance(cache, Cache):
             raise TypeError(f"`cache` must be a `posenc.Cache`, got {brief(cache)}: `Cache()`.")
+        if cache is not None:
+            refuse_by_length(self.encoding)
         return self.encoding.prepare(positions(cache, self, x, pos, self.encoding.axes))
 
     def project(self, x: Embeddings, at: Any) -> tuple[Tensor, Tensor, Tensor, Any]:

@@ -91,10 +91,12 @@ def one_query(
 
     The heads of a group are rows of one query, so that each key is read once, and not once a head.
     """
-    (batch, heads, _, _), groups = q.shape, k.shape[1]
+    (batch, heads, _, channels), (_, groups, keys, _) = q.shape, k.shape
     if groups == heads:
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)
     rows = batch, groups, heads // groups
-    mask = None if mask is None else mask.reshape(*rows, -1)
-    out = F.scaled_dot_product_attention(q.reshape(*rows, -1), k, v, mask, dropout, scale=scale)
-    return out.reshape(batch, heads, 1, -1)
+    # Of an empty batch torch could not work out a size that is left to it
+    mask = None if mask is None else mask.reshape(*rows, keys)
+    q = q.reshape(*rows, channels)
+    out = F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)
+    return out.reshape(batch, heads, 1, v.shape[-1])

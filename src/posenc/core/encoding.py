@@ -99,6 +99,7 @@ class Encoding(nn.Module):
     heads: int = 0  # query heads
     axes: int = 1  # numbers that make a position
     causal: bool = False  # True of one made for causal attention, under whose mask it is measured
+    by_length: bool = False  # True if a token's code depends on the length; no `Cache` serves it
     softmax_scale: float | None = None  # a model's own; None: 1/√channels
     prepared: type = Tensor  # what the hooks take as `at`, where that is more than positions
 
@@ -305,6 +306,7 @@ class Sum(Encoding):
         )
         self.axes = parts[0].axes if parts else 1
         self.causal = any(part.causal for part in parts)
+        self.by_length = any(part.by_length for part in parts)
 
     __repr__ = nn.Module.__repr__  # a line for each part
 

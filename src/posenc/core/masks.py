@@ -86,8 +86,11 @@ class Mask:
 
     __rand__, __ror__ = __and__, __or__
 
-    def check(self, batch: int, queries: int, keys: int) -> None:
-        """Raise ValueError if the mask was made for other tokens or another batch."""
+    def check(self, batch: int, queries: int, keys: int, heads: int | None = None) -> None:
+        """Raise ValueError if the mask was made for other tokens, another batch or other heads.
+
+        `heads` are those of the queries; None: any.
+        """
         counts = {"queries": queries, "keys": keys}
         for shapes in self.shapes:
             if shapes == ((queries,), (keys,)) or (shapes == NOWHERE and queries == keys):
@@ -103,9 +106,15 @@ class Mask:
                         f"the mask has {shape[-1]} positions for {tokens} {what}: make it for"
                         " these, with a `Cache` for all tokens so far."
                     )
+                if len(shape) == 3 and heads is not None and shape[1] not in (1, heads):
+                    raise ValueError(
+                        f"the mask must have positions for 1 head or for the {heads} heads of q,"
+                        f" got positions for {shape[1]}. Repeat those of heads that share keys with"
+                        " `repeat_interleave`."
+                    )
                 # One row of positions serves every text; one length, as `padding` has, does not
                 one_for_all = () if shapes[0] == () else (1,)
-                if shape[:-1] not in ((), one_for_all, (batch,)):
+                if shape[:-1][:1] not in ((), one_for_all, (batch,)):
                     raise ValueError(
                         f"the mask is for a batch of {shape[0]}, q and k for {batch}: make it for"
                         f" {batch}."

@@ -143,6 +143,8 @@ def cache(case: Case) -> Pairs:
     if case.sizes.tokens < 2:
         return
     layer, x, pos = case.layer(), case.x(), case.line()
+    if layer.encoding.by_length:
+        raise NotApplicable("it depends on the length of the text, and a cache is rejected")
     whole = layer(x, pos, masks.causal(), "reference")
     first = max(1, case.sizes.tokens - 4)
     for path, parts in by_path(partial(_decoded, layer, x, pos, first)):
@@ -156,6 +158,8 @@ def packed_texts(case: Case) -> Pairs:
         return
     lengths = [n for n in (tokens // 2, tokens - tokens // 2 - tokens // 8, tokens // 8) if n]
     layer, x = case.layer(), case.x()
+    if layer.encoding.by_length:
+        raise NotApplicable("it depends on the length of the row")
     pos = torch.cat([case.line(n) for n in lengths])
     mask = masks.causal() & masks.documents(positions.documents(lengths))
     alone = [

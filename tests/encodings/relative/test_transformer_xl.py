@@ -1,5 +1,6 @@
 """Transformer-XL against the four terms of its paper, pair by pair, and transformers' XLNet."""
 
+import copy
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from transformers import XLNetConfig
 from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAttention
 
-from posenc import TransformerXL, attend, masks
+from posenc import ALiBi, Sum, TransformerXL, attend, masks
 
 
 def sinusoid(offset, width):
@@ -89,3 +90,28 @@ def test_attends_as_xlnet_does_with_its_weights_and_memory():
 def test_an_odd_width_is_refused():
     with pytest.raises(ValueError, match="`dim` must be even and at least 2, got 9"):
         TransformerXL(3, heads=3)
+
+
+@pytest.mark.parametrize("path", ["auto", "blocks"])
+@pytest.mark.parametrize("tokens", [3, 40])
+@pytest.mark.parametrize("alone", [True, False])
+def test_gradients_in_16_bits_are_those_of_float64(path, tokens, alone):
+    """Beside ALiBi too, where the vectors of offsets can be appended to keys as channels.
+
+    bfloat16 holds 8 bits: each number is off by up to 0.4 %, and so may be a gradient.
+    """
+    for seed in range(4):
+        torch.manual_seed(seed)
+        encoding = TransformerXL(12, 4)
+        encoding = encoding if alone else Sum(encoding, ALiBi(4))
+        q, k, v, weight = torch.randn(4, 2, 4, tokens, 12).bfloat16()
+        gradients = []
+        for dtype, how in ((torch.float64, "reference"), (torch.bfloat16, path)):
+            mine = copy.deepcopy(encoding)
+            mine = mine.double() if dtype is torch.float64 else mine
+            out = attend(*(x.to(dtype) for x in (q, k[:, :1], v[:, :1])), mine, implementation=how)
+            of = (out * weight.to(dtype)).sum()
+            gradients.append(torch.autograd.grad(of, [*mine.parameters()], allow_unused=True))
+        for right, its in zip(*gradients, strict=True):
+            if right is not None:
+                assert (its.double() - right).norm() <= 0.008 * right.norm()

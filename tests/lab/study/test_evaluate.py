@@ -76,8 +76,10 @@ def test_without_its_end_a_text_is_right_that_was_ended_early():
     assert ended["endless", 3].any()
 
 
-def test_generated_answers_are_those_of_generate():
-    model, cell = trained()
+@pytest.mark.parametrize("encoding", ["alibi", "normalized"])
+def test_generated_answers_are_those_of_generate(encoding):
+    """With a cache, and with `Normalized`, which rejects one and reads the whole text again."""
+    model, cell = trained(encoding)
     outcomes = evaluate(model, cell, DIGITS)
     for n in (3, 6):
         texts = whole(prompts(cell, DIGITS, n))

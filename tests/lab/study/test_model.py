@@ -137,7 +137,9 @@ def test_no_token_sees_what_follows():
     assert not torch.allclose(model(tokens)[:, 4:], model(changed)[:, 4:])
 
 
-@pytest.mark.parametrize("slug", ["nope", "rope", "alibi", "t5", "sinusoidal", "learned", "fox"])
+@pytest.mark.parametrize(
+    "slug", ["nope", "rope", "alibi", "t5", "sinusoidal", "learned", "fox", "normalized"]
+)
 def test_generating_with_a_cache_equals_reading_the_whole_text_each_time(slug):
     model, tokens = decoder(lambda: create(slug, 16, 2)).eval(), texts()
     expected = tokens

@@ -5,7 +5,7 @@
 
 N is the last position + 1. Bounded at last, but the same token changes its code whenever the text
 grows: position 5 of 10 tokens stands where position 50 of 100 does, and a cached key goes stale
-with each new token.
+with each new token: a `Cache` is rejected.
 
 Fleetwood 2024, "You could have designed state of the art positional encoding", second step.
 """
@@ -30,6 +30,7 @@ class Normalized(Encoding):
     """`Normalized(512)`, or `Normalized(512, "N-1")` so that the last token stands at 1."""
 
     prepared = TokenRows
+    by_length = True
 
     def __init__(self, dim: int, divisor: Divisor = "N"):
         super().__init__()

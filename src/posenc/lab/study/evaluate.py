@@ -29,7 +29,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from posenc.attention.cache import Cache
 from posenc.core.masks import Mask
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.controls import draw_positions, mask_of, oracle_targets
@@ -111,14 +110,14 @@ def _generated(
     Without `ends`, it cannot say that a text is over, nor is it asked whether it is.
     """
     texts, tokens = batch.inputs.shape
-    right, cache = torch.ones(texts, dtype=torch.bool), Cache()
+    right, cache = torch.ones(texts, dtype=torch.bool), model.new_cache()
     inputs = batch.inputs.clone()
     answers = oracle_targets(cell, batch)
     place, first = 0, int(batch.answers.any(0).int().argmax())
     while place < tokens:
         # The prompt is read at once, then token by token
         until = max(place, first) + 1
-        part = slice(place, until)
+        part = slice(0 if cache is None else place, until)
         where = None if pos is None else pos[:, part]
         logits = model(
             inputs[:, part], where, mask, cache, None if answers is None else answers[:, part]

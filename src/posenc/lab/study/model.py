@@ -113,11 +113,16 @@ class Transformer(nn.Module):
 
         `pick` chooses from logits (text, symbol); None: the likeliest.
         """
-        pick, cache, read = pick or (lambda logits: logits.argmax(-1)), Cache(), tokens
+        pick, cache, read = pick or (lambda logits: logits.argmax(-1)), self.new_cache(), tokens
         for _ in range(count(more, "more", 0)):
-            read = pick(self(read, cache=cache)[:, -1]).unsqueeze(-1)
+            given = tokens if cache is None else read
+            read = pick(self(given, cache=cache)[:, -1]).unsqueeze(-1)
             tokens = torch.cat((tokens, read), -1)
         return tokens
+
+    def new_cache(self) -> Cache | None:
+        """Return an empty cache; None if an encoding depends on the length of the text."""
+        return None if any(encoding.by_length for encoding in self.encodings()) else Cache()
 
     def attentions(self) -> Iterator[SelfAttention]:
         for block in self.blocks:

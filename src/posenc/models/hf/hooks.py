@@ -88,6 +88,11 @@ class ModelHook:
         if "position_ids" in self.names:
             arguments["position_ids"] = pos
         if self.bottom is not None:
+            if self.bottom.by_length and (isinstance(start, Tensor) or start):
+                raise ValueError(
+                    f"`use_cache` must be False with {type(self.bottom).__name__}, which depends on"
+                    " the length of the text. Pass `use_cache=False`."
+                )
             ids, x = arguments.pop("input_ids", None), arguments.get("inputs_embeds")
             x = base.get_input_embeddings()(ids) if x is None else x
             arguments["inputs_embeds"] = self.bottom.on_embeddings(x, self.bottom.prepare(pos))
