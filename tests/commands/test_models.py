@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from small_models import saved
 from trained_models import slowed, text
 
-from posenc.models.extend import RECIPES
+from posenc.models import recipes
 
 LLAMA = {
     "model_type": "llama",
@@ -200,6 +201,45 @@ def test_extends_by_a_factor_of_what_it_was_trained_on(posenc, folder):
     assert "above 1 and at most" in err
 
 
+def test_a_copy_is_extended_and_the_model_stays(posenc, folder, tmp_path):
+    """The files of both folders, byte by byte; a copy within a folder of links holds the files."""
+    before = {one.name: one.read_bytes() for one in folder.iterdir()}
+    asked = ("extend", folder, "--to", "4k", "--method", "linear", "--out", tmp_path / "copy")
+    code, out, _ = posenc(*asked)
+    assert (code, f"kept as {folder}/config.json" in out) == (0, True)
+    assert {one.name: one.read_bytes() for one in folder.iterdir()} == before
+    copied = {one.name: one.read_bytes() for one in (tmp_path / "copy").iterdir()}
+    assert copied.keys() == before.keys()
+    assert [name for name in before if copied[name] != before[name]] == ["config.json"]
+    assert json.loads(copied["config.json"])["max_position_embeddings"] == 4096
+    # Nothing is overwritten, be it another model or the model itself
+    for out in (tmp_path / "copy", folder, folder / "inside"):
+        code, _, err = posenc(*asked[:-1], out)
+        assert (code, err.count("\n")) == (2, 1)
+        assert str(out) in err
+    assert {one.name: one.read_bytes() for one in folder.iterdir()} == before
+    code, _, err = posenc("extend", folder / "config.json", *asked[2:-1], tmp_path / "other")
+    assert (code, "must be a model folder" in err) == (2, True)
+
+
+def test_a_file_outside_of_the_folder_is_not_copied(posenc, folder, tmp_path):
+    """A link in a folder of somebody else leads where its maker wants."""
+    (tmp_path / "secret").write_text("mine")
+    (folder / "notes.txt").symlink_to(tmp_path / "secret")
+    code, _, err = posenc("extend", folder, "--to=4k", "--method=linear", "--out=copy")
+    assert (code, "links to a file outside of the folder" in err) == (2, True)
+    assert not list(tmp_path.glob("*copy*"))
+
+
+@pytest.mark.parametrize(
+    ("to", "tokens"), [("128k", 131_072), ("1M", 1_048_576), ("0.5m", 524_288), ("6K", 6_144)]
+)
+def test_a_length_may_be_in_units_of_1024_tokens(posenc, folder, to, tokens):
+    code, out, _ = posenc("extend", folder, "--to", to, "--method", "linear", "--json")
+    assert (code, json.loads(out)["changes"][0]["after"]) == (0, tokens)
+    assert f"at {tokens:,} tokens" in posenc("inspect", folder, "--target", to)[1]
+
+
 def test_converts_there_and_back(posenc, folder, tmp_path):
     code, out, _ = posenc("convert", folder, "--layout", "interleaved", "--out", tmp_path / "other")
     assert code == 0
@@ -285,7 +325,7 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     for words, says in (
         (("--prove",), "give --to, and no --method or --factor"),
         (("--to", 256), "`--method` is needed"),
-        (("--to", 256, "--method", "yarn", "--out", "b"), "are for --prove, or for"),
+        (("--to", 256, "--method", "yarn", "--part", "b"), "is for --method table"),
         (("--to", 256, "--method", "yarn", "--precision", "bfloat16"), "are for --prove"),
     ):
         code, _, err = posenc("extend", tmp_path / "trained", *words)
@@ -299,7 +339,7 @@ def test_pairs_that_were_searched_for_are_written_and_read_again(posenc, tmp_pat
     code, out, _ = posenc(*asked)
     assert (code, "chosen, on text between: pairs, searched" in out) == (0, True)
     assert "read whole, bfloat16" in out
-    assert "llama.cpp: has no flag for longrope" in out
+    assert "llama.cpp: has no option for longrope" in out
     code, out, _ = posenc("inspect", model, "--json")
     assert (code, json.loads(out)["context"]) == (0, 48)
 
@@ -330,7 +370,8 @@ def test_qwen3_comes_from_its_config_to_131072_tokens(posenc, tmp_path):
     settings = json.loads((tmp_path / "q/config.json").read_text())["rope_scaling"]
     assert (settings["factor"], settings["original_max_position_embeddings"]) == (4.0, 32768)
     for line in (
-        'vLLM: vllm serve q --hf-overrides \'{"rope_scaling": {"rope_type": "yarn"',
+        "serve that folder:\n  vLLM: vllm serve q --max-model-len 131072",
+        'vLLM: vllm serve q --hf-overrides \'{"rope_theta": 1000000.0, "rope_scaling": {',
         "SGLang: python -m sglang.launch_server --model-path q --json-model-override-args '{",
         "llama.cpp: llama-server -m MODEL.gguf -c 131072 --rope-scaling yarn --rope-scale 4"
         " --yarn-orig-ctx 32768",
@@ -343,7 +384,8 @@ def test_qwen3_comes_from_its_config_to_131072_tokens(posenc, tmp_path):
 
 def test_a_qwen3_is_proved_from_the_length_of_its_makers(posenc, tmp_path, monkeypatch):
     """Its config says more than it was trained on; longer texts begin where training ended."""
-    monkeypatch.setitem(RECIPES, "qwen3", (80, 64))
+    small = replace(recipes.recipes()[0], model_types=("qwen3",), context=80, trained=64)
+    monkeypatch.setattr(recipes, "recipes", lambda: (small,))
     model = slowed("Qwen3", tmp_path, 4.0, max_position_embeddings=80)
     (tmp_path / "a.txt").write_text(text(6_000, seed=1))
     asked = ("extend", model, "--to", 256, "--prove", "--text", "a.txt", "--json")

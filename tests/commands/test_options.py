@@ -19,7 +19,13 @@ def test_force_writes_beside_what_is_there(posenc, tmp_path):
     assert (tmp_path / "index.html").exists()
 
 
-@pytest.mark.parametrize("said", ["1e400", "nan", "-5", "0", "1.5", "", 2**53 + 1, 10**30, 10**400])
+@pytest.mark.parametrize(
+    "said",
+    [
+        *("1e400", "nan", "-5", "0", "1.5", "", 2**53 + 1, 10**30, 10**400),
+        *("k", "0k", "1.0001k", "nanM", "infk", "1kk", "1G", "9007199254740992k"),
+    ],
+)
 def test_a_length_is_a_whole_number_of_tokens(posenc, tmp_path, said):
     (tmp_path / "config.json").write_text("{}")
     inspect, extend = (

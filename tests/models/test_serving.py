@@ -1,39 +1,141 @@
-"""Against the documented flags of servers, and what the extended config says to posenc."""
+"""Printed options, applied to config objects of transformers as each server applies them, against
+the file that `extend` writes; and the documented flags of llama.cpp."""
 
 import json
-import shlex
 from math import log
 
 import pytest
+import torch
 from published import published
+from server_words import (
+    WAYS,
+    apply,
+    differences,
+    loaded,
+    meaning,
+    shapes,
+    stretched,
+    tried,
+    words_of,
+)
 
 from posenc.models.config import specify
 from posenc.models.extend import extended
-from posenc.models.serving import cache_bytes, gguf_keys, serving
+from posenc.models.recipes import recipes
+from posenc.models.serving import cache_bytes, gguf_keys, serving, serving_folder
 
 QWEN3 = published("Qwen3-8B") | {"max_position_embeddings": 40960, "num_key_value_heads": 8}
 
 
-def stretched(method, to=131072, **more):
+def longer(method, to=131072, **more):
     config, _ = extended(QWEN3, to, method, **more)
     return config, specify(config)
 
 
 def lines(method, **more):
-    config, spec = stretched(method, **more)
-    return serving("Qwen/Qwen3-8B", config, spec, 131072)
+    config, spec = longer(method, **more)
+    return serving("Qwen/Qwen3-8B", QWEN3, config, spec, 131072)
 
 
-def test_what_a_server_is_told_makes_the_same_spec():
-    """The overrides, merged into the old config, are read as the new one."""
-    _, spec = stretched("yarn")
-    told = lines("yarn")
-    for server, flag in (("vLLM", "--hf-overrides"), ("SGLang", "--json-model-override-args")):
-        words = shlex.split(told[server])
-        override = json.loads(words[words.index(flag) + 1])
-        assert specify(QWEN3 | override) == spec
-        assert words[-1] == "131072"
-    assert "mlx_lm.load('Qwen/Qwen3-8B'" in told["MLX"]
+@pytest.mark.parametrize("new", [False, True], ids=["v4", "v5"])
+@pytest.mark.parametrize("name", shapes(new=False))
+@pytest.mark.parametrize("way", WAYS)
+def test_an_option_gives_the_rotation_of_the_written_file(new, name, way):
+    """θ, gain and length by transformers' own modules; no method is without a line."""
+    before = shapes(new)[name]
+    found = {method: differences(before, method, *WAYS[way]) for method in tried(before)}
+    if "text_config" in before and way == "config.update":
+        # Such a SGLang stops; the line names the version that does not
+        assert set(found.values()) == {"AttributeError"}
+        after, to = stretched(before, "yarn")
+        line = serving("m", before, after, specify(after), to)["SGLang"]
+        assert "# SGLang 0.5.23 or later" in line
+    else:
+        assert set(found.values()) == {""}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_option_changes_nothing_in_the_written_file(way):
+    """Where `extend` wrote in place, the folder that the line names has the new config."""
+    server, applied = WAYS[way]
+    for name, before in shapes(new=False).items():
+        if "text_config" in before:
+            continue
+        after, to = stretched(before, tried(before)[-1])
+        config = loaded(after)
+        words = words_of(serving("m", before, after, specify(after), to)[server])
+        apply(applied, config, words)
+        got, wanted = meaning(config, to), meaning(loaded(after), to)
+        assert got.keys() == wanted.keys(), name
+        assert all(torch.equal(got[key], wanted[key]) for key in got), name
+
+
+def test_settings_inside_two_configs_have_no_option_in_sglang():
+    """It sets the attributes of the first, so that the second would become a plain dictionary."""
+    text = published("Qwen3-VL-2B (text)") | {"model_type": "qwen3_omni_moe_text"}
+    before = {
+        "model_type": "qwen3_omni_moe",
+        "thinker_config": {"model_type": "qwen3_omni_moe_thinker", "text_config": text},
+    }
+    after, _ = extended(before, 1_000_000, "yarn")
+    told = serving("m", before, after, specify(after), 1_000_000)
+    assert words_of(told["SGLang"]) is None
+    assert "serve the folder" in told["SGLang"]
+    assert words_of(told["vLLM"])["thinker_config"]["text_config"]["rope_parameters"]["factor"] > 3
+
+
+def test_stacks_that_share_the_settings_of_the_whole_have_options_too():
+    before = {"model_type": "hrm_text"}
+    after, _ = extended(before, 4096, "yarn")
+    words = words_of(serving("m", before, after, specify(after), 4096)["vLLM"])
+    assert words["rope_parameters"]["rope_type"] == "yarn"
+
+
+def test_mlx_receives_the_keys_of_the_file_that_changed():
+    """mlx_lm.load updates the dictionary of config.json with them."""
+    config, spec = longer("yarn")
+    line = serving("m", QWEN3, config, spec, 131072)["MLX"]
+    assert QWEN3 | json.loads(line.split("'")[3]) == config
+    nested = {"model_type": "qwen3_vl", "text_config": published("Qwen3-VL-2B (text)")}
+    after, _ = extended(nested, 1_048_576, "yarn")
+    assert "serve the folder" in serving("m", nested, after, specify(after), 1_048_576)["MLX"]
+
+
+def test_each_server_can_serve_the_folder():
+    told = serving_folder("my models/q", 131072)
+    assert told["vLLM"] == "vllm serve 'my models/q' --max-model-len 131072"
+    assert told.keys() == lines("yarn").keys()
+
+
+@pytest.mark.parametrize("recipe", recipes(), ids=lambda one: one.names)
+def test_a_recipe_of_makers_is_written_as_they_give_it(recipe):
+    """Each with its source; by hand, factor 4, or 3 for Qwen3-VL, on the trained length."""
+    assert recipe.source
+    assert recipe.read.startswith("2026-")
+    usual = {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 128}
+    partly = usual | {"head_dim": 256, "partial_rotary_factor": 0.25}
+    for model_type in recipe.model_types:
+        config = partly if model_type.startswith(("qwen3_5", "qwen3_next", "qwen4")) else usual
+        config = config | {"model_type": model_type, "num_hidden_layers": 4, "rope_theta": 1e6}
+        config |= {"hidden_size": 512, "max_position_embeddings": recipe.context}
+        for to in recipe.factors or {131072: 4.0}:
+            after, _ = extended(config, to, "yarn")
+            settings = after["rope_scaling"]
+            assert settings["factor"] == (3.0 if "vl" in model_type else 4.0)
+            assert settings["original_max_position_embeddings"] == recipe.trained
+            assert after["max_position_embeddings"] == to
+        # Any other length is stretched by the ratio, and other methods have no recipe
+        to = 2 * recipe.trained
+        assert extended(config, to, "yarn")[0]["rope_scaling"]["factor"] == 2.0
+        linear = extended(config, 1_000_000, "linear")[0]["rope_scaling"]["factor"]
+        assert linear == 1_000_000 / recipe.trained
+
+
+def test_a_factor_that_is_given_counts_before_the_recipe():
+    config = published("Qwen3.5-9B (text)")
+    after, _ = extended(config, 1_000_000, "yarn", trained=250_000)
+    assert after["rope_scaling"]["factor"] == 4.0
+    assert after["rope_scaling"]["original_max_position_embeddings"] == 250_000
 
 
 @pytest.mark.parametrize(
@@ -42,22 +144,25 @@ def test_what_a_server_is_told_makes_the_same_spec():
         ("yarn", {}, "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32768"),
         ("linear", {}, "--rope-scaling linear --rope-scale 4"),
         ("base", {"base": 5e6}, "--rope-scaling none --rope-freq-base 5000000"),
-        ("llama3", {}, "has no flag for llama3"),
+        ("llama3", {}, "has no option for llama3"),
     ],
 )
 def test_llama_cpp_is_told_by_its_flags(method, more, flags):
     assert flags in lines(method, **more)["llama.cpp"]
 
 
-def test_settings_of_a_text_model_inside_are_told_inside():
-    outer = {"model_type": "qwen3_vl", "text_config": published("Qwen3-VL-2B (text)")}
-    config, _ = extended(outer, 1_000_000, "yarn")
-    words = shlex.split(serving("m", config, specify(config), 1_000_000)["vLLM"])
-    assert [*json.loads(words[words.index("--hf-overrides") + 1])] == ["text_config"]
+def test_llama_cpp_has_no_option_for_layers_that_turn_differently():
+    """Its options are for all layers, and Gemma 3's with a window keep their rotation."""
+    before = shapes(new=False)["gemma3_text"]
+    after, to = stretched(before, "yarn")
+    told = serving("m", before, after, specify(after), to)
+    assert "serve the folder" in told["llama.cpp"]
+    # transformers 4 has no settings by type of layer: tests/server_words.md
+    assert told["vLLM"].endswith("# needs transformers 5: older ones ignore rope_parameters")
 
 
 def test_keys_of_a_gguf_file():
-    keys = gguf_keys("qwen3", stretched("yarn")[1], 131072)
+    keys = gguf_keys("qwen3", longer("yarn")[1], 131072)
     assert keys["qwen3.rope.scaling.type"] == "yarn"
     assert keys["qwen3.rope.scaling.factor"] == 4
     assert keys["qwen3.rope.scaling.original_context_length"] == 32768
@@ -65,10 +170,10 @@ def test_keys_of_a_gguf_file():
 
 
 def test_a_yarn_of_other_ends_and_gain_is_told_as_llama_cpp_multiplies_it():
-    config, _ = stretched("yarn")
+    config, _ = longer("yarn")
     config["rope_scaling"] |= {"beta_fast": 16.0, "attention_factor": 1.0}
     spec = specify(config)
-    line = serving("m", config, spec, 131072)["llama.cpp"]
+    line = serving("m", QWEN3, config, spec, 131072)["llama.cpp"]
     assert line.endswith("--yarn-orig-ctx 32768 --yarn-beta-fast 16 --yarn-attn-factor 0.878249")
     keys = gguf_keys("qwen3", spec, 131072)
     assert keys["qwen3.rope.scaling.yarn_beta_fast"] == 16

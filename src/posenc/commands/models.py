@@ -37,8 +37,9 @@ def inspect(
     other
         A second one: say in what the two differ, and nothing else.
     target
-        The length of text in question, in tokens: whether it fits, what would break and what to do
-        about it, or what would have to be known to say so. The exit code is 0 for each answer.
+        The length of text in question, in tokens: 131072, or 128k (k is 1,024, M is 1,048,576).
+        Whether it fits, what would break and what to do about it, or what would have to be known
+        to say so. The exit code is 0 for each answer.
     weights
         Read the weights too: tables, biases, the strength of each pair, and what they say of the
         layout. Safetensors, ONNX and GGUF.
@@ -90,7 +91,7 @@ def extend(
     part: str = "",
     as_json: AsJson = False,
 ) -> None:
-    """Write a config for longer texts; the old one is kept beside it.
+    """Write a config for longer texts; the old one is kept beside it, or in place with --out.
 
     Say how long texts become, --to in tokens or --factor times what the model was trained on, and
     --trained where its config does not say that. Qwen3's own recipe is --factor 4 --trained 32768
@@ -103,7 +104,8 @@ def extend(
         A config.json, or a model folder; with --prove a folder with weights, or a GGUF file, whose
         keys are then printed.
     to
-        The length of text that it should serve, in tokens.
+        The length of text that it should serve, in tokens: 131072, or 128k (k is 1,024, M is
+        1,048,576).
     method
         linear, ntk, dynamic, yarn, llama3, or base with --base; or table, where positions are
         learned rows: these are interpolated, and a copy of the model is written to --out. Then --to
@@ -111,7 +113,8 @@ def extend(
     factor
         How many times longer texts become.
     trained
-        The length that the model was trained on, where that is not what its config says.
+        The length that the model was trained on, in tokens, where that is not what its config
+        says.
     base
         The new base, of method base; with --prove the larger base that is tried.
     prove
@@ -123,7 +126,8 @@ def extend(
         What the model computes in, with --prove: bfloat16 takes half of the memory of its weights,
         and less time where the processor multiplies in it.
     out
-        A folder for the page of the proof, with `prove`; for the copy, with method table.
+        A new folder for a copy of the model folder with the new config; the model as it was is
+        left alone. With `prove` a folder for the page of the proof.
     part
         The config inside whose table is meant, with method table: vision_config, say, or decoder.
     as_json
@@ -139,12 +143,12 @@ def extend(
         raise UsageError("`--text` and `--precision` are for --prove.")
     if method == "table":
         return _resize(path, to, out, part, factor or trained or base, as_json)
-    if out is not None or part:
-        raise UsageError("`--out` and `--part` are for --prove, or for --method table.")
+    if part:
+        raise UsageError("`--part` is for --method table.")
     if method is None:
         raise UsageError("`--method` is needed: how to stretch; or --prove, to try each way.")
     with of_models():
-        extended = extension.extend(path, to, method, factor, trained, base)
+        extended = extension.extend(path, to, method, factor, trained, base, out)
     _say_extended(extended, as_json)
 
 
@@ -168,20 +172,26 @@ def _resize(
 
 
 def _say_extended(extended: "Extension", as_json: bool, more: dict[str, Any] | None = None) -> None:
-    """Say what was written, and how the old config is served so."""
+    """Print what was written, and how it is served."""
     if as_json:
         changes = [vars(change) for change in extended.changes]
         told = {"config": str(extended.config), "kept": str(extended.kept), "changes": changes}
-        told |= {"notes": extended.notes, "serving": extended.serving, "cache": extended.cache}
+        told |= {"notes": extended.notes, "folder": extended.folder}
+        told |= {"serving": extended.serving, "cache": extended.cache}
         return print_json(told | (more or {}))
     for change in extended.changes:
         before = "nothing" if change.before is None else json.dumps(change.before)
         print(f"{change.key}: {before} → {json.dumps(change.after, ensure_ascii=False)}")
     for note in extended.notes:
         print(f"note: {note}")
-    print(f"{extended.config} is written; the config as it was is kept as {extended.kept.name}.")
+    kept = extended.kept
+    where = kept.name if kept.parent == extended.config.parent else str(kept)
+    print(f"{extended.config} is written; the config as it was is kept as {where}.")
     print(f"keys and values of the longest text take {extended.cache / 2**30:,.2f} GiB in 16 bits")
-    print("or serve the model as it was:")
+    print("serve that folder:")
+    for server, line in extended.folder.items():
+        print(f"  {server}: {line}")
+    print("or the model with its old config:")
     for server, line in extended.serving.items():
         print(f"  {server}: {line}")
 
@@ -219,7 +229,7 @@ def _prove(
         told = {"proof": proof.to_json(), "keys": proof.gguf_keys}
         return print_json(told) if as_json else checks.keys(proof.gguf_keys)
     with of_models():
-        extended = extension.write(path, proof.ways[0].config, proof.notes)
+        extended = extension.write(path, proof.ways[0].config, proof.notes, to)
     _say_extended(extended, as_json, {"proof": proof.to_json()})
 
 

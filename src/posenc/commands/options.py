@@ -19,19 +19,22 @@ from posenc.core.text import printable, shown
 from posenc.show.report.terminal import output
 
 LARGEST = 2**53  # beyond, readers of JSON disagree
+UNITS = {"k": 2**10, "K": 2**10, "m": 2**20, "M": 2**20}  # of tokens
 PAGE_WIDTH = 183.0
 
 
 def token_count(_: type, words: Sequence[Token]) -> int:
-    """Read a number of tokens, 131072, 131_072 or 1e6: no fraction, and none beyond JSON's."""
+    """Read a number of tokens: 131072, 131_072, 1e6, 128k or 1M, where k is 1,024 and M 1,024²."""
     text = words[0].value
+    number, unit = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 1)
     with suppress(ValueError, OverflowError):
-        number = int(text) if text.lstrip("-").replace("_", "").isdecimal() else float(text)
-        if number == int(number) and 1 <= number <= LARGEST:
-            return int(number)
+        whole = number.lstrip("-").replace("_", "").isdecimal()
+        count = int(number) * unit if whole else float(number) * unit
+        if count == int(count) and 1 <= count <= LARGEST:
+            return int(count)
     raise UsageError(
-        f"`{words[0].keyword}` is a whole number of tokens from 1 to {LARGEST:,}, got"
-        f" {shown(text, 40)}."
+        f"`{words[0].keyword}` is a whole number of tokens from 1 to {LARGEST:,}, also as 128k"
+        f" (131,072) or 1M (1,048,576), got {shown(text, 40)}."
     )
 
 

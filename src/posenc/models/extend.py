@@ -11,6 +11,7 @@ window. A model that was stretched before is stretched further by its own method
 
 import json
 import os
+import shutil
 import stat
 from contextlib import suppress
 from copy import deepcopy
@@ -24,13 +25,18 @@ from posenc.core.text import shown
 from posenc.models.config import specify
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import find_files, read_json
-from posenc.models.serving import cache_bytes, serving
+from posenc.models.files.folder import (
+    find_files,
+    inside,
+    read_json,
+    unused_folder,
+    written_beside,
+)
+from posenc.models.recipes import recipe_of
+from posenc.models.serving import cache_bytes, serving, serving_folder
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # methods that are a formula
 BASE = "base"  # given by hand
-# What makers say that a model was trained on, where its config says more: (context, trained)
-RECIPES = {"qwen3": (40_960, 32_768), "qwen3_moe": (40_960, 32_768)}
 OLD, NEW = "rope_scaling", "rope_parameters"
 MOST_TOKENS, MOST_TIMES = 2**53, 2**20  # tokens, and how many times longer texts become
 
@@ -49,10 +55,11 @@ class Extension:
     """The new config, the copy of the old one, and the keys that differ."""
 
     config: Path
-    kept: Path
+    kept: Path  # where the old config is now
     changes: list[Change]
     notes: list[str]
-    serving: dict[str, str]  # a server -> the line that serves the old config so
+    folder: dict[str, str]  # a server -> the line that serves the folder of the new config
+    serving: dict[str, str]  # a server -> the line that serves the model with its old config
     cache: int  # bytes of cached keys and values of the longest text
 
 
@@ -63,42 +70,103 @@ def extend(
     factor: float | None = None,
     trained: int | None = None,
     base: float | None = None,
+    out: Path | None = None,
 ) -> Extension:
-    """Write a config for longer texts in place of the one at `path`, a file or a folder.
+    """Write a config for longer texts in place of the one at `path`, or into the copy `out`.
 
-    `to` tokens are `factor` times `trained`; a value left out follows from the others, or from the
-    config.
-    Raises ModelError where the model cannot be stretched so; nothing is written then.
+    Parameters
+    ----------
+    path
+        A model folder or its config.json. The old config is kept beside the new one.
+    to, factor, trained
+        `to` tokens are `factor` times `trained`; a value left out follows from the others, from
+        what the model's makers give, or from the config.
+    method, base
+        One of METHODS, or "base" with the new base.
+    out
+        A new folder for a copy of the model folder; the folder at `path` is then left alone.
+
+    Raises ModelError where the model cannot be stretched so, and FileExistsError where `out` holds
+    anything; nothing is written then.
     """
-    config = _own_config(path)
-    after, notes = extended(read_json(config), to, method, config.name, factor, trained, base)
-    return write(path, after, notes)
+    config = _read_config(path) if out else _own_config(path)
+    before = read_json(config)
+    after, notes = extended(before, to, method, config.name, factor, trained, base)
+    return write(path, after, notes, to, out)
 
 
-def write(path: Path, after: dict[str, Any], notes: list[str]) -> Extension:
-    """Write a config for longer texts in place of the one at `path`, which is kept beside it."""
-    config = _own_config(path)
+def write(
+    path: Path,
+    after: dict[str, Any],
+    notes: list[str],
+    to: int | None = None,
+    out: Path | None = None,
+) -> Extension:
+    """Write a config for texts of `to` tokens, as `extend` does, in place or into a copy."""
+    config = _read_config(path) if out else _own_config(path)
     raw, before = config.read_bytes(), read_json(config)
     spec = specify(after, config.name)
-    tokens = spec.main.context or 0
-    lines, cache = serving(str(path), after, spec, tokens), cache_bytes(spec, tokens)
+    tokens = to or spec.main.context or 0
     text = raw.decode()
     indent = 4 if "\n    " in text and "\n  " + '"' not in text else 2
     new = json.dumps(after, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
-    unfinished = _written_beside(config, new.encode())
+    if out is None:
+        kept = _replaced(config, raw, new.encode())
+        written = config
+    else:
+        kept, written = config, _copied(path, config.name, new.encode(), out)
+    return Extension(
+        written,
+        kept,
+        changes(before, after),
+        notes,
+        serving_folder(str(written.parent), tokens),
+        serving(str(config.parent), before, after, spec, tokens),
+        cache_bytes(spec, tokens),
+    )
+
+
+def _replaced(config: Path, raw: bytes, new: bytes) -> Path:
+    """Replace the config as a whole; return where the old one is kept."""
+    unfinished = _written_beside(config, new)
     try:
         kept = _keep(config, raw)
         os.replace(unfinished, config)
     finally:
         unfinished.unlink(missing_ok=True)
-    return Extension(config, kept, changes(before, after), notes, lines, cache)
+    return kept
 
 
-def _own_config(path: Path) -> Path:
-    """The config at `path`, which is no link. Raises ModelError where there is none."""
+def _copied(path: Path, name: str, new: bytes, out: Path) -> Path:
+    """Copy a model folder to the new folder `out`, with another config."""
+    root, out = Path(os.path.realpath(path)), unused_folder(out)
+    if not root.is_dir():
+        raise ValueError(f"`path` must be a model folder to be copied to `out`, got {path}.")
+    if out.is_relative_to(root):
+        raise ValueError(f"`out` must be outside of the model folder, got {out}.")
+    files = [file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()]
+    with written_beside(out) as unfinished:
+        for file in files:
+            target = unfinished / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if str(file) == name:
+                target.write_bytes(new)
+            else:
+                shutil.copyfile(inside(path, str(file)), target)
+    return out / name
+
+
+def _read_config(path: Path) -> Path:
+    """The config at `path`. Raises ModelError where there is none."""
     config = find_files(path).config
     if config is None:
         raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
+    return config
+
+
+def _own_config(path: Path) -> Path:
+    """The config at `path`. Raises ModelError where there is none, or where it is a link."""
+    config = _read_config(path)
     if config.is_symlink():
         target = os.path.realpath(config)
         meant = f"is a link to {target}, which may serve others: give that file, or a copy"
@@ -135,7 +203,14 @@ def extended(
             f"it was trained on {usual:,} tokens, as its makers say: the rest of its"
             f" {context:,} is room for answers"
         )
-    to, factor, trained = _lengths(to, factor, trained, usual)
+    recipe = recipe_of(main)
+    given = recipe.factor_for(to) if recipe and method == recipe.method else None
+    if given and recipe and to and factor is None and trained in (None, recipe.trained):
+        # The makers' factor is larger, or smaller, than the ratio of the lengths
+        factor, trained = given, recipe.trained
+        notes.append(f"factor {given:g} for {to:,} tokens is the recipe of {recipe.names}")
+    else:
+        to, factor, trained = _lengths(to, factor, trained, usual)
     if to <= context:
         how = "" if asked else f" ({factor:g} times the {trained} that it was trained on)"
         served = f"it serves {context} tokens already: `to` must be more, got {to}{how}"
@@ -179,8 +254,8 @@ def trained_length(spec: Spec) -> int | None:
     """
     main = spec.main
     scaled = any(turn.method != "default" for turn in main.rotary)
-    if not scaled and RECIPES.get(main.model, (0, 0))[0] == main.context:
-        return RECIPES[main.model][1]
+    if not scaled and (recipe := recipe_of(main)):
+        return recipe.trained
     stated = (turn.trained for turn in main.rotary if turn.trained)
     return next(stated, main.trained or main.context)
 

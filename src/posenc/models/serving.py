@@ -1,7 +1,11 @@
-"""Say how a stretched model is served: flags of servers, keys of a GGUF file, bytes of its cache.
+"""Print how a stretched model is served: command lines of servers, GGUF keys, bytes of the cache.
 
-The flags are for the model as it was, whose config.json is left alone: `serving(before, after, …)`
-takes what `extend` changed in it. What a server cannot be told by a flag is said in its place.
+Every server reads the folder that `extend` writes. `serving` gives the same settings as options,
+for a model whose config.json is left alone. A server sets the named attributes of a config object
+of transformers; older settings that are not named may stay or be dropped, so an option states a
+complete `rope_parameters`. Read in vLLM 0.33.0 (2026-11-02: config/model.py, ModelConfig;
+transformers_utils/config.py, get_config), SGLang 0.5.23 (2026-10-30: srt/utils/hf_transformers/
+config.py, get_config) and mlx-lm d78bf58 (2026-08-22: utils.py, load_model).
 """
 
 from __future__ import annotations
@@ -13,33 +17,162 @@ from math import isclose
 from typing import Any
 
 from posenc.encodings.rotary.theta import yarn_gain
+from posenc.models.config.families import family
 from posenc.models.config.spec import Rotary, Spec
 
 BITS = 16  # bits of a cached number, as servers keep them
-SETTINGS = ("rope_parameters", "rope_scaling", "rope_theta", "max_position_embeddings")
+SPELLINGS = "rope_parameters", "rope_scaling"
+BY_FOLDER = "has no option for this: serve the folder that extend wrote"
+NESTED_SGLANG = "  # SGLang 0.5.23 or later: older ones replace the inner config"
+TYPED = "  # needs transformers 5: older ones ignore rope_parameters"
 
 
-def serving(model: str, config: Mapping[str, Any], spec: Spec, to: int) -> dict[str, str]:
-    """Map each server to the line that serves `model` for texts of `to` tokens.
-
-    `config` and `spec` are those for longer texts, as `extended` gives them.
-    """
-    inner: Any = config
-    for name in spec.main_place:
-        inner = inner[name]
-    changed = {key: inner[key] for key in SETTINGS if inner.get(key) is not None}
-    told: Any = changed
-    for name in reversed(spec.main_place):
-        told = {name: told}
-    words, name = json.dumps(told), shlex.quote(model)
-    override = shlex.quote(words)
+def serving_folder(folder: str, to: int) -> dict[str, str]:
+    """Map each server to the line that serves a folder with an extended config, for `to` tokens."""
+    name = shlex.quote(folder)
+    converted = f"python convert_hf_to_gguf.py {name}, then llama-server -m MODEL.gguf -c {to}"
     return {
-        "vLLM": f"vllm serve {name} --hf-overrides {override} --max-model-len {to}",
-        "SGLang": f"python -m sglang.launch_server --model-path {name}"
-        f" --json-model-override-args {override} --context-length {to}",
-        "llama.cpp": _llama_cpp(spec.main.far_seeing[0], to),
-        "MLX": f"mlx_lm.load({model!r}, model_config=json.loads({words!r}))",
+        "vLLM": f"vllm serve {name} --max-model-len {to}",
+        "SGLang": f"python -m sglang.launch_server --model-path {name} --context-length {to}",
+        "llama.cpp": converted,
+        "MLX": f"mlx_lm.load({folder!r})",
     }
+
+
+def serving(
+    model: str, before: Mapping[str, Any], after: Mapping[str, Any], spec: Spec, to: int
+) -> dict[str, str]:
+    """Map each server to the line that serves a model with its old config for `to` tokens.
+
+    Where a server has no such option, the line is a sentence that says so.
+
+    Parameters
+    ----------
+    model
+        The model's folder or id.
+    before, after
+        Its config, and the config that `extend` wrote.
+    spec
+        The specification of `after`.
+    to
+        Tokens of the longest text.
+    """
+    name = shlex.quote(model)
+    words = overrides(before, after, spec)
+    depth = len(_place(after, spec))
+    override = words and shlex.quote(json.dumps(words))
+    vllm = f"vllm serve {name} --hf-overrides {override} --max-model-len {to}"
+    sglang = (
+        f"python -m sglang.launch_server --model-path {name}"
+        f" --json-model-override-args {override} --context-length {to}"
+    )
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    typed = len(spec.main.rotary) > 1
+    needs = NESTED_SGLANG * (depth == 1) or TYPED * typed
+    return {
+        "vLLM": vllm + TYPED * typed if words else BY_FOLDER,
+        "SGLang": sglang + needs if words and depth < 2 else BY_FOLDER,
+        "llama.cpp": _llama_cpp(spec.main, to),
+        "MLX": BY_FOLDER
+        if depth
+        else f"mlx_lm.load({model!r}, model_config=json.loads({json.dumps(changed)!r}))",
+    }
+
+
+def overrides(
+    before: Mapping[str, Any], after: Mapping[str, Any], spec: Spec
+) -> dict[str, Any] | None:
+    """Return the attributes that turn the old config object into the new one; None if unknown.
+
+    `rope_parameters` is complete. A config in the spelling of transformers 4 gets that spelling
+    too, where all layers turn alike.
+    """
+    place, main = _place(after, spec), spec.main
+    old, new = _inner(before, place), _inner(after, place)
+    settings = _rope_parameters(main, _stated(new), _stated(old))
+    if settings is None:
+        return None
+    told: dict[str, Any] = {}
+    if not new.get("rope_parameters") and "rope_type" in settings:
+        told["rope_theta"] = settings["rope_theta"]
+        if new.get("rope_scaling"):
+            told["rope_scaling"] = settings
+    told["rope_parameters"] = settings
+    length = "max_position_embeddings"
+    entry = family(main.model)
+    own = entry.keys.get(length, length) if entry else length
+    told |= {key: new[key] for key in dict.fromkeys((own, length)) if new.get(key) is not None}
+    for name in reversed(place):
+        told = {name: told}
+    return told
+
+
+def _place(config: Mapping[str, Any], spec: Spec) -> tuple[str, ...]:
+    """The keys that lead to the settings; stacks that share those of the whole have none."""
+    place = []
+    for name in spec.main_place:
+        if not isinstance(config.get(name), dict):
+            break
+        place.append(name)
+        config = config[name]
+    return tuple(place)
+
+
+def _inner(config: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
+    for name in place:
+        config = config.get(name) or {}
+    return config
+
+
+def _stated(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The rope settings in either spelling."""
+    return next((config[key] for key in SPELLINGS if config.get(key)), {})
+
+
+def _rope_parameters(
+    main: Spec, stated: Mapping[str, Any], old: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The complete settings as transformers 5 holds them: flat, or by type of layer.
+
+    None where layers turn differently and the types are not known.
+    """
+    entry = family(main.model)
+    rules, labels = (entry.rope, entry.labels) if entry else ({}, {})
+    nested = bool(stated) and all(isinstance(x, dict) or x is None for x in stated.values())
+    if not nested and not rules:
+        return _complete(main.rotary[0], stated, old) if len(main.rotary) == 1 else None
+    turns = {
+        labels.get(layer.kind, layer.kind): layer.encoding
+        for layer in main.layers
+        if isinstance(layer.encoding, Rotary)
+    }
+    settings: dict[str, Any] = {}
+    for label, turn in turns.items():
+        rule = rules.get(label, {})
+        own = stated.get(label) if nested else stated if rule.get("scaled", True) else None
+        was = old.get(label) if nested else None
+        settings[label] = _complete(turn, own or {}, was or {})
+        if "gain" in rule and turn.method != "default":
+            settings[label].setdefault("attention_factor", rule["gain"])
+    return settings if {*turns} >= {*stated} or not nested else {**stated, **settings}
+
+
+def _complete(turn: Rotary, stated: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of one rotation with what a config may leave out."""
+    settings = {"rope_type": turn.method, "rope_theta": turn.base}
+    settings |= {key: x for key, x in stated.items() if key not in (*settings, "type")}
+    if "type" in stated:
+        settings["type"] = turn.method
+    if turn.method == "proportional":
+        settings.setdefault("partial_rotary_factor", turn.share)
+    elif turn.turned < turn.dim and not turn.trailing:
+        settings.setdefault("partial_rotary_factor", turn.turned / turn.dim)
+    if turn.method in ("yarn", "llama3", "longrope"):
+        settings.setdefault("original_max_position_embeddings", turn.trained)
+    # Servers that merge two settings would keep the old gain
+    if "attention_factor" in old:
+        settings.setdefault("attention_factor", turn.gain)
+    return settings
 
 
 def gguf_keys(architecture: str, spec: Spec, to: int) -> dict[str, Any]:
@@ -68,23 +201,25 @@ def cache_bytes(spec: Spec, tokens: int) -> int:
     return total
 
 
-def _llama_cpp(turn: Rotary, to: int) -> str:
-    """The flags of llama.cpp, which takes the context as -c."""
-    line = f"llama-server -m MODEL.gguf -c {to}"
+def _llama_cpp(main: Spec, to: int) -> str:
+    """The options of llama.cpp, which apply to the layers that see the whole text."""
+    turn, line = main.far_seeing[0], f"llama-server -m MODEL.gguf -c {to}"
+    if len(main.rotary) > 1:
+        return BY_FOLDER
     match turn.method:
         case "default":
             return f"{line} --rope-scaling none --rope-freq-base {turn.base:.10g}"
         case "linear":
-            return f"{line} --rope-scaling linear --rope-scale {turn.factor:g}"
+            return f"{line} --rope-scaling linear --rope-scale {turn.factor:.10g}"
         case "yarn":
-            scale = f"--rope-scaling yarn --rope-scale {turn.factor:g}"
+            scale = f"--rope-scaling yarn --rope-scale {turn.factor:.10g}"
             tuned = (f"--yarn-{key.replace('_', '-')} {x:g}" for key, x in _tuned(turn).items())
             return " ".join((line, scale, f"--yarn-orig-ctx {turn.trained}", *tuned))
-    return f"has no flag for {turn.method}: convert the extended folder, whose config says it"
+    return f"has no option for {turn.method}: convert the folder that extend wrote"
 
 
 def _tuned(turn: Rotary) -> dict[str, float]:
-    """What of a YaRN is not as llama.cpp takes it; it multiplies the gain by that of the factor."""
+    """YaRN settings that differ from llama.cpp's defaults; it multiplies the gain by YaRN's own."""
     slow, fast = turn.ends
     values = {
         "beta_slow": slow,
