@@ -1,6 +1,8 @@
 """The command `check` and `inspect` of two, as a person types them: output and exit code."""
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -79,3 +81,31 @@ def test_inspect_of_two_says_in_what_they_differ(posenc, folder, tmp_path):
     assert "layers 0–1: frequencies: RoPE, 16 channels, base 10,000 ≠ RoPE" in out
     told = json.loads(posenc("inspect", folder, other, "--json")[1])
     assert told["differences"][0]["layers"] == [0, 1]
+
+
+def test_a_dangling_link_is_not_followed(posenc, folder, tmp_path):
+    link = tmp_path / "a.sarif"
+    link.symlink_to(tmp_path / "elsewhere")
+    code, _, err = posenc("check", folder, "--sarif", link)
+    assert code == 2
+    assert "nothing is overwritten" in err
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_full_disk_leaves_no_file_behind(posenc, folder, tmp_path, monkeypatch):
+    """The disk fills up while the document is written."""
+
+    def full(document, file, **options):
+        file.write("{")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    to = tmp_path / "faults.sarif"
+    monkeypatch.setattr("json.dump", full)
+    code, _, err = posenc("check", folder, "--sarif", to)
+    assert code not in (0, 3)
+    assert "faults.sarif" in err
+    assert "No space left" in err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+    monkeypatch.undo()
+    assert posenc("check", folder, "--sarif", to)[0] == 0
+    assert json.loads(to.read_text())["version"] == "2.1.0"

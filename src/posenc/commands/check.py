@@ -1,14 +1,17 @@
 """`posenc check`: whether a model's config says what its weights were trained with."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from posenc.commands.app import app
-from posenc.commands.errors import UsageError, of_models
+from posenc.commands.errors import Failure, UsageError, of_models
 from posenc.commands.options import AsJson, Name, Place, print_json
 from posenc.commands.progress import progress
+
+EXISTS = "{} exists, and nothing is overwritten: name a new file."
 
 
 @app.command
@@ -45,8 +48,8 @@ def check(
     from posenc.models.check.verdict import check as checked_by
     from posenc.models.files import hub
 
-    if sarif is not None and sarif.exists():
-        raise UsageError(f"{sarif} exists, and nothing is overwritten: name a new file.")
+    if sarif is not None and os.path.lexists(sarif):
+        raise UsageError(EXISTS.format(sarif))
     with of_models(), progress() as say:
         path = hub.local(model)
         checked = checked_by(path, _letters(text), against, say)
@@ -71,8 +74,22 @@ def _letters(text: Path | None) -> str | None:
 
 
 def _write(checked: Any, path: Path, to: Path) -> None:
+    """Write SARIF to a new file, which is there as a whole or not at all."""
     import json
 
     from posenc.models.check.sarif import sarif
 
-    to.write_text(json.dumps(sarif(checked, path), ensure_ascii=False, indent=1) + "\n", "utf-8")
+    part = to.with_name(f".{to.name}.{os.getpid()}.part")
+    try:
+        with part.open("x", encoding="utf-8") as file:
+            json.dump(sarif(checked, path), file, ensure_ascii=False, indent=1)
+            file.write("\n")
+        # Unlike a replacement, this fails for a file or a link that appeared meanwhile
+        to.open("x").close()
+        part.replace(to)
+    except FileExistsError:
+        raise UsageError(EXISTS.format(to)) from None
+    except OSError as error:
+        raise Failure(f"{to} cannot be written: {error.strerror}.") from None
+    finally:
+        part.unlink(missing_ok=True)

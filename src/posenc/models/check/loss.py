@@ -8,7 +8,6 @@ up as soon as that is sure.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ from posenc.models.config.source import read_itself
 from posenc.models.config.spec import Layer, Rotary, Spec
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files
-from posenc.models.hf.loading import load, one_sentence
+from posenc.models.hf.loading import load, load_gguf
 from posenc.models.weights import open_weights
 
 TOKENS = 256  # tokens of a stretch
@@ -115,20 +114,10 @@ def opened(path: Path, dtype: torch.dtype = torch.float32) -> Iterator[Opened]:
         model, tokenizer, _ = load(files.root, head=True)
         yield Opened(_placed(model, dtype), tokenizer, read_itself(path).main)
         return
-    # transformers reads a GGUF file from a folder in which nothing else is.
-    with tempfile.TemporaryDirectory() as alone:
-        file = files.weights[0]
-        (Path(alone) / "model.gguf").symlink_to(file.resolve())
-        with one_sentence(file.name, "cannot be opened by transformers"):
-            from transformers.models.auto.modeling_auto import AutoModelForCausalLM
-            from transformers.models.auto.tokenization_auto import AutoTokenizer
-
-            how: dict[str, Any] = dict(gguf_file="model.gguf", local_files_only=True)
-            model = AutoModelForCausalLM.from_pretrained(alone, dtype=torch.float32, **how)
-            tokenizer = AutoTokenizer.from_pretrained(alone, **how)
-    yield Opened(
-        _placed(model.eval(), dtype), tokenizer, _in_their_order(read_itself(path).main, file)
-    )
+    file = files.weights[0]
+    model, tokenizer = load_gguf(file)
+    spec = _in_their_order(read_itself(path).main, file)
+    yield Opened(_placed(model, dtype), tokenizer, spec)
 
 
 def _placed(model: Any, dtype: torch.dtype) -> Any:

@@ -4,8 +4,10 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from posenc.core.version import __version__
 from posenc.models.check.faults import Fault, FaultRule
@@ -20,7 +22,6 @@ def sarif(checked: Check, path: Path) -> dict[str, Any]:
     driver = {
         "name": "posenc",
         "semanticVersion": __version__,
-        "informationUri": "https://pypi.org/project/posenc/",
         "rules": [_rule(rule) for rule in RULES],
     }
     notifications = [
@@ -55,7 +56,7 @@ def _rule(rule: FaultRule) -> dict[str, Any]:
 
 def _result(finding: Fault, path: Path, rules: list[str]) -> dict[str, Any]:
     file = path / finding.file if path.is_dir() else path.with_name(finding.file)
-    place: dict[str, Any] = {"artifactLocation": {"uri": file.as_posix()}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(file)}}
     place["region"] = {"startLine": _line(file, finding.key)}
     return {
         "ruleId": finding.rule.name,
@@ -64,6 +65,18 @@ def _result(finding: Fault, path: Path, rules: list[str]) -> dict[str, Any]:
         "message": {"text": finding.message},
         "locations": [{"physicalLocation": place}],
     }
+
+
+def _uri(file: Path) -> str:
+    """Return a file's URI, relative to the working directory where the file lies in it.
+
+    GitHub matches relative paths alone, from the root of the checkout.
+    """
+    whole = Path(os.path.abspath(file))
+    here = Path.cwd()
+    return (
+        quote(whole.relative_to(here).as_posix()) if whole.is_relative_to(here) else whole.as_uri()
+    )
 
 
 def _line(file: Path, key: str) -> int:

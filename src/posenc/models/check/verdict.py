@@ -24,7 +24,7 @@ from posenc.models.check.differences import Difference
 from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.check.readings import readings
 from posenc.models.config.spec import Spec
-from posenc.models.files.errors import ModelError
+from posenc.models.files.errors import Broken, ModelError
 from posenc.models.files.folder import find_files
 from posenc.models.inspection import name_of
 
@@ -60,7 +60,13 @@ CONTEXTS_DIFFER = FaultRule(
     "The config and the GGUF file of one model state different lengths of text.",
     ("vllm-project/vllm#56446",),
 )
-RULES = (*faults.RULES, WEIGHTS_DISAGREE, FILES_DIFFER, CONTEXTS_DIFFER)
+BROKEN_FILE = FaultRule(
+    "broken-file",
+    "error",
+    "The weights are cut off, not finite, or not those that the config asks for.",
+    (),
+)
+RULES = (*faults.RULES, BROKEN_FILE, WEIGHTS_DISAGREE, FILES_DIFFER, CONTEXTS_DIFFER)
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,8 @@ def check(
             asked.append(f"{len(tried) - 2} other readings by their loss")
             findings += _proved(tried, found.file)
             unknown += _untold(tried)
+        except Broken as error:
+            findings.append(Fault(BROKEN_FILE, str(error), found.file))
         except ModelError as error:
             unknown.append(f"its weights could not be asked: {error}")
     return Check(

@@ -27,5 +27,9 @@ class ModelError(ValueError):
         super().__init__(f"{where}: {problem}{value}{f', allowed: {allowed}' if allowed else ''}")
 
 
+class Broken(ModelError):
+    """A file that cannot be what it states: cut off, or without the tensors that it needs."""
+
+
 class Unread(ModelError):
     """A valid model that posenc does not read; the message says why."""

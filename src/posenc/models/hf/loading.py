@@ -6,8 +6,10 @@ network. Weights that are missing, or of no use to the model, are refused by nam
 """
 
 import os
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from torch.nn.modules.module import register_module_module_registration_hook
 from posenc.core.arguments import memory
 from posenc.core.text import printable
 from posenc.models.config.parse import ENTRY
-from posenc.models.files.errors import ModelError
+from posenc.models.files.errors import Broken, ModelError
 from posenc.models.files.folder import find_files, inside, read_json
 from posenc.models.files.strict import opened
 from posenc.models.weights import Weights, open_weights
@@ -68,6 +70,62 @@ def load(folder: Path, head: bool = False) -> tuple[Any, Any, tuple[str, ...]]:
     tokenizer = _tokenizer(folder)
     model, unused = _model(config, weights, head)
     return model, tokenizer, unused
+
+
+def load_gguf(path: Path) -> tuple[Any, Any]:
+    """Load the model that predicts the next token from a GGUF file, and its tokenizer.
+
+    Raises ModelError for what cannot be read with certainty, before any of it is allocated; Broken
+    for a file that is cut off or lacks tensors.
+    """
+    from transformers.models.auto.configuration_auto import AutoConfig
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+    from transformers.models.auto.tokenization_auto import AutoTokenizer
+
+    weights = open_weights(find_files(path))
+    weights.check_whole()
+    # transformers reads a GGUF file from a folder in which nothing else is.
+    with tempfile.TemporaryDirectory() as alone, _quiet():
+        (Path(alone) / "model.gguf").symlink_to(path.resolve())
+        how: dict[str, Any] = dict(gguf_file="model.gguf", local_files_only=True)
+        with one_sentence(path.name, "cannot be opened by transformers"):
+            config: Any = AutoConfig.from_pretrained(alone, **how)
+            model_class: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
+            empty = _empty(model_class, config, weights, path.name)
+        _refuse_unless_as_large(empty, weights, path.name)
+        with one_sentence(path.name, "cannot be opened by transformers"):
+            tokenizer = AutoTokenizer.from_pretrained(alone, **how)
+            model, report = model_class.from_pretrained(
+                alone,
+                config=config,
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                **how,
+            )
+    needed = sum(parameter.numel() for parameter in empty.parameters())
+    present = sum(info.elements for info in weights.infos.values())
+    if report["mismatched_keys"] or (report["missing_keys"] and present >= needed):
+        # transformers takes defaults of its classes where it does not read a key
+        name = sorted(report["missing_keys"] or [key for key, *_ in report["mismatched_keys"]])[0]
+        more = "is built by transformers in another shape or under another name"
+        raise ModelError(path.name, name, more)
+    _refuse_lacking(report, weights, path.name)
+    return model.eval(), tokenizer
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence transformers' warnings and bars: what is missing is raised, in one sentence."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        with redirect_stderr(StringIO()):
+            yield
+    finally:
+        logging.set_verbosity(before)
 
 
 @contextmanager
@@ -163,7 +221,7 @@ def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any
         model_class = model_class[0] if isinstance(model_class, tuple) else model_class
         empty = _empty(model_class, built, weights)
     _refuse_unless_as_large(empty, weights)
-    with one_sentence("config.json", "and the weights do not fit each other"):
+    with one_sentence("config.json", "and the weights do not fit each other"), _quiet():
         model, report = model_class.from_pretrained(
             None,
             config=built,
@@ -172,10 +230,10 @@ def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any
             ignore_mismatched_sizes=True,
             local_files_only=True,
         )
-    unused = _unused(model_class.base_model_prefix, report, weights)
+    unused = _unused(model_class.base_model_prefix, report, weights, head)
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
-            raise ModelError("model", name, "holds numbers that are not finite")
+            raise Broken("model", name, "holds numbers that are not finite")
     return model.eval(), unused
 
 
@@ -216,7 +274,7 @@ def load_without_encoding(root: Path, file: Path, names: Any, options: dict[str,
     return model
 
 
-def _empty(model_class: Any, config: Any, weights: Weights) -> nn.Module:
+def _empty(model_class: Any, config: Any, weights: Weights, file: str = "config.json") -> nn.Module:
     """Build the model on the meta device; raise ModelError where it has far too many modules."""
     count, most = 0, 1000 + 20 * len(weights)
 
@@ -224,9 +282,7 @@ def _empty(model_class: Any, config: Any, weights: Weights) -> nn.Module:
         nonlocal count
         count += 1
         if count > most:
-            raise ModelError(
-                "config.json", "", f"asks for over {most:,} modules, for {len(weights):,} weights"
-            )
+            raise Broken(file, "", f"asks for over {most:,} modules, for {len(weights):,} weights")
 
     hook = register_module_module_registration_hook(counted)
     try:
@@ -236,33 +292,35 @@ def _empty(model_class: Any, config: Any, weights: Weights) -> nn.Module:
         hook.remove()
 
 
-def _refuse_unless_as_large(empty: nn.Module, weights: Weights) -> None:
+def _refuse_unless_as_large(empty: nn.Module, weights: Weights, file: str = "config.json") -> None:
     """Raise ModelError for a model much larger than its weights, before its memory is asked for."""
     needed = sum(parameter.numel() for parameter in empty.parameters())
     present = sum(info.elements for info in weights.infos.values())
     computed = sum(buffer.numel() * buffer.element_size() for buffer in empty.buffers())
     if needed > 2 * present + 2**22:
         name = max(empty.named_parameters(), key=lambda pair: pair[1].numel())[0]
-        raise ModelError(
-            "config.json",
+        raise Broken(
+            file,
             "",
             f"asks for {needed:,} weights, most of them in {printable(name)}, and {present:,} are"
             " there",
         )
-    check_memory(computed, "config.json", "", MOST_BUFFERS, of="of memory for tables")
-    stored = sum(info.elements * BITS[info.dtype] // 8 for info in weights.infos.values())
+    check_memory(computed, file, "", MOST_BUFFERS, of="of memory for tables")
+    # What is quantised in blocks becomes float32
+    stored = sum(info.elements * BITS.get(info.dtype, 32) // 8 for info in weights.infos.values())
     check_memory(stored, "the weights", "", memory(), of="of memory")
 
 
-def _unused(prefix: str, report: Mapping[str, Any], weights: Weights) -> tuple[str, ...]:
+def _unused(
+    prefix: str, report: Mapping[str, Any], weights: Weights, head: bool
+) -> tuple[str, ...]:
     """Names of weights of heads. Raises ModelError for weights that lack, misfit or have no use."""
-    lack = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
-    if lack:
-        raise ModelError("config.json", "", f"asks for weights that are not there: {named(lack)}")
-    if report["mismatched_keys"]:
-        name, stored, wanted = min(report["mismatched_keys"])
-        shapes = f"has shape {list(stored)}, and config.json asks for {list(wanted)}"
-        raise ModelError(next(iter(weights.infos.values())).file, name, shapes)
+    lack = report["missing_keys"]
+    if lack and prefix and not any(name.startswith(f"{prefix}.") for name in lack) and head:
+        raise ModelError(
+            "model", "", f"holds no head that predicts the next token: {named(sorted(lack))}"
+        )
+    _refuse_lacking(report, weights, "config.json")
     if report["error_msgs"]:
         raise ModelError(
             "config.json", "", printable(" ".join(report["error_msgs"][0].split()), 300)
@@ -276,6 +334,17 @@ def _unused(prefix: str, report: Mapping[str, Any], weights: Weights) -> tuple[s
             "config.json", "", f"has no use for weights that are there: {named(strange)}"
         )
     return tuple(unused)
+
+
+def _refuse_lacking(report: Mapping[str, Any], weights: Weights, file: str) -> None:
+    """Raise Broken for weights that a model needs and its file lacks, or has in another shape."""
+    lack = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
+    if lack:
+        raise Broken(file, "", f"asks for weights that are not there: {named(lack)}")
+    if report["mismatched_keys"]:
+        name, stored, wanted = min(report["mismatched_keys"])
+        shapes = f"has shape {list(stored)}, and {file} asks for {list(wanted)}"
+        raise Broken(next(iter(weights.infos.values())).file, name, shapes)
 
 
 def named(names: Sequence[str]) -> str:

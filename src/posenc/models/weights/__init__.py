@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.models.files.errors import ModelError
+from posenc.models.files.errors import Broken, ModelError
 from posenc.models.files.folder import NO_PICKLE, ModelFiles, inside
 from posenc.models.files.strict import MOST_INDEX, opened, read_json
 from posenc.models.weights.gguf import read_gguf
@@ -42,6 +42,9 @@ class Weights(Tensors):
     """
 
     def __init__(self, parts: list[Part]):
+        self._ends = {
+            next(iter(part.infos.values())).file: part.end for part in parts if part.infos
+        }
         self._load = {name: part.load for part in parts for name in part.infos}
         self.infos: Mapping[str, Info] = {k: v for part in parts for k, v in part.infos.items()}
         self.metadata: Mapping[str, Any] = {
@@ -52,6 +55,13 @@ class Weights(Tensors):
         info = self.infos[name]
         check_memory(info.elements * BITS.get(info.dtype, 32) // 8, info.file, name, of="of memory")
         return self._load[name](name)
+
+    def check_whole(self) -> None:
+        """Raise Broken for a file that ends before its last tensor does."""
+        for path, end in self._ends.items():
+            size = path.stat().st_size
+            if size < end:
+                raise Broken(path, "", f"is cut off: it has {size:,} bytes of {end:,}")
 
     def __contains__(self, name: object) -> bool:
         return name in self.infos

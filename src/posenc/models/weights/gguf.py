@@ -85,9 +85,8 @@ def read_gguf(path: Path) -> Part:
         infos[info.name], spans[info.name] = info, (start + offset, size)
         end = offset + size
     kept = {key: value for key, value in metadata.items() if value is not None}
-    return Part(
-        infos, kept, lambda name: _plain(infos[name], read_bytes(infos[name], *spans[name]))
-    )
+    load = lambda name: _plain(infos[name], read_bytes(infos[name], *spans[name]))  # noqa: E731
+    return Part(infos, kept, load, start + end)
 
 
 class _Header:

@@ -56,6 +56,7 @@ class Part(NamedTuple):
     infos: dict[str, Info]
     metadata: dict[str, Any]
     load: Callable[[str], "torch.Tensor"]
+    end: int = 0  # bytes that the file must have to hold all of its tensors
 
 
 def checked_info(
