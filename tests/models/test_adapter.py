@@ -967,3 +967,13 @@ def test_a_model_that_shares_the_config_is_told_so():
     one, other = T.LlamaForCausalLM(config), T.LlamaForCausalLM(config)
     with applied(one, ALiBi(4)), pytest.raises(ValueError, match="make each of its own config"):
         logits(other)
+
+
+def test_a_model_whose_own_pass_fails_is_refused_in_one_sentence():
+    """DeepSeek-V3 makes a key for each head, and repeats them when fewer are stated."""
+    model = build(lambda: deepseek_v3(num_key_value_heads=2))
+    with pytest.raises(RuntimeError):
+        logits(model)
+    with pytest.raises(TypeError, match="does not run as it is") as caught:
+        apply(model, NoPE())
+    assert "\n" not in str(caught.value)

@@ -218,3 +218,14 @@ def test_the_census_says_of_a_family_what_its_page_says(name, monkeypatch):
     assert f"`{name}`" in page
     assert why in page
     sys.modules.pop("census")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_encodings_of_the_layers_alone_do_not_switch_a_table_off(name):
+    """Once it was gone without a word, and the logits moved by 2 to 4."""
+    model = build(name)
+    own, spec = logits(model), specify(model.config.to_dict())
+    with pytest.raises(ValueError, match=r"`encoding` .* Table\(rows=.* NoPE\(\)"):
+        apply(model, spec.encodings())
+    close(logits(model), own)
+    assert spec.encodings().embedding == spec.embedding

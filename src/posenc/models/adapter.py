@@ -165,6 +165,12 @@ def _for_each_site(encoding: Any, base: Any, plan: Plugging) -> list[Any]:
     """One encoding for each attention, of one for all, one for each, or one for each layer."""
     if isinstance(encoding, str) or not isinstance(encoding, Sequence | nn.ModuleList):
         return _made([encoding] * len(plan.sites), plan.sites)
+    if table := getattr(encoding, "embedding", None):
+        raise ValueError(
+            "`encoding` must hold the table that the model adds to its embeddings, got encodings of"
+            f" its layers beside {table}. Leave the model as it is, add a table with its rows to"
+            " the first of them (`table + encodings[0]`), or pass NoPE() to remove the table."
+        )
     given, layers = [*encoding], getattr(base.config, "num_hidden_layers", 0)
     # Of a hybrid one may be given for each layer, also for those that do not attend
     if len(given) == layers > len(plan.sites):
@@ -226,7 +232,12 @@ def _is_itself(base: Any, plan: Plugging, *, rotation: bool) -> bool:
     ids, training = random_tokens(base), {module: module.training for module in base.modules()}
     base.eval()
     try:
-        expected = [_outputs(base, ids), base(ids, return_dict=True)[0]]
+        try:
+            expected = [_outputs(base, ids), base(ids, return_dict=True)[0]]
+        except Exception as error:
+            # The model's own code may raise anything
+            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            return refuse(base, f"does not run as it is ({words})")
         _plug(base, plan, own, own, by_length=False, rotation=rotation)
         try:
             plugged = _outputs(base, ids)

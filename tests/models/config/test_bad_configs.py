@@ -334,3 +334,12 @@ def test_configs_changed_at_random_are_read_or_refused_in_one_line():
     count, failures = fuzz(seconds=inf, seed=0, runs=800)
     assert count == 800
     assert failures == {}
+
+
+@pytest.mark.parametrize("model", ["deepseek_v2", "deepseek_v3", "kimi_k2", "minicpm3"])
+def test_latent_keys_are_made_for_every_head(model):
+    """The classes of transformers raise a RuntimeError for a text where these numbers differ."""
+    config = {"model_type": model, "num_attention_heads": 16, "num_key_value_heads": 8}
+    with pytest.raises(ModelError, match=r"num_key_value_heads: must equal .* got 8, allowed: 16"):
+        specify(config)
+    assert specify(config | {"num_key_value_heads": 16}).groups == 16

@@ -37,6 +37,10 @@ OF_LAYERS = {  # keys that say of each layer whether it attends, in one class or
     *("hybrid_override_pattern", "linear_attn_config", "full_attn_idxs", "hybrid_layer_pattern"),
     *("attn_layer_period", "full_attention_interval", "layer_group_size", "hybrid_layer_ids"),
 }
+LATENT = {  # models that make the keys of all heads from shared latents
+    *("axk1", "axk2", "deepseek_v2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite"),
+    *("glm_moe_dsa", "kimi_k2", "minicpm3", "youtu"),
+}
 LONGEST = 2**24  # tokens up to which distances are told apart
 
 
@@ -142,7 +146,7 @@ def _stack(config: Fields, family: Family) -> Spec:
     notes: list[str] = []
     values = _keys_heeded(_as_the_class_reads(config, family, notes), config, family, notes)
     config = Fields(values, config.file, config.path, family.keys, family.defaults)
-    _check_heads(config)
+    _check_heads(config, family)
     fields = KINDS[family.kind](config, family, notes)
     _refuse_switched(config, family)
     _refuse_other_layers(config, family)
@@ -285,7 +289,7 @@ def _refuse_other_layers(config: Fields, family: Family) -> None:
         config.refuse(key, family.name, f"{key} says of each layer what it does, in an unknown way")
 
 
-def _check_heads(config: Fields) -> None:
+def _check_heads(config: Fields, family: Family) -> None:
     heads, groups = config.count("num_attention_heads"), config.count("num_key_value_heads")
     if heads and groups and heads % groups:
         config.fail(
@@ -294,6 +298,9 @@ def _check_heads(config: Fields) -> None:
             groups,
             f"divisors of {heads}",
         )
+    if family.name in LATENT and heads and groups and heads != groups:
+        more = "must equal num_attention_heads: all heads make their keys from shared latents"
+        config.fail("num_key_value_heads", more, groups, f"{heads}")
     for key in ("max_position_embeddings", "num_hidden_layers", "hidden_size"):
         config.count(key)
 

@@ -6,7 +6,7 @@ where frequencies or encodings are asked for; a specification alone does not nee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -324,6 +324,14 @@ class Waves:
         return Sinusoidal(self.width, base, "half" if self.halves else "interleaved")
 
 
+class OfLayers(list["Encoding"]):
+    """The encodings of a model's layers, and the table that it adds to embeddings besides."""
+
+    def __init__(self, encodings: Iterable[Encoding], embedding: Table | Waves | None):
+        super().__init__(encodings)
+        self.embedding = embedding
+
+
 @dataclass(frozen=True)
 class Spec:
     """A model's layers and embedding. `notes` say what was assumed, ignored or looks wrong, and
@@ -371,8 +379,11 @@ class Spec:
         body = table(heads, rows) if rows else ""
         return card(self.model or "a config", [*lines, *self.notes], more=body + more)
 
-    def encodings(self, length: int | None = None, layout: Layout | None = None) -> list[Encoding]:
+    def encodings(self, length: int | None = None, layout: Layout | None = None) -> OfLayers:
         """Build the encoding of each layer that attends, bottom first; equal layers share one.
+
+        A table that is added to embeddings is none of them: it is `embedding`, also of the list.
+        `adapter.apply` rejects a list with such a table, since it would switch the table off.
 
         They know the softmax scale; masks are `layer.mask`, the cap of scores is `layer.softcap`,
         `layer.sinks` says whether weights of the model are to be given as `sinks`, and
@@ -380,7 +391,7 @@ class Spec:
         `length` is needed where frequencies depend on it, `layout` where the config leaves it open.
         """
         built = {layer: layer.build(length, layout) for layer in dict.fromkeys(self.layers)}
-        return [built[layer] for layer in self.layers if layer.attends]
+        return OfLayers((built[layer] for layer in self.layers if layer.attends), self.embedding)
 
     @property
     def main(self) -> Spec:
