@@ -14,7 +14,7 @@ from posenc.analysis.frequencies import BASES, LONGEST, reach
 from posenc.encodings.rotary.theta import frequencies
 
 TABLE = Path(__file__).parent.parent / "src/posenc/analysis/smallest_bases.json"
-WIDTHS = 20, 24, 32, 48, 64, 72, 80, 96, 112, 128, 144, 256
+WIDTHS = 20, 24, 32, 48, 64, 72, 80, 96, 112, 128, 144, 256, 512
 
 
 def records(dim: int) -> list[tuple[int | None, int]]:

@@ -6,6 +6,8 @@ tests/models/test_inspection.py.
 
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,18 @@ def test_reach_is_found_where_each_distance_with_its_cosines_says(theta, factor)
     below = ((m * torch.tensor(slower, dtype=torch.float64)).cos().sum(-1) < 0).nonzero()
     assert reach(slower, 12_000) == (int(below[0]) if len(below) else 12_000)
     assert reach([-turn for turn in slower], 12_000) == reach(slower[::-1], 12_000)
+
+
+@pytest.mark.parametrize("limit", [3, 4096, 131_072])
+@pytest.mark.parametrize("theta", [frequencies(128, 3e4), frequencies(8, 10.0), [0.0, 0.0], [2.0]])
+def test_without_torch_reach_is_the_same(theta, limit):
+    """A fresh Python that has not imported torch, beside products of matrices."""
+    code = (
+        "import sys; from posenc.analysis.frequencies import reach;"
+        f"print(reach({theta!r}, {limit}), 'torch' in sys.modules)"
+    )
+    alone = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert alone.stdout.split() == [str(reach(theta, limit)), "False"]
 
 
 TABLE = Path(frequencies.__code__.co_filename).parents[2] / "analysis/smallest_bases.json"

@@ -53,6 +53,18 @@ def search(dim: int, length: int, bases: Sequence[float], first: int = 0) -> int
     return None
 
 
+def first_negative(theta: Sequence[float], limit: int) -> int:
+    """Return the first distance m with B(m) < 0; `limit` if there is none below it."""
+    freqs, start, rows = tensor(theta, dtype=float64), 0, 4096
+    while start < limit:
+        end = min(start + rows, limit)
+        found = _first_negative(freqs, start, end)
+        if found is not None:
+            return found
+        start, rows = end, 4 * rows
+    return limit
+
+
 def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:
     """A distance below `length` with B(m) < 0; None if there is none."""
     # Where a slightly smaller base failed, this one mostly fails too

@@ -15,6 +15,7 @@ Men et al. 2024, "Base of RoPE Bounds Context Length", arXiv:2405.14591, eq. 8 a
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -150,7 +151,15 @@ def reach(freqs: Theta, limit: int = LONGEST) -> int:
 
 @cache
 def _reach(theta: tuple[float, ...], limit: int) -> int:
-    """`reach` of sorted θ. Hundreds of models turn in a few dozen ways, at 30 ms each."""
+    """Compute `reach` of sorted θ, by products of matrices if torch is there already.
+
+    These are 20 times as fast, but one search is not worth a second of importing torch. Both ways
+    find the same distance.
+    """
+    if "torch" in sys.modules:
+        from posenc.analysis.base_search import first_negative
+
+        return first_negative(theta, limit)
     found = _first_negative(theta, [_Blocks(theta, size) for size in BLOCKS], 0, limit)
     return limit if found is None else found
 

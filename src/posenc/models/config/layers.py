@@ -34,6 +34,9 @@ def layers(config: Fields, family: Family, turns: Turns | None = None) -> tuple[
     sharpened = _sharpened(config, family)
     bases = _bases(config, family, count)
     scaled = config.counts(family.form.get("scaled", ""))
+    # Dozens of layers share a few types, and what follows from a type is looked up once
+    attending = {kind: _attends(kind, config, family) for kind in dict.fromkeys(types)}
+    windows = {kind: _window(config, family, kind) for kind in attending}
     stack = []
     for kind, without, base in zip(types, bare, bases, strict=True):
         turn = None if turns is None or without else _of(turns, kind, config, family)
@@ -42,9 +45,9 @@ def layers(config: Fields, family: Family, turns: Turns | None = None) -> tuple[
         if base is not None:
             turn = replace(turn, base=base) if base and turn else None
         temperature = sharpened if without or not family.temperature.get("nope") else None
-        attends = _attends(kind, config, family)
+        attends = attending[kind]
         more = _attention(config, family, kind, len(stack)) if attends else {}
-        window = _window(config, family, kind)
+        window = windows[kind]
         if window and _made_bidirectional(config, family, kind):
             # The mask of transformers counts such a window to both sides, its ends included
             window += 1
