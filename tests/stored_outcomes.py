@@ -16,7 +16,11 @@ TRIALS = 10_000  # seeds beyond it choose learning rates, and are no outcomes
 
 def rows(study, statement):
     """`study` is a folder of studies; "use-of-length#recall" is one task of it."""
-    name = f"{(STUDIES / study.partition('#')[0] / 'results.db').as_uri()}?mode=ro&immutable=1"
+    folder = STUDIES / study.partition("#")[0]
+    file = folder / "results.db"
+    if not file.exists():  # a study that is under way
+        file = folder / "running.db"
+    name = f"{file.as_uri()}?mode=ro&immutable=1"
     with closing(sqlite3.connect(name, uri=True)) as file:
         return file.execute(statement).fetchall()
 

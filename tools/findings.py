@@ -10,8 +10,11 @@ The text of a study is its finding.md, whose numbers are places to be filled in:
     {copy.t5 published at 1.2}          the published number at 1.2 times its trained length
     {copy.period-7 foretold}            the lengths that aliasing foretells against the others
 
-and, of what no plan asked for, over seeds alone:
+and, of what no plan asked for:
 
+    {copy.none foretold as period-7}    the same lengths, of a row without that period
+    {copy.period-7 from 1.7 to 1.8}     how much more is right at the first length than at the next
+    {language.fox equal to rope cropped over L…2L}  the least margin within which both are equal
     {copy.period-7 share foretold}      the least and the largest mean at these lengths
     {copy.period-7 most beyond L}       the largest mean at a length beyond L, and that length
     {language.t5 at 4}                  the mean at 4 times the trained length, and its interval
@@ -21,22 +24,27 @@ and, of what no plan asked for, over seeds alone:
     {language.t5 - rope lost at 2}      the difference in what is lost from the trained length on
     {language.learned of all}           a property's rank correlation with the outcome, and Holm's p
     {language.learned of all but sine}  the same without some encodings
+
+    {shape-text|language.alibi at 2}    the same of another study
+
+A study that is under way has a pilot.md instead, of the cells that are there.
 """
 
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
-from math import inf
+from math import ceil, isclose
 from pathlib import Path
-from statistics import fmean
 
 import torch
+from torch import Tensor
 
 from posenc.core.numerals import number as short
-from posenc.lab.study.analysis import Analysis, Contrast, Row, analyse
+from posenc.lab.study.analysis import Analysis, Contrast, Row, analyse, outcomes_graded
 from posenc.lab.study.bands import read_csv, recoveries
-from posenc.lab.study.plan import Plan
+from posenc.lab.study.plan import MOST_SEEDS, Plan
 from posenc.lab.study.prediction import Prediction, predict
 from posenc.lab.study.published import published
 from posenc.lab.study.repetition import Repeated, equal_cells, repetition
@@ -65,9 +73,9 @@ Every number holds for tiny models, at the lengths, the learning rates and the s
 with it; "no difference shown" is not equality. The simplest ways to read a longer text have rows of
 their own: *cropped*, the same model is shown the last L tokens alone, and *windowed*, each token
 sees L back. A seed is trained when 95 % of its answers are right at n = L. Intervals are t
-intervals for 95 %; those of tables and of contrasts in the plan are over seeds and prompts, which
-all seeds share, the others over seeds alone. In the worst of several simulated worlds they hold the
-truth in {held}.
+intervals for 95 % over seeds and prompts, which all seeds share; those of a swapped band are over
+seeds alone, and those of one seed over prompts alone. In the worst of several simulated worlds,
+some with seeds of two humps, of which a quarter learns the task, they hold the truth in {held}.
 A study that says "n of m cells" is not complete: `posenc study PLAN --out FOLDER` goes on with it.
 What some of them say together is [a paper](../docs/paper/paper.md); your own encoding has
 [an arena](../docs/arena.md) and [a board](board/v1.md).
@@ -141,47 +149,112 @@ def afterwards(place: str, contents: Contents, result: Analysis) -> str | None:
         return None
     task, one, one_cropped, other, other_cropped, lost, times = asked.groups()
 
-    def by_seed(name: str, cropped: str | None) -> dict[int, float]:
-        of = analyse(contents, "cropped", 1) if cropped else result
-        (row,) = (row for row in of.rows if (row.task, row.encoding) == (task, name))
+    def by_seed(name: str, cropped: str | None) -> dict[int, Tensor]:
+        row, how = row_of(result, task, name), "cropped" if cropped else None
         if row.trained is None or not row.curve:
             return {}
-        means = at(row, [round(float(times) * row.trained)] if times else beyond(row))
-        near = at(row, [row.trained]) if lost else dict.fromkeys(means, 0.0)
-        return {seed: mean - near[seed] for seed, mean in means.items()}
+        far = values(contents, row, at_times(row, times) if times else beyond(row), how)
+        near = values(contents, row, [row.trained], how) if lost else {}
+        return {seed: vector - near.get(seed, 0) for seed, vector in far.items()}
 
     bits = any(row.bits for row in result.rows if row.task == task)
     first = by_seed(one, one_cropped)
     if other is None:
-        return over_seeds_of(first, bits)
-    second = by_seed(other, other_cropped)
-    apart = [second[s] - first[s] if bits else first[s] - second[s] for s in first if s in second]
+        return interval(t_interval([*first.values()], share=not bits), bits) if first else NOTHING
+    where = f"{times} L" if times else words.span("area")
+    sides = [one + (one_cropped or "")], [other + (other_cropped or "")]
+    for planned in result.contrasts:
+        same = (planned.task, [*planned.one], [*planned.other]) == (task, *sides)
+        if same and not lost and where == words.span(result.metric):
+            return contrast(planned, result)
+    return unplanned(paired(first, by_seed(other, other_cropped), bits), bits, where, result)
+
+
+def unplanned(apart: Mapping[int, Tensor], bits: bool, where: str, result: Analysis) -> str:
+    """A difference that no plan asks for, by the prompts of each seed."""
     if not apart:
         return NOTHING
-    p = sign_flip(apart)
+    means = means_of(apart)
+    p = sign_flip(means)
     against = [words.UNDECIDED] if p >= words.LEVEL else []
-    where = f"{times} L" if times else words.span("area")
     more = [f"p = {p:.2g}", *against, "not in the plan"]
-    return difference(over_seeds(apart), apart, bits, where, result, more)
+    return difference(t_interval([*apart.values()]), means, bits, where, result, more)
 
 
-def at(row: Row, lengths: Sequence[int]) -> dict[int, float]:
-    """By seed, the mean over lengths, all of which were tested."""
-    means = zip(*(row.curve[n] for n in lengths), strict=True)
-    return dict(zip(row.seeds, map(fmean, means), strict=True))
+def paired(one: Mapping[int, Tensor], other: Mapping[int, Tensor], bits: bool) -> dict[int, Tensor]:
+    """By seed, the difference of two rows, prompt by prompt; above 0 speaks for the first."""
+    sign = -1 if bits else 1
+    return {seed: sign * (one[seed] - other[seed]) for seed in one if seed in other}
 
 
-def over_seeds_of(values: Mapping[int, float], bits: bool) -> str:
-    if not values:
+def row_of(result: Analysis, task: str, name: str) -> Row:
+    (row,) = (row for row in result.rows if (row.task, row.encoding) == (task, name))
+    return row
+
+
+def at_times(row: Row, times: str) -> list[int]:
+    assert row.trained is not None
+    return [n for n in row.curve if isclose(n, round(float(times) * row.trained))]
+
+
+def values(
+    contents: Contents, row: Row, lengths: Sequence[int], how: str | None = None
+) -> dict[int, Tensor]:
+    """By seed, the outcome of each prompt, mean over lengths, all of which were tested."""
+    found = {}
+    for record in contents.records.values():
+        cell = record.cell
+        if (cell.task, cell.name) == (row.task, row.encoding) and cell.seed <= MOST_SEEDS:
+            graded = outcomes_graded(record, how)
+            texts = [graded[n].values.double() for n in lengths]
+            found[cell.seed] = torch.stack(texts).mean(0)
+    return {seed: found[seed] for seed in row.seeds}
+
+
+EQUALITY = re.compile(TASK + SIDE + " equal to " + SIDE + r" over L…2L")
+
+
+def equality(place: str, contents: Contents, result: Analysis) -> str | None:
+    """The least margin within which two one-sided t tests at 5 % show two rows to be equal."""
+    asked = EQUALITY.fullmatch(place)
+    if asked is None:
+        return None
+    task, one, one_cropped, other, other_cropped = asked.groups()
+    rows = row_of(result, task, one), row_of(result, task, other)
+    hows = ("cropped" if cropped else None for cropped in (one_cropped, other_cropped))
+    if not all(row.seeds for row in rows):
         return NOTHING
-    return interval(over_seeds([*values.values()], share=not bits), bits)
+    sides = (values(contents, row, beyond(row), how) for row, how in zip(rows, hows, strict=True))
+    apart = paired(*sides, rows[0].bits)
+    found = t_interval([*apart.values()], level=0.90)
+    margin = ceil(1e3 * max(abs(found.low), abs(found.high))) / 1e3
+    return (
+        f"equal within {margin:.3f} bits ({words.span('area')}; two one-sided t tests, 5 %;"
+        f" {len(apart)} seeds; not in the plan)"
+    )
 
 
-FORETOLD = re.compile(TASK + r"(\S+) (foretold|share foretold|most beyond L)")
+CLIFF = re.compile(TASK + r"(\S+) from ([\d.]+) to ([\d.]+)")
+
+
+def cliff(place: str, contents: Contents, result: Analysis) -> str | None:
+    """How much more of a row is right at one length than at another; None for another place."""
+    asked = CLIFF.fullmatch(place)
+    if asked is None:
+        return None
+    row = row_of(result, asked[1], asked[2])
+    if row.trained is None or not row.seeds:
+        return NOTHING
+    near, far = (values(contents, row, at_times(row, times)) for times in asked.groups()[2:])
+    where = f"{asked[3]} L against {asked[4]} L"
+    return unplanned(paired(near, far, row.bits), row.bits, where, result)
+
+
+FORETOLD = re.compile(TASK + r"(\S+) (foretold(?: as \S+)?|share foretold|most beyond L)")
 PERIOD = re.compile(r"period-(\d+)")  # labels of rows of which four pairs turn once in P tokens
 
 
-def aliasing(place: str, result: Analysis) -> str | None:
+def aliasing(place: str, contents: Contents, result: Analysis) -> str | None:
     """What aliasing foretells of a row, as its plan says; None for another place.
 
     A text of n > L words is copied better where n − P is a trained length, from 1 to L: the mean
@@ -190,53 +263,58 @@ def aliasing(place: str, result: Analysis) -> str | None:
     asked = FORETOLD.fullmatch(place)
     if asked is None:
         return None
-    rows = {
-        row.encoding: row
-        for row in result.rows
-        if row.task == asked[1] and PERIOD.fullmatch(row.encoding)
-    }
-    row = rows[asked[2]]
+    task, name, what = asked.groups()
+    row = row_of(result, task, name)
     if row.trained is None or not row.seeds:
         return NOTHING
     far = [n for n in row.curve if n > row.trained]
-    if asked[3] == "share foretold":
-        shares = [row.means[n] for n in foretold(row)]
+    if what == "share foretold":
+        shares = [row.means[n] for n in foretold(row, name)]
         ends = dict.fromkeys(number(end(shares), row.bits) for end in (min, max))
         return " to ".join(ends)
-    if asked[3] == "most beyond L":
+    if what == "most beyond L":
         best = max(far, key=lambda n: row.means[n])
         return f"{number(row.means[best], row.bits)} at n = {best}"
-    tests = {name: foretold_by_seed(row) for name, row in rows.items()}
-    apart = tests[row.encoding]
+    period = what.removeprefix("foretold as ") if " as " in what else name
+    inside = foretold(row, period)
+    where = f"n from {inside[0]} to {inside[-1]} against the others from {far[0]} to {far[-1]}"
+    apart = foretold_by_seed(contents, row, period)
+    if period != name:
+        return unplanned(apart, row.bits, where, result)
+    rows = [x for x in result.rows if x.task == task and PERIOD.fullmatch(x.encoding)]
+    tests = {x.encoding: means_of(foretold_by_seed(contents, x, x.encoding)) for x in rows}
     # a row without seeds is tested all the same, so that no p is adjusted for fewer than planned
     adjusted = holm({name: sign_flip(x) if x else 1.0 for name, x in tests.items()})
-    p = adjusted[row.encoding]
-    against = [words.UNDECIDED] if p >= words.LEVEL else []
+    against = [words.UNDECIDED] if adjusted[name] >= words.LEVEL else []
     if not may_rank(len(apart)):
         against = [f"{len(apart)} seeds: no ranking claims"]
-    inside = foretold(row)
-    where = f"n from {inside[0]} to {inside[-1]} against the others from {far[0]} to {far[-1]}"
-    more = [f"p = {p:.2g} by Holm over {len(rows)}", *against, *filter(None, [words.note(row)])]
-    return difference(over_seeds(apart), apart, row.bits, where, result, more)
+    more = [f"p = {adjusted[name]:.2g} by Holm over {len(rows)}", *against]
+    more += filter(None, [words.note(row)])
+    whole = t_interval([*apart.values()])
+    return difference(whole, means_of(apart), row.bits, where, result, more)
 
 
-def foretold(row: Row) -> list[int]:
+def means_of(by_seed: Mapping[int, Tensor]) -> list[float]:
+    return [vector.mean().item() for vector in by_seed.values()]
+
+
+def foretold(row: Row, period: str) -> list[int]:
     """The tested lengths beyond L at which n − P is a trained length."""
-    period = PERIOD.fullmatch(row.encoding)
-    assert period
+    asked = PERIOD.fullmatch(period)
+    assert asked
     assert row.trained
-    phase = range(int(period[1]) + 1, int(period[1]) + row.trained + 1)
+    phase = range(int(asked[1]) + 1, int(asked[1]) + row.trained + 1)
     return [n for n in row.curve if n in phase and n > row.trained]
 
 
-def foretold_by_seed(row: Row) -> list[float]:
+def foretold_by_seed(contents: Contents, row: Row, period: str) -> dict[int, Tensor]:
     """By seed, how much more of the texts of foretold lengths is copied than of the others."""
     if row.trained is None or not row.seeds:
-        return []
-    inside = foretold(row)
+        return {}
+    inside = foretold(row, period)
     others = [n for n in row.curve if n > row.trained and n not in inside]
-    near, far = at(row, inside), at(row, others)
-    return [near[seed] - far[seed] for seed in row.seeds]
+    near, far = values(contents, row, inside), values(contents, row, others)
+    return {seed: near[seed] - far[seed] for seed in row.seeds}
 
 
 def beyond(row: Row) -> list[int]:
@@ -273,13 +351,6 @@ def property_alone(place: str, contents: Contents, result: Analysis) -> str | No
     (found,) = predict(contents, result.only([task], kept))
     (effect,) = (effect for effect in found.effects if effect.property == name)
     return f"{effect.correlation:+.2f}, p = {effect.adjusted:.2g} by Holm"
-
-
-def over_seeds(values: list[float], share: bool = False) -> Interval:
-    if len(values) == 1:  # which says nothing of others
-        ends = (0.0, 1.0) if share else (-inf, inf)
-        return Interval(values[0], *ends)
-    return t_interval([torch.tensor([x], dtype=torch.float64) for x in values], share=share)
 
 
 def table(rows: list[Row], metric: str) -> Iterator[str]:
@@ -322,7 +393,8 @@ def bands(path: Path) -> Iterator[str]:
     for name, length in dict.fromkeys((one.encoding, one.length) for one in found):
         rows = [one for one in found if (one.encoding, one.length) == (name, length)]
         yield f"\nOf the bits that `{name}` loses at {length} tokens, its bands of pairs bring back"
-        yield f"([each swap]({path.parent.name}/{path.name}), {len(rows[0].by_seed)} seeds):\n"
+        yield f"([each swap]({path.parent.name}/{path.name}), the mean of the shares of"
+        yield f"{len(rows[0].by_seed)} seeds, each of its own loss):\n"
         yield f"| pairs | {' | '.join(words.WAYS.values())} |"
         yield "|---|--:|--:|"
         for row in words.by_band(rows):
@@ -330,7 +402,7 @@ def bands(path: Path) -> Iterator[str]:
 
 
 def begun(folder: Path) -> Iterator[str]:
-    """A study that is registered, and whose outcomes are too few to be here."""
+    """A study that is registered and under way; the cells that are there are a pilot."""
     plan = Plan.read(folder / "plan.toml")
     yield f"\n## {folder.name}\n"
     yield (
@@ -338,12 +410,53 @@ def begun(folder: Path) -> Iterator[str]:
         f" {under_way(folder, plan)}.\n"
     )
     yield f"Hypothesis, as registered, no finding: *{plan.hypothesis}*"
+    yield from (f"\nSeen before the plan was written: {what}" for what in plan.pilots)
+    if not (folder / "pilot.md").exists():
+        return
+    contents = read(folder)
+    result = analyse(contents)
+    result = replace(result, rows=[row for row in result.rows if row.seeds])
+    known, _ = filled(folder, text := (folder / "pilot.md").read_text(), contents, result)
+    yield f"\n**Pilot, and no evidence.** Outcomes hold {words.conditions(result)}.\n"
+    yield PLACE.sub(lambda place: known[place[1]], text.strip())
+    yield from tables(result)
+
+
+def tables(result: Analysis) -> Iterator[str]:
+    """The table of each task; of a language model also what it looks back at."""
+    for task in dict.fromkeys(row.task for row in result.rows):
+        yield ""
+        rows = [row for row in (*result.rows, *result.baselines) if row.task == task]
+        yield from table(rows, result.metric)
+        yield from by_position(rows)
+
+
+def by_position(rows: Sequence[Row]) -> Iterator[str]:
+    """The bits within L, by how many characters are before."""
+    groups = {row.encoding: words.by_position(row) for row in rows if row.positions}
+    if groups:
+        heads = [*next(iter(groups.values()))]
+        yield f"\n| {words.POSITIONS} | {' | '.join(heads)} |"
+        yield f"|---|{'--:|' * len(heads)}"
+    for name, bits in groups.items():
+        yield f"| {name} | {' | '.join(number(x, True) for x in bits.values())} |"
 
 
 def under_way(folder: Path, plan: Plan) -> str:
     """How far a study is whose outcomes are not written about yet."""
     done = len(read(folder).records) if (folder / RUNNING).exists() else 0
-    return f"{done} of {len(plan.cells())} cells are done, and nothing is said of them yet"
+    of = len(plan.cells())
+    return f"{done} of {of} cells are done" + ": a pilot, which decides nothing" * bool(done)
+
+
+def elsewhere(folder: Path, place: str) -> str | None:
+    """What another study holds, as {shape-text|language.alibi at 2}; None for another place."""
+    study, _, what = place.partition("|")
+    if not what:
+        return None
+    other = STUDIES / study
+    contents = read(other)
+    return filled(other, f"{{{what}}}", contents, analyse(contents))[0][what]
 
 
 def filled(
@@ -353,9 +466,12 @@ def filled(
     known = places(result)
     for place in PLACE.findall(text):
         found = (
-            as_published(place)
-            or aliasing(place, result)
+            elsewhere(folder, place)
+            or as_published(place)
+            or aliasing(place, contents, result)
+            or equality(place, contents, result)
             or afterwards(place, contents, result)
+            or cliff(place, contents, result)
             or property_alone(place, contents, result)
         )
         if found is not None:
@@ -389,10 +505,7 @@ def section(folder: Path) -> Iterator[str]:
     yield from (f"\nDeviation: {what}" for what in result.deviations)
     if rest.strip():
         yield "\n" + PLACE.sub(lambda place: known[place[1]], rest.strip())
-    for task in dict.fromkeys(row.task for row in result.rows):
-        yield ""
-        both = [*result.rows, *result.baselines]
-        yield from table([row for row in both if row.task == task], result.metric)
+    yield from tables(result)
     for one in predicted:
         yield from effects(one)
     if (folder / BANDS).exists():

@@ -9,9 +9,10 @@ finding.md may ask of that study (see findings.py), or
     {pairs-text|processors}   on which its cells were trained;  |intervals}  what they are
     {pairs-text|band all 128 4-7 slowed}    what a band brings back;  |bands all 128}  a table
     {pairs-text|turns all 4-7}              the turns that its pairs make within L, fewest and most
-    {bands-copy|verdict}      how many periods are decided, and in which direction
+    {pairs-text|together all 128 4-7 slowed}    the same of the bits that all seeds lose together
     {fair-text|trials}        bits at n ≤ L of each row at each rate, and which was chosen
     {fair-text|orders}        bits at 2 L of each row, at one rate and at rates that were chosen
+    {fair-text|positions}     bits within L, by the number of characters before
     {fair-text|contrasts}     the contrasts of the plan;  |outcome}  what they come to
 """
 
@@ -34,7 +35,7 @@ from posenc.lab.study.analysis import Analysis, Row, analyse, outcomes_graded
 from posenc.lab.study.bands import read_csv, recoveries
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.plan import MOST_SEEDS, Plan
-from posenc.lab.study.store import RESULTS, Contents, read
+from posenc.lab.study.store import RESULTS, RUNNING, Contents, read
 from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.kinds.study import words
@@ -45,6 +46,7 @@ FINDINGS: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("findings
 PLACE = re.compile(r"\{([\w-]+)\|([^{}]+)\}")
 BAND = re.compile(r"band (\w+) (\d+) (\d+)-(\d+) (slowed|still)")
 TURNS = re.compile(r"turns (\w+) (\d+)-(\d+)")
+TOGETHER = re.compile(BAND.pattern.replace("band", "together", 1))
 BANDS = re.compile(r"bands (\w+) (\d+)")
 ONE_RATE = "properties-text"  # the study with which chosen rates are compared
 SHOWN = ("none", "all", "period-7", "period-11", "period-16", "period-23")  # of bands-copy
@@ -52,7 +54,7 @@ SHOWN = ("none", "all", "period-7", "period-11", "period-16", "period-23")  # of
 
 @cache
 def store(folder: Path) -> tuple[Contents, Analysis] | None:
-    if not (folder / RESULTS).exists():
+    if not any((folder / name).exists() for name in (RESULTS, RUNNING)):
         return None
     contents = read(folder)
     return contents, analyse(contents)
@@ -60,7 +62,7 @@ def store(folder: Path) -> tuple[Contents, Analysis] | None:
 
 def state(folder: Path) -> str:
     held, plan = store(folder), Plan.read(folder / "plan.toml")
-    if held is None:
+    if held is None or not (folder / RESULTS).exists():
         return FINDINGS["under_way"](folder, plan)
     result = held[1]
     complete = "it is complete" if result.done == result.of else "it is under way"
@@ -89,6 +91,9 @@ def filled(folder: Path, what: str) -> str:
         )
         value = one.recovered
         return f"{100 * value.value:+.0f} % [{100 * value.low:+.0f}, {100 * value.high:+.0f}]"
+    if asked := TOGETHER.fullmatch(what):
+        name, length, first, _, how = asked.groups()
+        return f"{100 * together(folder, contents, name, int(length), int(first), how):+.0f} %"
     if asked := TURNS.fullmatch(what):
         cell = next(x.cell for x in contents.records.values() if x.cell.name == asked[1])
         pairs = slice(int(asked[2]), int(asked[3]) + 1)
@@ -114,20 +119,27 @@ def processors(folder: Path, contents: Contents, result: Analysis) -> str:
     return f"`{folder.name}` was trained on {named}."
 
 
-def verdict(folder: Path, contents: Contents, result: Analysis) -> str:
-    """Count the periods that are decided, as their places say it."""
-    names = [row.encoding for row in result.rows if FINDINGS["PERIOD"].fullmatch(row.encoding)]
-    rows = {row.encoding: row for row in result.rows}
-    decided = []
-    for name in names:
-        said = FINDINGS["aliasing"](f"copy.{name} foretold", result)
-        if words.UNDECIDED not in said and "no ranking claims" not in said:
-            decided.append(fmean(FINDINGS["foretold_by_seed"](rows[name])) > 0)
-    more, open_ = sum(decided), len(names) - len(decided)
-    return (
-        f"Of {len(names)} periods this test decides {len(decided)}: {more} for more of the foretold"
-        f" lengths, {len(decided) - more} for fewer; for {open_} no difference is shown."
-    )
+def together(
+    folder: Path, contents: Contents, name: str, length: int, first: int, how: str
+) -> float:
+    """Of the bits that all seeds lose at a length, the share that one band brings back."""
+    bits = {
+        record.cell.seed: {n: outcome.mean for n, outcome in outcomes_graded(record).items()}
+        for record in contents.records.values()
+        if record.cell.name == name and record.cell.seed <= MOST_SEEDS
+    }
+    trained = next(x.cell.trained for x in contents.records.values() if x.cell.trained)
+    back = lost = 0.0
+    for row in read_csv(folder / "bands.csv"):
+        swap = row.swap
+        if (row.encoding, swap.length, swap.pairs[0], swap.how) == (name, length, first, how):
+            back += bits[row.seed][length] - swap.bits
+            lost += bits[row.seed][length] - bits[row.seed][trained]
+    return back / lost
+
+
+def positions(folder: Path, contents: Contents, result: Analysis) -> str:
+    return "\n".join(FINDINGS["by_position"](result.rows)).strip()
 
 
 def trials(folder: Path, contents: Contents, result: Analysis) -> str:
@@ -166,7 +178,7 @@ def at_twice(folder: Path, name: str) -> str:
 
 def orders(folder: Path, contents: Contents, result: Analysis) -> str:
     one = folder.with_name(ONE_RATE)
-    lines = ["| row, bits at 2 L | one rate | chosen rates |", "|---|--:|--:|"]
+    lines = [f"| row, bits at 2 L | `{ONE_RATE}` | `{folder.name}` |", "|---|--:|--:|"]
     for row in result.rows:
         cells = at_twice(one, row.encoding), at_twice(folder, row.encoding)
         lines.append(f"| {row.encoding} | {' | '.join(cells)} |")
@@ -195,7 +207,7 @@ ANSWERS = {
     "conditions": lambda folder, contents, result: words.conditions(result),
     "intervals": lambda folder, contents, result: words.intervals(result.rows),
     "processors": processors,
-    "verdict": verdict,
+    "positions": positions,
     "trials": trials,
     "orders": orders,
     "outcome": outcome,
@@ -251,7 +263,7 @@ def copied_figure(folder: Path) -> Figure:
             continue
         marks: list[Mark] = []
         if FINDINGS["PERIOD"].fullmatch(row.encoding):
-            inside = FINDINGS["foretold"](row)
+            inside = FINDINGS["foretold"](row, row.encoding)
             left, right = inside[0] - 0.5, inside[-1] + 0.5
             corners = [left, right, right, left], [0.0, 0.0, 100.0, 100.0]
             marks.append(Area(*corners, "foretold", faint=True))
@@ -267,7 +279,7 @@ def copied_figure(folder: Path) -> Figure:
 
 
 def rates_figure(folder: Path) -> Figure:
-    both = [("one rate", store(folder.with_name(ONE_RATE))), ("chosen rates", store(folder))]
+    both = [(ONE_RATE, store(folder.with_name(ONE_RATE))), (folder.name, store(folder))]
     marks: list[Mark] = []
     names: list[str] = []
     for n, (label, held) in enumerate(both):
@@ -278,7 +290,7 @@ def rates_figure(folder: Path) -> Figure:
         look = style(n)
         at = [float(place) for place in range(len(names))]
         marks.append(Points(at, values, label, look["colour"], look["marker"]))
-    says = "Each row at 2 L, at one rate and at a rate of its own."
+    says = "Each row at 2 L, in two studies of other rates, steps and heads."
     return Figure("Bits at 2 L", [Panel("", marks, "", "bits per character", x_names=names)], says)
 
 

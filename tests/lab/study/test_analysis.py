@@ -374,11 +374,3 @@ def test_a_rate_that_is_not_chosen_yet_is_none_and_no_rate_of_the_profile():
     assert [row.rate for row in found.rows] == [None, None]
     assert found.profile is None
     assert found.steps == planned.profile.steps
-
-
-def test_a_loss_that_still_falls_is_said():
-    held = contents(plan(), falling)
-    for losses, said in (((1.0,) * 18 + (0.8, 0.7), 0.25), ((1.0,) * 20, None)):
-        records = {d: replace(record, losses=losses) for d, record in held.records.items()}
-        row = analysis.analyse(replace(held, records=records)).rows[0]
-        assert row.falling == (None if said is None else pytest.approx(said))

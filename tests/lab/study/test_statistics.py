@@ -1,6 +1,7 @@
 """Statistics against loops over all cases, closed forms, and published tables."""
 
 from itertools import product
+from random import Random
 from statistics import mean
 
 import pytest
@@ -70,10 +71,23 @@ def test_the_probability_of_improvement_equals_a_loop():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [6, 8, 10])
-def test_intervals_hold_the_truth_as_often_as_they_say(seeds):
+@pytest.mark.parametrize(("seeds", "least"), [(6, 0.8), (8, 0.86), (10, 0.9)])
+def test_intervals_hold_the_truth_as_often_as_they_say(seeds, least):
     """In the worst of several worlds; a bootstrap of seeds and prompts, nested, holds it less."""
-    assert stats.coverage(seeds) >= 0.93
+    assert least <= stats.coverage(seeds) <= 0.95
+
+
+@pytest.mark.parametrize("seeds", [6, 8])
+def test_coverage_counts_seeds_of_two_humps(seeds):
+    """A quarter of the seeds learns the task: 2,000 worlds, each drawn and measured by itself."""
+    random = Random(seeds)
+    held = 0
+    for _ in range(2_000):
+        shares = [0.93 if random.random() < 0.25 else 0.07 for _ in range(seeds)]
+        outcomes = [torch.tensor([random.random() < share for _ in range(50)]) for share in shares]
+        found = stats.interval(outcomes, share=True)
+        held += found.low <= 0.25 * 0.93 + 0.75 * 0.07 <= found.high
+    assert stats.coverage(seeds) == pytest.approx(held / 2_000, abs=0.03)
 
 
 def test_prompts_that_all_seeds_share_are_not_averaged_out_by_more_seeds():

@@ -233,7 +233,6 @@ def _row(row: Row) -> dict[str, Any]:
         "seeds": len(row.seeds),
         "failed": {str(seed): why for seed, why in row.failures.items()},
         "untrained": list(row.undertrained),  # the seeds that do not pass the gate at n = L
-        "falling": row.falling,  # how far the loss fell at the end; null: it stood still
         "area": None if row.value is None else asdict(row.value),
         "curve": {str(n): mean for n, mean in row.means.items()},
     }
@@ -358,8 +357,6 @@ def _tables(study: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _line(entry: str, one: Mapping[str, Any], lengths: Sequence[str]) -> str:
     passed = one["seeds"] - len(one["untrained"])
     notes = [f"seed {seed} failed: {why}" for seed, why in one["failed"].items()]
-    if one["falling"] is not None:
-        notes.append(f"its loss still falls, by {one['falling']:.3f}")
     gate = "" if one["unit"] == "bits" else f"{passed} of {one['seeds']} seeds"
     rate = "" if one["rate"] is None else f"{one['rate']:g}"
     curve = [_number(one["curve"].get(n), one["unit"]) for n in lengths]

@@ -36,7 +36,6 @@ PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task
 RANGE = 0.95  # share of right answers at n = L from which on a seed counts as trained
 SHARES = ("tokens",)  # protocols whose numbers are shares of right answers, and no bits
 RESAMPLES = 2_000
-STILL = 0.005  # nats, by which a loss may fall in a tenth of the steps and stand still
 SCORES = tuple(n / 20 for n in range(20))  # steps of a performance profile
 LEVEL = 0.05  # Holm's p, below which a contrast is decided
 
@@ -61,10 +60,10 @@ class Row:
     below: int | None
     parameters: int | None
     rate: float | None  # learning rate; None where there are several
-    falling: float | None  # how far the loss fell in the last tenth of the steps; None: it did not
     seconds: float | None  # seconds of a step
     undertrained: Sequence[int]  # the seeds that do not pass the gate
     baseline: str = ""  # "cropped" or "windowed", where the row is how another one reads
+    positions: Sequence[float] = ()  # bits of each character within L, mean over seeds and lengths
 
 
 @dataclass(frozen=True)
@@ -379,27 +378,21 @@ def _row(
         None if bits or not means else statistics.first_below([*means], [*means.values()]),
         next((record.parameters for record in good.values()), None),
         rates.pop() if len(rates) == 1 else None,
-        _falling(good.values()),
         sorted(seconds)[len(seconds) // 2] if seconds else None,
         [] if bits else _untrained(good, trained, protocol),
+        positions=_positions(good.values(), trained) if used == "sliding" else (),
     )
 
 
-def _falling(records: Iterable[Record]) -> float | None:
-    """How far the mean loss of the last tenth of the steps is below that of the tenth before.
-
-    None where it is less than a hundredth of it, or of no account, or few losses are known.
-    """
-    before, after = [], []
-    for record in records:
-        tenth = len(record.losses) // 10
-        if tenth:
-            after.append(fmean(record.losses[-tenth:]))
-            before.append(fmean(record.losses[-2 * tenth : -tenth]))
-    if not after:
-        return None
-    fell = fmean(before) - fmean(after)
-    return fell if fell > max(STILL, fmean(before) / 100) else None
+def _positions(records: Iterable[Record], trained: int) -> list[float]:
+    """Average the bits of each character within the trained length, over seeds and lengths."""
+    texts = [
+        outcome.values[:trained].double()
+        for record in records
+        for (protocol, n), outcome in sorted(record.outcomes.items())
+        if protocol == "position" and n >= trained
+    ]
+    return torch.stack(texts).mean(0).tolist() if texts else []
 
 
 def _untrained(records: Mapping[int, Record], trained: int, protocol: str | None) -> list[int]:

@@ -30,6 +30,7 @@ from posenc.core.arguments import count
 RANKING = 6  # paired seeds from which on a difference can be significant at 5 %
 EXACT = 20  # seeds up to which all 2ⁿ flips are tried
 RESAMPLES = 10_000
+HUMP = 3.0  # logit of a right answer for a seed that learns the task: 95 % are right
 MOST_DEGREES = 1_000.0  # degrees of freedom from which on t is taken as normal
 
 
@@ -152,7 +153,8 @@ def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2
     A prompt comes out right with a chance whose logit is the sum of a mean, of a normal number of
     the seed and of one of the prompt: seeds differ more than prompts, as much, or less, and half of
     the answers are right, most, or nearly all. Measured are shares, paired differences of two
-    shares, and the logits themselves with noise, as bits are.
+    shares, and the logits themselves with noise, as bits are. In two more worlds seeds have two
+    humps: half of the seeds, or a quarter, learn the task, and the others do not.
     """
     random = torch.Generator().manual_seed(seeds)
     draw = partial(torch.randn, generator=random, dtype=torch.float64)
@@ -174,6 +176,12 @@ def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2
         held.append(_held(right[0], truths[0], level, share=True))
         held.append(_held(right[0] - right[1], truths[0] - truths[1], level))
         held.append(_held(logits + draw(logits.shape), 0.0, level))
+    for able in (0.5, 0.25):
+        learned = uniform((worlds, seeds, 1)) < able
+        logits = torch.where(learned, HUMP, -HUMP) + 0.5 * draw(worlds, 1, prompts)
+        right = (uniform(logits.shape) < logits.sigmoid()).double()
+        chance = (((HUMP + 0.5 * z).sigmoid() * density).sum() / density.sum()).item()
+        held.append(_held(right, able * chance + (1 - able) * (1 - chance), level, share=True))
     return min(held)
 
 

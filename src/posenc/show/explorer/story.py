@@ -11,7 +11,7 @@ from typing import TypedDict
 from posenc.analysis.dials import by_method
 from posenc.encodings.rotary.theta import frequencies
 from posenc.show.explorer.trained import Short, short
-from posenc.show.report.guide import GUIDE
+from posenc.show.report.guide import ALIBI, GUIDE
 
 MODEL, BASE, DIM, TRAINED = "Llama 3", 500_000, 128, 8_192
 FACTORS = 1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16
@@ -42,6 +42,7 @@ class GrowingText(TypedDict):
 class Story(TypedDict):
     growth: GrowingText
     short: Short
+    alibi: list[float]  # bits of ALiBi with four heads, reading all and cropped
     guide: list[dict[str, str]]  # the rows of words.guide
 
 
@@ -63,4 +64,9 @@ def story() -> Story:
     ]
     met = [round(dial.met, DIGITS) for dial in by_length[TRAINED]["none"]]
     growth = GrowingText(model=MODEL, base=BASE, trained=TRAINED, met=met, lengths=lengths)
-    return {"growth": growth, "short": short(), "guide": [asdict(row) for row in GUIDE]}
+    return {
+        "growth": growth,
+        "short": short(),
+        "alibi": [*ALIBI],
+        "guide": [asdict(row) for row in GUIDE],
+    }

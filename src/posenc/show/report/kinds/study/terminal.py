@@ -34,6 +34,7 @@ def show(result: Analysis, console: Console) -> None:
         console.print()
         rows = [row for row in (*result.rows, *result.baselines) if row.task == task]
         _print_rows(task, rows, result.metric, console)
+        _by_position(rows, console)
     console.print(Text(findings.intervals(result.rows), "dim"))
     if result.overall and len(result.overall[0].tasks) > 1:
         console.print()
@@ -78,6 +79,21 @@ def _print_rows(task: str, rows: Sequence[Row], metric: str, console: Console) -
         )
         noted.append((row.encoding, cells, findings.note(row)))
     _print_noted(heads, 1, noted, console)
+
+
+def _by_position(rows: Sequence[Row], console: Console) -> None:
+    """Print how many characters a language model makes use of, within the trained length."""
+    groups = {row.encoding: findings.by_position(row) for row in rows if row.positions}
+    if not groups:
+        return
+    console.print(Text(findings.POSITIONS, "dim"))
+    gap = 1 if console.width < NARROW else 2
+    table = empty_table("", *next(iter(groups.values())), gap=gap)
+    for column in table.columns[1:]:
+        column.justify, column.no_wrap = "right", True
+    for name, bits in groups.items():
+        table.add_row(Text(name, "bold"), *(f"{x:.3f}" for x in bits.values()))
+    console.print(table)
 
 
 def _over_tasks(overall: Sequence[Overall], metric: str, console: Console) -> None:

@@ -1,6 +1,8 @@
 """Sentences and cells on the outcome of a study."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from statistics import fmean
 
 from posenc.core.numerals import number
 from posenc.lab.study import statistics
@@ -13,6 +15,7 @@ from posenc.lab.study.statistics import Interval
 UNDECIDED = "no difference shown"  # which does not say that both are equal
 EQUAL = "equal within the plan's margin"  # an outcome of a test for equality
 BASELINES = "cropped: shown the last L tokens alone; windowed: each token sees L back"
+POSITIONS = "bits within L, by the number of characters before"
 ALIKE = (
     "Encodings that come out alike with each seed, as a = b, count once; p takes the others for"
     " independent, which those of one family are not."
@@ -73,12 +76,23 @@ def interval(interval: Interval | None, bits: bool) -> str:
     return f"{low:.3f} … {high:.3f}" if bits else f"{100 * low:.1f} … {100 * high:.1f}"
 
 
+def by_position(row: Row) -> dict[str, float]:
+    """Average the bits of a row by how many characters come before: 1, 2–3, 4–5, …"""
+    within, starts, groups = len(row.positions), [1, 2], {}
+    while starts[-1] < within:
+        starts.append(starts[-1] + 2 ** max(1, starts[-1].bit_length() - 2))
+    for first, end in pairwise(starts):
+        bits = row.positions[first:end]
+        last = first + len(bits) - 1
+        if bits:
+            groups[str(first) if first == last else f"{first}–{last}"] = fmean(bits)
+    return groups
+
+
 def note(row: Row) -> str:
     """Say what speaks against a row: too little training, and seeds that failed."""
     weak, of = len(row.undertrained), len(row.seeds)
     notes = ["undertrained" + f" in {weak} of {of} seeds" * (weak < of)] if weak else []
-    if row.falling is not None:
-        notes.append(f"its loss still falls, by {row.falling:.3f} in the last tenth of its steps")
     for seed, why in row.failures.items():
         notes.append(f"seed {seed} failed: {why}")
     return "; ".join(notes)
