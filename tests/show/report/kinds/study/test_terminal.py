@@ -1,13 +1,19 @@
 """Tables of studies at three widths of a terminal, against what their rows say of themselves."""
 
 import io
+import json
+import re
 from dataclasses import replace
+from statistics import fmean
+from struct import unpack
 
 import pytest
 from made_studies import plan, study
 from rich.console import Console
+from stored_outcomes import STUDIES, rows
 
 from posenc.lab.study.analysis import analyse
+from posenc.lab.study.store import read
 from posenc.show.report.kinds.study import terminal
 
 
@@ -62,3 +68,26 @@ def test_where_there_is_no_room_notes_stand_below_and_alike_ones_once(weak):
     last = max(n for n, line in enumerate(narrow) if "nope − rope " in line)
     assert any("seeds: no ranking claims" in line for line in narrow[last:])
     assert sum("no ranking claims" in line for line in narrow) < len(weak.contrasts)
+
+
+@pytest.mark.repository
+@pytest.mark.parametrize("width", [80, 140])
+def test_bits_by_position_within_l_are_printed(width):
+    """Of a store, by SQL: RoPE after 8 to 11 letters and after 48 to 63; copying has none."""
+    texts = [
+        unpack("<64f", data[:256])
+        for cell, data in rows(
+            "shape-text",
+            "SELECT settings, data FROM cells JOIN outcomes USING (digest)"
+            " WHERE protocol = 'position'",
+        )
+        if json.loads(cell)["encoding"] == "rope"
+    ]
+    bits = [fmean(at) for at in zip(*texts, strict=True)]
+    text = drawn(analyse(read(STUDIES / "shape-text")), width).partition("bits within L")[2]
+    (line,) = re.findall(r"^rope +(.*)$", text.partition("contrasts")[0], re.M)
+    printed = line.split()
+    assert len(printed) == 10
+    assert printed[4] == f"{fmean(bits[8:12]):.3f}"
+    assert printed[-1] == f"{fmean(bits[48:]):.3f}"
+    assert "bits within L" not in drawn(analyse(read(STUDIES / "shape-copy")), width)
