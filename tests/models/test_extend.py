@@ -8,6 +8,7 @@ import stat
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import AutoConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -208,6 +209,28 @@ def test_the_text_part_of_a_composite_config_is_stretched():
 def test_what_cannot_be_stretched_is_refused(config, to, method, message):
     with pytest.raises(ModelError, match=message):
         extended(config, to, method)
+
+
+@pytest.mark.parametrize("model_type", ["codegen", "gptj", "roformer"])
+@pytest.mark.parametrize(("method", "more"), [("ntk", {}), ("base", {"base": 1e6})])
+def test_a_base_that_the_class_ignores_is_not_written(model_type, method, more):
+    """These classes of transformers compute their angles from 10,000, whatever a config says."""
+    with pytest.raises(ModelError, match=r"rope_theta.*ignored by the class"):
+        extended({"model_type": model_type}, 9999, method, **more)
+
+
+@pytest.mark.parametrize("model_type", ["phi3", "phi4_multimodal", "phimoe"])
+def test_a_rope_type_that_transformers_would_not_load_is_not_written(model_type):
+    """`AutoConfig` itself says so; a larger base is loaded."""
+    config = {"model_type": model_type, "max_position_embeddings": 4096}
+    scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
+    with pytest.raises((KeyError, StrictDataclassClassValidationError)):
+        AutoConfig.for_model(**config, rope_scaling=scaling)
+    for method in ("linear", "dynamic", "yarn", "llama3"):
+        with pytest.raises(ModelError, match="longrope alone"):
+            extended(config, 16384, method)
+    made, _ = extended(config, 16384, "base", base=1e7)
+    assert AutoConfig.for_model(**made).rope_parameters["rope_theta"] == 1e7
 
 
 def test_an_unknown_method_is_refused():

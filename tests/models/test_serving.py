@@ -91,6 +91,14 @@ def test_stacks_that_share_the_settings_of_the_whole_have_options_too():
     assert words["rope_parameters"]["rope_type"] == "yarn"
 
 
+def test_a_share_of_channels_stays_whole_channels():
+    """52 · (30 / 52) in floats is a little less than 30, and readers round down."""
+    before = shapes(new=False)["phi"] | {"head_dim": 52, "partial_rotary_factor": 0.58}
+    after, _ = extended(before, 8192, "yarn")
+    told = words_of(serving("m", before, after, specify(after), 8192)["vLLM"])
+    assert int(52 * told["rope_parameters"]["partial_rotary_factor"]) == 30
+
+
 def test_mlx_receives_the_keys_of_the_file_that_changed():
     """mlx_lm.load updates the dictionary of config.json with them."""
     config, spec = longer("yarn")

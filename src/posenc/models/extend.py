@@ -16,7 +16,7 @@ import stat
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from math import isfinite
+from math import isclose, isfinite
 from pathlib import Path
 from tempfile import mkstemp
 from typing import Any
@@ -38,6 +38,8 @@ from posenc.models.serving import cache_bytes, serving, serving_folder
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # methods that are a formula
 BASE = "base"  # given by hand
 OLD, NEW = "rope_scaling", "rope_parameters"
+# Model types whose class in transformers 5.23 loads no rope_type but longrope
+LONGROPE_ALONE = ("phi3", "phi4_multimodal", "phimoe")
 MOST_TOKENS, MOST_TIMES = 2**53, 2**20  # tokens, and how many times longer texts become
 
 
@@ -224,9 +226,12 @@ def extended(
             if turn.method in METHODS
             else f"is {turn.method!r}, whose factors were searched for, not computed",
         )
+    if main.model in LONGROPE_ALONE and method not in ("ntk", BASE):
+        only = f"of {main.model!r} may be longrope alone: transformers would not load {method!r}"
+        raise ModelError(file, "rope_type", f"{only}. Use --method ntk, or --method base")
     _check_trained(trained, usual, turn, context, method, file)
     stretched = deepcopy(config)
-    inner = _at(stretched, place)
+    inner, raised = _at(stretched, place), 0.0
     if method in ("ntk", BASE):
         # NTK-aware: the slowest pair then turns `factor` times slower, the fastest as before.
         raised = base or turn.base * factor ** (turn.turned / (turn.turned - 2))
@@ -243,7 +248,11 @@ def extended(
         )
     else:
         inner[_own_name(main, "max_position_embeddings", inner)] = to
-    _check(specify(stretched, file).main, to, method, file)
+    spec = specify(stretched, file)
+    _check(spec.main, to, method, file)
+    if method in ("ntk", BASE) and not isclose(spec.main.far_seeing[0].base, raised):
+        ignored = f"is ignored by the class of {main.model!r}: the base would stay {turn.base:g}"
+        raise ModelError(file, "rope_theta", ignored)
     return stretched, notes
 
 

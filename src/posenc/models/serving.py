@@ -166,7 +166,10 @@ def _complete(turn: Rotary, stated: Mapping[str, Any], old: Mapping[str, Any]) -
     if turn.method == "proportional":
         settings.setdefault("partial_rotary_factor", turn.share)
     elif turn.turned < turn.dim and not turn.trailing:
-        settings.setdefault("partial_rotary_factor", turn.turned / turn.dim)
+        share = turn.turned / turn.dim
+        # A reader rounds down to whole channels
+        exact = share if int(turn.dim * share) == turn.turned else (turn.turned + 0.5) / turn.dim
+        settings.setdefault("partial_rotary_factor", exact)
     if turn.method in ("yarn", "llama3", "longrope"):
         settings.setdefault("original_max_position_embeddings", turn.trained)
     # Servers that merge two settings would keep the old gain
