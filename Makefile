@@ -1,16 +1,21 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test core quick thorough check lint types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large words
+.PHONY: run test slow core quick thorough check lint types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large words
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
 
-test:           ## tests, doctests, examples, the code of the README, and the compiled paths
-	python -m pytest
+test:           ## the default tests: tests, doctests, the code of the README
+	python -m pytest -n 2 --dist worksteal
+
+COMPILED = python -m pytest -q -rs -n 2 --dist worksteal -o addopts=--import-mode=importlib tests/compiled
+slow:           ## the other tests: browsers, all models, builds, compiled graphs, memory
+	python -m pytest -q -n 2 --dist worksteal -m slow
+	$(COMPILED)
 
 # The shape checker adds two fifths to a test's time; CI and `make test` have it where arithmetic is.
 quick: lint     ## minutes: lint, and tests that are not slow, without the shape checker
-	POSENC_QUICK=1 python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages=
+	POSENC_QUICK=1 python -m pytest -q -n 2 --dist worksteal --jaxtyping-packages=
 
 # The library alone, which knows nothing of models, studies and pages
 LIBRARY = core attention rotation encodings properties analysis
@@ -18,13 +23,14 @@ core:           ## the library's lint, types and quick tests: for who adds an en
 	ruff format --check $(LIBRARY:%=src/posenc/%) $(LIBRARY:%=tests/%)
 	ruff check $(LIBRARY:%=src/posenc/%) $(LIBRARY:%=tests/%)
 	pyright --pythonpath "$$(command -v python)" $(LIBRARY:%=src/posenc/%) src/posenc/catalog.py
-	POSENC_QUICK=1 python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages= \
+	POSENC_QUICK=1 python -m pytest -q -n 2 --dist worksteal --jaxtyping-packages= \
 		$(LIBRARY:%=tests/%) $(LIBRARY:%=src/posenc/%) tests/test_catalog.py tests/test_rooms.py
 
-thorough:       ## every case of the long sweeps, of which CI takes some, and shapes in every test
-	POSENC_THOROUGH=1 python -m pytest -n 2 --dist worksteal --jaxtyping-packages=posenc,checker.check
+thorough:       ## all tests, with every case of the long sweeps, and shapes checked in every test
+	POSENC_THOROUGH=1 python -m pytest -n 2 --dist worksteal -m "" --jaxtyping-packages=posenc,checker.check
+	POSENC_THOROUGH=1 $(COMPILED)
 
-check: lint types script test
+check: lint types script test slow
 
 lint:
 	ruff format --check .

@@ -10,7 +10,7 @@ from pathlib import Path
 import jaxtyping
 import pytest
 import torch
-from thorough import QUICK, THOROUGH, quick, slow_first
+from thorough import QUICK, THOROUGH, quick
 
 TESTS = Path(__file__).parent
 LIBRARY = {"core", "attention", "rotation", "encodings", "properties", "analysis"}
@@ -46,7 +46,7 @@ def pytest_collection():
 
 
 def pytest_collection_modifyitems(config, items):
-    """Take what is asked for, in the order in which no worker ends long after the others."""
+    """Skip what lacks its data, and in a quick run most of many like cases."""
     if not (TESTS.parent / "studies").is_dir():
         for item in items:
             if item.get_closest_marker("repository"):
@@ -55,8 +55,6 @@ def pytest_collection_modifyitems(config, items):
         kept = quick({item: item.nodeid.partition("[")[0] for item in items})
         config.hook.pytest_deselected(items=[*{*items}.difference(kept)])
         items[:] = kept
-    workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    items[:] = slow_first(items, lambda item: bool(item.get_closest_marker("slow")), workers)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -17,6 +17,8 @@ from torch.autograd.profiler import profile
 from posenc import CATALOG, FIRE, ALiBi, Cache, NoPE, SelfAttention, Sum, T5Bias, attend, masks
 from posenc.core.positions import folded
 
+pytestmark = pytest.mark.slow
+
 DIM, HEADS, WIDTH, TOKENS = 8, 4, 32, 15
 CARDS = {card.slug: card.make for card in CATALOG}
 CARDS["sum"] = lambda dim, heads: Sum(ALiBi(heads), T5Bias(heads), FIRE(heads))

@@ -213,7 +213,7 @@ class Mine(Encoding):
         self.heads, self.strength = heads, strength
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return lambda b, h, i, j: -self.strength * (q_at[i] - k_at[j]).abs().sqrt() / (1.0 + h)
+        return lambda b, h, i, j: -self.strength * (q_at[0, 0, i] - k_at[0, 0, j]).abs().sqrt() / (1.0 + h)
 
 class Reads(Mine):
     def prepare(self, pos):
