@@ -81,7 +81,7 @@ class Opened:
     def stretches(self, letters: str, tokens: int, count: int) -> Tensor:
         """Token ids (stretch, token), evenly spread over a text, each after the first token."""
         taken = letters[: LETTERS * tokens * count]
-        ids = self.tokenizer(taken, return_tensors="pt", add_special_tokens=False).input_ids[0]
+        ids = self.tokenizer(taken, add_special_tokens=False)["input_ids"][0]
         rows = self.model.get_input_embeddings().weight.shape[0]
         first = getattr(self.model.config, "bos_token_id", None)
         first = first if isinstance(first, int) and 0 <= first < rows else None

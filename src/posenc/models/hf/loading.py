@@ -23,6 +23,7 @@ from posenc.models.config.parse import ENTRY
 from posenc.models.files.errors import Broken, ModelError
 from posenc.models.files.folder import find_files, inside, read_json
 from posenc.models.files.strict import opened
+from posenc.models.hf.tokens import Tokens
 from posenc.models.weights import Weights, open_weights
 from posenc.models.weights.info import BITS
 from posenc.models.weights.memory import check_memory
@@ -94,7 +95,8 @@ def load_gguf(path: Path) -> tuple[Any, Any]:
             empty = _empty(model_class, config, weights, path.name)
         _refuse_unless_as_large(empty, weights, path.name)
         with one_sentence(path.name, "cannot be opened by transformers"):
-            tokenizer = AutoTokenizer.from_pretrained(alone, **how)
+            made: Any = AutoTokenizer.from_pretrained(alone, **how)
+            tokenizer = Tokens(path.name, made.backend_tokenizer.to_str())
             model, report = model_class.from_pretrained(
                 alone,
                 config=config,
@@ -179,11 +181,8 @@ def _without(value: Any, keys: Iterable[str]) -> Any:
     return [_without(inner, keys) for inner in value] if isinstance(value, list) else value
 
 
-def _tokenizer(folder: Path) -> Any:
-    """Load the tokenizer from tokenizer.json alone, which is complete in itself."""
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
-
+def _tokenizer(folder: Path) -> Tokens:
+    """Open the tokenizer of tokenizer.json alone, which is complete in itself."""
     if not os.path.lexists(folder / TOKENIZER):
         raise ModelError(
             folder.resolve(),
@@ -196,7 +195,10 @@ def _tokenizer(folder: Path) -> Any:
     if len(raw) > MOST_TOKENIZER:
         raise ModelError(TOKENIZER, "", "is too large", allowed=f"up to {MOST_TOKENIZER} bytes")
     with one_sentence(TOKENIZER, "is no tokenizer"):
-        return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_buffer(raw))
+        tokenizer = Tokens(TOKENIZER, raw.decode())
+    # A definition that cannot be used is refused before the weights are read
+    tokenizer("")
+    return tokenizer
 
 
 def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any, tuple[str, ...]]:
