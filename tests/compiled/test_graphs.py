@@ -213,7 +213,8 @@ class Mine(Encoding):
         self.heads, self.strength = heads, strength
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return lambda b, h, i, j: -self.strength * (q_at[0, 0, i] - k_at[0, 0, j]).abs().sqrt() / (1.0 + h)
+        m, n = q_at[0, 0], k_at[0, 0]
+        return lambda b, h, i, j: -self.strength * (m[i] - n[j]).abs().sqrt() / (1.0 + h)
 
 class Reads(Mine):
     def prepare(self, pos):
@@ -225,7 +226,7 @@ class Spectral(Encoding):
 """
 
 
-LINE = r"Reads cannot be exported: `torch.Tensor.__bool__` \(my_module.py, line 17\)"
+LINE = r"Reads cannot be exported: `torch.Tensor.__bool__` \(my_module.py, line 18\)"
 
 
 @pytest.fixture
