@@ -1,38 +1,49 @@
 """`posenc arena`, as a person types it, from the first cell to the board."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
-import study_runner
 from made_suite import TOML
 
-from posenc.lab.arena import board, suite
-from posenc.lab.study import execute, store
+from posenc.lab.arena import suite
+from posenc.lab.study import execute, store, train
 
-MINE = "from posenc import ALiBi\n\n\nclass Mine(ALiBi):\n    pass\n"
+MINE = """from pathlib import Path
+import os
+from posenc import ALiBi
+
+class Mine(ALiBi):
+    def __init__(self, heads):
+        Path(f"made-{os.getpid()}").touch()
+        super().__init__(heads)
+"""
 
 
 @pytest.fixture
-def tiny(posenc, fast, monkeypatch, tmp_path):
+def tiny(posenc, monkeypatch, tmp_path):
     """A suite of one small study, in an empty folder with code of one's own."""
     (tmp_path / "suites").mkdir()
     Path("suites/tiny.toml").write_text(TOML)
     Path("mine.py").write_text(MINE)
     monkeypatch.setattr(suite, "FOLDER", tmp_path / "suites")
-    monkeypatch.setattr(board.execute, "run_cell", run_cell(execute.run_cell))
+    whole = execute.study
+
+    def study(*words, **named):
+        return whole(*words, **named | {"runner": train.run, "start": "fork"})
+
+    monkeypatch.setattr(execute, "study", study)
     return posenc
-
-
-def run_cell(whole):
-    return lambda cell, runner, *rest: whole(cell, study_runner.run, *rest)
 
 
 def test_without_an_encoding_it_says_what_is_asked_for(posenc):
     code, said, _ = posenc("arena")
     named = suite.Suite.named()
     assert code == 0
-    assert f"suite v1, sha256 {named.digest}" in said
+    assert f"suite v1, sha256 of its plans' texts {named.digest}" in said
+    assert "v1 is a draft" in said
+    assert "takes about 9 hours with 2 workers, 18 hours of one core" in said
     assert "copy-20: copy-unique, L = 20, 6,000 steps, rates 0.0005, 0.001, 0.002, 8 seeds" in said
     told = json.loads(posenc("arena", "--json")[1])
     assert told["digest"] == named.digest
@@ -45,6 +56,7 @@ def test_from_an_encoding_of_ones_own_to_the_board(tiny):
     code, _, err = tiny(*words, "--max-minutes", "0.0000001")
     assert code == 0
     assert f"20 cells are not done; to go on: posenc arena {entry} --suite tiny --out mine" in err
+    assert "--workers=2" in err
     code, _, err = tiny(*words)
     assert (code, "not done" in err) == (0, False)
     assert len(store.read(Path("mine/near")).records) == 20
@@ -56,11 +68,16 @@ def test_from_an_encoding_of_ones_own_to_the_board(tiny):
     code, _, err = tiny(*added)
     assert code == 2
     assert "--allow-code mine.py:Mine" in err
-    code, said, _ = tiny(*added, "--allow-code", entry, "--draw", "5")
+    for mark in Path().glob("made-*"):
+        mark.unlink()
+    code, said, _ = tiny(*added, "--allow-code", entry, "--repeat", "5")
     assert code == 0
-    assert "(near, drawn by 5): equal bit by bit" in said
+    assert said.count("(near): losses and outcomes equal bit by bit") == 5
     page = Path("board/tiny.md").read_text("utf-8")
     assert f"| {entry} | entry | " in page
+    processes = {x.name for x in Path().glob("made-*")}
+    assert processes
+    assert f"made-{os.getpid()}" not in processes
     for held, said in ((None, "has these outcomes already"), ("{", "is no board")):
         if held is not None:
             Path("board/tiny.json").write_text(held)
@@ -78,3 +95,13 @@ def test_what_cannot_be_is_said_in_one_line(tiny):
     ):
         code, _, err = tiny("arena", *words)
         assert (code, said in err.splitlines()[-1]) == (2, True), err
+
+
+def test_an_interrupted_arena_says_how_to_go_on(tiny, monkeypatch):
+    def interrupted(*words, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(execute, "study", interrupted)
+    code, _, err = tiny("arena", "alibi", "--suite", "tiny", "--out", "mine", "--workers", "3")
+    assert code != 0
+    assert "to go on: posenc arena alibi --suite tiny --out mine --workers=3" in err

@@ -4,7 +4,6 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from random import SystemRandom
 from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
@@ -31,7 +30,7 @@ def arena(
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     add: Place | None = None,
     board: Place = BOARD,
-    draw: Annotated[int | None, Parameter(validator=validators.Number(gte=0))] = None,
+    repeat: Annotated[int, Parameter(validator=validators.Number(gte=4, lte=10_000))] = 4,
     allow_code: AllowCode = (),
     as_json: AsJson = False,
 ) -> None:
@@ -56,12 +55,12 @@ def arena(
     max_minutes
         Begin only what ends in that time.
     add
-        A folder with the studies of an arena that is done: verify it, train one cell of it again,
-        and add its row to the board.
+        A folder with the studies of an arena that is done: verify it, train cells of it again, and
+        add its row to the board.
     board
         The folder of the board.
-    draw
-        The number that chooses the cell; by default a random one, which the row says.
+    repeat
+        How many cells --add trains again, at least 4. The digests of the stores choose them.
     as_json
         Print one JSON document instead of words.
     """
@@ -72,7 +71,7 @@ def arena(
 
         chosen = Suite.named(suite)
         if add is not None:
-            return _add(chosen, add, board, draw, allowed(allow_code), as_json)
+            return _add(chosen, add, board, repeat, allowed(allow_code), as_json)
         if encoding is None:
             return _describe(chosen, as_json)
         folder = Path(f"arena-{suite}") if out is None else out
@@ -91,46 +90,66 @@ def _run(
     from posenc.lab.study import analysis, execute, store
 
     begun, missing, wrong = time.monotonic(), 0, 0
-    for name, plan in suite.plans(encoding).items():
-        spent = (time.monotonic() - begun) / 60
-        if minutes is not None and spent >= minutes:
-            missing += len(plan.cells()) + len(plan.trials())
-            continue
-        place = folder / name
-        line = f"{name}: sha256 {plan.digest}, in {printable(str(place))}"
-        with progress(estimate=False) as say:
-            ended = execute.study(
-                plan, place, max_minutes=None if minutes is None else minutes - spent,
-                progress=in_words(say, line), allow_code=code, **settings,
-            )  # fmt: skip
-        contents = store.read(place)
-        write_study_page(contents, analysis.analyse(contents), place)
-        missing += len(ended.missing)
-        wrong += sum(not why.startswith(("left out", "stopped")) for _, why in ended.missing)
+    words = ["posenc", "arena", encoding, "--suite", suite.name, "--out", str(folder)]
+    for name, value in settings.items():
+        words.append(f"--{name}={value}")
+    go_on = f"to go on: {shlex.join(words)}"
+    plans = suite.plans(encoding)
+    if estimate := _estimate(suite, settings["workers"]):
+        print(estimate, file=sys.stderr)
+    try:
+        for name, plan in plans.items():
+            spent = (time.monotonic() - begun) / 60
+            if minutes is not None and spent >= minutes:
+                missing += len(plan.cells()) + len(plan.trials())
+                continue
+            place = folder / name
+            line = f"{name}: sha256 {plan.digest}, in {printable(str(place))}"
+            with progress(estimate=False) as say:
+                ended = execute.study(
+                    plan, place, max_minutes=None if minutes is None else minutes - spent,
+                    progress=in_words(say, line), allow_code=code, **settings,
+                )  # fmt: skip
+            contents = store.read(place)
+            write_study_page(contents, analysis.analyse(contents), place)
+            missing += len(ended.missing)
+            wrong += sum(not why.startswith(("left out", "stopped")) for _, why in ended.missing)
+    except KeyboardInterrupt:
+        print(f"\n{go_on}", file=sys.stderr)
+        raise
     if missing:
-        words = "posenc", "arena", encoding, "--suite", suite.name, "--out", str(folder)
-        print(f"{missing} cells are not done; to go on: {shlex.join(words)}", file=sys.stderr)
+        print(f"{missing} cells are not done; {go_on}", file=sys.stderr)
     if wrong:
         raise Failure(f"{wrong} cells could not be done.")
 
 
-def _add(suite: Any, folder: Path, place: Path, draw: int | None, code: Any, as_json: bool) -> None:
+def _estimate(suite: Any, workers: int) -> str:
+    """The time that a suite takes from its beginning, in a sentence; empty where it is unknown."""
+    hours = [suite.hours(name) for name in suite.studies]
+    if None in hours:
+        return ""
+    return (
+        f"suite {suite.name} takes about {sum(hours) / workers:.0f} hours with {workers} workers,"
+        f" {sum(hours):.0f} hours of one core, less what is done. It can be interrupted."
+    )
+
+
+def _add(suite: Any, folder: Path, place: Path, count: int, code: Any, as_json: bool) -> None:
     from posenc.lab.arena import board
 
-    drawn = SystemRandom().randrange(2**32) if draw is None else draw
     stores = board.verify(folder, suite, code)
-    board.rows_before(place, suite, board.outcomes_of(stores))  # before minutes of training
-    print(f"{printable(str(folder))} is whole; a cell is trained again", file=sys.stderr)
+    rows = board.rows_before(place, suite, board.outcomes_of(stores))  # before minutes of training
+    print(f"{printable(str(folder))} is whole; {count} cells are trained again", file=sys.stderr)
     with progress() as say:
-        again = board.repeat(stores, drawn, progress=lambda cell, far: say(
-            f"{cell.task} {cell.name} {cell.seed}", far.step, far.steps
+        again = board.repeat(stores, rows, count, progress=lambda cell, step, steps: say(
+            f"cell {cell + 1} of {count}", step, steps
         ))  # fmt: skip
     row = board.board_row(suite, stores, again)
     page = board.add(place, suite, row)
     if as_json:
         return print_json(row)
-    how = "equal bit by bit" if again.equal else f"{again.again:.4f}, stored {again.stored:.4f}"
-    print(f"{printable(again.cell)} ({again.study}, drawn by {drawn}): {how}")
+    for cell in row["repeat"]["cells"]:
+        print(f"{printable(cell['cell'])} ({cell['study']}): {board.in_words(cell)}")
     print(f"added to {printable(str(page), 4_000)}")
 
 
@@ -139,10 +158,12 @@ def _describe(suite: Any, as_json: bool) -> None:
     plans = suite.plans("alibi")
     if as_json:
         return print_json(
-            {"suite": suite.name, "digest": suite.digest}
+            {"suite": suite.name, "digest": suite.digest, "draft": suite.draft}
             | {"studies": {name: plan.text for name, plan in plans.items()}}
         )
-    print(f"suite {suite.name}, sha256 {suite.digest}")
+    print(f"suite {suite.name}, sha256 of its plans' texts {suite.digest}")
+    if suite.draft:
+        print(f"{suite.name} is a draft. {suite.draft}")
     for name, plan in plans.items():
         cells = len(plan.cells()) + len(plan.trials())
         rates = ", ".join(f"{rate:g}" for rate in plan.rates)
@@ -150,3 +171,5 @@ def _describe(suite: Any, as_json: bool) -> None:
             f"{name}: {', '.join(plan.tasks)}, L = {plan.trained}, {plan.profile.steps:,} steps,"
             f" rates {rates}, {plan.seeds} seeds, {plan.profile.prompts} prompts: {cells} cells"
         )
+    if estimate := _estimate(suite, 2):
+        print(estimate)

@@ -1,20 +1,19 @@
 """The board of the arena, against stores of a tiny suite, some of them forged."""
 
 import json
+import os
 import shutil
+import sqlite3
 from dataclasses import replace
-from random import Random
 
 import made_suite
 import pytest
-import study_runner
 import torch
 from made_suite import SUITE, run_suite
 
-from posenc.core.threads import threads
-from posenc.lab.arena import board
+from posenc.lab.arena import board, training
 from posenc.lab.arena.board import BoardError
-from posenc.lab.study import analysis, origin, store
+from posenc.lab.study import analysis, evaluate, origin, store, train
 from posenc.lab.study.own_code import CodeRefused
 from posenc.lab.study.store import Outcome, Store, StoreError
 
@@ -22,7 +21,7 @@ from posenc.lab.study.store import Outcome, Store, StoreError
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     folder = tmp_path_factory.mktemp("arena")
-    run_suite(folder)
+    run_suite(folder, runner=train.run)
     return folder
 
 
@@ -46,35 +45,71 @@ def rewritten(folder, change=lambda record: record, **changes):
     writer.close()
 
 
-def seed_of(stores, study, cell):
-    """A number that draws this cell, by drawing as the board says it does."""
-    everything = [(name, x) for name in sorted(stores) for x in sorted(stores[name].records)]
-    return next(n for n in range(10_000) if Random(n).choice(everything) == (study, cell))
+def here(cells, progress=lambda *_: None):
+    """Train cells in this process, as another one would, and grade what they predict."""
+    return [training.graded(cell, training.train_again(cell)) for cell in cells]
 
 
-def turned(record):
-    """All answers the other way round."""
-    data = {place: Outcome.of(~x.values) for place, x in record.outcomes.items()}
-    return replace(record, outcomes=data)
+def answered(record, right):
+    """Forge the graded answers of a cell: every `right`th is right."""
+    outcomes = dict(record.outcomes)
+    for place, x in record.outcomes.items():
+        if x.kind == store.BITS:
+            outcomes[place] = Outcome.of(torch.arange(x.prompts) % right == 0)
+    return replace(record, outcomes=outcomes)
 
 
-def test_whole_stores_are_verified_repeated_and_added(done, tmp_path):
+def is_entry(record):
+    return record.cell.name == "entry" and record.cell.seed <= 10_000
+
+
+@pytest.fixture(scope="module")
+def honest(done):
+    """A row of a board, of stores that came out equal."""
     stores = board.verify(done, SUITE)
-    again = board.repeat(stores, 7, study_runner.run)
-    assert again.equal
-    assert again.processor == origin.processor()
-    row = board.board_row(SUITE, stores, again)
-    page = board.add(tmp_path / "board", SUITE, row)
+    return board.board_row(SUITE, stores, board.repeat(stores, [], train_again=here))
+
+
+def spread(row, value):
+    """The same row with another difference between the seeds of its baselines."""
+    row = json.loads(json.dumps(row))
+    for study in row["studies"].values():
+        for one in study["rows"]:
+            one["spread"] = dict.fromkeys(one["curve"], value)
+    return row
+
+
+def test_whole_stores_are_verified_repeated_and_added(done, honest, tmp_path):
+    assert honest["repeat"]["processor"] == origin.processor()
+    assert [one["equal"] for one in honest["repeat"]["cells"]] == [True] * 4
+    page = board.add(tmp_path / "board", SUITE, honest)
     (held,) = board.read(tmp_path / "board/tiny.json", SUITE)
-    assert held == json.loads(json.dumps(row))
+    assert held == json.loads(json.dumps(honest))
     assert page.read_text("utf-8") == board.as_page(SUITE, [held])
     with pytest.raises(BoardError, match="has these outcomes already"):
-        board.add(tmp_path / "board", SUITE, row)
+        board.add(tmp_path / "board", SUITE, honest)
 
 
-def test_a_row_says_what_its_stores_hold(done):
+def test_the_stores_alone_choose_what_is_trained_again(done, copied):
+    """Two of the entry's cells beyond L among four; other outcomes, another choice."""
     stores = board.verify(done, SUITE)
-    row = board.board_row(SUITE, stores, board.repeat(stores, 3, study_runner.run))
+    chosen = board.to_repeat(stores)
+    assert chosen == board.to_repeat(board.verify(copied, SUITE))
+    cells = [stores[study].records[digest].cell for study, digest in chosen]
+    assert len({*chosen}) == 4
+    for cell in cells[:2]:
+        assert cell.name == "entry"
+        assert max(cell.tested) > 10
+    assert len({*board.to_repeat(stores, 40)}) == 40
+    others = set()
+    for number in range(6):
+        rewritten(copied / "near", lambda one: one, sources={"note": str(number)})
+        others.add(tuple(board.to_repeat({n: store.read(copied / n) for n in SUITE.studies})))
+    assert len(others) > 1
+
+
+def test_a_row_says_what_its_stores_hold(done, honest):
+    stores, row = board.verify(done, SUITE), honest
     found = analysis.analyse(stores["near"])
     rows = {one["name"]: one for one in row["studies"]["near"]["rows"]}
     assert [*rows] == ["nope", "rope", "rope in a window", "entry"]
@@ -82,107 +117,170 @@ def test_a_row_says_what_its_stores_hold(done):
         said = rows[one.encoding]
         assert said["area"]["value"] == one.value.value
         assert said["curve"] == {str(n): mean for n, mean in one.means.items()}
+        assert said["spread"] == {str(n): max(seeds) - min(seeds) for n, seeds in one.curve.items()}
+        held = [x for x in stores["near"].records.values() if x.cell.name == one.encoding]
+        assert {said["parameters"]} == {x.parameters for x in held}
+        assert said["milliseconds"] == 1_000 * one.seconds
         assert said["rate"] == one.rate in (1e-3, 2e-3, 4e-3)
         assert said["untrained"] == [
             seed for seed, share in zip(one.seeds, one.curve[10], strict=True) if share < 0.95
         ]
     page = board.as_page(SUITE, [row])
     assert f"| alibi | entry | {100 * rows['entry']['area']['value']:.1f} [" in page
+    assert f" | {rows['entry']['parameters']:,} | {rows['entry']['milliseconds']:.1f} | " in page
     assert row["made_by"]["processor"] == origin.processor()
     assert all(contents.digest[:12] in page for contents in stores.values())
 
 
-@pytest.mark.parametrize("forge", ["bit", "checked", "kept"])
-def test_an_outcome_that_was_changed_is_found(copied, forge):
-    """By its checksum; by training the cell again, where that was made to fit."""
+def test_a_flipped_bit_is_found_by_its_checksum(copied):
     near = copied / "near"
     held = store.read(near)
     cell = next(name for name, one in held.records.items() if one.cell.name == "entry")
-    if forge == "bit":
-        data = bytearray((near / store.RESULTS).read_bytes())
-        place = data.rindex(held.records[cell].outcomes["generated", 20].data)
-        data[place] ^= 128
-        (near / store.RESULTS).write_bytes(bytes(data))
-        with pytest.raises(StoreError, match="damaged"):
-            board.verify(copied, SUITE)
-        return
-    rewritten(near, lambda one: turned(one) if one.cell.digest == cell else one)
+    data = bytearray((near / store.RESULTS).read_bytes())
+    data[data.rindex(held.records[cell].outcomes["tokens", 20].data)] ^= 128
+    (near / store.RESULTS).write_bytes(bytes(data))
+    with pytest.raises(StoreError, match="damaged"):
+        board.verify(copied, SUITE)
+
+
+def test_one_trained_cell_does_not_cover_the_forged_ones(copied):
+    """All cells of the entry but one are forged, with checksums that are right."""
+    kept = next(x for x, one in store.read(copied / "near").records.items() if is_entry(one))
+    for study in SUITE.studies:
+        rewritten(
+            copied / study,
+            lambda one: answered(one, 1) if is_entry(one) and one.cell.digest != kept else one,
+        )
+    with pytest.raises(BoardError, match="other outcomes, with the same code on the same"):
+        board.repeat(board.verify(copied, SUITE), [], train_again=here)
+
+
+def test_equal_outcomes_with_other_losses_are_refused(copied):
+    """Losses of another run, off in their last bit."""
+
+    def other(record):
+        losses = tuple(torch.tensor(record.losses, dtype=torch.float64).mul(1 + 1e-15).tolist())
+        assert losses != record.losses
+        return replace(record, losses=losses)
+
+    for study in SUITE.studies:
+        rewritten(copied / study, lambda one: other(one) if is_entry(one) else one)
+    with pytest.raises(BoardError, match="other losses, with the same code on the same"):
+        board.repeat(board.verify(copied, SUITE), [], train_again=here)
+
+
+def test_what_cannot_be_trained_again_is_refused(done):
+    def breaks(cells, progress):
+        raise training.TrainingFailed("copy entry, seed 1 could not be trained again")
+
+    with pytest.raises(BoardError, match="could not be trained again"):
+        board.repeat(board.verify(done, SUITE), [], train_again=breaks)
+
+
+CLAIMS = [{"processor": "an abacus"}, {"device": "cuda, a GPU"}]
+
+
+@pytest.mark.parametrize("sources", CLAIMS)
+@pytest.mark.parametrize("second", [1, 2], ids=["all right", "seeds far apart"])
+def test_a_claim_of_another_machine_hides_no_forgery(copied, honest, sources, second):
+    """All right is stored; with `second` 2, the other seed is far off, to widen its own row."""
+    for study in SUITE.studies:
+        rewritten(
+            copied / study,
+            lambda one: (
+                answered(one, 1 if one.cell.seed == 1 else second) if is_entry(one) else one
+            ),
+            sources=sources,
+        )
     stores = board.verify(copied, SUITE)
-    draw = seed_of(stores, "near", cell)
-    if forge == "checked":
-        with pytest.raises(BoardError, match="the same code on the same processor: the store is"):
-            board.repeat(stores, draw, study_runner.run)
-    else:
-        with pytest.raises(BoardError, match="could not be trained again: TypeError: a tensor"):
-            board.repeat(stores, draw, breaks)
+    with pytest.raises(BoardError, match="the board has no baselines at n = "):
+        board.repeat(stores, [], train_again=here)
+    with pytest.raises(BoardError, match=r"differs by .* seeds of the board's baselines by"):
+        board.repeat(stores, [honest], train_again=here)
 
 
-def breaks(*words, **named):
-    raise TypeError("a tensor was expected")
-
-
-def test_elsewhere_a_cell_may_differ_as_its_seeds_do_and_no_more(copied):
-    """On another processor, whose sums are formed in another order."""
-    near = copied / "near"
-    held = store.read(near)
-    entries = [one for one in held.records.values()
-               if one.cell.name == "entry" and one.cell.seed <= 10_000]  # fmt: skip
-    cell, twin = (one.cell.digest for one in entries)
-    other = {"processor": "an abacus"}
+@pytest.mark.parametrize("sources", CLAIMS)
+def test_elsewhere_a_cell_may_differ_as_seeds_of_the_board_do(copied, honest, sources):
+    """One of nine prompts is another, at one length; sums are formed in another order there."""
 
     def nearly(record):
-        """One prompt of one length is another; the other seed is far away."""
-        if record.cell.digest != cell:
-            return turned(record) if record.cell.digest == twin else record
+        if not is_entry(record):
+            return record
         values = record.outcomes["generated", 20].values
         values[0] = ~values[0]
         return replace(record, outcomes={**record.outcomes, ("generated", 20): Outcome.of(values)})
 
     for study in SUITE.studies:
-        rewritten(copied / study, nearly, sources=other)
+        rewritten(copied / study, nearly, sources=sources)
     stores = board.verify(copied, SUITE)
-    draw = seed_of(stores, "near", cell)
-    again = board.repeat(stores, draw, study_runner.run)
-    assert not again.equal
-    assert abs(again.again - again.stored) == pytest.approx(1 / 36)
-    rewritten(near, lambda one: turned(held.records[cell]) if one.cell.digest == cell else one)
-    with pytest.raises(BoardError, match=r"farther apart than .* the store is refused"):
-        board.repeat(board.verify(copied, SUITE), draw, study_runner.run)
-
-
-def test_a_cell_is_trained_again_with_one_thread_as_it_was(done):
-    """Several would form its sums in another order."""
-    seen = []
-
-    def runner(*words):
-        seen.append(torch.get_num_threads())
-        return study_runner.run(*words)
-
-    with threads(2):
-        board.repeat(board.verify(done, SUITE), 3, runner)
-        assert (seen, torch.get_num_threads()) == ([1], 2)
-
-
-def test_what_a_gpu_trained_is_not_held_to_the_bits_of_a_cpu(copied):
-    near = copied / "near"
-    held = store.read(near)
-    cell = next(x for x, one in held.records.items() if one.cell.name == "entry")
-
-    def nearly(record):
-        if record.cell.digest != cell:
-            return record
-        values = record.outcomes["generated", 20].values
-        values[:] = values.roll(1)
-        return replace(record, outcomes={**record.outcomes, ("generated", 20): Outcome.of(values)})
-
-    for study in SUITE.studies:
-        rewritten(copied / study, nearly, sources={"device": "cuda, a GPU"})
-    stores = board.verify(copied, SUITE)
-    again = board.repeat(stores, seed_of(stores, "near", cell), study_runner.run)
-    assert not again.equal
-    assert again.again == again.stored
+    again = board.repeat(stores, [spread(honest, 0.12)], train_again=here)
+    assert [one.equal for one in again.cells[:2]] == [False, False]
+    assert [one.apart for one in again.cells[:2]] == [pytest.approx(1 / 9)] * 2
+    with pytest.raises(BoardError, match=r"differs by 0\.1111 at n = 20, .* by 0\.1000: the store"):
+        board.repeat(stores, [spread(honest, 0.1)], train_again=here)
     page = board.as_page(SUITE, [board.board_row(SUITE, stores, again)])
-    assert f"| {origin.processor()}, trained on cuda, a GPU |" in page
+    assert next(iter(sources.values())) in page
+
+
+def test_rows_that_were_not_equal_give_no_tolerance(honest):
+    row = spread(honest, 0.5)
+    assert board._spread([row], "near", "copy")[20] == 0.5
+    row["repeat"]["cells"][3]["equal"] = False
+    assert board._spread([row], "near", "copy") == {}
+
+
+def test_a_store_without_checksums_is_refused(copied):
+    """Format 1, as an earlier version wrote it, and as a forger may."""
+    with sqlite3.connect(copied / "near" / store.RESULTS) as file:
+        file.execute("DROP TABLE checksums")
+        file.execute("UPDATE about SET format = 1")
+    assert not store.read(copied / "near").checked
+    with pytest.raises(BoardError, match="format 1, without checksums"):
+        board.verify(copied, SUITE)
+
+
+CHEAT = """
+import os
+from pathlib import Path
+import torch
+from posenc import ALiBi
+from posenc.lab.arena import training
+from posenc.lab.study import evaluate
+
+Path(f"imported-{os.getpid()}-{torch.get_num_threads()}").touch()
+graded = evaluate._right
+
+def right(*words):
+    return {name: torch.ones_like(x) for name, x in graded(*words).items()}
+
+evaluate._right = right
+evaluate._grade = lambda task, batch, outputs: right(task, batch, outputs)
+
+class Mine(ALiBi):
+    pass
+"""
+
+
+def test_an_entry_that_replaces_the_grader_is_refused(tmp_path, monkeypatch):
+    """Its own process stores 100 % after a few steps; ours grades and never imports it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(CHEAT)
+    named, kept = "mine.py:Mine", (evaluate._right, evaluate._grade)
+    try:
+        run_suite(tmp_path / "arena", named, runner=train.run, allow_code=named)
+    finally:
+        evaluate._right, evaluate._grade = kept
+    for mark in tmp_path.glob("imported-*"):
+        mark.unlink()
+    stores = board.verify(tmp_path / "arena", SUITE, named)
+    entries = [one for one in stores["near"].records.values() if is_entry(one)]
+    assert all(one.outcomes["generated", 20].mean == 1 for one in entries)
+    with pytest.raises(BoardError, match="other outcomes, with the same code on the same"):
+        board.repeat(stores, [])
+    (mark,) = tmp_path.glob("imported-*")
+    _, process, thread = mark.name.split("-")
+    assert process != str(os.getpid())
+    assert thread == "1"
 
 
 def test_what_is_not_whole_or_departs_is_refused(copied):
@@ -256,11 +354,11 @@ def test_code_of_an_entry_is_run_where_it_is_allowed_and_the_same(tmp_path, monk
     mine = tmp_path / "mine.py"
     mine.write_text("from posenc import ALiBi\n\nclass Mine(ALiBi):\n    pass\n")
     named = "mine.py:Mine"
-    run_suite(tmp_path / "arena", named, allow_code=named)
+    run_suite(tmp_path / "arena", named, runner=train.run, allow_code=named)
     with pytest.raises(CodeRefused, match=r"names code, mine\.py:Mine"):
         board.verify(tmp_path / "arena", SUITE)
     stores = board.verify(tmp_path / "arena", SUITE, named)
-    row = board.board_row(SUITE, stores, board.repeat(stores, 1, study_runner.run))
+    row = board.board_row(SUITE, stores, board.repeat(stores, []))
     assert row["entry_digest"] == stores["near"].sources[named]
     mine.write_text(mine.read_text() + "\n__import__('pathlib').Path('ran').touch()\n")
     with pytest.raises(CodeRefused, match="names code"):

@@ -1,6 +1,7 @@
 """The suite of the arena: frozen, and the same for whoever takes part."""
 
 import json
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
@@ -9,6 +10,7 @@ import pytest
 from stored_outcomes import settings
 
 from posenc.lab.arena import suite
+from posenc.lab.arena.board import as_page
 from posenc.lab.arena.suite import ENTRY, OBLIGATORY, Suite
 from posenc.lab.study import execute
 from posenc.lab.study.plan import PlanError
@@ -73,17 +75,39 @@ def test_the_page_of_rules_says_what_the_suite_has():
         cells = len(plan.cells()) + len(plan.trials())
         tasks = ", ".join(plan.tasks)
         numbers = f"{plan.trained} | {plan.profile.steps:,} | {rates} | {plan.seeds} | "
-        assert f"| {name} | {tasks} | {numbers}{plan.profile.prompts} | {cells} |" in page
+        hours = f"{named.hours(name):.1f}"
+        assert f"| {name} | {tasks} | {numbers}{plan.profile.prompts} | {cells} | {hours} |" in page
 
 
 @pytest.mark.repository
-def test_what_it_costs_is_at_the_pace_of_the_studies_that_are_stored():
-    plans, hours = Suite.named().plans("alibi"), []
-    for study, name in (("pairs-copy", "copy-10"), ("pairs-text", "text-64")):
-        lines = map(json.loads, (ROOT / "studies" / study / "times.jsonl").read_text().splitlines())
-        wall = median(line["wall"] for line in lines if line.get("wall") is not None)
-        (steps,) = {cell["profile"]["steps"] for cell in settings(study)}
-        cells = len(plans[name].cells()) + len(plans[name].trials())
-        hours.append(cells * wall * plans[name].profile.steps / steps / 3_600)
-    said = f"`copy-10` takes {hours[0]:.0f} hours of one core and `text-64` {hours[1]:.0f};"
-    assert said in (ROOT / "docs/arena.md").read_text("utf-8")
+@pytest.mark.parametrize(
+    ("study", "name", "longer"),
+    [("bands-copy", "copy-10", "copy-20"), ("fair-text", "text-64", "text-128")],
+)
+def test_what_it_costs_is_at_the_pace_of_stored_studies_of_the_same_profile(study, name, longer):
+    """A study with texts twice as long counts twice."""
+    lines = map(json.loads, (ROOT / "studies" / study / "times.jsonl").read_text().splitlines())
+    wall = median(line["wall"] for line in lines if line.get("wall") is not None)
+    named = Suite.named()
+    plan = named.plans("alibi")[name]
+    profiles = [cell["profile"] | {"rate": 0} for cell in settings(study)]
+    assert asdict(plan.profile) | {"rate": 0} in profiles
+    assert named.seconds[name] == round(wall)
+    assert named.seconds[longer] == 2 * round(wall)
+    cells = len(plan.cells()) + len(plan.trials())
+    assert named.hours(name) == pytest.approx(cells * wall / 3_600, rel=0.01)
+
+
+@pytest.mark.repository
+def test_the_hours_of_a_whole_suite_are_on_its_page():
+    named = Suite.named()
+    hours = sum(named.hours(name) for name in named.studies)
+    page = (ROOT / "docs/arena.md").read_text("utf-8")
+    assert f"about {hours:.0f} hours of one core, {hours / 2:.0f} hours on two" in page
+
+
+def test_without_a_positive_control_a_suite_is_a_draft():
+    """On its page too, as on the board."""
+    assert "positive control" in Suite.named().draft
+    assert "v1 is a draft" in as_page(Suite.named(), [])
+    assert "v1 is a draft" in (ROOT / "docs/arena.md").read_text("utf-8")

@@ -1,5 +1,6 @@
 """Outcomes against prompts that are read one by one, by loops."""
 
+from dataclasses import replace
 from random import Random
 from statistics import mean
 
@@ -9,7 +10,7 @@ import torch
 from posenc.lab.study import tasks, train
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell, Profile
-from posenc.lab.study.evaluate import evaluate
+from posenc.lab.study.evaluate import evaluate, grade, predict
 
 PROFILE = Profile(width=32, heads=2, layers=1, steps=60, batch=16, rate=1e-2, warmup=10, prompts=40)
 DIGITS = tasks.Task("digits", tasks.parity, tasks.BITS, trained=4, tested=(3, 6))
@@ -259,3 +260,26 @@ def test_pictures_stand_on_a_plane_for_encodings_of_two_axes():
     assert not torch.allclose(on_plane, model(batch.inputs))
     outcomes = evaluate(model, cell, task)
     assert sorted({n for _, n in outcomes}) == [4, 5, 6, 8]
+
+
+@pytest.mark.parametrize("name", ["copy", "language", "masked"])
+def test_saved_predictions_are_graded_without_the_model_as_it_is(name):
+    """The other process has tensors of tokens or logits alone; a text is one of few words here."""
+    task = tasks.find(name).at(8, (8, 12))
+    profile = replace(PROFILE, steps=3, prompts=5)
+    cell = Cell(name, "alibi", 0, profile=profile, trained=8, tested=(8, 12))
+    model = build(cell, len(task.vocabulary), task.both_ways)
+    predictions = predict(model, cell, task)
+    outcomes, expected = grade(predictions, cell, task), evaluate(model, cell, task)
+    assert {*outcomes} == {*expected}
+    for key, values in expected.items():
+        assert torch.equal(outcomes[key], values), key
+    first = next(iter(predictions))
+    for damaged in (
+        {key: x for key, x in predictions.items() if key != first},
+        predictions | {first: predictions[first][:1]},
+        predictions | {first: predictions[first].double()},
+        predictions | {"99/0/forced": predictions[first]},
+    ):
+        with pytest.raises(ValueError, match="must be"):
+            grade(damaged, cell, task)

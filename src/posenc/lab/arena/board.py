@@ -2,11 +2,13 @@
 
 verify      every study of the suite is there and complete, by the suite's own plans, with the
             checksums of its outcomes, from one version of the code, without a deviation
-repeat      one cell, chosen at random, is trained again here: on the same processor with the
-            same code it must come out equal bit by bit; elsewhere, no farther from what is
-            stored than the seeds of its row are from each other
+repeat      four cells, which follow from the digests of the stores, are trained again here: on the
+            same processor with the same code, losses and outcomes must be equal bit by bit;
+            elsewhere, no farther off at any length than seeds of the board's own baselines are
 add         a row: of each task, area, curve, gate and rate of the entry and of the rows that
             were run beside it, and what the contrasts decide
+
+No code of an entry runs in the process that does this: `posenc.lab.arena.training` has its own.
 """
 
 import json
@@ -15,24 +17,26 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from posenc.core.arguments import brief
 from posenc.core.text import printable
-from posenc.core.threads import threads
 from posenc.core.version import __version__
-from posenc.lab.arena.suite import ENTRY, Suite
-from posenc.lab.study import analysis, execute, origin, own_code, store, train
+from posenc.lab.arena import training
+from posenc.lab.arena.suite import ENTRY, OBLIGATORY, Suite
+from posenc.lab.study import analysis, execute, origin, own_code, store
 from posenc.lab.study.analysis import Analysis, Row
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.checkpoints import write_whole
 from posenc.lab.study.plan import MOST_SEEDS, Plan
 from posenc.lab.study.store import Contents, Record
 
-NEAR = 0.02  # of right answers, or bits: a cell may differ by as much elsewhere, or as its seeds do
+NEAR = 0.02  # of right answers, or bits: a cell may differ by as much elsewhere
+REPEATED = 4  # cells that are trained again, two of them the entry's
+
+TrainAgain = Callable[[Sequence[Cell], training.Say], Sequence[Record]]
 
 
 class BoardError(ValueError):
@@ -40,16 +44,29 @@ class BoardError(ValueError):
 
 
 @dataclass(frozen=True)
-class Repeat:
+class Again:
     """A cell that was trained again, and how it came out."""
 
-    drawn: int  # what chose it: `Random(drawn)`
     study: str
     cell: str
-    equal: bool  # bit by bit
+    equal: bool  # losses and outcomes, bit by bit
     stored: float  # the mean of all its outcomes, as it is graded
     again: float
+    apart: float  # the largest difference of the means at one length
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """The cells that were trained again, and where."""
+
+    drawn: str  # the digest that chose them
+    cells: Sequence[Again]
     processor: str
+
+    @property
+    def equal(self) -> bool:
+        """True if every cell came out equal bit by bit."""
+        return all(cell.equal for cell in self.cells)
 
 
 def verify(folder: Path, suite: Suite, allow_code: own_code.Allowed = ()) -> dict[str, Contents]:
@@ -64,6 +81,11 @@ def verify(folder: Path, suite: Suite, allow_code: own_code.Allowed = ()) -> dic
     for name, contents in stores.items():
         where = folder / name
         digests = [(digest, sha256(text.encode()).hexdigest()) for digest, text in contents.plans]
+        if not contents.checked:
+            raise BoardError(
+                f"{where} is a store of format 1, without checksums of its outcomes: run the same"
+                " `posenc arena` on it, which writes them."
+            )
         if any(digest != of_text for digest, of_text in digests):
             raise BoardError(f"{where}: a plan is not that of its digest.")
         if len(digests) != 1 or _plan(contents) != plans[name]:
@@ -92,7 +114,7 @@ def _refuse_other_cells(
     where: Path, plan: Plan, contents: Contents, rates: Mapping[tuple[str, str], float]
 ) -> None:
     """Refuse cells that the plan does not have, for one of all is drawn; and tests left out."""
-    wanted = {execute.at_its_rate(cell, rates).digest for cell in execute.resolved(plan)}
+    wanted = {execute.at_its_rate(cell, rates).digest for cell in execute.cells_of(plan)}
     if other := [x for name, x in contents.records.items() if name not in wanted]:
         raise BoardError(
             f"{where} has {_named(other[0].cell)}, which is no cell of its plan: leave it out."
@@ -120,57 +142,119 @@ def _plan(contents: Contents) -> Plan | None:
     return analysis.plan_of(contents)
 
 
+def drawn_by(stores: Mapping[str, Contents]) -> str:
+    """The SHA-256 of the digests of all outcomes, from which the cells to repeat follow."""
+    digests = "".join(f"{name} {digest}\n" for name, digest in sorted(outcomes_of(stores).items()))
+    return sha256(digests.encode()).hexdigest()
+
+
+def to_repeat(stores: Mapping[str, Contents], count: int = REPEATED) -> list[tuple[str, str]]:
+    """Choose the cells to train again, as study and digest: two of the entry's, then any others.
+
+    Those two are tested beyond the trained length. Nothing but the stores decides the choice.
+    """
+    everything = [(name, cell) for name in sorted(stores) for cell in sorted(stores[name].records)]
+    entries = [
+        (name, digest)
+        for name, digest in everything
+        if (cell := stores[name].records[digest].cell).name == ENTRY
+        and max(cell.tested) > (cell.trained or 0)
+    ]
+    random = Random(drawn_by(stores))
+    chosen = random.sample(entries, 2)
+    rest = [one for one in everything if one not in chosen]
+    return chosen + random.sample(rest, min(len(rest), max(count, REPEATED) - 2))
+
+
 def repeat(
     stores: Mapping[str, Contents],
-    drawn: int,
-    runner: execute.Runner = train.run,
-    progress: Callable[[Cell, Any], None] = lambda cell, far: None,
+    rows: Sequence[Mapping[str, Any]],
+    count: int = REPEATED,
+    train_again: TrainAgain = training.apart,
+    progress: training.Say = lambda *_: None,
 ) -> Repeat:
-    """Train a cell again that `drawn` chooses of all. Raises BoardError if it is not the same."""
-    everything = [
-        (study, cell) for study in sorted(stores) for cell in sorted(stores[study].records)
-    ]
-    study, name = Random(drawn).choice(everything)
-    contents = stores[study]
-    record = contents.records[name]
-    cell = record.cell
-    with TemporaryDirectory() as folder, threads(1):  # as where it was trained first
-        event = execute.run_cell(
-            cell, runner, Path(folder), lambda: False, lambda far: progress(cell, far)
-        )
-    if event.kind != "done":
-        raise BoardError(f"{_named(cell)} could not be trained again: {event.value}")
-    again: Record = event.value[0]
-    equal = (again.outcomes, again.failure) == (record.outcomes, record.failure)
-    one, other = (0.0 if one.failure else _mean(one) for one in (record, again))
-    here = origin.processor()
-    if not equal:
-        _refuse_far(contents, cell, one, other, here)
-    return Repeat(drawn, study, _named(cell), equal, one, other, here)
+    """Train cells again that follow from the stores. Raises BoardError if one is not the same.
+
+    `rows` are those that the board has. `count` is the number of cells, four or more.
+    """
+    places = to_repeat(stores, count)
+    stored = [stores[study].records[digest] for study, digest in places]
+    try:
+        again = train_again([record.cell for record in stored], progress)
+    except training.TrainingFailed as error:
+        raise BoardError(str(error)) from None
+    cells = []
+    for (study, _), one, other in zip(places, stored, again, strict=True):
+        apart = _apart(one, other)
+        equal = _bits(one) == _bits(other)
+        if not equal:
+            _refuse_far(stores[study], study, one, other, rows)
+        before, now = (0.0 if x.failure else _mean(x) for x in (one, other))
+        largest = max(apart.values(), default=0.0)
+        cells.append(Again(study, _named(one.cell), equal, before, now, largest))
+    return Repeat(drawn_by(stores), cells, origin.processor())
 
 
-def _refuse_far(contents: Contents, cell: Cell, stored: float, again: float, here: str) -> None:
+def _bits(record: Record) -> tuple[Any, ...]:
+    """All of a record that training the same cell again makes equal bit by bit."""
+    return record.outcomes, record.losses, record.parameters, record.failure
+
+
+def _apart(one: Record, other: Record) -> dict[int, float]:
+    """The difference of two records by length, as they are graded."""
+    first, second = analysis.outcomes_graded(one), analysis.outcomes_graded(other)
+    return {n: abs(first[n].mean - second[n].mean) for n in first if n in second}
+
+
+def _refuse_far(
+    contents: Contents,
+    study: str,
+    stored: Record,
+    again: Record,
+    rows: Sequence[Mapping[str, Any]],
+) -> None:
     """Refuse another outcome where there is no reason for one, or one that is too far off."""
+    cell, named, here = stored.cell, _named(stored.cell), origin.processor()
     made_by = {"code": origin.code(), "torch": torch.__version__, "posenc": __version__}
     same = "device" not in contents.sources and all(
         contents.sources.get(name) == value for name, value in made_by.items()
     )
-    said = f"{_named(cell)} came out as {again:.4f} again, and {stored:.4f} is stored"
     if same and contents.sources.get("processor") == here:
-        raise BoardError(f"{said}, with the same code on the same processor: the store is refused.")
-    seeds = [
-        _mean(one)
-        for one in contents.records.values()
-        if (one.cell.task, one.cell.name, one.cell.profile) == (cell.task, cell.name, cell.profile)
-        and one.failure is None
-        and (one.cell.seed > MOST_SEEDS) == (cell.seed > MOST_SEEDS)
-    ]
-    apart = max(NEAR, max(seeds, default=0.0) - min(seeds, default=0.0))
-    if abs(again - stored) > apart:
+        part = "losses" if stored.outcomes == again.outcomes else "outcomes"
         raise BoardError(
-            f"{said}: farther apart than {apart:.4f}, as the seeds of its row are from each other:"
-            " the store is refused."
+            f"{named} came out with other {part}, with the same code on the same processor: the"
+            " store is refused."
         )
+    if (stored.failure is None) != (again.failure is None):
+        raise BoardError(f"{named} failed in one of two trainings: the store is refused.")
+    allowed = _spread(rows, study, cell.task)
+    for n, apart in _apart(stored, again).items():
+        if n not in allowed:
+            raise BoardError(
+                f"{named} was trained elsewhere, and the board has no baselines at n = {n} that"
+                f" were equal bit by bit on {here}: add a store from this processor first."
+            )
+        if apart > max(NEAR, allowed[n]):
+            raise BoardError(
+                f"{named} differs by {apart:.4f} at n = {n}, and seeds of the board's baselines by"
+                f" {max(NEAR, allowed[n]):.4f}: the store is refused."
+            )
+
+
+def _spread(rows: Sequence[Mapping[str, Any]], study: str, task: str) -> dict[int, float]:
+    """The largest difference between seeds of the board's baselines by length, on one task.
+
+    Only rows of stores whose cells were all equal bit by bit when they were trained again count.
+    """
+    spread: dict[int, float] = {}
+    for row in rows:
+        if not all(cell["equal"] for cell in row["repeat"]["cells"]):
+            continue
+        for one in row["studies"][study]["rows"]:
+            if one["task"] == task and one["name"] in OBLIGATORY:
+                for n, value in one["spread"].items():
+                    spread[int(n)] = max(spread.get(int(n), 0.0), value)
+    return spread
 
 
 def _mean(record: Record) -> float:
@@ -201,7 +285,7 @@ def board_row(suite: Suite, stores: Mapping[str, Contents], again: Repeat) -> di
         "entry_digest": first.sources.get(entry, ""),  # of its file, where it is one's own
         "outcomes": outcomes_of(stores),
         "made_by": {name: first.sources.get(name, "") for name in kept},
-        "repeat": asdict(again),
+        "repeat": asdict(again),  # trained by whoever adds the row; all else is its maker's word
         "studies": {name: _study(analysis.analyse(contents)) for name, contents in stores.items()},
     }
 
@@ -235,6 +319,9 @@ def _row(row: Row) -> dict[str, Any]:
         "untrained": list(row.undertrained),  # the seeds that do not pass the gate at n = L
         "area": None if row.value is None else asdict(row.value),
         "curve": {str(n): mean for n, mean in row.means.items()},
+        "spread": {str(n): max(x) - min(x) for n, x in row.curve.items() if x},  # of its seeds
+        "parameters": row.parameters,
+        "milliseconds": None if row.seconds is None else 1_000 * row.seconds,  # of a step
     }
 
 
@@ -289,7 +376,8 @@ def as_json(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
 def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
     """Write the board as Markdown: of each task a table with every row, and their curves."""
     lines = [
-        f"# The board of suite {suite.name}\n",
+        f"# The board of suite {suite.name}{', a draft' * bool(suite.draft)}\n",
+        *([f"**{suite.name} is a draft.** {suite.draft}\n"] if suite.draft else []),
         f"Written by `posenc arena --add`; the rules: docs/arena.md. Suite `{suite.digest[:16]}…`.",
         "Rows stand in the order in which they were added: a smaller number is no decided",
         "difference. `entry` is what takes part, the others were run beside it, on its machine.",
@@ -298,18 +386,14 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
         return "\n".join([*lines, "", "No store has been added yet."]) + "\n"
     lines += [
         "",
-        "| entry | processor | posenc, torch | trained again | outcomes |",
+        "| entry | said by its maker: processor | posenc, torch | trained again by us | outcomes |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
         made, again = row["made_by"], row["repeat"]
-        how = (
-            "equal bit by bit"
-            if again["equal"]
-            else f"{again['again']:.4f} for {again['stored']:.4f}"
-        )
         processor = f"{made['processor']}{', trained on ' * bool(made['device'])}{made['device']}"
-        cell = f"{again['cell']} ({again['study']}, drawn by {again['drawn']}): {how}"
+        cells = "; ".join(f"{x['cell']} ({x['study']}): {in_words(x)}" for x in again["cells"])
+        cell = f"on {again['processor']}: {cells}"
         digests = ", ".join(f"{name} `{x[:12]}…`" for name, x in row["outcomes"].items())
         words = [
             row["entry"],
@@ -322,6 +406,14 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
     for study in suite.studies:
         lines += _tables(study, rows)
     return "\n".join(lines) + "\n"
+
+
+def in_words(again: Mapping[str, Any]) -> str:
+    """Say how a cell came out that was trained again."""
+    if again["equal"]:
+        return "losses and outcomes equal bit by bit"
+    means = f"{again['again']:.4f}, stored {again['stored']:.4f}"
+    return f"{means}, up to {again['apart']:.4f} apart at one length"
 
 
 def _tables(study: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -339,6 +431,8 @@ def _tables(study: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
             "L…2L",
             "trained at n = L",
             "rate",
+            "parameters",
+            "ms a step, said by its maker",
             *(f"n = {n}" for n in lengths),
         ]
         lines += [f"| {' | '.join(heads)} | |", f"|{'---|' * (len(heads) + 1)}"]
@@ -366,6 +460,8 @@ def _line(entry: str, one: Mapping[str, Any], lengths: Sequence[str]) -> str:
         _interval(one["area"], one["unit"]),
         gate,
         rate,
+        "" if one["parameters"] is None else f"{one['parameters']:,}",
+        "" if one["milliseconds"] is None else f"{one['milliseconds']:.1f}",
         *curve,
         "; ".join(notes),
     ]

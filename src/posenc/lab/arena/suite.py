@@ -2,11 +2,12 @@
 
 A suite is a TOML file beside this one. Each table of `studies` is the plan of a study (see
 `posenc.lab.study.plan`) without the encoding that is measured, which gets a row named `entry`.
+`draft` gives the reason why a suite is not final, and `seconds` what a cell of a study takes.
 """
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +28,10 @@ class Suite:
 
     name: str
     studies: Mapping[str, Mapping[str, Any]]
+    draft: str = ""  # the reason why it is a draft; empty: it is none
+    seconds: Mapping[str, float] = field(
+        default_factory=dict
+    )  # of one core, for a cell of each study
 
     @classmethod
     def named(cls, name: str = NEWEST) -> "Suite":
@@ -35,7 +40,14 @@ class Suite:
         if name not in known:
             raise PlanError(f"no suite is called {name!r:.60}: known are {', '.join(known)}.")
         content = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
-        return cls(name, content["studies"])
+        return cls(name, content["studies"], content.get("draft", ""), content.get("seconds", {}))
+
+    def hours(self, name: str) -> float | None:
+        """The core hours of one study with all its trials; None where its pace is not known."""
+        if name not in self.seconds:
+            return None
+        plan = self.plans("alibi")[name]
+        return (len(plan.cells()) + len(plan.trials())) * self.seconds[name] / 3_600
 
     def plans(self, encoding: str) -> dict[str, Plan]:
         """The plans of all studies for an encoding of the catalogue or `module.py:Mine`.

@@ -25,7 +25,7 @@ from math import log
 from random import Random
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -38,24 +38,75 @@ from posenc.lab.study.tasks import END, MARKS, Batch, Task
 AT_ONCE = 2**14  # tokens in a batch of evaluation
 
 
-@torch.no_grad()
+Predictions = dict[str, Tensor]  # outputs of a model by protocol: tokens, or logits of a text
+
+
 def evaluate(
     model: Transformer, cell: Cell, task: Task, lengths: Sequence[int] | None = None
 ) -> dict[tuple[str, int], Tensor]:
     """Measure outcomes by protocol and length, one for each prompt; bool, or bits per character."""
-    was_training, outcomes = model.training, {}
-    model.eval()
+    outcomes = {}
     for n in task.lengths if lengths is None else lengths:
-        parts: dict[str, list[Tensor]] = {}
-        for batch, positions in _texts(cell, task, n):
-            grade = _bits if task.in_bits else _right
-            for protocol, outcome in grade(model, cell, task, batch, positions).items():
-                parts.setdefault(protocol, []).append(outcome)
-        for protocol, tensors in parts.items():
-            joined = torch.cat(tensors) if protocol != "position" else torch.cat(tensors).mean(0)
-            outcomes[protocol, n] = joined
-    model.train(was_training)
+        texts = _texts(cell, task, n)
+        graded = [
+            _grade(task, batch, _predict(model, cell, task, batch, at)) for batch, at in texts
+        ]
+        outcomes |= _joined(graded, n)
     return outcomes
+
+
+def predict(model: Transformer, cell: Cell, task: Task) -> Predictions:
+    """Return all outputs that `grade` needs, as tensors named "length/batch/protocol"."""
+    return {
+        f"{n}/{place}/{protocol}": output
+        for n in task.lengths
+        for place, (batch, at) in enumerate(_texts(cell, task, n))
+        for protocol, output in _predict(model, cell, task, batch, at).items()
+    }
+
+
+def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, int], Tensor]:
+    """Compute the outcomes of saved predictions, without a model: those that `evaluate` measures.
+
+    Raises ValueError for predictions of other protocols, shapes or types than the cell's.
+    """
+    outcomes, left = {}, dict(predictions)
+    for n in task.lengths:
+        graded = []
+        for place, (batch, _) in enumerate(_texts(cell, task, n)):
+            names = {name: f"{n}/{place}/{name}" for name in _protocols(task)}
+            outputs = {name: left.pop(key) for name, key in names.items() if key in left}
+            _check_outputs(outputs, task, batch, f"length {n}, batch {place}")
+            graded.append(_grade(task, batch, outputs))
+        outcomes |= _joined(graded, n)
+    if left:
+        raise ValueError(f"`predictions` must be of the tested lengths alone, got {min(left)}.")
+    return outcomes
+
+
+def _protocols(task: Task) -> tuple[str, ...]:
+    """Names of the outputs that a task is graded by."""
+    if task.in_bits:
+        return ("apart", "windowed", "shuffled", *(() if task.both_ways else ("cropped",)))
+    return ("forced", "windowed", "shuffled", *(() if task.both_ways else ("generated", "endless")))
+
+
+def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -> None:
+    """Refuse outputs that would broadcast, or that are no tokens or logits."""
+    for name in _protocols(task):
+        tokens = batch.inputs[:, -task.trained :] if name == "cropped" else batch.inputs
+        shape = (*tokens.shape, len(task.vocabulary)) if task.in_bits else tuple(tokens.shape)
+        kind = torch.float32 if task.in_bits else torch.int64
+        held = outputs.get(name)
+        if held is None or tuple(held.shape) != shape or held.dtype != kind:
+            got = "none" if held is None else f"{held.dtype} of shape {tuple(held.shape)}"
+            raise ValueError(f"`{name}` of {where} must be {kind} of shape {shape}, got {got}.")
+
+
+def _joined(graded: Sequence[dict[str, Tensor]], n: int) -> dict[tuple[str, int], Tensor]:
+    """Join the outcomes of batches; of `position`, the mean over all texts."""
+    joined = {name: torch.cat([one[name] for one in graded]) for name in graded[0]}
+    return {(name, n): x.mean(0) if name == "position" else x for name, x in joined.items()}
 
 
 def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
@@ -68,32 +119,55 @@ def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
         left -= texts
 
 
-def _right(
+@torch.no_grad()
+def _predict(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
-) -> dict[str, Bool[Tensor, "text"]]:
-    """Test whether all answers of a text are right, by protocol."""
+) -> Predictions:
+    """Run a model on a batch; the outputs by protocol."""
+    was_training = model.training
+    model.eval()
+    outputs = (_logits if task.in_bits else _tokens)(model, cell, task, batch, random)
+    model.train(was_training)
+    return outputs
+
+
+def _grade(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
+    return (_bits if task.in_bits else _right)(task, batch, outputs)
+
+
+def _tokens(
+    model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
+) -> dict[str, Int[Tensor, "text token"]]:
+    """The likeliest tokens at all answers, by protocol; 0 elsewhere."""
     pos, mask = draw_positions(cell, batch.inputs.shape, random), mask_of(cell, task, batch)
     shuffled = draw_positions(replace(cell, control="shuffled"), batch.inputs.shape, random)
     near = mask_of(replace(cell, control="window"), task, batch)
 
-    def wrong(pos: Tensor | None, mask: Mask | None, points: Tensor | None) -> Tensor:
+    def said(pos: Tensor | None, mask: Mask | None, points: Tensor | None) -> Tensor:
         targets = oracle_targets(cell, batch)
         hidden = model.hidden(batch.inputs, pos, mask, oracle_targets=targets, points=points)
-        wrong = torch.zeros_like(batch.answers)
-        predicted = model.head(hidden[batch.answers]).argmax(-1)
-        wrong[batch.answers] = predicted != batch.targets[batch.answers]
-        return wrong
+        said = torch.zeros_like(batch.targets)
+        said[batch.answers] = model.head(hidden[batch.answers]).argmax(-1)
+        return said
 
-    forced = wrong(pos, mask, batch.points)
-    outcomes = {
-        "forced": ~forced.any(-1),
-        "tokens": 1 - forced.sum(-1) / batch.answers.sum(-1),
-        "windowed": ~wrong(pos, near, batch.points).any(-1),
-        "shuffled": ~wrong(shuffled, mask, _mixed(batch.points, shuffled)).any(-1),
+    outputs = {
+        "forced": said(pos, mask, batch.points),
+        "windowed": said(pos, near, batch.points),
+        "shuffled": said(shuffled, mask, _mixed(batch.points, shuffled)),
     }
     if not task.both_ways:
-        outcomes["generated"] = _generated(model, cell, batch, pos, mask)
-        outcomes["endless"] = _generated(model, cell, batch, pos, mask, ends=False)
+        outputs["generated"] = _generated(model, cell, batch, pos, mask)
+        outputs["endless"] = _generated(model, cell, batch, pos, mask, ends=False)
+    return outputs
+
+
+def _right(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
+    """Test whether all answers of a text are right, by protocol."""
+    wrong = {name: batch.answers & (said != batch.targets) for name, said in outputs.items()}
+    outcomes = {name: ~x.any(-1) for name, x in wrong.items() if name != "endless"}
+    outcomes["tokens"] = 1 - wrong["forced"].sum(-1) / batch.answers.sum(-1)
+    if "endless" in wrong:
+        outcomes["endless"] = ~(wrong["endless"] & (batch.targets != MARKS.index(END))).any(-1)
     return outcomes
 
 
@@ -104,14 +178,13 @@ def _generated(
     pos: Tensor | None,
     mask: Mask | None,
     ends: bool = True,
-) -> Bool[Tensor, "text"]:
+) -> Int[Tensor, "text token"]:
     """Let the model go on from its own answers; what is no answer is given to it.
 
     Without `ends`, it cannot say that a text is over, nor is it asked whether it is.
     """
-    texts, tokens = batch.inputs.shape
-    right, cache = torch.ones(texts, dtype=torch.bool), model.new_cache()
-    inputs = batch.inputs.clone()
+    said, cache = torch.zeros_like(batch.targets), model.new_cache()
+    inputs, tokens = batch.inputs.clone(), batch.inputs.shape[1]
     answers = oracle_targets(cell, batch)
     place, first = 0, int(batch.answers.any(0).int().argmax())
     while place < tokens:
@@ -125,51 +198,67 @@ def _generated(
         if not ends:
             logits = logits.index_fill(-1, torch.tensor(MARKS.index(END)), -torch.inf)
         place, next_ = until, logits.argmax(-1)
+        said[:, place - 1] = next_
         graded = batch.answers[:, place - 1]
         if not ends:
             graded = graded & (batch.targets[:, place - 1] != MARKS.index(END))
-        right &= ~graded | (next_ == batch.targets[:, place - 1])
         if place < tokens:
             inputs[:, place] = torch.where(graded, next_, inputs[:, place])
-    return right
+    return said
 
 
-def _bits(
+def _logits(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
-) -> dict[str, Float[Tensor, "text"]]:
-    """Measure bits per character of each text, by protocol."""
+) -> dict[str, Float[Tensor, "text token word"]]:
+    """The logits of a text, by protocol."""
     shape = batch.inputs.shape
     pos, mask = draw_positions(cell, shape, random), mask_of(cell, task, batch)
     near = mask_of(replace(cell, control="window"), task, batch)
     shuffled = draw_positions(replace(cell, control="shuffled"), shape, random)
 
-    def bits(batch: Batch, pos: Tensor | None, mask: Mask | None) -> Tensor:
-        logits = model(batch.inputs, pos, mask, oracle_targets=oracle_targets(cell, batch))
-        return cross_entropy(logits.mT, batch.targets, reduction="none") / log(2)
+    def logits(batch: Batch, pos: Tensor | None, mask: Mask | None) -> Tensor:
+        return model(batch.inputs, pos, mask, oracle_targets=oracle_targets(cell, batch))
 
-    all_bits = bits(batch, pos, mask)
-    # The mean over the tokens that are hidden
-    if task.both_ways:
-        outcomes = {"apart": all_bits, "windowed": bits(batch, pos, near)}
-        outcomes["shuffled"] = bits(batch, shuffled, mask)
-        share = batch.answers / batch.answers.sum(-1, keepdim=True)
-        return {protocol: (outcome * share).sum(-1) for protocol, outcome in outcomes.items()}
-    kept, last = slice(-task.trained, None), slice(-max(1, task.trained // 4), None)
-    # Begin with <bos>, as in training
-    first = batch.inputs[:, :1]
-    cropped = Batch(
+    outputs = {
+        "apart": logits(batch, pos, mask),
+        "windowed": logits(batch, pos, near),
+        "shuffled": logits(batch, shuffled, mask),
+    }
+    if not task.both_ways:
+        where = None if pos is None else pos[:, -task.trained :]
+        outputs["cropped"] = logits(_cropped(batch, task.trained), where, mask)
+    return outputs
+
+
+def _cropped(batch: Batch, most: int) -> Batch:
+    """The last tokens of each text, after <bos>, as in training."""
+    first, kept = batch.inputs[:, :1], slice(-most, None)
+    return Batch(
         torch.cat((first, batch.inputs[:, kept][:, 1:]), -1),
         batch.targets[:, kept],
         batch.answers[:, kept],
         batch.lengths,
     )
+
+
+def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
+    """Compute bits per character of each text, by protocol."""
+    bits = {
+        name: cross_entropy(logits.mT, batch.targets[:, -logits.shape[1] :], reduction="none")
+        / log(2)
+        for name, logits in outputs.items()
+    }
+    # The mean over the tokens that are hidden
+    if task.both_ways:
+        share = batch.answers / batch.answers.sum(-1, keepdim=True)
+        return {protocol: (outcome * share).sum(-1) for protocol, outcome in bits.items()}
+    last = slice(-max(1, task.trained // 4), None)
+    read = ("cropped", "windowed", "shuffled")
     return {
-        "sliding": all_bits[:, last].mean(-1),
-        "apart": all_bits.mean(-1),
-        "cropped": bits(cropped, None if pos is None else pos[:, kept], mask)[:, last].mean(-1),
-        "windowed": bits(batch, pos, near)[:, last].mean(-1),
-        "shuffled": bits(batch, shuffled, mask)[:, last].mean(-1),
-        "position": all_bits,
+        "sliding": bits["apart"][:, last].mean(-1),
+        "apart": bits["apart"].mean(-1),
+        **{name: bits[name][:, last].mean(-1) for name in read},
+        "position": bits["apart"],
     }
 
 

@@ -164,39 +164,11 @@ def resolved(plan: Plan) -> list[Cell]:
     encoding that cannot be extended or ends before the longest text, for a length of which the task
     can write no text, and for a metric that is measured at none of the lengths.
     """
-    by_task = {}
-    for name in plan.tasks:
-        source = plan.source(name)
+    by_task, made_of = _by_task(plan)
+    for name, task in made_of.items():
+        _refuse_unmeasured(plan, name, task)
         with _usable(f"tasks: {name}"):
-            data = regular.digest(Path(source)) if source else ""
-            task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
-            check_setting("trained", task.trained if plan.trained is None else plan.trained)
-            task = task.at(plan.trained, plan.tested)
-            by_task[name] = {"trained": task.trained, "tested": task.lengths}
-            by_task[name] |= {"data": data, "source": source}
-            by_task[name] |= {"told": task.longest if plan.told else None}
-            Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
             longest, most = task.longest, task.most_tokens()
-        if task.trained not in task.lengths:
-            raise PlanError(
-                f"tested: {name} is trained at {task.trained}, and tested at"
-                f" {', '.join(map(str, task.lengths))}: test n = {task.trained} too, where each"
-                " seed shows that it is trained."
-            )
-        if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
-            raise PlanError(
-                f"metric: {brief(plan.metric)} is at none of the lengths of {name}, which is"
-                f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
-                " test others, or name another metric."
-            )
-        read = {part for sides in plan.contrast for side in sides for part in side}
-        if (others := sorted(n for n in read if plan.reading(n)[1])) and (
-            task.both_ways or not task.in_bits
-        ):
-            raise PlanError(
-                f"contrast: {brief(others[0])} is measured of a task that predicts a text, which"
-                f" {name} is not: leave one of them out."
-            )
         for cell in plan.of_seed(1):
             if cell.task != name:
                 continue
@@ -208,11 +180,65 @@ def resolved(plan: Plan) -> list[Cell]:
                 longer = longer_texts(cell, task)
                 tokens = most if longer is None else max(most, longer.longest)
                 _refuse_too_short(replace(cell, **by_task[name]), tokens, task.both_ways)
+    return _cells(plan, by_task)
+
+
+def cells_of(plan: Plan) -> list[Cell]:
+    """The cells of a plan as `resolved` makes them, without a look at its encodings.
+
+    No code of an encoding is imported.
+    """
+    return _cells(plan, _by_task(plan)[0])
+
+
+def _cells(plan: Plan, by_task: Mapping[str, Mapping[str, Any]]) -> list[Cell]:
     trials = [replace(cell, **by_task[cell.task]) for cell in plan.trials()]
     return [
         *(replace(cell, tested=_within(cell)) for cell in trials),
         *(replace(cell, **by_task[cell.task]) for cell in plan.cells()),
     ]
+
+
+def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Task]]:
+    """The settings of cells that their task decides, and the tasks, by name."""
+    by_task, made_of = {}, {}
+    for name in plan.tasks:
+        source = plan.source(name)
+        with _usable(f"tasks: {name}"):
+            data = regular.digest(Path(source)) if source else ""
+            task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
+            check_setting("trained", task.trained if plan.trained is None else plan.trained)
+            task = task.at(plan.trained, plan.tested)
+            by_task[name] = {"trained": task.trained, "tested": task.lengths}
+            by_task[name] |= {"data": data, "source": source}
+            by_task[name] |= {"told": task.longest if plan.told else None}
+            Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
+        made_of[name] = task
+    return by_task, made_of
+
+
+def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
+    """Refuse lengths, a metric or a contrast that a task does not measure."""
+    if task.trained not in task.lengths:
+        raise PlanError(
+            f"tested: {name} is trained at {task.trained}, and tested at"
+            f" {', '.join(map(str, task.lengths))}: test n = {task.trained} too, where each"
+            " seed shows that it is trained."
+        )
+    if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
+        raise PlanError(
+            f"metric: {brief(plan.metric)} is at none of the lengths of {name}, which is"
+            f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
+            " test others, or name another metric."
+        )
+    read = {part for sides in plan.contrast for side in sides for part in side}
+    if (others := sorted(n for n in read if plan.reading(n)[1])) and (
+        task.both_ways or not task.in_bits
+    ):
+        raise PlanError(
+            f"contrast: {brief(others[0])} is measured of a task that predicts a text, which"
+            f" {name} is not: leave one of them out."
+        )
 
 
 def at_its_rate(cell: Cell, rates: Mapping[tuple[str, str], float]) -> Cell:

@@ -141,6 +141,7 @@ class Contents:
     sources: Mapping[str, str]  # digests of files of the user's own code and texts
     records: Mapping[str, Record]  # records by the digest of their cell
     path: Path = field(default=Path(), compare=False)
+    checked: bool = field(default=True, compare=False)  # False: format 1, which has no checksums
 
     @cached_property
     def digest(self) -> str:
@@ -347,8 +348,8 @@ def _contents(
         records[digest] = Record(cell, parameters, lost, failure, done, seconds.get(digest))
     if outcomes:
         raise StoreError(f"{path} is damaged: it has outcomes, and no cell {next(iter(outcomes))}.")
-    contents = Contents(*_registered(file, path), records, path)
-    if _format(file) > 1:
+    contents = Contents(*_registered(file, path), records, path, _format(file) > 1)
+    if contents.checked:
         _compare(contents.checksums, file, path)
     return contents
 

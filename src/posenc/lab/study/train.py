@@ -166,13 +166,16 @@ def result_of(
         keep(model, cell, task, models)
     return Result(
         outcomes=evaluate(model, cell, task),
-        losses=tuple(
-            sum(losses[n : n + MEAN_OF]) / len(losses[n : n + MEAN_OF])
-            for n in range(0, len(losses), MEAN_OF)
-        ),
+        losses=means(losses),
         parameters=sum(weight.numel() for weight in model.parameters()),
         seconds=seconds,
     )
+
+
+def means(losses: list[float]) -> tuple[float, ...]:
+    """The mean loss of each 50 steps, as it is stored."""
+    parts = [losses[n : n + MEAN_OF] for n in range(0, len(losses), MEAN_OF)]
+    return tuple(sum(part) / len(part) for part in parts)
 
 
 def extend(model: Transformer, cell: Cell, task: Task) -> tuple[Transformer, list[float]]:

@@ -1,0 +1,141 @@
+"""Train cells again in a process of their own, the only one that imports an entry.
+
+The process writes what its models predict, as tensors in a safetensors file for each cell. The
+process that grades reads those files: they are data, and no code of an entry runs beside the
+grader. A process is no sandbox: code of a stranger belongs into a container.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.core.text import printable
+from posenc.lab.study import execute, tasks, train
+from posenc.lab.study.build import build
+from posenc.lab.study.cell import Cell, Result
+from posenc.lab.study.evaluate import grade, predict
+from posenc.lab.study.store import Record
+
+KEY = "posenc"  # key of the metadata of a file
+Say = Callable[[int, int, int], None]  # cell, step, steps
+
+
+class TrainingFailed(RuntimeError):
+    """A cell could not be trained again; the message says why."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The outputs of a trained model on all tests of its cell, and the course of its training."""
+
+    outputs: dict[str, Tensor]
+    losses: tuple[float, ...]
+    parameters: int | None
+    seconds: float | None  # the median of a step
+    failure: str | None  # the reason why the loss was lost
+
+    def save(self, path: Path) -> None:
+        """Write a safetensors file."""
+        from safetensors.torch import save_file
+
+        about = [self.losses, self.parameters, self.seconds, self.failure]
+        outputs = {name: x.contiguous() for name, x in self.outputs.items()}
+        save_file(outputs, path, {KEY: json.dumps(about)})
+
+    @classmethod
+    def read(cls, path: Path) -> "Predictions":
+        """Read a file of `save`. Raises ValueError for any other."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, "pt") as file:
+                losses, parameters, seconds, failure = json.loads(file.metadata()[KEY])
+                outputs = {name: file.get_tensor(name) for name in file.keys()}
+            losses = tuple(map(float, losses))
+        except (SafetensorError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(f"{path.name} holds no predictions: {error}") from None
+        return cls(outputs, losses, parameters, seconds, failure)
+
+
+def train_again(cell: Cell, say: Callable[[int, int], None] = lambda *_: None) -> Predictions:
+    """Train a cell in this process and return its predictions."""
+    task = tasks.find(cell.task, execute.file_of(cell)).at(cell.trained, cell.tested)
+    model = build(cell, len(task.vocabulary), task.both_ways)
+    try:
+        losses, seconds = train.fit(
+            model, cell, task, progress=lambda far: say(far.step, far.steps)
+        )
+    except ArithmeticError as error:
+        return Predictions({}, (), None, None, str(error))
+    parameters = sum(weight.numel() for weight in model.parameters())
+    return Predictions(predict(model, cell, task), train.means(losses), parameters, seconds, None)
+
+
+def graded(cell: Cell, predictions: Predictions) -> Record:
+    """Make the record of predictions. Raises ValueError for those of another cell."""
+    if predictions.failure is not None:
+        return Record(cell, None, (), predictions.failure, {})
+    task = tasks.find(cell.task, execute.file_of(cell)).at(cell.trained, cell.tested)
+    outcomes = grade(predictions.outputs, cell, task)
+    parameters, seconds = predictions.parameters or 0, predictions.seconds or 0.0
+    return Record.of(cell, Result(outcomes, predictions.losses, parameters, seconds))
+
+
+def apart(cells: Sequence[Cell], say: Say = lambda *_: None) -> list[Record]:
+    """Train cells in another process, and grade in this one what it has predicted.
+
+    Raises TrainingFailed where the process ends early or leaves something else.
+    """
+    with TemporaryDirectory() as folder:
+        asked = [{"settings": x.settings, "label": x.label, "source": x.source} for x in cells]
+        words = [sys.executable, "-P", "-m", __name__, folder]
+        with subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, errors="replace"
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps(asked))
+            process.stdin.close()
+            for line in process.stdout:
+                words = line.split()
+                if len(words) == 3 and all(x.isdecimal() and len(x) < 10 for x in words):
+                    say(*map(int, words))
+        records = []
+        for place, cell in enumerate(cells):
+            try:
+                records.append(graded(cell, Predictions.read(_file(folder, place))))
+            except (OSError, ValueError) as error:
+                why = printable(" ".join(str(error).split()), 200)
+                raise TrainingFailed(
+                    f"{cell.task} {cell.name}, seed {cell.seed} could not be trained again (exit"
+                    f" status {process.returncode}): {why}"
+                ) from None
+        return records
+
+
+def _file(folder: str, place: int) -> Path:
+    return Path(folder) / f"{place}.safetensors"
+
+
+def main(folder: str, asked: Sequence[dict[str, Any]]) -> None:
+    """Train the cells that are asked for, and write their predictions into a folder."""
+    torch.set_num_threads(1)  # as where they were trained first
+    for place, one in enumerate(asked):
+        cell = Cell.of(one["settings"], one["label"], one["source"])
+
+        def say(step: int, steps: int, place: int = place) -> None:
+            print(place, step, steps, flush=True)
+
+        train_again(cell, say).save(_file(folder, place))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.load(sys.stdin))
