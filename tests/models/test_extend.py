@@ -233,6 +233,19 @@ def test_a_rope_type_that_transformers_would_not_load_is_not_written(model_type)
     assert AutoConfig.for_model(**made).rope_parameters["rope_theta"] == 1e7
 
 
+@pytest.mark.parametrize("model_type", ["gpt_oss", "ministral3"])
+def test_what_a_class_takes_for_a_silent_config_is_kept(model_type):
+    """transformers drops its own settings, base included, as soon as a config states some."""
+    usual = AutoConfig.for_model(model_type)
+    to = 2 * usual.max_position_embeddings
+    made, _ = extended({"model_type": model_type}, to, "yarn")
+    got, was = AutoConfig.for_model(**made).rope_parameters, usual.rope_parameters
+    # 1e6 and 150,000 are the bases of the two; `truncate` is false in gpt-oss alone
+    kept = ("rope_theta", "beta_fast", "beta_slow", "truncate", "original_max_position_embeddings")
+    assert [got.get(key) for key in kept] == [was.get(key) for key in kept]
+    assert got["factor"] == to / was["original_max_position_embeddings"]
+
+
 def test_an_unknown_method_is_refused():
     with pytest.raises(ValueError, match="`method` must be one of linear, ntk, dynamic, yarn"):
         extended(LLAMA, 4096, "longrope")

@@ -408,7 +408,7 @@ def _set(
 ) -> None:
     """Write a rope_type and its keys where the config has its settings."""
     place = _spelling(inner, config)
-    settings = inner.get(place) or {}
+    settings = inner.get(place) or _scaled_by_class(main)
     nested = bool(settings) and all(isinstance(v, dict) or v is None for v in settings.values())
     if nested:
         for label in _far_seeing(main, settings):
@@ -420,6 +420,15 @@ def _set(
                 "layers with a window turn by the same settings, so they are stretched too"
             )
     inner[place] = settings
+
+
+def _scaled_by_class(main: Spec) -> dict[str, Any]:
+    """The settings of a class that scales where a config is silent; a key in the file ends that."""
+    from posenc.models.config.families import family
+
+    entry = family(main.model)
+    usual = dict(entry.defaults.get("rope_parameters") or {}) if entry else {}
+    return usual if usual.get("rope_type", "default") != "default" else {}
 
 
 def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
