@@ -38,8 +38,9 @@ from posenc.models.serving import cache_bytes, serving, serving_folder
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # methods that are a formula
 BASE = "base"  # given by hand
 OLD, NEW = "rope_scaling", "rope_parameters"
-# Model types whose class in transformers 5.23 loads no rope_type but longrope
-LONGROPE_ALONE = ("phi3", "phi4_multimodal", "phimoe")
+# Model types whose class in transformers 5.23 loads a single rope_type
+ONLY_TYPE = {"phi3": "longrope", "phi4_multimodal": "longrope", "phimoe": "longrope"}
+ONLY_TYPE |= {"cosmos3_edge_text": "default"}
 MOST_TOKENS, MOST_TIMES = 2**53, 2**20  # tokens, and how many times longer texts become
 
 
@@ -226,8 +227,9 @@ def extended(
             if turn.method in METHODS
             else f"is {turn.method!r}, whose factors were searched for, not computed",
         )
-    if main.model in LONGROPE_ALONE and method not in ("ntk", BASE):
-        only = f"of {main.model!r} may be longrope alone: transformers would not load {method!r}"
+    if main.model in ONLY_TYPE and method not in ("ntk", BASE):
+        only = f"of {main.model!r} may be {ONLY_TYPE[main.model]!r} alone: transformers would not"
+        only += f" load {method!r}"
         raise ModelError(file, "rope_type", f"{only}. Use --method ntk, or --method base")
     _check_trained(trained, usual, turn, context, method, file)
     stretched = deepcopy(config)
