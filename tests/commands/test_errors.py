@@ -71,10 +71,16 @@ def test_promises_that_one_of_ones_own_breaks_are_shown_with_their_witness(posen
     )
     (tmp_path / "mine.py").write_text("\n".join([*lines, "        return k + k.roll(1, -2)"]))
     code, out, _ = posenc("show", f"{tmp_path}/mine.py:Mine")
-    assert code == 0
+    assert code == 1
     assert re.search(r"cache +✗ +token by token with a cache, path", out)
     assert re.search(r"paths +✓", out)
+    code, out, _ = posenc("show", f"{tmp_path}/mine.py:Mine", "--json")
+    promises = json.loads(out)["promises"]
+    assert code == 1
+    assert "by_length = True" in promises["cache"]["remedy"]
+    assert promises["paths"]["remedy"] == ""
     code, out, _ = posenc("show", "rope")
+    assert code == 0
     assert "packed texts" not in out
 
 

@@ -146,7 +146,7 @@ def test_says_in_one_sentence_what_is_broken(unchecked):
     assert re.fullmatch(
         r"Canon breaks the promise `cache`: token by token with a cache, path 'auto': \S+ "
         r"instead of \S+ at batch 0, token 1, channel \d+ \(1 text of 2 tokens, 1 head\); and "
-        r"`token by token`\.",
+        r"`token by token`\. .*by_length = True.*\.",
         found.refusal,
     )
     with pytest.raises(

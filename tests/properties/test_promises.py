@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
+import mutants
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,7 +17,7 @@ from posenc.core.prepared import Prepared
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import length_independent, shift_invariant
 from posenc.properties.conformance import case_of, conform, outcome
-from posenc.properties.promises import PROMISES, TRACED, Sizes
+from posenc.properties.promises import PROMISES, REMEDIES, SHAPES, TRACED, Sizes
 
 DIM, HEADS = 8, 4
 NAMES = [promise.__name__.replace("_", " ") for promise in PROMISES]
@@ -192,6 +194,16 @@ BROKEN = [
     (Writes(), "no hidden state", "the input of the layer after the call: "),
     (SeesTheFilling(), "padding", "some filling to its left"),
     (Sways(), "batches", "in a batch where texts have the same positions"),
+    (mutants.WrongBackward(DIM), "gradients", "the slope along `x`: "),
+    (mutants.DetachedQueries(DIM), "gradients", "the slope along `q`|the slope along `x`"),
+    (mutants.DoubledGradient(), "gradients", "the slope along `slope`: "),
+    (mutants.AnglesIn32Bits(DIM), "precision", "`on_queries` at positions from 1,000,000: "),
+    (mutants.PositionsOf32Bits(DIM), "precision", "at positions from 3,000,000,000: "),
+    (mutants.WeightsReadOnce(), "changed weights", "after the weights have changed, path 'auto'"),
+    (mutants.ManyKeys(DIM), "long texts", "the first 40 tokens of 3 texts of 310 tokens"),
+    (mutants.NoNumberFarAway(), "long texts", "finite numbers in 3 texts of 310 tokens"),
+    (mutants.OtherInTraining(DIM), "training mode", "in training: "),
+    (mutants.WritesPositions(DIM), "no hidden state", "part 0 of `at` after attention: 0 instead"),
 ]
 
 
@@ -200,6 +212,7 @@ def test_a_broken_promise_is_found_with_its_witness(mine, name, why):
     found = outcome(PROMISES[NAMES.index(name)], case_of(mine, DIM, HEADS))
     assert found.holds is False
     assert re.search(why, found.why), found
+    assert found.remedy in {SHAPES, *REMEDIES.values()}
 
 
 def test_every_promise_is_broken_by_one_of_these():
@@ -248,3 +261,94 @@ def test_more_heads_of_keys_than_of_queries_are_refused():
 
     (only,) = conform(Doubles(), DIM, HEADS)
     assert "on_keys" in only.why
+
+
+# Planted mistakes
+
+
+CAUGHT_AT_LEAST = 37  # of the 39 in tests/mutants.py; docs/internals.md has the number that is
+
+
+def test_planted_mistakes_are_caught(unchecked):
+    """Each mutant is a small class with one mistake; what they are made from breaks nothing."""
+    for healthy in (mutants.Turned, mutants.Fading):
+        assert not conform(healthy, DIM, HEADS).failed
+    missed = [mine.__name__ for mine in mutants.MUTANTS if not conform(mine, DIM, HEADS).failed]
+    caught = len(mutants.MUTANTS) - len(missed)
+    assert len({*mutants.MUTANTS}) == 39
+    assert caught >= CAUGHT_AT_LEAST, missed
+    page = Path(__file__).parents[2] / "docs" / "internals.md"
+    if page.exists():
+        assert f"catches {caught} of {len(mutants.MUTANTS)} planted mistakes" in page.read_text()
+
+
+def test_every_promise_has_a_remedy_of_one_sentence():
+    assert {promise.__name__ for promise in (*PROMISES, *TRACED)} | {"runs"} == {*REMEDIES}
+    for remedy in (SHAPES, *REMEDIES.values()):
+        assert re.fullmatch(r"[A-Z`][^\n]*[^.]\.", remedy)
+
+
+# Encodings that are right, though they look like some of the mistakes
+
+
+class Jitters(RoPE):
+    """Positions that training draws at random, a larger step each time."""
+
+    def __init__(self, dim):
+        super().__init__(dim)
+
+    def prepare(self, pos):
+        return super().prepare(pos * int(torch.randint(1, 9, ())) if self.training else pos)
+
+
+class Drops(Fading):
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.2)
+
+    def on_queries(self, q, at):
+        return self.drop(q)
+
+
+class RoundedFrequencies(mutants.Turned):
+    """Frequencies in float32, which are constants, and angles in float64."""
+
+    def angle(self, at):
+        theta = 1 / torch.arange(1, self.dim // 2 + 1).float()
+        return mutants.lined_up(at).unsqueeze(-1).double() * theta
+
+
+class RoundedOnce(mutants.Turned):
+    """Cosines and sines in float32, of angles in float64."""
+
+    def on_queries(self, q, at):
+        angle = self.angle(at)
+        cos, sin = angle.cos().float().to(q.dtype), angle.sin().float().to(q.dtype)
+        x, y = q.chunk(2, -1)
+        return torch.cat((cos * x - sin * y, sin * x + cos * y), -1)
+
+
+@pytest.mark.parametrize("healthy", [Jitters, Drops, RoundedFrequencies, RoundedOnce])
+def test_no_false_alarm(healthy, unchecked):
+    found = conform(healthy, DIM, HEADS)
+    assert not found.failed, found
+
+
+class ByFirstAxis(Encoding):
+    """Positions have three axes: the first is that of texts."""
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return -0.1 * (q_at[:, None] - k_at[None, :]).abs().double()
+
+
+class ByLastAxis(Encoding):
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return -0.1 * (q_at[..., :, None] - k_at[..., None, :]).abs().double()
+
+
+def test_the_remedy_for_the_shape_of_positions_mends_it(unchecked):
+    found = conform(ByFirstAxis, DIM, HEADS)
+    assert {one.remedy for one in found.failed} == {SHAPES}
+    assert {"batches", "positions by head"} <= {one.name for one in found.failed}
+    assert "q_at[..., :, None] - k_at[..., None, :]" in found.refusal
+    assert not conform(ByLastAxis, DIM, HEADS).failed

@@ -45,8 +45,9 @@ def show(
 ) -> None:
     """Show one encoding: what it means, its formula, its properties as measured, its paper.
 
-    Of one of your own, also what attention, caches and packed texts ask of it, tried on it. Of
-    another word about positions, what it means and where it is.
+    Of one of your own, also what attention, caches and packed texts ask of it, tried on it: the
+    exit code is 1 if a promise is broken, and the remedy stands below what was found. Of another
+    word about positions, what it means and where it is.
 
     Parameters
     ----------
@@ -71,10 +72,13 @@ def show(
     if described is None:
         described = _measured(name)
     if as_json:
-        return print_json(described)
-    from posenc.show.report.terminal import catalog
+        print_json(described)
+    else:
+        from posenc.show.report.terminal import catalog
 
-    catalog.card(described, Console())
+        catalog.card(described, Console())
+    if any(one["holds"] is False for one in described.get("promises", {}).values()):
+        raise SystemExit(1)
 
 
 @app.command

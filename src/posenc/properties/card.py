@@ -152,7 +152,9 @@ def described(
     card: Card, causal: bool, findings: Mapping[str, Finding], outcomes: Iterable[Any] = ()
 ) -> dict[str, Any]:
     """The card with what was measured of it, and what of it was tried, in plain data."""
-    promises = {one.name: {"holds": one.holds, "why": str(one)[2:]} for one in outcomes}
+    promises = {
+        one.name: {"holds": one.holds, "why": one.found, "remedy": one.remedy} for one in outcomes
+    }
     return (
         card.to_json()
         | {"causal": causal, "text": card.text}

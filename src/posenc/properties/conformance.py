@@ -1,7 +1,8 @@
 """Conformance: what attention and its users ask of an encoding, tried on one of your own.
 
 `conform(mine)` is to encodings what scikit-learn's `check_estimator` is to estimators. A promise of
-`promises.py` that is broken is tried again at smaller sizes, so that the witness is a small one.
+`promises.py` that is broken is tried again at smaller sizes, so that the witness is a small one,
+and comes with a remedy: what its author can change.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +23,8 @@ from posenc.properties.probe import Probe
 from posenc.properties.promises import (
     IN_A_STUDY,
     PROMISES,
+    REMEDIES,
+    SHAPES,
     TRACED,
     Case,
     MustEqual,
@@ -29,7 +32,9 @@ from posenc.properties.promises import (
     Promise,
     Sizes,
     attended,
+    long_texts,
     paths,
+    shapes_differ,
 )
 
 TOKENS, TEXTS = 10, 2
@@ -48,14 +53,20 @@ class PromiseOutcome:
     defect: float
     why: str
     smallest: Sizes | None = None  # the smallest sizes tried at which it fails
+    remedy: str = ""  # one sentence on what to change; "" where nothing is broken
 
     @property
     def mark(self) -> str:
         return {True: "✓", False: "✗", None: "–"}[self.holds]
 
+    @property
+    def found(self) -> str:
+        """What was found, with the smallest sizes at which it fails."""
+        return f"{self.why.rstrip('.')} ({self.smallest})" if self.smallest else self.why
+
     def __str__(self) -> str:
-        smallest = f" ({self.smallest})" if self.smallest else ""
-        return f"{self.mark} {self.why}{smallest}"
+        remedy = f". {self.remedy}" if self.remedy else ""
+        return f"{self.mark} {self.found.rstrip('.') if remedy else self.found}{remedy}"
 
 
 class Conformance(list[PromiseOutcome]):
@@ -76,7 +87,8 @@ class Conformance(list[PromiseOutcome]):
             return ""
         first, *more = self.failed
         others = f"; and {', '.join(f'`{other.name}`' for other in more)}" if more else ""
-        return f"{self.name} breaks the promise `{first.name}`: {str(first)[2:]}{others}."
+        remedy = f" {first.remedy}" if first.remedy else ""
+        return f"{self.name} breaks the promise `{first.name}`: {first.found}{others}.{remedy}"
 
     def raise_if_failed(self) -> None:
         """Raise AssertionError, with the table of what failed, if any promise is broken."""
@@ -129,7 +141,7 @@ def conform(
         case = case_of(mine, dim, heads, width, dtypes, seed)
         first = tried(runs, case)
         if first.holds is False:
-            return Conformance(case.card.name, [first])
+            return Conformance(case.card.name, [replace(first, remedy=REMEDIES["runs"])])
         several = (*promises, *(TRACED if compiled else ()))
         outcomes = [outcome(promise, case) for promise in several]
         declared = {measure.__name__ for measure in (*holds, *case.card.holds)}
@@ -213,7 +225,10 @@ def outcome(promise: Promise, case: Case) -> PromiseOutcome:
     outcomes = [tried(promise, one) for one in cases]
     for one, came_of_it in zip(cases, outcomes, strict=True):
         if came_of_it.holds is False:
-            return _smallest(promise, one, came_of_it)
+            remedy = SHAPES if shapes_differ(case) else REMEDIES.get(promise.__name__, "")
+            if promise is not long_texts:  # which names its own sizes
+                came_of_it = _smallest(promise, one, came_of_it)
+            return replace(came_of_it, remedy=remedy)
     return outcomes[0]
 
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 from posenc.attention.attend import attend
 from posenc.attention.cache import Cache
@@ -20,6 +22,7 @@ from posenc.attention.call import Implementation
 from posenc.attention.dispatch import PATHS as ALL_PATHS
 from posenc.attention.layer import SelfAttention
 from posenc.core import masks, positions
+from posenc.core.biases import ALL, as_bias
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.prepared import cut, where_tokens
@@ -32,6 +35,8 @@ HEADS = "batch head token channel"
 TEXT = "batch token channel"
 OF_TOKENS = ("on_embeddings", "on_queries", "on_keys", "on_values", "on_output")
 SHORT = 64  # tokens
+LONGEST = 310  # tokens
+FAR, VERY_FAR, MOST = 10**6, 3 * 10**9, 2**22  # positions; those below `MOST` were tried by `Probe`
 PADDED: tuple[positions.Side, ...] = ("left", "right")
 
 
@@ -66,6 +71,8 @@ Pairs = Iterator[MustEqual]
 
 
 class Promise(Protocol):
+    """A function that tries one promise; `REMEDIES` has what to do where it is broken."""
+
     __name__: str
 
     def __call__(self, case: "Case", /) -> Pairs: ...
@@ -325,6 +332,132 @@ def no_hidden_state(case: Case) -> Pairs:
     attended(layer, 2 * case.x(), case.line(start=1), case.mask)
     again = attended(layer, x, pos, case.mask)
     yield MustEqual("the same call after another one", again, first, tolerance=0.0)
+    q, k, v, at = projected(layer, x, pos)
+    weights = dict(layer.encoding.named_parameters())
+    given = {"q": q, "k": k, "v": v, "the positions": pos} | weights
+    given |= {f"part {n} of `at`": part for n, part in enumerate(tensors(at))}
+    before = {name: value.detach().clone() for name, value in given.items()}
+    attend(q, k, v, layer.encoding, at, mask=case.mask)
+    for name, value in given.items():
+        yield MustEqual(f"{name} after attention", value.detach(), before[name], "", 0.0)
+
+
+def gradients(case: Case) -> Pairs:
+    """Gradients of x, q, k, v and of what is learned are the slopes that differences measure."""
+    tokens = min(4, case.sizes.tokens)
+    layer, x, pos = case.layer(), case.x(tokens), case.line(tokens)
+    q, k, v, _ = projected(layer, x, pos)
+    moved = {
+        "x": x,
+        **{name: torch.zeros_like(y) for name, y in zip("qkv", (q, k, v), strict=True)},
+    }
+    moved |= learning(layer)
+    weights = torch.randn(*q.shape[:3], v.shape[-1], dtype=case.dtype)
+
+    def loss() -> Tensor:
+        *heads, at = projected(layer, moved["x"], pos)
+        q, k, v = (y + moved[name] for name, y in zip("qkv", heads, strict=True))
+        out = attend(q, k, v, layer.encoding, at, mask=case.mask, implementation="reference")
+        return (out * weights).sum()
+
+    for x in moved.values():
+        x.requires_grad_()
+    found = dict(zip(moved, _gradients(loss(), [*moved.values()]), strict=True))
+    step, tolerance = (1e-3, 1e-2) if case.dtype == torch.float64 else (1e-2, 0.1)
+    # A slope that is small beside all others may be nothing but rounding
+    along = {name: torch.randn_like(x) / x.numel() ** 0.5 for name, x in moved.items()}
+    slopes = {name: (found[name] * along[name]).sum() for name in moved}
+    unit = max(float(slope.abs()) for slope in slopes.values()) / 20
+    for name, x in moved.items():
+        ends = []
+        with torch.no_grad():
+            before = x.clone()
+            for sign in (1, -1):
+                x.copy_(before + sign * step * along[name])
+                ends.append(loss())
+            x.copy_(before)
+        measured = (ends[0] - ends[1]) / (2 * step)
+        yield MustEqual(f"the slope along `{name}`", slopes[name], measured, "", tolerance, unit)
+
+
+def precision(case: Case) -> Pairs:
+    """What follows from positions is as if float64 and int64 held all of it, also far away."""
+    if case.dtype != torch.float64:
+        raise NotApplicable("it is tried in float64")
+    layer, tokens = case.layer(), min(8, case.sizes.tokens)
+    x, near = case.x(tokens), case.line(tokens)
+    for start in (0, FAR, VERY_FAR):
+        if start + tokens > case.limit and case.limit < MOST:
+            start = case.limit - tokens
+        pos = near + start
+        try:
+            rounded = _hooked(layer, x, pos.clone())
+        except (IndexError, ValueError):
+            if start:
+                continue
+            raise
+        pos = pos.clone()
+        with _Wide(pos):
+            exact = _hooked(layer, x, pos)
+        for hook, right in exact.items():
+            if right.isfinite().all():
+                what = f"`{hook}` at positions from {start:,}"
+                yield MustEqual(what, rounded[hook].to(right.dtype), right, HEADS, 1e-4)
+
+
+def changed_weights(case: Case) -> Pairs:
+    """After weights have changed, a layer that was used before gives what a fresh copy gives."""
+    used, x, pos = case.layer(), case.x(), case.line()
+    if not [*used.encoding.parameters()]:
+        raise NotApplicable("it has no parameters")
+    fresh = deepcopy(used)
+    attended(used, x, pos, case.mask)
+    with torch.no_grad():
+        attended(used, x, pos, case.mask)
+        both = zip(used.encoding.parameters(), fresh.encoding.parameters(), strict=True)
+        for mine, other in both:
+            mine.mul_(1.25).add_(0.1)
+            other.copy_(mine)
+        for path, out in by_path(partial(attended, used, x, pos, case.mask)):
+            expected = attended(fresh, x, pos, case.mask, "reference")
+            yield MustEqual(f"after the weights have changed, path {path!r}", out, expected)
+
+
+def long_texts(case: Case) -> Pairs:
+    """The beginning of one text gives what it gives in a batch of longer ones, also far away."""
+    if case.sizes.tokens < 2:
+        return
+    texts, tokens = 3, min(LONGEST, case.limit // 4)
+    start = max(0, min(FAR, case.limit - 2 * tokens - 1))
+    layer = case.layer()
+    if layer.encoding.by_length:
+        raise NotApplicable("it depends on the length of the text")
+    x = torch.randn(texts, tokens, case.sizes.heads * case.dim, dtype=case.dtype)
+    near = case.line(tokens)
+    with torch.no_grad():
+        for origin in dict.fromkeys((start, 0)):
+            pos = torch.stack([near * (row + 1) // 2 + origin for row in (1, 2, 3)])
+            whole = attended(layer, x, pos, masks.causal(), "reference")
+            few = min(40, tokens // 2)
+            alone = attended(layer, x[1:2, :few], pos[1, :few], masks.causal(), "reference")
+            far = f"{texts} texts of {tokens} tokens at positions from {origin:,}"
+            if origin and not alone.isfinite().all():
+                # Numbers that grow with the position itself: there is nothing to compare
+                continue
+            finite = whole.isfinite()
+            yield MustEqual(f"finite numbers in {far}", finite, torch.ones_like(finite))
+            yield MustEqual(f"the first {few} tokens of {far}", whole[1:2, :, :few], alone)
+
+
+def training_mode(case: Case) -> Pairs:
+    """A layer in training gives what it gives in `eval()`, unless it draws random numbers."""
+    layer, x, pos = case.layer(), case.x(), case.line()
+    expected = attended(layer, x, pos, case.mask, "reference")
+    layer.train()
+    first, again = (attended(layer, x, pos, case.mask, "reference") for _ in range(2))
+    if not first.equal(again):
+        raise NotApplicable("it draws random numbers in training")
+    yield MustEqual("in training", first, expected)
 
 
 def compiled(case: Case) -> Pairs:
@@ -351,10 +484,70 @@ def exported(case: Case) -> Pairs:
 PROMISES: tuple[Promise, ...] = (
     paths, cache, packed_texts, padding, batches, positions_by_head, grouped_heads, dtypes,
     token_by_token, queries_without_keys, parameters_learn, no_hidden_state,
+    gradients, precision, changed_weights, long_texts, training_mode,
 )  # fmt: skip
 TRACED: tuple[Promise, ...] = (compiled, exported)
-NOT_IN_A_STUDY = (positions_by_head, grouped_heads, dtypes)
+NOT_IN_A_STUDY = (positions_by_head, grouped_heads, dtypes, precision)
 IN_A_STUDY = tuple([promise for promise in PROMISES if promise not in NOT_IN_A_STUDY])
+
+
+BY_ITSELF = "Compute each token from itself and its position alone, not from its index or others"
+SHAPES = (
+    "Index positions by their last axis, `q_at[..., :, None] - k_at[..., None, :]`: hooks receive"
+    " them as (batch or 1, head or 1, token), and `on_embeddings` as (batch or 1, token)."
+)
+REMEDIES = {
+    "runs": "Let each hook return the shape and the dtype that `help(posenc.Encoding)` states.",
+    "paths": "Let all forms of the bias (`block`, `pair`, `distance`) be the same function of the"
+    " positions that the hook is given.",
+    "cache": f"{BY_ITSELF}; if it must depend on the length, set `by_length = True` in the class.",
+    "packed_texts": f"{BY_ITSELF}, for other documents stand in the same row.",
+    "padding": f"{BY_ITSELF}, for padding stands in the same row.",
+    "batches": "Compute each text from itself and from its own row of positions.",
+    "positions_by_head": "Compute each head from its own row of positions, (batch, head, token).",
+    "grouped_heads": "Repeat keys that heads share with"
+    " `k.repeat_interleave(q.shape[1] // k.shape[1], 1)`.",
+    "dtypes": "Compute in float32 or float64, and end with `.to(q.dtype)`.",
+    "token_by_token": f"{BY_ITSELF}; a mix of tokens belongs in the model, outside of attention.",
+    "queries_without_keys": "Let `on_output` return 0 where it receives 0, and divide by no sum"
+    " that can be 0.",
+    "parameters_learn": "Use the parameter itself, without `.detach()`, `.data`, `.item()` or"
+    " `torch.no_grad()`.",
+    "no_hidden_state": "Write to no tensor that a hook is given (`x + 1`, not `x.add_(1)`), and"
+    " keep nothing in `self` between calls.",
+    "gradients": "Correct the `backward` of your autograd function, or remove `.detach()`.",
+    "precision": "Compute with positions in float64 or int64 and round the result once, as in"
+    " `(at.double()[..., None] * theta).cos().to(q.dtype)`.",
+    "changed_weights": "Compute what follows from weights in every call, and keep none of it in"
+    " `self`.",
+    "long_texts": "Let no result depend on the number of tokens or texts, and keep it finite at"
+    " every distance.",
+    "training_mode": "Read `self.training` for random numbers alone, such as dropout.",
+    "compiled": "Do not read values of tensors in Python (`float(x)`, `if x.sum() > 0`).",
+    "exported": "Do not read values of tensors in Python, and fix no length.",
+}
+
+
+def shapes_differ(case: Case) -> bool:
+    """Test whether the same positions give another output, or fail, for several texts or heads."""
+    layer, x, pos = case.layer(), case.x(), case.line()
+    texts, heads, shape = case.sizes.batch, case.sizes.heads, pos.shape
+    try:
+        expected, again = (attended(layer, x, pos, case.mask, "reference") for _ in range(2))
+    except Exception:
+        # Code of the user may raise anything.
+        return False
+    if not again.equal(expected):
+        return False
+    several = [pos.expand(texts, *shape)]
+    if "on_embeddings" not in layer.encoding.acts_on:
+        several.append(pos.expand(texts, heads, *shape))
+    try:
+        outs = [attended(layer, x, one, case.mask, "reference") for one in several]
+    except Exception:
+        # Code of the user may raise anything.
+        return True
+    return not all([out.allclose(expected) for out in outs])
 
 
 class _Masked(nn.Module):
@@ -433,6 +626,60 @@ def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[.
         without = [*by_path(compute)]
     for path, out in without:
         yield MustEqual(f"{where}, without gradients, path {path!r}", out, expected)
+
+
+def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
+    """What each hook makes of these tokens."""
+    encoding = layer.encoding
+    acts_on, at = encoding.acts_on, encoding.prepare(pos)
+    made = {}
+    with torch.no_grad():
+        if "on_embeddings" in acts_on:
+            made["on_embeddings"] = encoding.on_embeddings(x, at)
+        q, k, v, at = layer.project(x, at)
+        for hook, heads in (("on_queries", q), ("on_keys", k), ("on_values", v), ("on_output", q)):
+            if hook in acts_on:
+                made[hook] = getattr(encoding, hook)(heads, at)
+        if "on_scores" in acts_on:
+            q, k = made.get("on_queries", q), made.get("on_keys", k)
+            bias = as_bias(encoding.on_scores(q, k, at, at, encoding.scale(q.shape[-1])), q, k)
+            seen = torch.ones(q.shape[-2], k.shape[-2]).tril().bool()
+            if bias is not None:
+                block = bias.block(ALL, ALL, seen.view(1, 1, *seen.shape))
+                made["on_scores"] = block.masked_fill(~seen, 0)
+    return made
+
+
+class _Wide(TorchDispatchMode):
+    """Compute all that follows from these positions in float64 and int64, whatever is asked for.
+
+    A constant that follows from no position, frequencies in float32 for instance, stays as it is.
+    """
+
+    def __init__(self, pos: Tensor):
+        super().__init__()
+        self.from_positions = {id(pos): pos}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        leaves = tree_leaves((args, kwargs))
+        follows = any([id(x) in self.from_positions for x in leaves])
+        if follows and not func._schema.is_mutable:
+            args, kwargs = tree_map(_wide, (args, kwargs or {}))
+        out = func(*args, **(kwargs or {}))
+        if follows:
+            # Kept, so that no other tensor gets its id
+            self.from_positions |= {id(x): x for x in tree_leaves(out) if isinstance(x, Tensor)}
+        return out
+
+
+def _wide(x: Any) -> Any:
+    if isinstance(x, torch.dtype):
+        return WIDE.get(x, x)
+    return x.to(WIDE[x.dtype]) if isinstance(x, Tensor) and x.dtype in WIDE else x
+
+
+WIDE = dict.fromkeys((torch.float16, torch.bfloat16, torch.float32), torch.float64)
+WIDE |= dict.fromkeys((torch.int8, torch.uint8, torch.int16, torch.int32), torch.int64)
 
 
 def _gradients(of: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:

@@ -66,6 +66,8 @@ def card(card: dict[str, Any], console: Console) -> None:
         for name, outcome in promises.items():
             mark, style = BROKEN if outcome["holds"] is False else MARKS[outcome["holds"]]
             table.add_row(name, Text(mark, style), escape(outcome["why"]))
+            if outcome["remedy"]:
+                table.add_row("", Text("→"), Text(outcome["remedy"]))
         console.print()
         console.print(table)
     if card["paper"]:
