@@ -343,3 +343,29 @@ def test_latent_keys_are_made_for_every_head(model):
     with pytest.raises(ModelError, match=r"num_key_value_heads: must equal .* got 8, allowed: 16"):
         specify(config)
     assert specify(config | {"num_key_value_heads": 16}).groups == 16
+
+
+def test_types_of_layers_under_two_names_must_agree():
+    """transformers lets `layers_block_type` win over `layer_types`, and reads either alone."""
+    one, other = ["mamba", "attention"], ["attention", "mamba"]
+    config = {"model_type": "granitemoehybrid", "num_hidden_layers": 2}
+    for name in ("layer_types", "layers_block_type"):
+        layers = specify(config | {name: one}).layers
+        assert [layer.attends for layer in layers] == [False, True]
+    with pytest.raises(ModelError, match="layers_block_type and layer_types: disagree"):
+        specify(config | {"layer_types": one, "layers_block_type": other})
+
+
+def test_a_base_that_the_class_of_transformers_ignores_is_noted():
+    """Against `NomicBertConfig`, which takes 1,000 whatever the older key says."""
+    transformers = pytest.importorskip("transformers")
+    config = {"model_type": "nomic_bert", "rotary_emb_base": 30_000}
+    built = transformers.AutoConfig.for_model(**config)
+    assert built.rope_parameters["rope_theta"] == 1000
+    spec = specify(config)
+    assert spec.rotary[0].base == 30_000
+    (note,) = [note for note in spec.notes if "rotary_emb_base" in note]
+    assert "30000" in note.replace(",", "")
+    assert "1000" in note.replace(",", "")
+    spec = specify(config | {"rotary_emb_base": 1000})
+    assert not any("rotary_emb_base" in note for note in spec.notes)

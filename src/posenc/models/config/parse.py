@@ -190,6 +190,13 @@ def _as_the_class_reads(config: Fields, family: Family, notes: list[str]) -> dic
             continue
         if values.get(usual) is None:
             values[usual] = value
+            taken = (family.defaults.get("rope_parameters") or {}).get(usual, value)
+            if usual == "rope_theta" and value != taken:
+                ignored = f"the class of {family.name} in transformers 5 ignores: it takes"
+                notes.append(
+                    f"{config.at(older)} is {shown(value)}, which {ignored} {shown(taken)}; the"
+                    " file's value counts here, as in its makers' code"
+                )
         elif value != values[usual]:
             notes.append(f"{config.at(older)} is {shown(value)}: {usual} counts")
     # A class that renames such a key does not read it under its usual name
