@@ -64,7 +64,7 @@ def written():
 @cache
 def section(study):
     study = study.partition("#")[0]
-    if study not in STORED and not (STUDIES / study / "pilot.md").exists():  # made: by its path
+    if Path(study).is_absolute():  # a made one, by its path
         return "\n".join(tool()["section"](Path(study)))
     text = (STUDIES / "README.md").read_text().partition(f"({study}/plan.toml)")[2]
     return text.partition("\n## ")[0]
