@@ -1,9 +1,15 @@
 """`posenc list`, `posenc show` and `posenc cite`, as a person types them."""
 
+import io
 import json
 import re
 
+import pytest
+from rich.console import Console
+
 from posenc import CATALOG
+from posenc.core import names
+from posenc.show.report.terminal import catalog as terminal_catalog
 
 
 def test_lists_every_encoding(posenc):
@@ -48,3 +54,36 @@ def test_cites_a_paper_once(posenc):
     code, out, _ = posenc("cite", "sine", "sinusoidal", "rope")
     assert code == 0
     assert out.count("@misc{") == 2
+
+
+def test_a_pipe_gets_a_whole_line_for_each_encoding(posenc):
+    _, out, _ = posenc("list")
+    lines = [line.split("\t") for line in out.splitlines()]
+    assert [fields[0] for fields in lines] == [card.slug for card in CATALOG]
+    for fields, card in zip(lines, CATALOG, strict=True):
+        assert fields[1:] == [
+            card.family,
+            card.used_by or card.paper.short,
+            card.summary.rstrip("."),
+        ]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_gets_every_word(width):
+    console = Console(width=width, record=True, force_terminal=True, file=io.StringIO())
+    terminal_catalog.catalog(names.cards().values(), console)
+    shown = console.export_text()
+    assert "…" not in shown
+    assert max(map(len, shown.splitlines())) <= width
+    said = {*shown.split()}
+    for card in CATALOG:
+        assert {*card.summary.rstrip(".").split()} <= said
+
+
+def test_properties_of_changed_encodings_are_shown_with_a_note(posenc, monkeypatch):
+    """Without torch; `--measure` measures them."""
+    monkeypatch.setattr(names, "sources", lambda: "changed")
+    code, out, err = posenc("show", "rope")
+    assert code == 0
+    assert "shift invariant" in out
+    assert "`--measure`" in err

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from posenc.commands import cli
+from posenc.commands.app import commands
 from posenc.core import provenance
 
 
@@ -120,4 +121,27 @@ def test_one_name_too_many_is_named(posenc):
 )  # fmt: skip
 def test_a_command_that_fails_leaves_no_folder(posenc, tmp_path, words):
     assert posenc(*words, "--out", "a/b")[0] == 2
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_help_groups_commands_by_what_they_are_for(capsys):
+    cli.main(["--help"])
+    shown = capsys.readouterr().out
+    titles = [*cli.GROUPS]
+    assert sorted(titles, key=shown.index) == titles
+    assert {*commands()} == {name for grouped in cli.GROUPS.values() for name in grouped}
+    sections = dict(zip(titles, re.split("|".join(titles), shown)[1:], strict=True))
+    for title, grouped in cli.GROUPS.items():
+        assert all(re.search(rf"(?m)^\s*{name}\b", sections[title]) for name in grouped)
+
+
+@pytest.mark.parametrize("words", [["--help"], ["study", "--help"], ["study"]], ids=" ".join)
+def test_help_in_a_pipe_has_no_boxes(words, tmp_path):
+    """And `posenc study` alone prints its help, where it once began to train."""
+    done = subprocess.run(
+        [sys.executable, "-m", "posenc", *words], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: posenc")
+    assert not {*"╭╮╰╯│─"} & {*done.stdout}
     assert [*tmp_path.iterdir()] == []

@@ -111,7 +111,7 @@ def test_options_make_the_plan_and_nothing_is_needed(posenc, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(execute, "study", study)
-    code, _, err = posenc("study")
+    code, _, err = posenc("study", "--task", "copy")
     assert code == 130
     assert f"to go on: posenc study --resume {made[0][1]}" in err
     _, _, err = posenc("study", "--part", "1/2", "--keep")

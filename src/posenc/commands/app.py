@@ -12,13 +12,19 @@ try:
     # Collecting garbage during imports costs a fifth of `posenc list`
     gc.disable()
     from cyclopts import App, Parameter
+    from cyclopts.help import DefaultFormatter, PanelSpec
+    from rich.box import Box
 except ImportError:  # pragma: no cover
     sys.exit(f"error: the commands need the extra `cli`: {how_to_install('cli')}")
 finally:
     if collects:
         gc.enable()
 
+NO_BOX = Box("    \n" * 8)  # pipes get help without bars, which `grep` would find
+boxed = PanelSpec() if sys.stdout.isatty() else PanelSpec(box=NO_BOX, padding=(0, 0))
+
 app = App(
+    help_formatter=DefaultFormatter(panel_spec=boxed),
     suppress_keyboard_interrupt=False,  # `main` says so itself, and exits with 130
     name="posenc",
     help="Positional encodings: every one, plugged into real attention, and measured.",

@@ -1,5 +1,6 @@
 """`posenc list`, `posenc show` and `posenc cite`: what encodings there are."""
 
+import sys
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -69,6 +70,12 @@ def show(
             return print_json(asdict(term)) if as_json else print_term(term)
         printed_card(name)
         described = None if measure else names.described(name)
+        if described and described["measured_by"]["sources"] != names.sources():
+            print(
+                "note: encodings have changed since these properties were measured; `--measure`"
+                " measures them again.",
+                file=sys.stderr,
+            )
     if described is None:
         described = _measured(name)
     if as_json:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
+from cyclopts import CycloptsError, Group, UnknownCommandError, UnusedCliTokensError
 
 from posenc.commands import (
     arena,
@@ -50,6 +50,19 @@ NAMED = {  # what a command may be given, which its usage line would call ARGS
     "results": "[PATH]",
     "study": "[PLAN]",
 }
+# What a reader of `posenc --help` looks for, in the order of a first day
+GROUPS = {
+    "Look at encodings": ("list", "show", "explore", "cite"),
+    "Read and extend models": ("inspect", "check", "extend", "convert"),
+    "Measure": ("compare", "report", "study", "results", "arena", "bench"),
+    "This installation": ("doctor", "completion", "help"),
+}
+for place, (title, grouped) in enumerate(GROUPS.items()):
+    group = Group(title, sort_key=place)
+    for order, name in enumerate(grouped):
+        app[name].group, app[name].sort_key = (group,), order
+for place, flag in enumerate(("--help", "--version"), 9):
+    app[flag].group, app[flag].sort_key = (group,), place
 for name in commands():
     app[name].help_epilogue = examples.examples(name)
     if name in NAMED:

@@ -140,7 +140,8 @@ def lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "torch", f"✗ it cannot be imported: {torch['error']}"
     else:
         build = f"CUDA {torch['cuda']}" if torch["cuda"] else "a build without CUDA"
-        yield "torch", f"{torch['version']}, {build}; {torch['threads']} threads"
+        threads = f"{torch['threads']} thread{'s' * (torch['threads'] != 1)}"
+        yield "torch", f"{torch['version']}, {build}; {threads}"
         yield "GPU", ", ".join(found["gpus"]) or "none that torch sees"
         yield "Numba", _said_of(numba)
         yield "attention", " · ".join(f"{n}: {path}" for n, path in found["attention"].items())

@@ -78,7 +78,7 @@ EXAMPLES = {
         ("posenc doctor --json", "to be sent with a question"),
     ),
     "completion": (
-        ("posenc completion bash >> ~/.bashrc", ""),
+        ("posenc completion bash > ~/.local/share/bash-completion/completions/posenc", ""),
         ("posenc completion zsh > ~/.zfunc/_posenc", "where `fpath` has ~/.zfunc"),
         ("posenc completion fish > ~/.config/fish/completions/posenc.fish", ""),
     ),

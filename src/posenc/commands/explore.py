@@ -5,8 +5,10 @@ from pathlib import Path
 
 from posenc.commands.app import app
 from posenc.commands.errors import Failure, UsageError, of_models, of_studies, own_code
-from posenc.commands.options import Flag, Name, Place, open_in_browser
+from posenc.commands.options import Flag, Name, Place, open_in_browser, printed_card
+from posenc.core import names
 from posenc.core.text import printable
+from posenc.models.files import hub
 
 
 @app.command
@@ -35,6 +37,9 @@ def explore(
     force
         Replace the file whatever it is.
     """
+    for name in what:
+        if not (names.is_own(name) or hub.is_model(name)):
+            printed_card(name)  # a typo is answered before torch is imported
     from posenc.show.explorer import document
     from posenc.show.explorer.explore import explorer, sorted_out
 

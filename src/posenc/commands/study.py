@@ -67,7 +67,7 @@ class Content:
     @property
     def named(self) -> bool:
         """True where an option is given."""
-        return any(vars(self).values())
+        return any(value not in (None, ()) for value in vars(self).values())
 
     def of_plan(self) -> dict[str, Any]:
         """The content of a plan."""
@@ -139,6 +139,8 @@ def study(
     as_json
         Print one JSON document instead of tables.
     """
+    if not (content.named or keep) and plan is resume is out is part is None:
+        return app.help_print(["study"])
     if resume is not None and (plan or content.named or out):
         raise UsageError("--resume goes on with the plan in its folder: name nothing beside it.")
     if plan is not None and content.named:

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from posenc.core import names
 from posenc.core.extras import how_to_install
 from posenc.core.text import printable
 from posenc.models.files.errors import ModelError
@@ -34,6 +35,21 @@ def local(name: str, weights: bool = False) -> Path:
     if near := _nearest(path):
         raise ModelError(name, "", f"is no path here{near}")
     return _fetched(name, weights)
+
+
+def is_model(name: str | Path) -> bool:
+    """Test whether a name means a model, not an encoding: a folder, a file, or an id of the hub.
+
+    >>> is_model("rope"), is_model("model/config.json"), is_model("mine.py:Mine")
+    (False, True, False)
+    """
+    if isinstance(name, Path):
+        return True
+    if names.is_own(name):
+        return False
+    path = Path(name)
+    known = names.plain(name) in map(names.plain, names.cards())
+    return "/" in name or path.suffix in FILES or (path.exists() and not known)
 
 
 def _nearest(path: Path) -> str:

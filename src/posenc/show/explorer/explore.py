@@ -1,7 +1,6 @@
 """`explore`: the page for encodings and models, named as on the command line."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +8,9 @@ from posenc.catalog import choose, find
 from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.models.files import hub
-from posenc.properties import user_code
 from posenc.properties.card import Card
 from posenc.show.explorer import data, graphs, models, vectors
 from posenc.show.explorer.document import Explorer
-
-FILES = (".json", ".gguf", ".safetensors")  # what else than a folder is a model
 
 
 def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None) -> Explorer:
@@ -47,31 +43,16 @@ def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
     """Sort arguments into encodings and files of models."""
     cards, paths = [], []
     for item in what:
-        if not isinstance(item, Encoding | Card) and is_model(item):
+        if not isinstance(item, Encoding | Card | str | Path):
+            raise TypeError(
+                "`what` must be encodings, their names, or models' files, got"
+                f" {brief(item)}: try explore('rope', 'config.json')."
+            )
+        if not isinstance(item, Encoding | Card) and hub.is_model(item):
             paths.append(hub.local(str(item)))
         else:
             cards.append(find(item))
     return choose(cards), paths
-
-
-def is_model(name: Any) -> bool:
-    """Test whether it names a model: a folder or file, or what only a hub could have."""
-    if isinstance(name, Path):
-        return True
-    if not isinstance(name, str):
-        raise TypeError(
-            "`what` must be encodings, their names, or models' files, got"
-            f" {brief(name)}: try explore('rope', 'config.json')."
-        )
-    if user_code.is_own(name):
-        return False
-    return "/" in name or name.endswith(FILES) or (Path(name).exists() and not _is_encoding(name))
-
-
-def _is_encoding(name: str) -> bool:
-    with suppress(LookupError):
-        return bool(find(name))
-    return False
 
 
 def results(folder: str | Path) -> dict[str, Any]:

@@ -25,7 +25,16 @@ FAMILIES = {  # the most used first
 
 
 def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
-    """Print the encodings, a line for each, by families, those in use first."""
+    """Print the encodings by families, those in use first.
+
+    A pipe gets a line for each, its fields separated by tabs: name, family, users or paper, and
+    summary.
+    """
+    if not console.is_terminal:
+        for card in cards:
+            fields = card["name"], card["family"], card["used_by"] or card["paper"]["short"]
+            print(*fields, card["summary"].rstrip("."), sep="\t", file=console.file)
+        return
     by_family: dict[str, list[dict[str, Any]]] = {family: [] for family in FAMILIES}
     for card in cards:
         by_family[card["family"]].append(card)
@@ -36,7 +45,7 @@ def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
         )
         table.add_column(width=widest, no_wrap=True)
         for ratio in (5, 2):
-            table.add_column(ratio=ratio, no_wrap=True, overflow="ellipsis")
+            table.add_column(ratio=ratio)
         for card in sorted(members, key=lambda card: not card["used_by"]):
             used = Text(card["used_by"] or card["paper"]["short"], "" if card["used_by"] else "dim")
             table.add_row(Text(card["name"], "bold"), escape(card["summary"].rstrip(".")), used)
