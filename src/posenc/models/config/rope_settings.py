@@ -35,6 +35,7 @@ COMMON_KEYS += ("finetuned",)
 KEYS = {*COMMON_KEYS, *(key for keys in METHODS.values() for key in keys)}
 STRETCHING = {"factor", "short_factor", "long_factor"}  # keys that must not be dropped
 ALIASES = {"su": "longrope", "mrope": "default"}  # names that mean another
+FOPE = ("fope_init_factor", "fope_sep_head", "num_inv_freq")  # of Intern-S1-Pro
 OF_PAIRS = ("ntk", "dynamic", "yarn")  # methods that need two pairs
 ONE_PAIR = "runs from the fastest pair to the slowest, and but one turns"
 NEARLY = 1.05  # lengths within this factor of each other are rounded values of one
@@ -57,6 +58,11 @@ def rotary(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]:
     stack = layers(config, family, turns)
     scaled = [turn for turn in turns.values() if turn and turn.method != "default"]
     _refuse_unknown(config)
+    if config.object("dual_chunk_attention_config"):
+        notes.append(
+            f"{config.at('dual_chunk_attention_config')} remaps distances beyond a chunk, which is"
+            " not counted here: what is said of longer texts rests on a program that reads it"
+        )
     if not family.name or family.layout == "":
         notes.append("the layout is not known: whether the channels of a pair sit side by side")
     longest = config.count("max_position_embeddings")
@@ -260,6 +266,9 @@ def _rotation(
         rope.fail("rope_type", "is not known", name, ", ".join((*METHODS, *ALIASES)))
     # This model reads some keys of its own
     usual = family.defaults.get("rope_parameters") or {}
+    if key := next((key for key in FOPE if rope.stated(key) is not None), ""):
+        why = "each of its waves is a weighted sum, with weights from the checkpoint"
+        rope.refuse(key, "FoPE", why)
     read = (*COMMON_KEYS, *METHODS[name], *usual)
     of_others = rope.values.keys() & KEYS - STRETCHING - {*read}
     rope.refuse_others((*read, *of_others), f"rope_type {name!r}")

@@ -1,0 +1,240 @@
+"""Programs that read a config.json, and the keys that each of them ignores: readers.toml.
+
+    answer("mlx-vlm", "rope_type.yarn", "qwen3_5")        "ignores"
+
+Only keys that change the angles of this file are compared: a reader that ignores a key whose value
+is the usual one computes the same.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from math import isclose
+from typing import Any, Literal
+
+from posenc.core.text import printable
+from posenc.encodings.rotary.theta import yarn_gain
+from posenc.models.check.faults import Fault, FaultRule
+from posenc.models.config.rope_settings import FOPE
+from posenc.models.config.spec import Rotary, Spec
+
+Answer = Literal["reads", "ignores", "refuses", "not read"]
+SPELLINGS = ("rope_parameters", "rope_scaling")
+UNSCALED = ("default", "proportional")
+READER_IGNORES = FaultRule(
+    "reader-ignores",
+    "warning",
+    "A program named by --for ignores a key of the config, or refuses it.",
+    ("ollama/ollama#18262", "jundot/omlx#3347"),
+)
+READERS_DISAGREE = FaultRule(
+    "readers-disagree",
+    "warning",
+    "Some programs ignore a key that changes the angles of this model.",
+    ("ollama/ollama#18262", "jundot/omlx#3347"),
+)
+NEW_SPELLING = FaultRule(
+    "new-spelling-alone",
+    "warning",
+    "The rotation stands in `rope_parameters` alone, which transformers 4 does not read.",
+    ("Open-Athena/MarinFold#198",),
+)
+RULES = (READER_IGNORES, READERS_DISAGREE, NEW_SPELLING)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A program that reads configs, and the source that the table was made from."""
+
+    name: str
+    title: str
+    version: str
+    repository: str
+    commit: str
+
+
+@cache
+def table() -> dict[str, Any]:
+    """Return the content of readers.toml."""
+    return tomllib.loads((files("posenc.models.check") / "readers.toml").read_text("utf-8"))
+
+
+@cache
+def readers() -> dict[str, Reader]:
+    """Map the name of each reader to its description."""
+    kept = ("title", "version", "repository", "commit")
+    return {
+        name: Reader(name, *(entry[key] for key in kept))
+        for name, entry in table()["readers"].items()
+    }
+
+
+def named(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of readers, each once. Raises ValueError for a name that is not known."""
+    for name in names:
+        if name not in readers():
+            near = get_close_matches(name.lower(), readers(), n=1)
+            hint = f"Did you mean {near[0]}?" if near else f"Choose from {', '.join(readers())}."
+            raise ValueError(f"`for` must be the name of a reader, got {printable(name)}. {hint}")
+    return tuple(dict.fromkeys(names))
+
+
+def answer(reader: str, key: str, model: str) -> Answer:
+    """Return what a reader does with a key in the config of a model type."""
+    found = table()["keys"][key].get(reader, "not read")
+    if isinstance(found, str):
+        return found  # type: ignore[return-value]
+    types = {model, model.removesuffix("_text")}
+    return next((verb for verb, models in found.items() if types & {*models}), "not read")
+
+
+def findings(
+    config: Mapping[str, Any], spec: Spec, file: str, names: Sequence[str] = ()
+) -> Iterator[Fault]:
+    """Yield the keys that the named readers ignore; without names, those that readers disagree on.
+
+    Parameters
+    ----------
+    config, spec
+        A config.json and its specification.
+    file
+        Its name.
+    names
+        Names of readers.
+    """
+    keys = stated(config, spec)
+    for key, place in keys.items():
+        answers = {reader: _effective(reader, key, keys, spec.main) for reader in readers()}
+        deaf = [reader for reader, said in answers.items() if said in ("ignores", "refuses")]
+        for reader in names:
+            if reader in deaf:
+                yield Fault(READER_IGNORES, _sentence(reader, key, place, answers), file, place)
+        hears = [readers()[reader].title for reader, said in answers.items() if said == "reads"]
+        if names or not deaf or not hears:
+            continue
+        said = " and ".join(_verbs(answers))
+        if key == "rope_parameters":
+            remedy = "write rope_theta, and rope_scaling if it scales, beside it"
+            message = f"{place} alone states the rotation: {said}; {remedy}"
+            yield Fault(NEW_SPELLING, message, file, place)
+        else:
+            yield Fault(READERS_DISAGREE, f"{_shown(key, place)}: {said}", file, place)
+
+
+def without_spec(config: Mapping[str, Any], file: str, names: Sequence[str] = ()) -> Iterator[Fault]:
+    """Yield who reads FoPE, in a config that cannot be read here because it has FoPE."""
+    inner = {**config, **_object(config.get("text_config"))}
+    model = str(inner.get("model_type"))
+    for spelling in SPELLINGS:
+        for key in FOPE:
+            if key not in _object(inner.get(spelling)):
+                continue
+            place = f"{spelling}.{key}"
+            answers = {reader: answer(reader, key, model) for reader in readers()}
+            for reader in names:
+                if answers[reader] in ("ignores", "refuses"):
+                    yield Fault(READER_IGNORES, _sentence(reader, key, place, answers), file, place)
+            said = " and ".join(_verbs(answers))
+            if said and not names:
+                yield Fault(READERS_DISAGREE, f"{place}: {said}", file, place)
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _effective(reader: str, key: str, keys: Mapping[str, str], main: Spec) -> Answer:
+    """Return what a reader does with a key at its place; "not read" where an outer key decides."""
+    said = answer(reader, key, main.model)
+    if key == "rope_parameters":
+        return _transformers_4(main) if reader == "transformers-4" else said
+    if key == "dual_chunk_attention_config":
+        return said
+    if "rope_parameters" in keys and answer(reader, "rope_parameters", main.model) != "reads":
+        return "not read"
+    if key.startswith("rope_type."):
+        old = "rope_parameters" not in keys[key]
+        unheard = old and answer(reader, "rope_scaling", main.model) == "ignores"
+        return "ignores" if unheard else said
+    methods = (name for name in keys if name.startswith("rope_type."))
+    heard = all(answer(reader, name, main.model) == "reads" for name in methods)
+    return said if heard else "not read"
+
+
+def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
+    """Map each key of the table that changes the angles of this config to its place there."""
+    inner, path = config, ""
+    for name in spec.main_place:
+        if isinstance(config.get(name), dict):
+            inner, path = {**inner, **inner[name]}, f"{path}{name}."
+    spelling = next((key for key in SPELLINGS if inner.get(key)), "")
+    found: dict[str, str] = {}
+    turns = [turn for turn in spec.main.rotary if isinstance(turn, Rotary)]
+    scaled = [turn for turn in turns if turn.method not in UNSCALED]
+    if "dual_chunk_attention_config" in inner:
+        found["dual_chunk_attention_config"] = f"{path}dual_chunk_attention_config"
+    if spelling == "rope_parameters" and not inner.get("rope_scaling"):
+        if "rope_theta" not in inner and any(_unusual(turn) for turn in turns):
+            found["rope_parameters"] = f"{path}rope_parameters"
+    for turn in scaled:
+        if f"rope_type.{turn.method}" in table()["keys"]:
+            found[f"rope_type.{turn.method}"] = f"{path}{spelling}"
+        for key in _changing(turn, inner.get(spelling) or {}):
+            found[key] = f"{path}{spelling}.{key}"
+    return found
+
+
+def _unusual(turn: Rotary) -> bool:
+    return turn.base != 10_000 or turn.method not in UNSCALED
+
+
+def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys of a scaling without which its angles or its gain would be others."""
+    nested = [value for value in settings.values() if isinstance(value, dict)]
+    keys = {*settings, *(key for value in nested for key in value)}
+    if turn.method == "longrope" and turn.short != turn.long:
+        yield "short_factor"
+    if turn.method != "yarn":
+        return
+    plain = isclose(turn.gain, yarn_gain(turn.factor)) and turn.logit_gain == 1
+    changed = {
+        "attention_factor": not plain,
+        "mscale": not plain and "attention_factor" not in keys,
+        "mscale_all_dim": not plain and "attention_factor" not in keys,
+        "truncate": not turn.rounded,
+        "beta_fast": turn.ends[1] != 32,
+        "beta_slow": turn.ends[0] != 1,
+    }
+    yield from (key for key, matters in changed.items() if matters and key in keys)
+
+
+def _transformers_4(main: Spec) -> Answer:
+    """Return what transformers 4 does to the angles of a config with rope_parameters alone."""
+    bases = table()["transformers-4-bases"]
+    usual = next((float(base) for base, types in bases.items() if main.model in types), None)
+    if usual is None:
+        return "not read"
+    same = all(turn.base == usual and turn.method in UNSCALED for turn in main.rotary)
+    return "reads" if same else "ignores"
+
+
+def _verbs(answers: Mapping[str, Answer]) -> Iterator[str]:
+    """Yield "vLLM reads it" and so on, for each answer that readers give."""
+    for said, verb in (("reads", "read"), ("ignores", "ignore"), ("refuses", "refuse")):
+        titles = [readers()[reader].title for reader, given in answers.items() if given == said]
+        if titles:
+            yield f"{', '.join(titles)} {verb}{'s' * (len(titles) == 1)} it"
+
+
+def _sentence(reader: str, key: str, place: str, answers: Mapping[str, Answer]) -> str:
+    """Say what one reader does with a key, and name the version that was read."""
+    whose = readers()[reader]
+    effect = ": it takes its default base, without scaling" * (key == "rope_parameters")
+    return f"{whose.title} ({whose.version}) {answers[reader]} {_shown(key, place)}{effect}"
+
+
+def _shown(key: str, place: str) -> str:
+    return f"{key.removeprefix('rope_type.')} in {place}" if key.startswith("rope_type.") else place
