@@ -2,8 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from cyclopts import Parameter
 from rich.console import Console
 
 from posenc.commands.app import app
@@ -22,6 +23,7 @@ def check(
     text: Place | None = None,
     against: Place | None = None,
     sarif: Place | None = None,
+    used_by: Annotated[str, Parameter(name="--for")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Check a model's config by rules, by its other files, and by the word of its own weights.
@@ -42,6 +44,9 @@ def check(
         folder are compared without being asked for.
     sarif
         Write the findings to this new file as SARIF, which GitHub shows beside the lines.
+    used_by
+        Programs that will read the config, such as `vllm,mlx-vlm`: the keys that change its angles
+        and that one of them ignores are named. Without it, a key on which programs disagree is.
     as_json
         Print one JSON document.
     """
@@ -52,7 +57,8 @@ def check(
         raise UsageError(EXISTS.format(sarif))
     with of_models(), progress() as say:
         path = hub.local(model)
-        checked = checked_by(path, _letters(text), against, say)
+        names = [name.strip() for name in used_by.split(",") if name.strip()]
+        checked = checked_by(path, _letters(text), against, say, used_by=names)
     if sarif is not None:
         _write(checked, path, sarif)
     if as_json:

@@ -22,6 +22,7 @@ from tempfile import mkstemp
 from typing import Any
 
 from posenc.core.text import shown
+from posenc.models.check.readers import unheard
 from posenc.models.config import specify
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
@@ -37,6 +38,8 @@ from posenc.models.serving import cache_bytes, serving, serving_folder
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # methods that are a formula
 BASE = "base"  # given by hand
+READERS = {"MLX": "mlx-lm"}  # a server -> the program that reads its config, by its title
+OTHERS = ("mlx-vlm", "Ollama (MLX)")  # named only where they lose settings
 OLD, NEW = "rope_scaling", "rope_parameters"
 # Model types whose class in transformers 5.23 loads a single rope_type
 ONLY_TYPE = {"phi3": "longrope", "phi4_multimodal": "longrope", "phimoe": "longrope"}
@@ -118,15 +121,22 @@ def write(
         written = config
     else:
         kept, written = config, _copied(path, config.name, new.encode(), out)
+    lost = unheard(after, spec)
     return Extension(
         written,
         kept,
         changes(before, after),
         notes,
-        serving_folder(str(written.parent), tokens),
-        serving(str(config.parent), before, after, spec, tokens),
+        _heard(serving_folder(str(written.parent), tokens) | dict.fromkeys(OTHERS, ""), lost),
+        _heard(serving(str(config.parent), before, after, spec, tokens), lost),
         cache_bytes(spec, tokens),
     )
+
+
+def _heard(lines: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
+    """Replace the line of each server that would lose settings with a sentence that says so."""
+    told = {name: lost.get(READERS.get(name, name), line) for name, line in lines.items()}
+    return {name: line for name, line in told.items() if line}
 
 
 def _replaced(config: Path, raw: bytes, new: bytes) -> Path:

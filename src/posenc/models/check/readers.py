@@ -124,7 +124,25 @@ def findings(
             yield Fault(READERS_DISAGREE, f"{_shown(key, place)}: {said}", file, place)
 
 
-def without_spec(config: Mapping[str, Any], file: str, names: Sequence[str] = ()) -> Iterator[Fault]:
+def unheard(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
+    """Map the title of each reader that would lose settings of a config to what it loses."""
+    keys = stated(config, spec)
+    found = {}
+    for name, reader in readers().items():
+        answers = {key: _effective(name, key, keys, spec.main) for key in keys}
+        lost = [
+            f"{said} {_shown(key, keys[key])}"
+            for key, said in answers.items()
+            if said in ("ignores", "refuses")
+        ]
+        if lost:
+            found[reader.title] = f"cannot serve this: it {' and '.join(lost)}"
+    return found
+
+
+def without_spec(
+    config: Mapping[str, Any], file: str, names: Sequence[str] = ()
+) -> Iterator[Fault]:
     """Yield who reads FoPE, in a config that cannot be read here because it has FoPE."""
     inner = {**config, **_object(config.get("text_config"))}
     model = str(inner.get("model_type"))

@@ -12,20 +12,20 @@ counts as none.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posenc.core.provenance import Provenance, since
 from posenc.core.text import printable
-from posenc.models.check import differences, faults
+from posenc.models.check import differences, faults, readers
 from posenc.models.check.differences import Difference
 from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.check.readings import readings
 from posenc.models.config.spec import Spec
 from posenc.models.files.errors import Broken, ModelError
-from posenc.models.files.folder import find_files
+from posenc.models.files.folder import ModelFiles, find_files, read_json
 from posenc.models.inspection import name_of
 
 # These need torch, which a config alone does not
@@ -66,7 +66,14 @@ BROKEN_FILE = FaultRule(
     "The weights are cut off, not finite, or not those that the config asks for.",
     (),
 )
-RULES = (*faults.RULES, BROKEN_FILE, WEIGHTS_DISAGREE, FILES_DIFFER, CONTEXTS_DIFFER)
+RULES = (
+    *faults.RULES,
+    *readers.RULES,
+    BROKEN_FILE,
+    WEIGHTS_DISAGREE,
+    FILES_DIFFER,
+    CONTEXTS_DIFFER,
+)
 
 
 @dataclass(frozen=True)
@@ -125,16 +132,20 @@ def check(
     letters: str | None = None,
     against: Path | None = None,
     progress: Progress = lambda doing, count, of: None,
+    used_by: Sequence[str] = (),
 ) -> Check:
     """Check the config at `path`, and its weights where `path` is a folder or a GGUF file.
 
     `letters` is the text that they read, the packaged novel by default; `against` another file of
-    the same model. Raises ModelError where there is no file to read.
+    the same model; `used_by` names programs of readers.toml that will read the config. Raises
+    ModelError where there is no file to read, and ValueError for a program that is not known.
     """
-    start, files = time.time(), find_files(path)
+    start, names = time.time(), readers.named(used_by)
+    files = find_files(path)
     found = faults.faults(path)
     asked = [f"the rules of {printable(found.file)}"]
     findings, unknown = [*found.findings], [*found.unknown]
+    findings += _of_readers(files, found, names)
     others = [against] if against else _beside(path)
     for other in others if found.spec else []:
         try:
@@ -161,6 +172,21 @@ def check(
         name_of(path), found.file, tuple(findings), tuple(tried), tuple(unknown), tuple(asked),
         since(start),
     )  # fmt: skip
+
+
+def _of_readers(files: ModelFiles, found: faults.Faults, names: tuple[str, ...]) -> Iterator[Fault]:
+    """Yield the keys of a config.json that some programs ignore."""
+    if files.config is None or files.config.name != found.file:
+        return
+    try:
+        config = read_json(files.config)
+    # The rules have named that fault
+    except ModelError:
+        return
+    if found.spec is None:
+        yield from readers.without_spec(config, found.file, names)
+    else:
+        yield from readers.findings(config, found.spec, found.file, names)
 
 
 def _beside(path: Path) -> list[Path]:
