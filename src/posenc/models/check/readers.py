@@ -22,6 +22,7 @@ from posenc.models.config.rope_settings import FOPE
 from posenc.models.config.spec import Rotary, Spec
 
 Answer = Literal["reads", "ignores", "refuses", "not read"]
+Answers = Mapping[str, Answer]
 SPELLINGS = ("rope_parameters", "rope_scaling")
 UNSCALED = ("default", "proportional")
 READER_IGNORES = FaultRule(
@@ -107,7 +108,9 @@ def findings(
     """
     keys = stated(config, spec)
     for key, place in keys.items():
-        answers = {reader: _effective(reader, key, keys, spec.main) for reader in readers()}
+        answers: Answers = {
+            reader: _effective(reader, key, keys, spec.main) for reader in readers()
+        }
         deaf = [reader for reader, said in answers.items() if said in ("ignores", "refuses")]
         for reader in names:
             if reader in deaf:
@@ -151,7 +154,7 @@ def without_spec(
             if key not in _object(inner.get(spelling)):
                 continue
             place = f"{spelling}.{key}"
-            answers = {reader: answer(reader, key, model) for reader in readers()}
+            answers: Answers = {reader: answer(reader, key, model) for reader in readers()}
             for reader in names:
                 if answers[reader] in ("ignores", "refuses"):
                     yield Fault(READER_IGNORES, _sentence(reader, key, place, answers), file, place)
@@ -239,7 +242,7 @@ def _transformers_4(main: Spec) -> Answer:
     return "reads" if same else "ignores"
 
 
-def _verbs(answers: Mapping[str, Answer]) -> Iterator[str]:
+def _verbs(answers: Answers) -> Iterator[str]:
     """Yield "vLLM reads it" and so on, for each answer that readers give."""
     for said, verb in (("reads", "read"), ("ignores", "ignore"), ("refuses", "refuse")):
         titles = [readers()[reader].title for reader, given in answers.items() if given == said]
@@ -247,7 +250,7 @@ def _verbs(answers: Mapping[str, Answer]) -> Iterator[str]:
             yield f"{', '.join(titles)} {verb}{'s' * (len(titles) == 1)} it"
 
 
-def _sentence(reader: str, key: str, place: str, answers: Mapping[str, Answer]) -> str:
+def _sentence(reader: str, key: str, place: str, answers: Answers) -> str:
     """Say what one reader does with a key, and name the version that was read."""
     whose = readers()[reader]
     effect = ": it takes its default base, without scaling" * (key == "rope_parameters")
