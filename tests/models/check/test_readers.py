@@ -120,8 +120,8 @@ def test_readers_that_disagree_are_named_without_for(tmp_path):
 def test_a_value_that_is_the_usual_one_is_no_disagreement(tmp_path):
     plain = BOTH | {"rope_scaling": YARN | {"beta_fast": 32.0, "truncate": True}}
     other = BOTH | {"rope_scaling": YARN | {"beta_fast": 64.0, "truncate": False}}
-    assert ("reader-ignores", "rope_scaling.truncate") not in found(tmp_path, plain, "llama.cpp")
-    assert ("reader-ignores", "rope_scaling.truncate") in found(tmp_path, other, "llama.cpp")
+    assert ("reader-ignores", "rope_scaling.truncate") not in found(tmp_path, plain, "mlx-lm")
+    assert ("reader-ignores", "rope_scaling.truncate") in found(tmp_path, other, "mlx-lm")
 
 
 def test_dual_chunks_are_named(tmp_path):

@@ -151,7 +151,7 @@ def without_spec(
     model = str(inner.get("model_type"))
     for spelling in SPELLINGS:
         for key in FOPE:
-            if key not in _object(inner.get(spelling)):
+            if _object(inner.get(spelling)).get(key) is None:
                 continue
             place = f"{spelling}.{key}"
             answers: Answers = {reader: answer(reader, key, model) for reader in readers()}
