@@ -47,7 +47,7 @@ RULES = (READER_IGNORES, READERS_DISAGREE, NEW_SPELLING)
 
 
 @dataclass(frozen=True)
-class Reader:
+class ConfigReader:
     """A program that reads configs, and the source that the table was made from."""
 
     name: str
@@ -64,11 +64,11 @@ def table() -> dict[str, Any]:
 
 
 @cache
-def readers() -> dict[str, Reader]:
+def readers() -> dict[str, ConfigReader]:
     """Map the name of each reader to its description."""
     kept = ("title", "version", "repository", "commit")
     return {
-        name: Reader(name, *(entry[key] for key in kept))
+        name: ConfigReader(name, *(entry[key] for key in kept))
         for name, entry in table()["readers"].items()
     }
 
