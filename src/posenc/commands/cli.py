@@ -33,6 +33,7 @@ from posenc.commands.app import app, commands
 from posenc.commands.errors import Failure, UsageError
 from posenc.core.provenance import command_line
 from posenc.core.text import printable
+from posenc.core.waiting import wait_passively
 from posenc.show.report.saving.interrupt import interruptible
 from posenc.show.report.terminal import output
 
@@ -62,6 +63,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """
     words = sys.argv[1:] if words is None else words
     try:
+        wait_passively()
         _take_threads(words)
         command_line.set(shlex.join(["posenc", *words]))
         with interruptible(), output.writable():
