@@ -7,7 +7,7 @@ from textwrap import dedent
 
 from posenc.analysis.rounding import BLIND
 from posenc.core.numerals import number as number
-from posenc.models.inspection import Seen, Turning
+from posenc.models.inspection import Turning
 
 QUOTES = '"', "“", "”", "''", "``"
 # What stretching changes of a pair
@@ -19,7 +19,7 @@ CHANGES = {
 }
 
 
-SEEN: dict[Seen, str] = {  # what training has shown of the angles of a pair
+SEEN = {  # what training has shown of the angles of a pair
     "all": "saw every angle in training",
     "part": "saw part of them, and needs no more",
     "new": "will meet new angles",
@@ -160,7 +160,7 @@ def _percent(share: float) -> str:
     return f"{share:.0%}" if share >= 0.01 else "<1%"
 
 
-def seen_in(rotation: Turning, kind: Seen) -> str:
+def seen_in(rotation: Turning, kind: str) -> str:
     """Describe the angles of pairs; of a stretched model only those that the config gives."""
     if not rotation.declared:
         return SEEN[kind]

@@ -3,13 +3,13 @@
 from rich.console import Console
 from rich.text import Text
 
-from posenc.models.inspection import Inspection, LayerGroup, Seen, Turning
+from posenc.models.inspection import Inspection, LayerGroup, Turning
 from posenc.show.report import words
 from posenc.show.report.kinds.inspection import words as findings
 from posenc.show.report.terminal.tables import empty_table
 
 VERDICTS = {"fits": "", "breaks": "bold", "cannot say": "bold yellow"}
-SEEN: dict[Seen, str] = {"all": "green", "part": "yellow", "new": "bold red", "still": "dim"}
+SEEN = {"all": "green", "part": "yellow", "new": "bold red", "still": "dim"}
 BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·"}
 
 
@@ -72,7 +72,7 @@ def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
     )
     console.print(Text(changes, "dim"))
     if trained:
-        counts = [(turning.seen.count(kind), kind) for kind in SEEN]
+        counts = [([*map(str, turning.seen)].count(kind), kind) for kind in SEEN]
         entries = [(f"{words.seen_in(turning, kind)}: {n}", SEEN[kind]) for n, kind in counts if n]
         parts = [part for entry in entries for part in (entry, "; ")][:-1]
         console.print(Text.assemble(*parts))
