@@ -9,8 +9,10 @@ from pathlib import Path
 
 import jaxtyping
 import pytest
-import torch
 from thorough import QUICK, THOROUGH, quick
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # torch reads it when it is imported
+import torch
 
 TESTS = Path(__file__).parent
 LIBRARY = {"core", "attention", "rotation", "encodings", "properties", "analysis"}

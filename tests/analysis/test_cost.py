@@ -1,11 +1,12 @@
 """The peak of memory, against sums done by hand; and that every layer takes its turn."""
 
+import pytest
 import torch
 from torch import nn
 
 from posenc import Learned, NoPE, SelfAttention, T5Bias, create
 from posenc.analysis import cost
-from posenc.analysis.cost import Count, _peak, by_length, cost_of_encoding, costs, count
+from posenc.analysis.cost import Count, Ratio, _peak, by_length, cost_of_encoding, costs, count
 
 x = torch.randn(1, 100, 10)  # 4,000 bytes
 
@@ -71,18 +72,56 @@ def test_costs_by_length_are_those_of_each_length_and_none_where_it_is_refused()
     assert len(rounds) == 6
     assert [one.tokens for one in plain] == [one.tokens for one in ends] == [8, 32]
     for one in (*plain, ends[0]):
-        low, high = one.range
-        assert 0 < low <= one.seconds <= high
+        assert 0 < one.ratio.low <= one.ratio.median <= one.ratio.high
+    assert [one.ratio for one in plain] == [Ratio(1, 1, 1, 4), Ratio(1, 1, 1, 2)]
     (alone,) = costs(layers[:1], torch.randn(1, 32, 32), 1)
     assert plain[1].memory == alone.forward_memory
-    assert (ends[1].seconds, ends[1].range, ends[1].memory) == (None, None, None)
+    assert (ends[1].seconds, ends[1].ratio, ends[1].memory) == (None, None, None)
 
 
-def test_rounds_that_last_too_long_are_the_fewest_and_are_counted(monkeypatch):
-    """Of 50 rounds, on a machine on which each would take a minute."""
-    monkeypatch.setattr(cost, "PATIENCE", 0.0)
-    (busy,) = costs([SelfAttention(32, 4, NoPE())], torch.randn(1, 8, 32), 50)
-    assert busy.rounds == 3
-    monkeypatch.setattr(cost, "PATIENCE", 1e9)
-    (quiet,) = costs([SelfAttention(32, 4, NoPE())], torch.randn(1, 8, 32), 5)
-    assert quiet.rounds == 5
+class Clock:
+    """A clock that each layer moves on by what it takes in a round, times how slow the round is."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(cost, "CLOCK", lambda: self.now)
+
+    def layer(self, seconds, pace=lambda number: 1.0):
+        """Return a run that takes `seconds`, and the numbers of its rounds."""
+        called = []
+
+        def run():
+            self.now += seconds * pace(len(called))
+            called.append(len(called))
+
+        return run, called
+
+
+def test_a_slow_round_leaves_the_ratio_within_it_as_it_is(monkeypatch):
+    """In every second round the machine is four times slower: times differ, ratios do not."""
+    clock = Clock(monkeypatch)
+    pace = lambda number: 4.0 if number % 2 else 1.0  # noqa: E731
+    runs = {"base": clock.layer(2e-3, pace)[0], "other": clock.layer(3e-3, pace)[0]}
+    times = cost._in_turns(runs, 8, lambda: None)
+    assert max(times["other"].values()) > 3.9 * min(times["other"].values())
+    ratio = cost._ratio(times["other"], times["base"])
+    assert (ratio.median, ratio.low, ratio.high) == pytest.approx((1.5, 1.5, 1.5))
+    assert ratio.rounds == 8
+
+
+def test_a_slow_layer_is_timed_in_fewer_rounds_and_the_others_in_all(monkeypatch):
+    """Also where rounds take minutes: no layer is left out because another is slow."""
+    clock = Clock(monkeypatch)
+    (base, all_rounds), (slow, few) = clock.layer(1e-3), clock.layer(60.0)
+    times = cost._in_turns({"base": base, "slow": slow}, 15, lambda: None)
+    assert (len(all_rounds), len(few)) == (15, 3)
+    ratio = cost._ratio(times["slow"], times["base"])
+    assert (ratio.median, ratio.rounds) == (pytest.approx(60_000), 3)
+
+
+@pytest.mark.parametrize(("rounds", "left_out"), [(3, 0), (5, 0), (6, 0), (9, 1), (15, 3), (20, 5)])
+def test_the_interval_of_a_median_is_that_of_tables_of_the_sign_test(rounds, left_out):
+    """Critical values of the two-sided sign test at 5 %: 0 of 6, 1 of 9, 3 of 15, 5 of 20."""
+    ratio = cost.ratio_of([float(n) for n in reversed(range(rounds))])
+    assert (ratio.low, ratio.high) == (left_out, rounds - 1 - left_out)
+    assert ratio.median == (rounds - 1) / 2

@@ -89,6 +89,22 @@ def test_small_work_takes_one_thread_unless_another_number_is_set(set_to, taken)
     assert (done.returncode, done.stderr.strip()) == (0, taken)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP prints its settings")
+@pytest.mark.parametrize(("set_to", "taken"), [(None, "PASSIVE"), ("active", "ACTIVE")])
+def test_threads_sleep_while_they_wait_unless_the_user_has_set_a_policy(set_to, taken):
+    """What OpenMP itself prints of its settings when torch loads it."""
+    environment = {name: value for name, value in os.environ.items() if "OMP" not in name}
+    environment |= {"OMP_DISPLAY_ENV": "true"}
+    environment |= {} if set_to is None else {"OMP_WAIT_POLICY": set_to}
+    for words in (["-m", "posenc"], ["-c", "from posenc.commands.cli import main; main()"]):
+        done = subprocess.run(
+            [sys.executable, *words, "doctor", "--json"],
+            capture_output=True, text=True, env=environment,
+        )  # fmt: skip
+        assert f"OMP_WAIT_POLICY = '{taken}'" in done.stderr
+        assert json.loads(done.stdout)["torch"]["waiting"] == (set_to or "passive")
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -26,6 +26,25 @@ def test_prints_one_document_with_json_and_nothing_else(posenc):
     assert [one["slug"] for one in json.loads(out)["encodings"]] == ["alibi"]
 
 
+def test_the_terminal_ends_with_three_answers_and_the_files_to_open(posenc, tmp_path, monkeypatch):
+    """In 80 columns. NoPE alone cannot see order; Learned alone has a last position."""
+    monkeypatch.setenv("COLUMNS", "80")
+    folder = tmp_path / "report"
+    code, out, _ = posenc("compare", "nope", "learned", "--rounds", "3", "--out", folder, "--json")
+    costs = [one["cost"]["training_ratio"] for one in json.loads(out)["encodings"]]
+    assert (code, [cost["rounds"] for cost in costs]) == (0, [3, 3])
+    assert all(cost["low"] <= cost["median"] <= cost["high"] for cost in costs)
+    code, out, _ = posenc("compare", "nope", "learned", "--out", folder)
+    *tables, blank, order, last, most, again, page, explorer, numbers = out.splitlines()
+    assert (code, blank, again) == (0, "", "")
+    assert max(map(len, [*tables, order, last, most])) <= 80
+    assert order.endswith(": NoPE.")
+    assert last.endswith(": Learned.")
+    assert "×" in most
+    for line, name in ((page, "index.html"), (explorer, "explore.html"), (numbers, "results.json")):
+        assert line.endswith(str(folder / name))
+
+
 @pytest.mark.slow
 def test_looks_closely_and_writes_figures_that_it_knows_again(posenc, tmp_path):
     out = tmp_path / "report"

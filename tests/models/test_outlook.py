@@ -1,16 +1,20 @@
 """Against models whose rows are known to have been trained, or not, up to where they were made so:
 nothing fits because nothing is known of it."""
 
+import io
 import json
+import math
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import save_file
 
-from posenc.models import inspection
+from posenc.models import inspection, published
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
 from posenc.show.report import page
+from posenc.show.report.kinds.inspection import terminal, words
 
 GPT2 = {"model_type": "gpt2", "n_positions": 512, "n_embd": 32, "n_head": 4, "n_layer": 2}
 LLAMA = {
@@ -201,19 +205,19 @@ def test_layers_that_differ_in_thousands_of_ways_are_refused(tmp_path, what):
 
 
 @pytest.mark.parametrize(
-    ("target", "verdict", "words"),
+    ("target", "verdict", "answer"),
     [
         (384, "fits", "No fault is known at 384 tokens; whether it reads them well takes a test."),
         (400, "breaks", "This breaks at 400 tokens:"),
         (512, "breaks", "✗"),
     ],
 )
-def test_json_and_page_give_the_same_answer(inspected, target, verdict, words):
+def test_json_and_page_give_the_same_answer(inspected, target, verdict, answer):
     found = inspected(target, GPT2, {"wpe.weight": TABLE})
     told = found.to_json()
     assert (told["verdict"], told["problems"], told["unknown"]) == (verdict, found.problems, [])
     html = page.render(found)
-    assert words in html
+    assert answer in html
     assert ("No fault is known" in html) == (verdict == "fits")
     assert "judged by config.json and the weights" in html
 
@@ -224,3 +228,58 @@ def test_the_page_says_that_nothing_is_recognised(inspected):
     assert "nothing about positions is recognised by name and shape" in html
     assert "Whether it serves 10 tokens cannot be said:" in html
     assert found.to_json()["verdict"] == "cannot say"
+
+
+def new_pairs(spec, group, target):
+    """The pairs that meet new angles if training ended at the length before stretching: loops."""
+    rotary, count = group.turning.rotary, 0
+    before = rotary.trained or spec.trained or spec.context
+    if rotary.method == "default":
+        before = spec.context
+    window = group.window or target
+    before, used = min(before, window), min(target, window)
+    for was, now in zip(rotary.unscaled(), rotary.theta(target), strict=True):
+        met = min(1.0, abs(was) * before / (2 * math.pi))
+        count += min(1.0, abs(now) * used / (2 * math.pi)) > met + 1e-9
+    return count
+
+
+@pytest.mark.parametrize("name", published.configs())
+def test_no_fault_is_never_said_beside_new_angles_at_the_same_length(name):
+    """Terminal, page, notebook and data agree, within the context and past it."""
+    config = published.configs()[name]
+    context = inspection.inspect(config).spec.context
+    for target in [context, 2 * context] if context else []:
+        found = inspection.inspect(config, target, name=name)
+        counts = [new_pairs(found.spec, g, target) for g in found.groups if g.turning]
+        if any(counts):
+            assert found.verdict != "fits"
+        console = Console(file=io.StringIO(), width=1000)
+        terminal.show(found, console)
+        for said in (console.file.getvalue(), found._repr_html_(), page.render(found)):
+            new = "need angles beyond" in said or "will meet new angles" in said
+            assert not (new and ("No fault is known" in said or "tokens: fits" in said))
+        assert found.to_json()["verdict"] == found.verdict
+
+
+def test_a_config_does_not_tell_the_trained_length_of_a_stretched_model():
+    """Llama 3.1: 8,192 tokens before stretching, 131,072 after, factor 8, which is less than 16.
+
+    The pairs are counted by `new_pairs`; the unstretched Llama 3 of 8,192 tokens breaks there.
+    """
+    name = "Llama-3.1-8B-Instruct"
+    config = published.configs()[name]
+    found = inspection.inspect(config, 131_072)
+    count = new_pairs(found.spec, found.groups[0], 131_072)
+    assert (found.verdict, found.problems, count) == ("cannot say", [], 29)
+    (unknown,) = found.unknown
+    for fact in ("8,192 tokens before stretching", "131,072 after", "29 of 64 pairs"):
+        assert fact in unknown
+    turning = found.groups[0].turning
+    assert (turning.trained, turning.declared) == (8_192, 131_072)
+    assert not any("trained 8,192" in line for line in words.turning(turning))
+    assert inspection.inspect(config, 8_192).verdict == "fits"
+    assert inspection.inspect(config, 262_144).verdict == "breaks"
+    plain = {"rope_scaling": None, "rope_parameters": None, "max_position_embeddings": 8_192}
+    unscaled = inspection.inspect(config | plain, 131_072)
+    assert (unscaled.verdict, unscaled.groups[0].turning.declared) == ("breaks", None)

@@ -1,16 +1,20 @@
 """Measure time and memory of attention layers, beside the same layer without positions.
 
-All layers take turns in one run, in a new order each round, so that a noisy machine disturbs all
-alike; the figure is the median. Memory is the peak of tensors alive, counted after each operation.
+Times are CPU seconds of this process, which stay nearly the same while other processes hold the
+cores; wall time does not. All layers are timed once in each round, in a new order each round, and
+each time is divided by that of the first layer in the same round. A `Ratio` is the median of these
+quotients with its interval. Memory is the peak of tensors alive, counted after each operation.
 """
 
 import random
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from functools import partial
+from math import comb
 from typing import Any
 
 import torch
@@ -23,23 +27,38 @@ from posenc.core.masks import causal
 from posenc.core.positions import folded
 from posenc.core.private import DispatchMode
 
-PATIENCE = 12.0  # seconds of rounds, after which only the fewest are taken
-FEWEST = 3  # rounds
+# CPU seconds of a pass that every round can afford; slower ones are timed in fewer rounds
+AFFORDED = 0.05
+FEWEST = 3  # rounds that every pass is timed in
+# The CPU clock of Windows advances in steps of 16 ms, which is longer than a pass
+CLOCK = time.perf_counter if sys.platform == "win32" else time.process_time
 READ_TO_CHECK = torch.ops.aten.aminmax.default  # the ends of positions, which must be finite
 
 
 @dataclass(frozen=True)
+class Ratio:
+    """The time of a layer over that of the first layer in the same round.
+
+    `low` and `high` are the 95 % interval of the median; with fewer than six rounds, which have no
+    such interval, the smallest and the largest ratio.
+    """
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+
+
+@dataclass(frozen=True)
 class Cost:
-    """Seconds and bytes of one forward pass, and of one with its backward pass."""
+    """CPU seconds and bytes of one forward pass, and of one with its backward pass."""
 
     forward: float
     training: float
     forward_memory: int
     training_memory: int
-    forward_range: tuple[float, float]  # seconds, between which half of the runs lie
-    training_range: tuple[float, float]
-    # Rounds that the medians are of: fewer than asked for where the machine was busy
-    rounds: int = 0
+    forward_ratio: Ratio
+    training_ratio: Ratio
 
 
 @dataclass(frozen=True)
@@ -47,9 +66,9 @@ class AtLength:
     """One forward pass of a text of `tokens`; None where the encoding refuses so many."""
 
     tokens: int
-    seconds: float | None
-    range: tuple[float, float] | None  # seconds, between which half of the runs lie
+    seconds: float | None  # CPU seconds
     memory: int | None  # bytes
+    ratio: Ratio | None
 
 
 @dataclass(frozen=True)
@@ -80,22 +99,22 @@ def cost_of_encoding(encoding: Encoding, dim: int, heads: int, tokens: int) -> C
 def costs(
     layers: list[SelfAttention], x: Tensor, rounds: int, step: Callable[[], None] = lambda: None
 ) -> list[Cost]:
-    """Measure layers on `x` (batch, token, channel). Calls `step` after each of `rounds`."""
+    """Measure layers on `x` (batch, token, channel), the first of which is the baseline.
+
+    Calls `step` after each of `rounds`.
+    """
     jobs = [(n, kind) for n in range(len(layers)) for kind in (_forward, _training)]
     # This warms the layers up too
     memory = {(n, kind): _peak(kind, layers[n], x) for n, kind in jobs}
-    times = _in_turns(
-        {(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step, PATIENCE
-    )
+    times = _in_turns({(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step)
     return [
         Cost(
-            forward=statistics.median(times[n, _forward]),
-            training=statistics.median(times[n, _training]),
+            forward=statistics.median(times[n, _forward].values()),
+            training=statistics.median(times[n, _training].values()),
             forward_memory=memory[n, _forward],
             training_memory=memory[n, _training],
-            forward_range=_quartiles(times[n, _forward]),
-            training_range=_quartiles(times[n, _training]),
-            rounds=len(times[n, _training]),
+            forward_ratio=_ratio(times[n, _forward], times[0, _forward]),
+            training_ratio=_ratio(times[n, _training], times[0, _training]),
         )
         for n in range(len(layers))
     ]
@@ -106,8 +125,10 @@ def by_length(
     rounds: Mapping[int, int],
     step: Callable[[], None] = lambda: None,
 ) -> list[list[AtLength]]:
-    """Measure forward passes by length, `rounds` of each; calls `step` after each round."""
-    patience = PATIENCE / max(1, len(rounds))
+    """Measure forward passes by length, `rounds` of each; calls `step` after each round.
+
+    The first layer is the baseline, and must accept every length.
+    """
     measured: list[list[AtLength]] = [[] for _ in layers]
     for tokens, times_each in rounds.items():
         texts = [torch.randn(1, tokens, layer.width) for layer in layers]
@@ -117,43 +138,57 @@ def by_length(
             with suppress(IndexError):
                 memory[n] = _peak(_forward, layer, texts[n])
         runs = {n: partial(_forward, layers[n], texts[n]) for n in memory}
-        times = _in_turns(runs, times_each, step, patience)
+        times = _in_turns(runs, times_each, step)
         for n, lengths_of in enumerate(measured):
             if n in memory:
-                median = statistics.median(times[n])
-                lengths_of.append(AtLength(tokens, median, _quartiles(times[n]), memory[n]))
+                median = statistics.median(times[n].values())
+                lengths_of.append(AtLength(tokens, median, memory[n], _ratio(times[n], times[0])))
             else:
                 lengths_of.append(AtLength(tokens, None, None, None))
     return measured
 
 
 def _in_turns(
-    runs: dict[Any, Callable[[], Any]], rounds: int, step: Callable[[], None], patience: float
-) -> dict[Any, list[float]]:
-    """Time each run in each round, in seconds, in a new order each round.
+    runs: Mapping[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
+) -> dict[Any, dict[int, float]]:
+    """Time each run in each round: CPU seconds by round, in a new order each round.
 
-    After `patience` seconds only the `FEWEST` rounds are made up to: the machine is busy.
+    A run that has used up what it could afford in all rounds leaves after the `FEWEST` rounds.
     """
-    times: dict[Any, list[float]] = {job: [] for job in runs}
-    jobs, shuffled, begun = [*runs], random.Random(0), time.perf_counter()
-    for done in range(rounds):
-        if done >= FEWEST and time.perf_counter() - begun > patience:
-            break
+    times: dict[Any, dict[int, float]] = {job: {} for job in runs}
+    jobs, shuffled = [*runs], random.Random(0)
+    for number in range(rounds):
         shuffled.shuffle(jobs)
         for job in jobs:
-            start = time.perf_counter()
+            if number >= FEWEST and sum(times[job].values()) > AFFORDED * rounds:
+                continue
+            start = CLOCK()
             runs[job]()
-            times[job].append(time.perf_counter() - start)
+            times[job][number] = CLOCK() - start
         step()
     return times
 
 
-def _quartiles(seconds: list[float]) -> tuple[float, float]:
-    """The quartiles: half of the runs took between these."""
-    if len(seconds) < 2:
-        return seconds[0], seconds[0]
-    first, _, third = statistics.quantiles(seconds, method="inclusive")
-    return first, third
+def _ratio(times: Mapping[int, float], baseline: Mapping[int, float]) -> Ratio:
+    """Divide the times of a run by those of the baseline in the same rounds."""
+    shared = times.keys() & baseline.keys()
+    return ratio_of([times[number] / baseline[number] for number in shared])
+
+
+def ratio_of(quotients: Sequence[float]) -> Ratio:
+    """Return the median of quotients and its interval.
+
+    The k-th smallest and the k-th largest of n enclose the median unless fewer than k of n fair
+    coins show the same side.
+
+    >>> ratio_of([1.0, 1.2, 1.1, 1.3, 0.9, 1.4, 1.5])
+    Ratio(median=1.2, low=0.9, high=1.5, rounds=7)
+    """
+    ordered, count = sorted(quotients), len(quotients)
+    outside, left_out = 2 / 2**count, 0
+    while (outside := outside + 2 * comb(count, left_out + 1) / 2**count) <= 0.05:
+        left_out += 1
+    return Ratio(statistics.median(ordered), ordered[left_out], ordered[-1 - left_out], count)
 
 
 @torch.no_grad()

@@ -34,6 +34,7 @@ from posenc.commands.app import app, commands
 from posenc.commands.errors import Failure, UsageError
 from posenc.core.provenance import command_line
 from posenc.core.text import printable
+from posenc.core.waiting import wait_passively
 from posenc.show.report.saving.interrupt import interruptible
 from posenc.show.report.terminal import output
 
@@ -51,18 +52,17 @@ NAMED = {  # what a command may be given, which its usage line would call ARGS
     "study": "[PLAN]",
 }
 # What a reader of `posenc --help` looks for, in the order of a first day
+HERE = "This installation"
 GROUPS = {
     "Look at encodings": ("list", "show", "explore", "cite"),
     "Read and extend models": ("inspect", "check", "extend", "convert"),
     "Measure": ("compare", "report", "study", "results", "arena", "bench"),
-    "This installation": ("doctor", "completion", "help"),
+    HERE: ("doctor", "completion", "help"),
 }
 for place, (title, grouped) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
-    for order, name in enumerate(grouped):
+    for order, name in enumerate((*grouped, *(["--help", "--version"] if title == HERE else []))):
         app[name].group, app[name].sort_key = (group,), order
-for place, flag in enumerate(("--help", "--version"), 9):
-    app[flag].group, app[flag].sort_key = (group,), place
 for name in commands():
     app[name].help_epilogue = examples.examples(name)
     if name in NAMED:
@@ -76,6 +76,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """
     words = sys.argv[1:] if words is None else words
     try:
+        wait_passively()
         _take_threads(words)
         command_line.set(shlex.join(["posenc", *words]))
         with interruptible(), output.writable():

@@ -2,17 +2,24 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter, validators
 
 from posenc.commands.app import app
 from posenc.commands.errors import UsageError, own_code
 from posenc.commands.options import NOWHERE, Output, Place, chosen
 from posenc.commands.progress import progress
 
+Rounds = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000))]
+
 
 @app.command
-def compare(*names: str, text: Place | None = None, output: Output = NOWHERE) -> None:
+def compare(
+    *names: str, text: Place | None = None, rounds: Rounds | None = None, output: Output = NOWHERE
+) -> None:
     """Measure encodings side by side on a real text; all of them, unless you name some.
 
     With --out, the page links to the explorer, which is written beside it.
@@ -24,14 +31,20 @@ def compare(*names: str, text: Place | None = None, output: Output = NOWHERE) ->
         package.module:Mine, which runs that code.
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
+    rounds
+        The number of times that each layer is timed, 9 by default. More rounds take longer and give
+        narrower intervals.
     """
     cards = chosen(names)
     parsed = _read(text)
     output.prepare()
     from posenc.lab.compare import comparison
 
+    settings = comparison.Settings()
+    if rounds is not None:
+        settings = replace(settings, cost_rounds=rounds)
     with own_code(cards), progress() as say:
-        result = comparison.compare(cards, parsed, progress=say)
+        result = comparison.compare(cards, parsed, settings, progress=say)
         output.write(result, say, _explorer(cards, output.out))
     output.show(result)
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from posenc.commands.app import app
 from posenc.commands.options import AsJson, print_json
-from posenc.core import extras, fast, provenance
+from posenc.core import extras, fast, provenance, waiting
 from posenc.core.version import __version__
 
 TOKENS, WIDTH, HEADS = 4096, 64, 8
@@ -67,6 +67,7 @@ def _torch() -> dict[str, Any]:
     version = {
         "version": str(torch.__version__),
         "threads": torch.get_num_threads(),
+        "waiting": os.environ.get(waiting.POLICY),
         "cuda": torch.version.cuda,
     }
     gpus = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
@@ -140,8 +141,7 @@ def lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "torch", f"✗ it cannot be imported: {torch['error']}"
     else:
         build = f"CUDA {torch['cuda']}" if torch["cuda"] else "a build without CUDA"
-        threads = f"{torch['threads']} thread{'s' * (torch['threads'] != 1)}"
-        yield "torch", f"{torch['version']}, {build}; {threads}"
+        yield "torch", f"{torch['version']}, {build}; {_threads(torch)}"
         yield "GPU", ", ".join(found["gpus"]) or "none that torch sees"
         yield "Numba", _said_of(numba)
         yield "attention", " · ".join(f"{n}: {path}" for n, path in found["attention"].items())
@@ -152,6 +152,11 @@ def lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
             how = f": {extra['install']}" if extra["install"] else ""
             there = f"✗ without {', '.join(extra['missing'])}{how}"
         yield f"[{name}]" if name else "needs", there
+
+
+def _threads(torch: dict[str, Any]) -> str:
+    count = "1 thread" if torch["threads"] == 1 else f"{torch['threads']} threads"
+    return f"{count}, {waiting.POLICY}={torch['waiting'] or '(not set)'}"
 
 
 def _said_of(numba: dict[str, Any] | None) -> str:

@@ -16,6 +16,7 @@ from posenc.commands.progress import Progress, quiet
 from posenc.core import names
 from posenc.core.extras import how_to_install
 from posenc.core.text import printable, shown
+from posenc.show.report.saving.folder import EXPLORER
 from posenc.show.report.terminal import output
 
 LARGEST = 2**53  # beyond, readers of JSON disagree
@@ -130,14 +131,13 @@ class Output:
     def say_where(self, console: Console) -> None:
         if self.out is None:
             return
-        page, numbers = (
-            printable(str(self.out / name), 4_000) for name in ("index.html", "results.json")
-        )
-        # Paths stay whole
-        console.print(
-            f"\nThe page: {page}   the numbers: {numbers}",
-            markup=False, highlight=False, soft_wrap=True,
-        )  # fmt: skip
+        files = {"The page": "index.html", "The explorer": EXPLORER, "The numbers": "results.json"}
+        console.print()
+        for what, name in files.items():
+            if (path := self.out / name).exists():
+                # Paths stay whole
+                line = f"{what}: {printable(str(path), 4_000)}"
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 NOWHERE = Output()

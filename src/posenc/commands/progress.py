@@ -33,7 +33,7 @@ def progress(estimate: bool = True) -> Iterator[Progress]:
 
     columns = (
         TextColumn("{task.description:24}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )

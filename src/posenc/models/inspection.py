@@ -69,7 +69,9 @@ class Turning:
     """The measurements of one rotation of queries and keys."""
 
     rotary: Rotary
-    trained: int | None  # tokens over which training has shown its angles, within a window
+    # Tokens over which training has shown its angles, within a window; where `declared` is set,
+    # those before stretching
+    trained: int | None
     span: int | None  # tokens over which they will be used
     pairs: list[Pair]
     unfinished: int  # pairs that complete no turn within the trained length
@@ -80,6 +82,9 @@ class Turning:
     smallest_base: float | None  # base that keeps the sum above 0; None: not summed so far
     # Dials by method, where a text is longer
     dials: dict[str, list[Dial]] = field(default_factory=dict)
+    # Context after stretching, within a window; the config does not state on how much of it the
+    # model was trained. None: nothing is stretched
+    declared: int | None = None
 
     @property
     def seen(self) -> list[Seen]:
@@ -331,6 +336,7 @@ def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None)
     flat = replace(rotary, backward=False)
     before, after = flat.unscaled(), flat.theta(length or trained or 1)
     trained, span = _within(trained, window), _within(length, window)
+    declared = _within(spec.context, window)
     rows = pairs(before, after, trained or 0, rotary.factor)
     longer = {}
     if trained and span and span > trained:
@@ -347,6 +353,7 @@ def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None)
         reach(after, LONGEST),
         smallest_base(rotary.turned, span) if span and span <= LONGEST else None,
         longer,
+        declared if trained and declared and declared > trained else None,
     )
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from posenc.models.weighing import Positions, Weighing
 
 JUDGED = (Rotary, Slopes, Buckets, Disentangled)  # Slopes and Buckets score any distance
+ROUNDING = 1e-9  # relative
 UNTRAINED = {"random": "as random as they are drawn", "alike": "all the same", "zero": "all zero"}
 
 
@@ -106,6 +107,26 @@ def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
         yield f"distances beyond {spec.context:,} tokens were never trained"
 
 
+def _stretched_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
+    """Yield the angles that are new if the model was trained on the length before stretching."""
+    before = rotary.trained or spec.trained
+    if rotary.method == "default" or not (before and spec.context and sees_all(spec, rotary)):
+        return
+    if not before < target <= spec.context:
+        # Up to `before` no angle is new; past the context `_turning_problems` judges
+        return
+    turns = zip(rotary.unscaled(), rotary.theta(target), strict=True)
+    met = [(abs(was) * before, abs(now) * target) for was, now in turns]
+    new = sum(was < 2 * pi and now > was * (1 + ROUNDING) for was, now in met)
+    if new:
+        yield (
+            f"the config states {before:,} tokens before stretching and {spec.context:,} after, and"
+            f" does not tell on which of them the model was trained: if on {before:,}, {new} of"
+            f" {rotary.turned // 2} pairs meet new angles at {target:,} tokens; if on"
+            f" {spec.context:,}, none"
+        )
+
+
 def _unknown(spec: Spec, target: int) -> Iterator[str]:
     """Yield what the config leaves open."""
     yield from spec.doubts
@@ -119,6 +140,8 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
     far = [layer.encoding for layer in attending if layer.window is None]
     if not spec.context and any(isinstance(encoding, Rotary) for encoding in far):
         yield "the config does not say on how many tokens its frequencies were trained"
+    for rotary in spec.rotary:
+        yield from _stretched_unknown(rotary, spec, target)
     if None in far and not spec.embedding and target > (spec.context or 0):
         trained = f"past {spec.context:,} tokens" if spec.context else "of this length"
         yield f"some layers have no encoding, and how they fare {trained} only a trial shows"

@@ -13,15 +13,13 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 from posenc.attention.attend import attend
 from posenc.attention.cache import Cache
 from posenc.attention.call import Implementation
 from posenc.attention.dispatch import PATHS as ALL_PATHS
 from posenc.attention.layer import SelfAttention
-from posenc.core import masks, positions
+from posenc.core import masks, positions, private
 from posenc.core.biases import ALL, as_bias
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
@@ -650,7 +648,7 @@ def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
     return made
 
 
-class _Wide(TorchDispatchMode):
+class _Wide(private.DispatchMode):
     """Compute all that follows from these positions in float64 and int64, whatever is asked for.
 
     A constant that follows from no position, frequencies in float32 for instance, stays as it is.
@@ -661,15 +659,30 @@ class _Wide(TorchDispatchMode):
         self.from_positions = {id(pos): pos}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        leaves = tree_leaves((args, kwargs))
+        leaves = _leaves((args, kwargs))
         follows = any([id(x) in self.from_positions for x in leaves])
         if follows and not func._schema.is_mutable:
-            args, kwargs = tree_map(_wide, (args, kwargs or {}))
+            args, kwargs = _mapped(_wide, (args, kwargs or {}))
         out = func(*args, **(kwargs or {}))
         if follows:
             # Kept, so that no other tensor gets its id
-            self.from_positions |= {id(x): x for x in tree_leaves(out) if isinstance(x, Tensor)}
+            self.from_positions |= {id(x): x for x in _leaves(out) if isinstance(x, Tensor)}
         return out
+
+
+def _mapped(f: Callable[[Any], Any], x: Any) -> Any:
+    """Apply f to all that lists, tuples and dictionaries hold, as operations of torch take them."""
+    if isinstance(x, list | tuple):
+        return type(x)([_mapped(f, one) for one in x])
+    if isinstance(x, dict):
+        return {name: _mapped(f, one) for name, one in x.items()}
+    return f(x)
+
+
+def _leaves(x: Any) -> list[Any]:
+    leaves: list[Any] = []
+    _mapped(leaves.append, x)
+    return leaves
 
 
 def _wide(x: Any) -> Any:

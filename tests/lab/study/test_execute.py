@@ -627,3 +627,25 @@ def test_a_cell_costs_its_leader_no_more_among_many(tmp_path):
     few, many = (calls_of_leader(tmp_path / str(rows), rows, left) for rows in (10, 40))
     assert many < few
     assert left[-700] == pytest.approx(699 / 8 + 0.5, rel=0.02)
+
+
+def environment_of(cell, task, directory=None, stop=None, progress=None):
+    """Fail with the wait policy of the worker."""
+    raise ValueError(f"policy {os.environ.get('OMP_WAIT_POLICY')}")
+
+
+@pytest.mark.parametrize("set_to", [None, "active"])
+def test_workers_sleep_while_they_wait_unless_the_user_has_set_a_policy(
+    tmp_path, monkeypatch, set_to
+):
+    if set_to is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    else:
+        monkeypatch.setenv("OMP_WAIT_POLICY", set_to)
+    engine = execute.Processes(environment_of, tmp_path, workers=1, start="fork")
+    try:
+        engine.start(plan().cells()[0])
+        event = next(event for _ in range(HANGS) for event in engine.wait(1))
+    finally:
+        engine.close()
+    assert (event.kind, event.value) == ("error", f"ValueError: policy {set_to or 'passive'}")

@@ -586,6 +586,8 @@ def test_published_models_come_first_with_dials_at_any_length(visit, wanted):
     if wanted == 131_072:
         expect(said).to_contain_text(f"linear {new['interpolate']}, NTK {new['ntk']}")
         expect(said).to_contain_text(f"YaRN {new['yarn']}")
+        expect(said).to_contain_text("does not tell on how much of 131,072 tokens")
+        expect(page.locator(".claim")).to_contain_text("cannot say whether it fits")
     assert page.locator(".dials svg").count() == 64
     assert page.locator(".dials .new").count() == new["configured"]
     assert "8 layers" not in page.inner_text("main")  # of the packaged config, not of the model

@@ -1,7 +1,8 @@
 """`compare`: measure every encoding on the same text. The result is data, and drawn elsewhere."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import count
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from posenc.analysis import cost, length, order, similarity
-from posenc.analysis.cost import AtLength, Cost
+from posenc.analysis.cost import AtLength, Cost, Ratio
 from posenc.analysis.length import FarChange
 from posenc.analysis.similarity import Curve, Effect
 from posenc.analysis.text import Text, novel
@@ -29,10 +30,9 @@ from posenc.properties import Finding, check
 from posenc.properties.card import Card
 from posenc.properties.probe import Probe
 
-SCHEMA = 2
-MEASURED = "forward", "training", "forward_memory", "training_memory"
-# Half of the runs of a layer lie within more than this share of their median: it is a busy machine
-NOISY = 0.1
+SCHEMA = 3
+MEMORY = "forward_memory", "training_memory"
+BUSY = 0.1  # share of the timing that this process waited for a processor
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Settings:
     windows: int = 24
     sentences: int = 16
     cost_tokens: int = 512
-    cost_rounds: int = 15
+    cost_rounds: int = 9
     seed: int = 0
 
     @property
@@ -59,8 +59,8 @@ class Settings:
     @property
     def length_rounds(self) -> dict[int, int]:
         """Rounds of timing by length, for texts of other lengths than `cost_tokens`."""
-        others = [self.cost_tokens * 2**n // 8 for n in (0, 1, 2, 4)]
-        few = max(1, self.cost_rounds // 3)
+        others = [self.cost_tokens * 2**n // 8 for n in (0, 2, 4)]
+        few = max(1, (2 * self.cost_rounds) // 3)
         return {n: self.cost_rounds if n < self.cost_tokens else few for n in others}
 
 
@@ -78,7 +78,7 @@ class Multiple:
 
     tokens: int
     time: float | None
-    low: float | None  # half of the times lie between low and high
+    low: float | None  # the interval of `time`, as of `Ratio`
     high: float | None
     memory: float | None
 
@@ -109,7 +109,7 @@ class Measured:
     far: list[FarChange]
     rows: list[list[float]] | None  # PE(p), or what p makes of ones: 64 positions, 64 channels
     cost: Cost
-    cost_ratio: dict[str, float]  # ratio to NoPE in the same run
+    cost_ratio: dict[str, float]  # ratio to NoPE: of times in the same round, of memory
     cost_by_length: list[AtLength]
     cost_ratio_by_length: list[Multiple]
 
@@ -129,39 +129,14 @@ class Comparison:
     encodings: list[Measured]
     nope_cost: Cost  # cost of the layer without positions, which all are measured against
     nope_by_length: list[AtLength]
-    nope_ratio_by_length: list[Multiple]  # how far NoPE varies around its median at each length
+    waited: float  # share of the timing that this process waited for a processor
     provenance: Provenance
     schema: int = SCHEMA
 
     @property
-    def noise(self) -> tuple[float, float]:
-        """The range of the layer without positions, as multiples of its median time.
-
-        Half of its runs lie within; so does the same layer where it is measured again by name.
-        """
-        pairs = (
-            (self.nope_cost.forward_range, self.nope_cost.forward),
-            (self.nope_cost.training_range, self.nope_cost.training),
-        )
-        ratios = [end / typical for ends, typical in pairs for end in ends]
-        again = [m.cost_ratio for m in self.encodings if m.slug == "nope"]
-        ratios += [ratio[key] for ratio in again for key in ("forward", "training")]
-        return min(ratios), max(ratios)
-
-    @property
     def busy(self) -> bool:
-        """True if the layer without positions itself varied by more than a tenth."""
-        low, high = self.noise
-        return high - low > NOISY
-
-    def multiple(self, measured: Measured, key: str) -> float | None:
-        """Time or memory over NoPE's, of which NoPE itself is 1; None for times of a busy machine.
-
-        What NoPE took when it was timed again is no cost of it: that is the noise.
-        """
-        if self.busy and not key.endswith("memory"):
-            return None
-        return 1.0 if measured.slug == "nope" else measured.cost_ratio[key]
+        """True if this process had to wait for a processor while layers were timed."""
+        return self.waited > BUSY
 
     def __repr__(self) -> str:
         names = ", ".join(measured.name for measured in self.encodings)
@@ -172,10 +147,14 @@ class Comparison:
         heads = ["", "effect on scores by distance", "holds", "change when shuffled"]
         heads += ["time × NoPE", "training × NoPE"]
         rows = [
-            [f"{measured.name}{'*' * measured.untrained}", _effect_curve(measured)]
-            + [", ".join(_label(n) for n, f in measured.properties.items() if f.holds)]
-            + [f"{measured.shuffle.plain:.1%}"]
-            + [_multiple_text(self.multiple(measured, key)) for key in ("forward", "training")]
+            [
+                f"{measured.name}{'*' * measured.untrained}",
+                _effect_curve(measured),
+                ", ".join(_label(n) for n, f in measured.properties.items() if f.holds),
+                f"{measured.shuffle.plain:.1%}",
+                ratio_text(measured.cost.forward_ratio),
+                ratio_text(measured.cost.training_ratio),
+            ]
             for measured in self.encodings
         ]
         words = (
@@ -204,8 +183,15 @@ def _effect_curve(measured: Measured) -> str:
     return curve(mean, says)
 
 
-def _multiple_text(multiple: float | None) -> str:
-    return "busy" if multiple is None else f"{multiple:.2f}"
+def ratio_text(ratio: Ratio) -> str:
+    """Write a ratio with its interval.
+
+    >>> ratio_text(Ratio(1.12, 1.04, 1.18, rounds=9)), ratio_text(Ratio(61.2, 59.8, 63.1, rounds=3))
+    ('1.1 [1.0, 1.2]', '61 [60, 63]')
+    """
+    digits = 0 if ratio.median >= 10 else 1
+    median, low, high = (f"{x:.{digits}f}" for x in (ratio.median, ratio.low, ratio.high))
+    return f"{median} [{low}, {high}]"
 
 
 def compare(
@@ -237,7 +223,8 @@ def compare(
         for done, (card, encoding) in enumerate(zip(cards, encodings, strict=True), start=1):
             progress(card.name, done, of)
             parts.append(_measure(card, encoding, material))
-        nope, *costs = _costs(cards, encodings, settings, lambda n: progress("timing", n, of))
+        with _waiting() as waited:
+            nope, *costs = _costs(cards, encodings, settings, lambda n: progress("timing", n, of))
         provenance = since(begun, settings.seed)
     progress("done", of, of)
     return Comparison(
@@ -250,7 +237,7 @@ def compare(
             Measured(
                 **part,
                 cost=cost,
-                cost_ratio={key: getattr(cost, key) / getattr(nope[0], key) for key in MEASURED},
+                cost_ratio=_ratios(cost, nope[0]),
                 cost_by_length=lengths,
                 cost_ratio_by_length=[*map(_multiple, lengths, nope[1])],
             )
@@ -258,7 +245,7 @@ def compare(
         ],
         nope_cost=nope[0],
         nope_by_length=nope[1],
-        nope_ratio_by_length=[*map(_multiple, nope[1], nope[1])],
+        waited=waited[0],
         provenance=provenance,
     )
 
@@ -370,19 +357,35 @@ def _costs(
 
 def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
     """Order all lengths; that of `cost` is measured already."""
-    usual = AtLength(settings.cost_tokens, cost.forward, cost.forward_range, cost.forward_memory)
+    tokens = settings.cost_tokens
+    usual = AtLength(tokens, cost.forward, cost.forward_memory, cost.forward_ratio)
     return sorted([*others, usual], key=lambda entry: entry.tokens)
 
 
+@contextmanager
+def _waiting() -> Iterator[list[float]]:
+    """Measure the share of the time inside that this process waited for a processor.
+
+    It computes on one thread, so that wall time beyond its CPU time is waiting.
+    """
+    waited = [0.0]
+    wall, used = time.perf_counter(), time.process_time()
+    yield waited
+    wall, used = time.perf_counter() - wall, time.process_time() - used
+    waited[0] = max(0.0, 1 - used / wall)
+
+
+def _ratios(cost: Cost, nope: Cost) -> dict[str, float]:
+    times = {"forward": cost.forward_ratio.median, "training": cost.training_ratio.median}
+    return times | {key: getattr(cost, key) / getattr(nope, key) for key in MEMORY}
+
+
 def _multiple(measured: AtLength, nope: AtLength) -> Multiple:
-    if measured.seconds is None or measured.range is None or measured.memory is None:
+    if measured.ratio is None or measured.memory is None:
         return Multiple(measured.tokens, None, None, None, None)
-    assert nope.seconds
     assert nope.memory
-    low, high = (end / nope.seconds for end in measured.range)
-    return Multiple(
-        measured.tokens, measured.seconds / nope.seconds, low, high, measured.memory / nope.memory
-    )
+    ratio, memory = measured.ratio, measured.memory / nope.memory
+    return Multiple(measured.tokens, ratio.median, ratio.low, ratio.high, memory)
 
 
 def seeded(card: Card, settings: Settings) -> Encoding:

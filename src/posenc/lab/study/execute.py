@@ -29,6 +29,7 @@ from posenc.attention.layer import SelfAttention
 from posenc.core import provenance
 from posenc.core.arguments import brief
 from posenc.core.extras import how_to_install
+from posenc.core.waiting import wait_passively
 from posenc.lab.study import analysis, origin, own_code, regular, statistics, store, tasks, train
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import Cell, Result, check_setting
@@ -346,6 +347,8 @@ class Processes:
 
     def __init__(self, runner: Runner, cells: Path, workers: int = 2, start: str = "spawn") -> None:
         self._most, self._runner, self._cells = workers, runner, cells
+        # Workers inherit the environment
+        wait_passively()
         self._context: Any = multiprocessing.get_context(start)
         self._workers: dict[Connection, tuple[Any, Cell | None]] = {}
 

@@ -11,6 +11,7 @@ from typing import Any
 import ray  # pyright: ignore[reportMissingImports]
 import torch
 
+from posenc.core.waiting import wait_passively
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.execute import Event, Runner, run_cell
 
@@ -35,6 +36,8 @@ class OnRay:
         self._runner, self._cells = runner, cells.absolute()
         self._began = not ray.is_initialized()
         if self._began:
+            # Workers on this machine inherit the environment
+            wait_passively()
             ray.init(address=address, log_to_driver=False, include_dashboard=False)
         # Ray would repeat what was killed by itself, without telling how often
         self._remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(_cell)

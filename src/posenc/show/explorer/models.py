@@ -57,7 +57,8 @@ class TurningEntry(TypedDict):
     dim: int  # channels of a head
     base: float
     method: str  # "default", or by what it is stretched already
-    trained: int | None  # tokens
+    trained: int | None  # tokens; before stretching, where `declared` is set
+    declared: int | None  # context after stretching; how much of it was trained is not known
     theta: dict[str, Any]  # radians per token, one a pair, before any extension
     slower: list[float]  # times that each pair turns slower, as configured
     gain: float
@@ -213,6 +214,7 @@ def turning(inspected: Inspected, trained: int | None) -> TurningEntry:
         "base": rotary.base,
         "method": rotary.method,
         "trained": trained,
+        "declared": inspected.declared,
         "theta": numbers(frequencies(rotary.turned, rotary.base)),
         "slower": [_rounded(pair.slower) for pair in inspected.pairs],
         "gain": rotary.gain,

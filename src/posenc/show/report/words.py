@@ -7,6 +7,7 @@ from textwrap import dedent
 
 from posenc.analysis.rounding import BLIND
 from posenc.core.numerals import number as number
+from posenc.models.inspection import Turning
 
 QUOTES = '"', "“", "”", "''", "``"
 # What stretching changes of a pair
@@ -157,3 +158,15 @@ def _percent(share: float) -> str:
     if share > 9.99:
         return f"{share:,.0f}×"
     return f"{share:.0%}" if share >= 0.01 else "<1%"
+
+
+def seen_in(rotation: Turning, kind: str) -> str:
+    """Describe the angles of pairs; of a stretched model only those that the config gives."""
+    if not rotation.declared:
+        return SEEN[kind]
+    before = f"{rotation.trained:,} tokens"
+    return {
+        "all": f"go round in {before}",
+        "part": f"go round in part in {before}, and need no more",
+        "new": f"need angles beyond those of {before}",
+    }.get(kind, SEEN[kind])

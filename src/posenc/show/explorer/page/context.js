@@ -56,7 +56,7 @@ export function contextView(app) {
   });
   const lengthAt = (/** @type {number} */ doublings) => Math.round((open?.trained ?? 1) * 2 ** doublings);
   const dials = makeDials(), counted = html("p", { class: "verdict" });
-  const turned = html("section", {}, html("h3", {}, "Angles beyond the trained length"), dials.element, counted);
+  const turned = html("section", {}, html("h3", {}, "Angles that a longer text meets first"), dials.element, counted);
   const plot = linePlot(app.desk);
   const facts = html("p", { class: "soft" }), verdict = html("p", { class: "claim" });
   const words = html("div"), trouble = html("div");
@@ -85,11 +85,11 @@ export function contextView(app) {
       series.push({ name: method, xs: pairs, ys: wavelengths(rotation, slower) });
     }
     const rules = [];
-    if (rotation.trained) rules.push({ y: rotation.trained, name: `trained on ${integer(rotation.trained)}` });
+    if (rotation.trained) rules.push({ y: rotation.trained, name: `${rotation.declared ? "before stretching" : "trained on"} ${integer(rotation.trained)}` });
     if (target && target !== rotation.trained) rules.push({ y: target, name: `wanted ${integer(target)}` });
     plot.draw({
       title: "Tokens in which each pair turns once",
-      about: rotation.trained ? `${rotation.unfinished} of ${pairs.length} hands did not go round once in training (${integer(rotation.trained)} tokens).` : `${pairs.length} pairs; the trained length is not in the configuration.`,
+      about: rotation.trained ? `${rotation.unfinished} of ${pairs.length} hands did not go round once in ${rotation.declared ? "the length before stretching" : "training"} (${integer(rotation.trained)} tokens).` : `${pairs.length} pairs; the trained length is not in the configuration.`,
       x: { label: "pair" }, y: { label: "tokens a turn", log: true }, series, rules,
     }, {});
   }
@@ -100,7 +100,10 @@ export function contextView(app) {
     dials.draw(met, shares);
     const extended = Object.entries(rotation.extended.find((each) => each.target === span)?.methods ?? {});
     const others = extended.map(([name, { slower }]) => `${name} ${fresh(anglesAt(rotation, slower, span).shares)}`);
-    counted.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} pairs meet angles at ${integer(target)} tokens that ${integer(rotation.trained ?? 0)} did not show, as configured${window < target ? `, within a window of ${integer(window)}` : ""}.${others.length ? ` Extended to it: ${others.join(", ")}.` : ""}`);
+    const { trained, declared } = rotation;
+    const showed = declared ? `that ${integer(trained ?? 0)}, the length before stretching, did not show` : `that ${integer(trained ?? 0)} did not show`;
+    const unsaid = declared ? ` The config does not tell on how much of ${integer(declared)} tokens the model was trained.` : "";
+    counted.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} pairs meet angles at ${integer(target)} tokens ${showed}, as configured${window < target ? `, within a window of ${integer(window)}` : ""}.${unsaid}${others.length ? ` Extended to it: ${others.join(", ")}.` : ""}`);
   }
 
   return {

@@ -15,7 +15,7 @@
  *   cost: Cost | null, causal: boolean, properties: Object<string, Measured>, command: string, shell: string,
  *   options: {name: string, default: any, type: string}[]}} Encoding
  * @typedef {{slower: number[], gain: number}} Extended
- * @typedef {{turned: number, dim: number, base: number, method: string, trained: number | null,
+ * @typedef {{turned: number, dim: number, base: number, method: string, trained: number | null, declared: number | null,
  *   theta: Numbers, slower: number[], gain: number, unfinished: number, says: string[],
  *   extended: {factor: number, target: number, methods: Object<string, Extended>}[]}} Rotation
  * @typedef {{target: number, verdict: string, problems: string[], unknown: string[],

@@ -25,7 +25,7 @@ from posenc.show.report.drawing.figure import (
     style,
 )
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
-from posenc.show.report.words import CHANGES, METHODS, SEEN, tokens
+from posenc.show.report.words import CHANGES, METHODS, seen_in, tokens
 
 DIALS = 12  # dials of a method, one a pair
 SAME = 1e-6  # share of a wavelength that rounding may move
@@ -51,17 +51,18 @@ def bands(turning: Turning) -> Figure:
         shown = [n for n, state in enumerate(seen) if state == kind]
         if shown:
             at = [now[n] for n in shown]
-            marks.append(Points(shown, at, SEEN[kind], colour, marker, 8))
+            marks.append(Points(shown, at, seen_in(turning, kind), colour, marker, 8))
     drawn = [w for w in (*before, *now, turning.trained, turning.span) if w and isfinite(w)]
     span = 0.7 * min(drawn), 1.5 * max(drawn)
     if turning.trained:
         left, right = -0.5, len(pairs) - 0.5
         beyond = [turning.trained, turning.trained, span[1], span[1]]
-        name = "longer than the texts of training"
+        name = "longer than before stretching" if turning.declared else "longer than in training"
         marks.insert(0, Area([left, right, right, left], beyond, name, GREY, faint=True))
     else:
         marks.append(Points(pairs, now))
-    for length, name in ((turning.trained, "trained"), (turning.span, "used")):
+    first = "before stretching" if turning.declared else "trained"
+    for length, name in ((turning.trained, first), (turning.span, "used")):
         if length and not (name == "used" and length == turning.trained):
             marks.append(Rule(length, "y", f"{name} over {length:,} tokens"))
     slowest = max((w for w in now if isfinite(w)), default=None)
@@ -69,13 +70,16 @@ def bands(turning: Turning) -> Figure:
     says += f", from {tokens(min(now))} to {tokens(slowest)} tokens" if slowest else ""
     if turning.trained:
         says += (
-            f"; {turning.unfinished} complete no turn within the trained {turning.trained:,} tokens"
+            f"; {turning.unfinished} complete no turn within the {turning.trained:,} tokens"
+            f" {'before stretching' if turning.declared else 'of training'}"
         )
     counted = turning.changes.items()
     changes = ", ".join(f"{count} {CHANGES[change]}" for change, count in counted)
     says += f". Of {len(pairs)} pairs: {changes}." if stretched else "."
     if seen:
-        counts = [f"{SEEN[kind]}: {seen.count(kind)}" for kind, _, _ in DOTS if kind in seen]
+        counts = [
+            f"{seen_in(turning, kind)}: {seen.count(kind)}" for kind, _, _ in DOTS if kind in seen
+        ]
         says += f" Pairs by their angles, {'; '.join(counts)}."
     panel = Panel(
         "",
@@ -89,8 +93,13 @@ def bands(turning: Turning) -> Figure:
     return Figure("Wavelengths", [panel], says)
 
 
-def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
-    """Draw the circle of each pair: angles met in training, new ones, those never met."""
+def dials(
+    by_method: Mapping[str, Sequence[Dial]], trained: int, target: int, stretched: bool = False
+) -> Figure:
+    """Draw the circle of each pair: angles met in training, new ones, those never met.
+
+    With `stretched`, `trained` is the length before stretching, and that of training is not known.
+    """
     panels, rows, words, nearer = [], [], [], []
     pairs, as_trained = len(by_method["none"]), by_method["none"]
     picked = evenly_spaced(pairs, DIALS)
@@ -118,9 +127,11 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
     return Figure(
         f"Which angles are new at {target:,} tokens?",
         panels,
-        f"Each dial is the circle of angles of a pair of channels, fast pairs to the left. Trained"
-        f" on {trained:,} tokens and used at {target:,}, so many of {pairs} pairs meet angles that"
-        f" training never showed: {', '.join(words)}.{cost if nearer else ''}",
+        f"Each dial is the circle of angles of a pair of channels, fast pairs to the left."
+        f" {'If trained' if stretched else 'Trained'} on {trained:,} tokens and used at {target:,},"
+        f" so many of {pairs} pairs meet angles that training never showed: {', '.join(words)}."
+        f"{' The config does not tell the trained length.' if stretched else ''}"
+        f"{cost if nearer else ''}",
         listed=FigureNumbers(heading, rows, f"{len(picked)} of {pairs} pairs, evenly picked."),
     )
 

@@ -1,12 +1,14 @@
 """Marks against the comparison that they are drawn from."""
 
+import io
 from dataclasses import replace
 
 import pytest
 import torch
+from rich.console import Console
 
 from posenc.show.report.drawing.data_table import data_table
-from posenc.show.report.kinds.comparison import figures, words
+from posenc.show.report.kinds.comparison import figures, terminal, words
 
 
 def test_every_property_of_every_encoding_is_marked_once(everything):
@@ -98,52 +100,40 @@ def test_the_order_is_sorted_and_joined_from_value_to_value(everything):
     assert first[fixed:] == sorted(first[fixed:], reverse=True)
 
 
-def test_the_noise_is_that_of_the_layer_without_positions(everything):
-    area = figures.costs(everything).panels[0].marks[0]
-    cost = everything.nope_cost
-    ends = [end / cost.forward for end in cost.forward_range]
-    ends += [end / cost.training for end in cost.training_range]
-    (again,) = [m.cost_ratio for m in everything.encodings if m.slug == "nope"]
-    ends += [again["forward"], again["training"]]
-    assert (min(area.x), max(area.x)) == pytest.approx((min(ends), max(ends)))
-    for spread, busy in ((0.04, False), (0.12, True)):
-        halves = {"forward_range": ((1 - spread / 2), (1 + spread / 2)), "forward": 1.0}
-        noisy = replace(cost, **halves, training=1.0, training_range=(1.0, 1.0))
-        others = [m for m in everything.encodings if m.slug != "nope"]
-        result = replace(everything, encodings=others, nope_cost=noisy)
-        assert result.busy == busy
-        assert ("The machine was busy" in words.noise(result)) == busy
-        measured = others[0]
-        ratio = None if busy else measured.cost_ratio["training"]
-        assert result.multiple(measured, "training") == ratio
-        memory = result.multiple(measured, "training_memory")
-        assert memory == measured.cost_ratio["training_memory"]
-    calm = replace(everything, nope_cost=replace(cost, forward_range=(cost.forward,) * 2))
-    (nope,) = [m for m in everything.encodings if m.slug == "nope"]
-    assert {calm.multiple(nope, key) for key in words.COSTS} <= {None, 1.0}
-    few = replace(everything, nope_cost=replace(cost, rounds=0))
-    said = f"Rounds took too long: 0 of {everything.settings.cost_rounds} were timed"
-    assert said in words.noise(few)
-    assert said not in words.noise(everything)
+def test_a_busy_machine_is_named_by_its_waiting_and_no_number_is_withheld(everything):
+    """The share is that of the measurement; the ratios are printed whatever it is."""
+    quiet, busy = (replace(everything, waited=share) for share in (0.02, 0.81))
+    assert "waited" not in words.timing(quiet)
+    assert "waited for a processor 81%" in words.timing(busy)
+    for result in (quiet, busy):
+        console = Console(file=io.StringIO(), width=80)
+        terminal.show(result, console)
+        lines = console.file.getvalue().splitlines()
+        table = lines[next(n for n, line in enumerate(lines) if "cost over NoPE" in line) :]
+        for measured in result.encodings:
+            (line,) = [line for line in table if line.startswith(f"{measured.name} ")][:1]
+            training = measured.cost.training_ratio
+            digits = 0 if training.median >= 10 else 1
+            numbers = [f"{x:.{digits}f}" for x in (training.median, training.low, training.high)]
+            assert "{} [{}, {}]".format(*numbers) in line
+            assert measured.cost_ratio["training"] == training.median
 
 
 def test_cost_against_length_is_drawn_of_all_as_multiples_of_nope(everything, small):
-    """Quotients of seconds and bytes, formed here; where an encoding ends, its line does."""
+    """Ratios, and quotients of bytes, formed here; where an encoding ends, its line does."""
     figure, alone = figures.lengths(everything), everything.nope_by_length
     shown = [m for m in everything.encodings if m.slug != "nope"]
     assert [panel.title for panel in figure.panels] == [m.name for m in shown]
     for panel, measured in zip(figure.panels, shown, strict=True):
-        noise, _, halves, time, memory = panel.marks
+        _, interval, time, memory = panel.marks
         for n, (one, nope) in enumerate(zip(measured.cost_by_length, alone, strict=True)):
-            assert noise.x[n] == time.x[n] == memory.x[n] == one.tokens
-            assert [noise.low[n], noise.high[n]] == [end / nope.seconds for end in nope.range]
+            assert interval.x[n] == time.x[n] == memory.x[n] == one.tokens
             if one.seconds is None:
-                assert time.y[n] is memory.y[n] is halves.low[n] is halves.high[n] is None
+                assert time.y[n] is memory.y[n] is interval.low[n] is interval.high[n] is None
             else:
                 assert memory.y[n] == one.memory / nope.memory
-                taken = halves.low[n], time.y[n], halves.high[n]
-                of = one.range[0], one.seconds, one.range[1]
-                assert [v * nope.seconds for v in taken] == pytest.approx(of)
+                taken = interval.low[n], time.y[n], interval.high[n]
+                assert taken == (one.ratio.low, one.ratio.median, one.ratio.high)
                 assert panel.y_range[0] < min(*taken, memory.y[n])
                 assert panel.y_range[1] > max(*taken, memory.y[n])
 
@@ -154,32 +144,28 @@ def test_the_length_that_costs_are_compared_at_is_the_same_in_both_figures(every
         assert (one.seconds, one.memory) == (measured.cost.forward, measured.cost.forward_memory)
 
 
-def test_whose_cost_grows_most_is_said_only_beyond_the_noise(everything):
+def test_whose_cost_grows_most_is_said_only_where_the_intervals_are_apart(everything):
     """Two encodings made up: one that grows from 1 to 8 times NoPE, one that stays and ends."""
-    calm = replace(
-        everything.nope_cost,
-        forward=1.0, training=1.0, forward_range=(0.99, 1.01), training_range=(0.99, 1.01),
-    )  # fmt: skip
-    alone = [replace(one, memory=1.0) for one in everything.nope_ratio_by_length]
-    grows = [replace(one, time=8.0 ** (n / 4)) for n, one in enumerate(alone)]
-    level = [replace(one, time=1.0) for one in alone]
+    old = everything.encodings[1].cost_ratio_by_length
+    grows = [
+        replace(one, time=t, low=0.9 * t, high=1.1 * t, memory=1.0)
+        for one, t in zip(old, (1.0, 2.0, 4.0, 8.0), strict=True)
+    ]
+    level = [replace(one, time=1.0, low=0.9, high=1.1, memory=1.0) for one in old]
     level[-1] = replace(level[-1], time=None, low=None, high=None, memory=None)
     costly, ends = (
         replace(everything.encodings[1], name=name, cost_ratio_by_length=found)
         for name, found in (("Costly", grows), ("Ends", level))
     )
-    quiet = [replace(one, low=1.0, high=1.0) for one in alone]
-    everything = replace(everything, nope_ratio_by_length=quiet)
-    said = words.growth(replace(everything, encodings=[ends, costly], nope_cost=calm))
+    said = words.growth(replace(everything, encodings=[ends, costly]))
     assert said == (
         "What grows from 2 to 32 tokens, over NoPE: time most with Costly, 1 × to 8 × NoPE."
         " Ends: refused at 32 tokens."
     )
-    noisy = [replace(one, low=0.3, high=1.2) for one in alone]  # 4 times, at both ends
-    unsure = replace(everything, encodings=[costly], nope_cost=calm, nope_ratio_by_length=noisy)
-    assert "over NoPE: none beyond the noise." in words.growth(unsure)
-    said = words.growth(replace(everything, encodings=[ends], nope_cost=calm))
-    assert "over NoPE: none beyond the noise. Ends" in said
+    wide = [replace(one, low=0.2 * one.time, high=9 * one.time) for one in grows]
+    unsure = replace(costly, cost_ratio_by_length=wide)
+    assert "time most" not in words.growth(replace(everything, encodings=[unsure]))
+    assert "none beyond the noise. Ends" in words.growth(replace(everything, encodings=[ends]))
 
 
 def test_pictures_of_vectors_say_their_width(everything):
@@ -196,17 +182,18 @@ def test_pictures_of_vectors_say_their_width(everything):
 
 
 def test_costs_are_drawn_as_multiples_of_the_layer_without_positions(everything):
-    """Seconds and bytes over those of NoPE, and the ends of the strokes the halves of the runs."""
+    """Ratios and bytes over those of NoPE; the strokes end where the intervals do."""
     marks = {mark.name: mark for mark in figures.costs(everything).panels[0].marks if
              getattr(mark, "name", "")}  # fmt: skip
     nope = everything.nope_cost
-    for key, name in (("forward", "time, forward"), ("training", "time, training"),
-                      ("training_memory", "memory, training")):  # fmt: skip
-        expected = [getattr(m.cost, key) / getattr(nope, key) for m in everything.encodings]
-        assert marks[name].x == pytest.approx(expected)
-    _, _, strokes, *_ = figures.costs(everything).panels[0].marks
-    first = everything.encodings[0].cost.forward_range
-    assert strokes.x[:3] == [first[0] / nope.forward, first[1] / nope.forward, None]
+    for key, name in (("forward", "time, forward"), ("training", "time, training")):
+        expected = [getattr(m.cost, f"{key}_ratio").median for m in everything.encodings]
+        assert marks[name].x == expected
+    bytes_of = [m.cost.training_memory / nope.training_memory for m in everything.encodings]
+    assert marks["memory, training"].x == pytest.approx(bytes_of)
+    _, strokes, *_ = figures.costs(everything).panels[0].marks
+    first = everything.encodings[0].cost.forward_ratio
+    assert strokes.x[:3] == [first.low, first.high, None]
 
 
 def test_pictures_are_rows_heads_or_scores(everything):

@@ -15,7 +15,7 @@ def inspected(tmp_path, target, **config):
     base = {"model_type": "llama", "hidden_size": 256, "num_attention_heads": 2}
     base |= {"num_hidden_layers": 2, "max_position_embeddings": 131072, "rope_theta": 500000.0}
     folder = tmp_path / "Some-Model-8B"
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(base | config))
     return inspect(folder, target)
 
@@ -30,6 +30,10 @@ def test_beside_a_warning_the_verdict_asks_to_mind_it(tmp_path):
     said = words.turning(found.groups[0].turning)
     below = "from 85,133 tokens on, a key equal to the query can score below a random one"
     assert any(line.startswith(below) for line in said)
+    assert found.verdict == "cannot say"  # the config does not tell on how many it was trained
+    found = inspected(tmp_path / "unscaled", 131072)
+    said = words.turning(found.groups[0].turning)
+    assert any("can score below a random one" in line for line in said)
     assert found.verdict == "fits"
     assert "No fault is known at 131,072 tokens; mind the notes" in words.verdict_of(found)
     assert "takes a test" not in words.verdict_of(found)

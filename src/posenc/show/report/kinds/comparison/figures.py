@@ -18,7 +18,7 @@ from posenc.show.report.drawing.figure import (
     Panel,
     Values,
 )
-from posenc.show.report.drawing.marks import Area, Band, Line, Points, Rule, heat
+from posenc.show.report.drawing.marks import Band, Line, Points, Rule, heat
 from posenc.show.report.kinds.comparison import words as findings
 from posenc.show.report.words import label
 
@@ -131,13 +131,10 @@ def order(result: Comparison) -> Figure:
 
 
 def costs(result: Comparison) -> Figure:
-    """Draw time and memory as multiples of NoPE, with half of the runs and the noise of NoPE."""
+    """Draw time and memory as multiples of NoPE, times with their intervals."""
     names = [titled(measured) for measured in result.encodings]
     y = range(len(names))
-    low, high = result.noise
-    bottom, top = -0.5, len(names) - 0.5
-    noise = Area([low, high, high, low], [bottom, bottom, top, top], "NoPE itself", GREY, True)
-    marks: list[Mark] = [noise, Rule(1, "x", dash="solid")]
+    marks: list[Mark] = [Rule(1, "x", dash="solid")]
     kinds: Sequence[tuple[str, str, str, Marker]] = (
         ("forward", "time, forward", BLUE, "circle"),
         ("training", "time, training", VERMILION, "diamond"),
@@ -145,9 +142,8 @@ def costs(result: Comparison) -> Figure:
     )
     for key, name, colour, marker in kinds:
         if key != "training_memory":
-            alone = getattr(result.nope_cost, key)
-            halves = [getattr(m.cost, f"{key}_range") for m in result.encodings]
-            x = [v for ends in halves for v in (ends[0] / alone, ends[1] / alone, None)]
+            intervals = [getattr(m.cost, f"{key}_ratio") for m in result.encodings]
+            x = [v for ratio in intervals for v in (ratio.low, ratio.high, None)]
             marks.append(Line(x, _thrice(y), "", colour, width=4))
         ratios = [m.cost_ratio[key] for m in result.encodings]
         marks.append(Points(ratios, y, name, colour, marker))
@@ -167,8 +163,8 @@ def costs(result: Comparison) -> Figure:
                 y_down=True,
             )
         ],
-        "Time and memory of a layer as multiples of the layer without positions; half of the runs"
-        " lie within each bar. Training takes"
+        "Time and memory of a layer as multiples of the layer without positions; bars are the"
+        " intervals of the medians. Training takes"
         f" {least} the time of NoPE with {cheapest.name}, and {most} with {dearest.name}, the"
         " slowest.",
         height=max(120, 22 * len(names)),
@@ -176,12 +172,11 @@ def costs(result: Comparison) -> Figure:
 
 
 def lengths(result: Comparison) -> Figure | None:
-    """Draw time and memory by length as multiples of NoPE's there, with the noise of NoPE."""
+    """Draw time and memory by length as multiples of NoPE's there."""
     shown = [measured for measured in result.encodings if measured.slug != "nope"]
     if not shown:
         return None
-    alone = result.nope_ratio_by_length
-    tokens = [ratio.tokens for ratio in alone]
+    tokens = [measured.tokens for measured in result.nope_by_length]
     panels, drawn, rows = [], [], []
     for measured in shown:
         ratios = measured.cost_ratio_by_length
@@ -189,15 +184,8 @@ def lengths(result: Comparison) -> Figure | None:
             [getattr(ratio, what) for ratio in ratios] for what in ("time", "low", "high", "memory")
         )
         marks: list[Mark] = [
-            Band(
-                tokens,
-                [ratio.low for ratio in alone],
-                [ratio.high for ratio in alone],
-                "NoPE",
-                GREY,
-            ),
             Rule(1, "y", dash="solid"),
-            Band(tokens, low, high, "half of the runs"),
+            Band(tokens, low, high, "interval of the median"),
             Line(tokens, time, "time", marker="circle"),
             Line(tokens, memory, "memory", GREEN, "dash"),
         ]
@@ -219,7 +207,7 @@ def lengths(result: Comparison) -> Figure | None:
             for panel, span in zip(panels, spans, strict=True)
         ],
         f"Time and memory of a forward pass of {tokens[0]:,} to {tokens[-1]:,} tokens, as multiples"
-        " of the layer without positions at that length; half of the runs lie within the bands."
+        " of the layer without positions at that length; bands are the intervals of the medians."
         f"{scale} {findings.growth(result)}",
         columns=6,
         height=96,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from posenc.lab.compare.comparison import Comparison
+from posenc.lab.compare.comparison import Comparison, ratio_text
 from posenc.show.report import words
 from posenc.show.report.kinds.comparison import words as findings
 from posenc.show.report.terminal.tables import MARKS, empty_table
@@ -34,10 +34,10 @@ def show(result: Comparison, console: Console) -> None:
     console.print()
     _measurements(result, console)
     console.print()
-    for line in findings.verdict(result):
+    _costs(result, console)
+    console.print()
+    for line in findings.closing(result):
         console.print(Text(line))
-    console.print(Text(findings.growth(result)))
-    console.print(Text(findings.noise(result), "bold yellow" if result.busy else "dim"))
 
 
 def _properties(result: Comparison, console: Console) -> None:
@@ -64,8 +64,7 @@ def _properties(result: Comparison, console: Console) -> None:
 def _measurements(result: Comparison, console: Console) -> None:
     settings = result.settings
     starts = tuple(words.count(start) for start in settings.starts)
-    costs = ("time", "train", "mem")
-    heads = ("on real words", "params", "shuffle", "repeat", *(f"+{s}" for s in starts), *costs)
+    heads = ("on real words", "params", "shuffle", "repeat", *(f"+{s}" for s in starts))
     table = empty_table(*heads, gap=1 if console.width < 90 else 2)
     for column in table.columns[1:]:
         column.justify = "right"
@@ -76,7 +75,6 @@ def _measurements(result: Comparison, console: Console) -> None:
             _share(m.shuffle.plain),
             _share(m.duplicate.plain if m.duplicate else None),
             *(_change_text(far.change) for far in m.far),
-            *(findings.multiple(result.multiple(m, key)) for key in findings.COSTS),
         )
     console.print(table)
     any_untrained = any(m.untrained for m in result.encodings)
@@ -85,12 +83,27 @@ def _measurements(result: Comparison, console: Console) -> None:
             f"{result.source}, {result.words:,} words. shuffle: change of what attention computes"
             " when a sentence is shuffled; repeat: difference between two occurrences of a word; no"
             f" mask. {_moved(settings.starts)}: change when the same {settings.window} words are"
-            " moved by so many tokens. time, train (with backward), mem (of train): as multiples of"
-            f" NoPE, {settings.cost_tokens} tokens. {findings.width(result)}"
-            f"{UNTRAINED * any_untrained}",
+            f" moved by so many tokens. {findings.width(result)}{UNTRAINED * any_untrained}",
             "dim",
         )
     )
+
+
+def _costs(result: Comparison, console: Console) -> None:
+    table = empty_table("cost over NoPE", "forward", "training", "memory")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for m in result.encodings:
+        table.add_row(
+            m.name,
+            ratio_text(m.cost.forward_ratio),
+            ratio_text(m.cost.training_ratio),
+            f"{m.cost_ratio['training_memory']:.1f}",
+        )
+    console.print(table)
+    tokens = f"{result.settings.cost_tokens:,} tokens; training and memory with the backward pass."
+    console.print(Text(f"{tokens} {findings.timing(result)}", "dim"))
+    console.print(Text(findings.growth(result), "dim"))
 
 
 def _moved(starts: Sequence[int]) -> str:

@@ -1,30 +1,32 @@
 """Sentences on a comparison, the same on the terminal and on its page."""
 
 from collections.abc import Callable
-from math import prod
 
 from posenc.analysis.rounding import BLIND
-from posenc.lab.compare.comparison import Comparison, Measured
+from posenc.lab.compare.comparison import Comparison, Measured, Multiple, ratio_text
+
+BLIND_TO_ORDER = "Cannot see word order (unless the mask is causal)"
+ENDS = "Has a last position, and refuses those beyond"
 
 
-def noise(result: Comparison) -> str:
-    """Say how far the layer without positions varied, and whether the machine was busy."""
-    low, high = result.noise
-    sentence = f"NoPE itself took {low:.2f} to {high:.2f} × its median time, timed again and again."
-    busy = " The machine was busy: tables name no times, and the figure has its noise."
-    fewer = ""
-    if result.nope_cost.rounds < result.settings.cost_rounds:
-        taken, of = result.nope_cost.rounds, result.settings.cost_rounds
-        fewer = f" Rounds took too long: {taken} of {of} were timed; try again on a quiet machine."
-    return sentence + busy * result.busy + fewer
+def timing(result: Comparison) -> str:
+    """Describe how times were taken, and how long this process waited if the machine was busy."""
+    most = result.settings.cost_rounds
+    rounds = [m.cost.training_ratio.rounds for m in result.encodings]
+    fewer = f"; {min(rounds)} for the slowest" * (min(rounds) < most)
+    sentence = (
+        "Times are CPU seconds over those of NoPE in the same round: the median [95 % interval, or"
+        f" the range of fewer than six] of {most} {'round' if most == 1 else 'rounds'}{fewer}."
+    )
+    busy = f" This process waited for a processor {result.waited:.0%} of that time."
+    return sentence + busy * result.busy
 
 
-COSTS = "forward", "training", "training_memory"
-
-
-def multiple(of_nope: float | None) -> str:
-    """A multiple of NoPE's time or memory; "busy" where there is none to be named."""
-    return "busy" if of_nope is None else f"{of_nope:.1f}"
+def dearest(result: Comparison) -> str:
+    """Name the encoding that costs most in training."""
+    most = max(result.encodings, key=lambda m: m.cost.training_ratio.median)
+    ratio = ratio_text(most.cost.training_ratio)
+    return f"Costs most: {most.name}, {ratio} × the training time of NoPE."
 
 
 def width(result: Comparison) -> str:
@@ -46,19 +48,15 @@ def times(multiple: float) -> str:
 def growth(result: Comparison) -> str:
     """Say whose cost grows most with the length, over that of the layer without positions."""
     first, last = (result.nope_by_length[n].tokens for n in (0, -1))
-    low, high = result.noise
-    # Either ratio may be off by its own noise
-    alone = [result.nope_ratio_by_length[n] for n in (0, -1)]
-    unsure = prod((ratio.high or 1.0) / (ratio.low or 1.0) for ratio in alone)
     growths = []
-    for what, noise in (("time", max(high / low, unsure)), ("memory", 1.0)):
+    for what in ("time", "memory"):
         grown = []
         for measured in result.encodings:
-            taken = [getattr(ratio, what) for ratio in measured.cost_ratio_by_length]
-            ends = [value for value in taken if value is not None]
-            grown.append((ends[-1] / ends[0], ends[0], ends[-1], measured.name))
-        most, before, after, name = max(grown)
-        if most > noise:
+            ends = [ratio for ratio in measured.cost_ratio_by_length if ratio.time is not None]
+            before, after = getattr(ends[0], what), getattr(ends[-1], what)
+            grown.append((after / before, before, after, measured.name, _apart(what, *ends)))
+        most, before, after, name, sure = max(grown)
+        if sure and most > 1:
             growths.append(f"{what} most with {name}, {times(before)} to {times(after)} NoPE")
     grows = "; ".join(growths) or "none beyond the noise"
     refused = [m.name for m in result.encodings if m.cost_ratio_by_length[-1].time is None]
@@ -66,10 +64,23 @@ def growth(result: Comparison) -> str:
     return f"What grows from {first:,} to {last:,} tokens, over NoPE: {grows}.{ends}"
 
 
+def _apart(what: str, first: Multiple, *others: Multiple) -> bool:
+    """Test whether the intervals of the first and the last length have nothing in common."""
+    last = others[-1] if others else first
+    return what == "memory" or (last.low or 0.0) > (first.high or 0.0)
+
+
+def closing(result: Comparison) -> list[str]:
+    """Answer three questions: what cannot see order, what has a last position, what costs most."""
+    blind = _names(result, _blind) or "none"
+    ends = _names(result, lambda m: not _accepts(m)) or "none"
+    return [f"{BLIND_TO_ORDER}: {blind}.", f"{ENDS}: {ends}.", dearest(result)]
+
+
 def verdict(result: Comparison) -> list[str]:
     """Summarise a comparison in a few sentences made from its numbers."""
     sentences = [
-        ("Cannot see word order (unless the mask is causal)", lambda m: m.shuffle.plain < BLIND),
+        (BLIND_TO_ORDER, _blind),
         (
             "Output does not change when the whole text is moved (tested to position 1,000,000)",
             _everywhere,
@@ -78,10 +89,14 @@ def verdict(result: Comparison) -> list[str]:
             "Output changes when the whole text is moved",
             lambda m: _accepts(m) and not _everywhere(m),
         ),
-        ("Has a last position, and refuses those beyond", lambda m: not _accepts(m)),
+        (ENDS, lambda m: not _accepts(m)),
         ("Scores only fall with distance", lambda m: m.properties["decaying"].holds),
     ]
     return [f"{what}: {names}." for what, test in sentences if (names := _names(result, test))]
+
+
+def _blind(measured: Measured) -> bool:
+    return measured.shuffle.plain < BLIND
 
 
 def _everywhere(measured: Measured) -> bool:

@@ -73,10 +73,12 @@ def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
     console.print(Text(changes, "dim"))
     if trained:
         counts = [([*map(str, turning.seen)].count(kind), kind) for kind in SEEN]
-        entries = [(f"{words.SEEN[kind]}: {n}", SEEN[kind]) for n, kind in counts if n]
+        entries = [(f"{words.seen_in(turning, kind)}: {n}", SEEN[kind]) for n, kind in counts if n]
         parts = [part for entry in entries for part in (entry, "; ")][:-1]
         console.print(Text.assemble(*parts))
-    table = empty_table("pair", "wavelength", "turns within training", "slowed by")
+    table = empty_table(
+        "pair", "wavelength", f"turns in {trained:,}" if trained else "turns", "slowed by"
+    )
     for column in table.columns[1:]:
         column.justify = "right"
     last = len(turning.pairs) - 1

@@ -75,7 +75,9 @@ def turning(rotation: Turning) -> list[str]:
         lines.append(
             f"softmax scale × {rotary.logit_gain:.6g}, for turned and unturned channels alike"
         )
-    if rotation.trained:
+    if rotation.declared:
+        lines.append(_before_stretching(rotation, rotation.declared))
+    elif rotation.trained:
         lines.append(
             f"{rotation.unfinished} of {len(rotation.pairs)} pairs do not go round once in the"
             f" trained {rotation.trained:,} tokens: training has shown only part of their angles"
@@ -103,6 +105,15 @@ def turning(rotation: Turning) -> list[str]:
     )
     lines.append(f"angle error at the last position if frequencies are stored {errors}")
     return lines
+
+
+def _before_stretching(rotation: Turning, declared: int) -> str:
+    count, before = len(rotation.pairs), f"{rotation.trained:,}"
+    return (
+        f"{rotation.unfinished} of {count} pairs do not go round once in {before} tokens, the"
+        f" length before stretching; the config states {declared:,} tokens after it, and does not"
+        " tell on which of the two the model was trained"
+    )
 
 
 def _radians(error: float) -> str:
