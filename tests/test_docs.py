@@ -4,12 +4,16 @@ import contextlib
 import functools
 import io
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
+from rich.console import Console
 
+from posenc.commands.app import commands
+from posenc.commands.cli import app
 from posenc.models import adapter
 
 ROOT = Path(__file__).parent.parent
@@ -74,3 +78,17 @@ def test_ten_minutes_with_a_llama(run, tmp_path):
     assert not torch.allclose(names["model"](ids).logits, swapped)
     with pytest.raises(ValueError, match=r"adapter\.load"):
         transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "alibi")
+
+
+@pytest.mark.parametrize("name", commands())
+def test_the_page_of_commands_has_every_option_that_help_prints(name):
+    printed = io.StringIO()
+    app.help_print([name], console=Console(file=printed, width=200))
+    options = {*re.findall(r"(?<![\w-])--[a-z][a-z-]*", printed.getvalue())}
+    section = PAGES["commands.md"].partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    assert f"posenc {name}" in section
+    assert sorted(options - {*re.findall(r"--[a-z][a-z-]*", section)}) == []
+
+
+def test_the_page_of_commands_is_what_its_tool_writes():
+    assert runpy.run_path(str(ROOT / "tools/commands.py"))["page"]() == PAGES["commands.md"]

@@ -12,6 +12,7 @@ TEXTS = {  # pages that a text of the repository becomes
     "SECURITY.md": "security.html",
     "docs/arena.md": "studies/arena.html",
     "docs/census.md": "models/census.html",
+    "docs/commands.md": "commands.html",
     "docs/extend_cases.md": "models/extend_cases.html",
     "docs/families.md": "models/families.html",
     "docs/faults.md": "faults.html",
