@@ -266,7 +266,7 @@ def test_more_heads_of_keys_than_of_queries_are_refused():
 # Planted mistakes
 
 
-CAUGHT_AT_LEAST = 37  # of the 39 in tests/mutants.py; docs/internals.md has the number that is
+CAUGHT_AT_LEAST = 37  # of the 39 in tests/mutants.py; docs/using.md has the number that is
 
 
 def test_planted_mistakes_are_caught(unchecked):
@@ -277,7 +277,7 @@ def test_planted_mistakes_are_caught(unchecked):
     caught = len(mutants.MUTANTS) - len(missed)
     assert len({*mutants.MUTANTS}) == 39
     assert caught >= CAUGHT_AT_LEAST, missed
-    page = Path(__file__).parents[2] / "docs" / "internals.md"
+    page = Path(__file__).parents[2] / "docs" / "using.md"
     if page.exists():
         assert f"catches {caught} of {len(mutants.MUTANTS)} planted mistakes" in page.read_text()
 

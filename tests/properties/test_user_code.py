@@ -97,6 +97,63 @@ def test_a_function_and_an_encoding_serve_too(mine):
     assert one.dim == 8  # an encoding keeps its sizes
 
 
+ADDITIVE = '''"""Rows that are added to embeddings."""
+
+import torch
+
+from posenc import Encoding, Sinusoidal
+
+
+class Added(Encoding):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+
+    def on_embeddings(self, x, at):
+        return x + at.unsqueeze(-1) * torch.ones(self.width)
+
+
+class Narrow(Added):
+    def __init__(self, dim):
+        super().__init__(dim)
+
+
+class Unsized(Encoding):
+    def __init__(self, dim):
+        super().__init__()
+        self.ones = torch.ones(dim)
+
+    def on_embeddings(self, x, at):
+        return x + at.unsqueeze(-1) * self.ones
+
+
+def fixed(dim):
+    return Sinusoidal(16)
+
+
+def multiplied(dim, heads):
+    return Sinusoidal(dim * heads)
+'''
+
+
+@pytest.mark.parametrize("name", ["Added", "fixed", "multiplied"])
+def test_an_additive_encoding_is_made_for_the_width_of_the_embeddings(tmp_path, name):
+    """A class that names `width`, and functions that make one of 2 heads of 8 channels."""
+    path = tmp_path / "additive.py"
+    path.write_text(ADDITIVE)
+    assert create(f"{path}:{name}", dim=8, heads=2).width == 16
+
+
+@pytest.mark.parametrize("name", ["Narrow", "Unsized"])
+def test_an_additive_class_that_names_dim_is_told_to_name_width(tmp_path, name):
+    path = tmp_path / "additive.py"
+    path.write_text(ADDITIVE)
+    with pytest.raises(TypeError, match=rf"{name} .* 8 channels of a head.* name it `width`"):
+        create(f"{path}:{name}", dim=8, heads=2)
+    # One head has all channels of the embeddings
+    assert create(f"{path}:{name}", dim=8, heads=1).on_embeddings
+
+
 def test_its_card_says_what_its_docstring_says(mine):
     card = find(f"{mine}:Mine")
     assert (card.name, card.slug, card.paper, card.holds) == ("Mine", "mine", None, frozenset())

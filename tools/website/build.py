@@ -32,15 +32,14 @@ INDEX = "search-index.js"  # also what an earlier site is known by
 MENU = {  # the doors of every page
     "Explorer": "index.html",
     "Start": "start.html",
+    "Use": "using.html",
     "Guide": "guide.html",
     "Encodings": "encodings/index.html",
     "Gallery": "gallery/index.html",
     "Models": "models/index.html",
     "Studies": "studies/index.html",
-    "Faults": "faults.html",
     "Glossary": "glossary.html",
     "Reference": "api/index.html",
-    "Benchmarks": "benchmarks/index.html",
 }
 TWENTY_MEGABYTES = 20 * 2**20
 

@@ -40,6 +40,15 @@ def channels(value: Any, name: str = "dim") -> int:
     return count(value, name, most=2**24)
 
 
+def paired(value: Any, name: str) -> int:
+    """Check a number of channels that form pairs."""
+    if whole_number(value, name) < 2 or value % 2:
+        raise ValueError(
+            f"channels turn in pairs: `{name}` must be even and at least 2, got {value}."
+        )
+    return channels(value, name)
+
+
 def query_heads(value: Any) -> int:
     return count(value, "heads", most=2**20)
 

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief, channels, positive, room, whole_number
+from posenc.core.arguments import brief, paired, positive, room
 from posenc.core.positions import exact, refuse_other_axes
 from posenc.core.shapes import Frequencies, Heads, Points, Positions
 from posenc.core.tracing import visible
@@ -30,9 +30,7 @@ def frequencies(dim: int, base: float = 10_000.0) -> Frequencies:
     >>> frequencies(4)
     tensor([1.0000, 0.0100], dtype=torch.float64)
     """
-    if whole_number(dim, "dim") < 2 or dim % 2:
-        raise ValueError(f"channels turn in pairs: `dim` must be even and at least 2, got {dim}.")
-    room("θ", channels(dim))
+    room("θ", paired(dim, "dim"))
     index = torch.arange(0, dim, 2, dtype=torch.float64, device="cpu")
     return positive(base, "base") ** (-index / dim)
 

@@ -69,7 +69,17 @@ class Maker:
         encoding = self.source(**named | options)
         if not isinstance(encoding, Encoding):
             raise TypeError(f"{self.name} must make an `Encoding`, it made {brief(encoding)}.")
+        if "dim" in named and len(named) == 1 and heads > 1:
+            self._refuse_narrow(encoding, dim)
         return encoding
+
+    def _refuse_narrow(self, encoding: Encoding, dim: int) -> None:
+        """Refuse an encoding of embeddings that was made for the channels of one head."""
+        if encoding.acts_on == ("on_embeddings",) and encoding.width in (0, dim):
+            raise TypeError(
+                f"{self.name} acts on embeddings, and its `dim` gets the {dim} channels of a head:"
+                " name it `width` to get the channels of the embeddings."
+            )
 
 
 def card_of(source: Encoding) -> Card:

@@ -55,5 +55,5 @@ def test_fractions_are_refused():
 
 @pytest.mark.parametrize("bits", [0, 3, 63])
 def test_says_which_bits_there_can_be(bits):
-    with pytest.raises(ValueError, match=f"must be 1 … 62 and divide `dim`=8, got {bits}"):
+    with pytest.raises(ValueError, match=f"must be 1 … 62 and divide `width`=8, got {bits}"):
         Binary(8, bits)

@@ -34,5 +34,5 @@ def test_comes_back_after_44_tokens_and_closer_after_710():
 
 
 def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match="`dim` must be even and at least 2, got 7"):
+    with pytest.raises(ValueError, match="`width` must be even and at least 2, got 7"):
         SineCosine(7)

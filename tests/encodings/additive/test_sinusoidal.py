@@ -102,7 +102,7 @@ def test_no_row_is_closer_to_the_first_than_the_second():
 
 
 def test_says_what_cannot_be(unchecked):
-    with pytest.raises(ValueError, match="`dim` must be even and at least 2, got 7"):
+    with pytest.raises(ValueError, match="`width` must be even and at least 2, got 7"):
         Sinusoidal(7)
     with pytest.raises(ValueError, match="'interleaved' or 'half', got 'halves'"):
         Sinusoidal(8, layout="halves")

@@ -32,13 +32,13 @@ class Binary(Encoding):
 
     prepared = TokenRows
 
-    def __init__(self, dim: int, bits: int | None = None):
+    def __init__(self, width: int, bits: int | None = None):
         super().__init__()
-        dim = channels(dim)
-        bits = max(b for b in range(1, 33) if dim % b == 0) if bits is None else bits
-        if not 1 <= whole_number(bits, "bits") <= 62 or dim % bits:
-            raise ValueError(f"`bits` must be 1 … 62 and divide `dim`={dim}, got {bits}.")
-        self.width = dim
+        width = channels(width, "width")
+        bits = max(b for b in range(1, 33) if width % b == 0) if bits is None else bits
+        if not 1 <= whole_number(bits, "bits") <= 62 or width % bits:
+            raise ValueError(f"`bits` must be 1 … 62 and divide `width`={width}, got {bits}.")
+        self.width = width
         self.bits = bits
 
     def prepare(self, pos: Positions) -> TokenRows:

@@ -22,9 +22,9 @@ class Integer(Encoding):
 
     prepared = TokenRows
 
-    def __init__(self, dim: int):
+    def __init__(self, width: int):
         super().__init__()
-        self.width = channels(dim)
+        self.width = channels(width, "width")
 
     def prepare(self, pos: Positions) -> TokenRows:
         return TokenRows(exact_copy(pos).unsqueeze(-1).expand(*pos.shape, self.width))

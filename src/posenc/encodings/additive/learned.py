@@ -46,15 +46,15 @@ class Learned(Encoding):
 
     prepared = Numbers
 
-    def __init__(self, length: int, dim: int, beyond: Beyond = "refuse"):
+    def __init__(self, length: int, width: int, beyond: Beyond = "refuse"):
         super().__init__()
         if not isinstance(beyond, str) or beyond not in ("refuse", "clamp"):
             raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {brief(beyond)}.")
         if whole_number(length, "length") < 1:
             raise ValueError(f"a table has rows: `length` must be at least 1, got {length}.")
-        self.width, self.length = channels(dim), length
+        self.width, self.length = channels(width, "width"), length
         self.beyond: Beyond = beyond
-        self.table = nn.Parameter(torch.randn(room("a table", length, dim)) * 0.02)
+        self.table = nn.Parameter(torch.randn(room("a table", length, width)) * 0.02)
 
     def resized(
         self,

@@ -12,6 +12,7 @@ The step before Vaswani et al. 2017, arXiv:1706.03762, in introductions that der
 
 import torch
 
+from posenc.core.arguments import paired
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
@@ -34,10 +35,10 @@ class LinearSinusoidal(Encoding):
 
     prepared = TokenRows
 
-    def __init__(self, dim: int):
+    def __init__(self, width: int):
         super().__init__()
-        self.width = dim
-        self.freqs = 1 / torch.ones_like(frequencies(dim)).cumsum(0)
+        self.width = paired(width, "width")
+        self.freqs = 1 / torch.ones_like(frequencies(width)).cumsum(0)
 
     def prepare(self, pos: Positions) -> TokenRows:
         return TokenRows(waves(pos, self.freqs))

@@ -32,11 +32,11 @@ class Normalized(Encoding):
     prepared = TokenRows
     by_length = True
 
-    def __init__(self, dim: int, divisor: Divisor = "N"):
+    def __init__(self, width: int, divisor: Divisor = "N"):
         super().__init__()
         if not isinstance(divisor, str) or divisor not in ("N", "N-1"):
             raise ValueError(f"`divisor` must be 'N' or 'N-1', got {brief(divisor)}.")
-        self.width = channels(dim)
+        self.width = channels(width, "width")
         self.divisor: Divisor = divisor
 
     def prepare(self, pos: Positions) -> TokenRows:

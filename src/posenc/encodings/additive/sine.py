@@ -26,9 +26,9 @@ class Sine(Encoding):
 
     prepared = TokenRows
 
-    def __init__(self, dim: int):
+    def __init__(self, width: int):
         super().__init__()
-        self.width = channels(dim)
+        self.width = channels(width, "width")
 
     def prepare(self, pos: Positions) -> TokenRows:
         sine = torch.sin(exact(pos).double()).float()

@@ -11,7 +11,7 @@ The step before Vaswani et al. 2017, arXiv:1706.03762, in most introductions.
 
 import torch
 
-from posenc.core.arguments import number
+from posenc.core.arguments import number, paired
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
@@ -33,11 +33,11 @@ class SineCosine(Encoding):
 
     prepared = TokenRows
 
-    def __init__(self, dim: int, theta: float = 1.0):
+    def __init__(self, width: int, theta: float = 1.0):
         super().__init__()
-        self.width = dim
+        self.width = paired(width, "width")
         self.theta = float(number(theta, "theta"))
-        self.freqs = torch.full_like(frequencies(dim), self.theta)
+        self.freqs = torch.full_like(frequencies(width), self.theta)
 
     def prepare(self, pos: Positions) -> TokenRows:
         return TokenRows(waves(pos, self.freqs))

@@ -13,6 +13,7 @@ Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, §3.5; their
 
 from torch import Tensor
 
+from posenc.core.arguments import paired
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, angles, checked, frequencies, join
 from posenc.core.shapes import Embeddings, Frequencies, Positions
@@ -40,10 +41,10 @@ class Sinusoidal(Encoding):
 
     prepared = TokenRows
 
-    def __init__(self, dim: int, base: float = 10_000.0, layout: Layout = "interleaved"):
+    def __init__(self, width: int, base: float = 10_000.0, layout: Layout = "interleaved"):
         super().__init__()
-        self.width = dim
-        self.freqs, self.base = frequencies(dim, base), float(base)
+        self.width = paired(width, "width")
+        self.freqs, self.base = frequencies(width, base), float(base)
         self.layout: Layout = checked(layout)
 
     def prepare(self, pos: Positions) -> TokenRows:

@@ -1,0 +1,98 @@
+"""The pages of docs/: their Python runs, and what they state is what it computes."""
+
+import contextlib
+import functools
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from rich.console import Console
+
+from posenc.commands.app import commands
+from posenc.commands.cli import app
+from posenc.models import adapter
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+PAGES = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run the Python of a page from top to bottom, in an empty folder.
+
+    Returns the names that it leaves and the text that it prints. `torch.compile` traces without
+    generating code.
+    """
+    monkeypatch.chdir(tmp_path)
+    traced = functools.partial(torch.compile, backend="eager")
+    monkeypatch.setattr(torch, "compile", traced)
+
+    def run(page):
+        names, printed = {}, io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            for block in BLOCK.findall(PAGES[page]):
+                exec(block, names)
+        return names, printed.getvalue()
+
+    return run
+
+
+OWN_TEST = {"using.md", "llama.md", "properties.md"}
+OTHERS = sorted(name for name, text in PAGES.items() if BLOCK.search(text) and name not in OWN_TEST)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_python_of_a_page_runs(run, name):
+    run(name)
+
+
+def test_the_witness_on_the_page_of_properties_is_computed(run):
+    claim = re.search(r"`(✗ first rises .*?)` for \*decaying\*", PAGES["properties.md"])
+    assert claim
+    assert f"{'decaying':20} {claim[1]}" in run("properties.md")[1]
+
+
+def test_the_page_on_use_computes_what_it_states(run):
+    """Cross-attention and patches have the shape of the queries; sdpa serves RoPE."""
+    names, printed = run("using.md")
+    assert names["out"].shape == (2, 8, 128, 64)
+    assert printed.startswith("sdpa: ")
+
+
+def test_ten_minutes_with_a_llama(run, tmp_path):
+    """The loss falls in ten steps, the folder loads, and the original breaks until extended."""
+    names, _ = run("llama.md")
+    assert len(names["losses"]) == 10
+    assert names["losses"][-1] < 0.8 * names["losses"][0]
+    before, after = names["before"], names["after"]
+    assert (before.verdict, after.verdict) == ("breaks", "fits")
+    assert before.problems[0].startswith("4 of 8 pairs")
+    ids = names["ids"]
+    swapped = names["model"](ids).logits
+    adapter.remove(names["model"])
+    assert not torch.allclose(names["model"](ids).logits, swapped)
+    with pytest.raises(ValueError, match=r"adapter\.load"):
+        transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "alibi")
+
+
+@pytest.mark.parametrize("name", commands())
+def test_the_page_of_commands_has_every_option_that_help_prints(name):
+    printed = io.StringIO()
+    app.help_print([name], console=Console(file=printed, width=200))
+    options = {*re.findall(r"(?<![\w-])--[a-z][a-z-]*", printed.getvalue())}
+    section = PAGES["commands.md"].partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+    assert f"posenc {name}" in section
+    assert sorted(options - {*re.findall(r"--[a-z][a-z-]*", section)}) == []
+
+
+def test_the_page_of_commands_is_what_its_tool_writes():
+    """In a process of its own: cyclopts writes into usage lines how Python was started."""
+    tool = [sys.executable, ROOT / "tools/commands.py", "--check"]
+    done = subprocess.run(tool, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
