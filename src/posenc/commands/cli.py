@@ -61,7 +61,8 @@ GROUPS = {
 }
 for place, (title, grouped) in enumerate(GROUPS.items()):
     group = Group(title, sort_key=place)
-    for order, name in enumerate((*grouped, *(["--help", "--version"] if title == HERE else []))):
+    flags = ("--help", "--version") if title == HERE else ()
+    for order, name in enumerate([*grouped, *flags]):
         app[name].group, app[name].sort_key = (group,), order
 for name in commands():
     app[name].help_epilogue = examples.examples(name)
