@@ -8,11 +8,12 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from posenc.commands.app import app
-from posenc.commands.errors import Failure, UsageError, of_models
+from posenc.commands.errors import Failure, UsageError, finished, of_models
 from posenc.commands.options import AsJson, Name, Place, print_json
 from posenc.commands.progress import progress
 
 EXISTS = "{} exists, and nothing is overwritten: name a new file."
+Rules = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)]
 
 
 @app.command
@@ -24,13 +25,19 @@ def check(
     against: Place | None = None,
     sarif: Place | None = None,
     used_by: Annotated[str, Parameter(name="--for")] = "",
+    strict: bool = False,
+    ignore: Rules = (),
     as_json: AsJson = False,
 ) -> None:
     """Check a model's config by rules, by its other files, and by the word of its own weights.
 
     The right reading is the one under which the model predicts best: bases, layouts, shares of
-    channels, scalings, factors, scales and windows are tried on a text. The exit code is 0 where no
-    fault was found, 1 for a fault, 3 where it cannot be said.
+    channels, scalings, factors, scales and windows are tried on a text. "No
+    fault found" lists what could not have been found.
+
+    The exit code is 0 if no fault was found, 1 for a fault (a file that is cut off, lacks tensors
+    or holds NaN is one), 2 for wrong usage, 3 if it cannot be said, and 70 if the check itself
+    failed.
 
     Parameters
     ----------
@@ -47,6 +54,10 @@ def check(
     used_by
         Programs that will read the config, such as `vllm,mlx-vlm`: the keys that change its angles
         and that one of them ignores are named. Without it, a key on which programs disagree is.
+    strict
+        Count warnings as faults.
+    ignore
+        The name of a rule to switch off, such as `base-too-small`; may be given several times.
     as_json
         Print one JSON document.
     """
@@ -55,12 +66,13 @@ def check(
 
     if sarif is not None and os.path.lexists(sarif):
         raise UsageError(EXISTS.format(sarif))
-    with of_models(), progress() as say:
+    with finished(), of_models(), progress() as say:
         path = hub.local(model)
         names = [name.strip() for name in used_by.split(",") if name.strip()]
-        checked = checked_by(path, _letters(text), against, say, used_by=names)
+        checked = checked_by(path, _letters(text), against, say, names, strict, ignore)
     if sarif is not None:
-        _write(checked, path, sarif)
+        with finished():
+            _write(checked, path, sarif)
     if as_json:
         print_json(checked.to_json())
     else:

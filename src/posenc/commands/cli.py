@@ -1,7 +1,7 @@
 """The commands of `posenc`, each thin, over plain functions: this begins the one that is asked for.
 
-Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted; of `check`, 1 is a fault, 3 "cannot say";
-of `show`, 1 is a promise that an encoding of your own breaks.
+Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted; of `check`, 1 is a fault, 3 "cannot say",
+70 "did not finish"; of `show`, 1 is a promise that an encoding of your own breaks.
 Data goes to stdout, progress and errors to stderr; bad input gets one line, and nothing is
 overwritten. torch is imported inside the commands, so that `posenc --help` answers at once.
 """
@@ -93,7 +93,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except (UsageError, CycloptsError) as error:
         _say_wrong(error, 2, words)
     except Failure as error:
-        _say_wrong(error, 1, words)
+        _say_wrong(error, error.code, words)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)

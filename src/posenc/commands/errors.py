@@ -19,6 +19,14 @@ class UsageError(Exception):
 class Failure(Exception):
     """An error of the machine or the library, though nothing was wrong with what was asked."""
 
+    code = 1
+
+
+class Unfinished(Failure):
+    """An error of a command whose exit code 1 is an answer. The code is EX_SOFTWARE of sysexits."""
+
+    code = 70
+
 
 @contextmanager
 def own_code(cards: Sequence[Any]) -> Iterator[None]:
@@ -31,6 +39,27 @@ def own_code(cards: Sequence[Any]) -> Iterator[None]:
         if (message := user_code.failure(error, cards)) is None:
             raise
         raise UsageError(message) from None
+
+
+@contextmanager
+def finished() -> Iterator[None]:
+    """Turn any failure but a usage error into one sentence, and an exit code of its own.
+
+    Panics of Rust do not derive from `Exception`.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except Failure as error:
+        raise Unfinished(str(error)) from None
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise Unfinished(
+            f"the check failed with {type(error).__name__}: {error}. This says nothing about the"
+            " model. Report it with the output of `posenc doctor --json`."
+        ) from error
 
 
 @contextmanager

@@ -72,6 +72,7 @@ SCHEMA = {
                 }
             },
             "columnKind": ("utf16CodeUnits", "unicodeCodePoints"),
+            "properties": {"verdict": str, "strict": bool, "ignored": [str], "undetectable": [str]},
             "invocations": [
                 {
                     "executionSuccessful!": bool,

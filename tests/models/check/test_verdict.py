@@ -1,6 +1,7 @@
 """Against faults planted into the configs of models that were trained here, for seconds, with
 another reading; and against packages with trained models, where they are installed."""
 
+import json
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -172,3 +173,62 @@ def test_smollm2_is_read_as_it_was_trained(monkeypatch):
     checked = check(next(Path(place.submodule_search_locations[0]).glob("*.gguf")))
     assert checked.verdict == "no fault found"
     assert {trial.name for trial in checked.trials if trial.worse} >= {"layout interleaved"}
+
+
+def cut(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def without_a_shard(folder):
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    names = load_file(folder / "model-00001-of-00002.safetensors")
+    places = dict.fromkeys(names, "model-00002-of-00002.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+
+
+def not_finite(folder):
+    tensors = load_file(folder / "model.safetensors")
+    tensors["model.layers.0.mlp.up_proj.weight"][3, 5] = float("nan")
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def without_a_tensor(folder):
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.layers.0.self_attn.k_proj.weight"]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+def of_another_width(folder):
+    tensors = load_file(folder / "model.safetensors")
+    name = "model.layers.0.self_attn.k_proj.weight"
+    tensors[name] = tensors[name][:16].contiguous()
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+BREAK = [cut, without_a_shard, not_finite, without_a_tensor, of_another_width]
+
+
+@pytest.mark.parametrize("breaks", BREAK, ids=lambda breaks: breaks.__name__)
+def test_broken_weights_are_a_fault(llama, tmp_path, breaks):
+    folder = planted(llama, tmp_path / "a")
+    breaks(folder)
+    finding = error(check(folder, LETTERS))
+    assert finding.rule.name == "broken-file"
+    ignored = check(folder, LETTERS, ignore=["broken-file"])
+    assert (ignored.verdict, ignored.findings) == ("cannot say", ())
+
+
+def test_a_text_of_one_letter_tells_nothing(llama):
+    checked = check(llama, LETTERS[0] * 8_000)
+    assert (checked.verdict, checked.exit_code) == ("cannot say", 3)
+    assert "tells nothing" in checked.unknown[0]
+
+
+def test_no_fault_found_names_the_readings_that_are_not_told_apart(llama):
+    checked = check(llama, LETTERS)
+    alike = {x.name for x in checked.trials if x.kind != "as read" and not (x.worse or x.better)}
+    assert alike
+    assert all(name in checked.undetectable[0] for name in alike)
+    assert "64 tokens" in checked.undetectable[1]

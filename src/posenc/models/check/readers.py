@@ -194,7 +194,8 @@ def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
     spelling = next((key for key in SPELLINGS if inner.get(key)), "")
     found: dict[str, str] = {}
     turns = [turn for turn in spec.main.rotary if isinstance(turn, Rotary)]
-    scaled = [turn for turn in turns if turn.method not in UNSCALED]
+    # A linear factor of 1 changes no angle
+    scaled = [turn for turn in turns if turn.method not in UNSCALED and _scales(turn)]
     if "dual_chunk_attention_config" in inner:
         found["dual_chunk_attention_config"] = f"{path}dual_chunk_attention_config"
     if spelling == "rope_parameters" and not inner.get("rope_scaling"):
@@ -206,6 +207,10 @@ def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
         for key in _changing(turn, inner.get(spelling) or {}):
             found[key] = f"{path}{spelling}.{key}"
     return found
+
+
+def _scales(turn: Rotary) -> bool:
+    return turn.method != "linear" or turn.factor != 1
 
 
 def _unusual(turn: Rotary) -> bool:

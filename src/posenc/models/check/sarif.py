@@ -37,6 +37,12 @@ def sarif(checked: Check, path: Path) -> dict[str, Any]:
                 "toolExecutionNotifications": notifications,
             }
         ],
+        "properties": {
+            "verdict": checked.verdict,
+            "strict": checked.strict,
+            "ignored": list(checked.ignored),
+            "undetectable": list(checked.undetectable),
+        },
         "results": [_result(finding, path, rules) for finding in checked.findings],
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}

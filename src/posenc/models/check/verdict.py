@@ -12,8 +12,11 @@ counts as none.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,7 +39,10 @@ Progress = Callable[[str, int, int], None]
 Verdict = Literal["no fault found", "fault", "cannot say"]
 EXIT_CODES: dict[Verdict, int] = {"no fault found": 0, "fault": 1, "cannot say": 3}
 SCHEMA = 1
+LEAST = 64  # tokens of a stretch in which readings are told apart
+LEAST_BITS = 1.0  # entropy of the tokens of a text, as if they were drawn one by one
 MOST_TOKENS = 2048  # tokens of a stretch in which a window is tried
+NO_FILES = ModelFiles(Path(), None, (), None, ())
 KEYS = {  # what a reading is of, and the key that says it
     "base": "rope_theta",
     "partial": "partial_rotary_factor",
@@ -74,11 +80,20 @@ RULES = (
     FILES_DIFFER,
     CONTEXTS_DIFFER,
 )
+# Faults that no rule can see: each is a plausible value in place of another
+PLAUSIBLE = (
+    "another base, share of channels, scaling, factor, original length, softmax scale or window"
+    " than in training, and rows of queries or keys in the other layout"
+)
 
 
 @dataclass(frozen=True)
 class Check:
-    """What was asked of a model, and the answers."""
+    """What was asked of a model, and the answers.
+
+    With `strict`, warnings count as faults. `ignored` names the rules that were switched off, and
+    `undetectable` lists the kinds of fault that nothing here could have found.
+    """
 
     name: str  # name of its folder
     file: str
@@ -88,10 +103,14 @@ class Check:
     asked: tuple[str, ...]  # what was looked at
     provenance: Provenance | None = None
     schema: int = SCHEMA
+    strict: bool = False
+    ignored: tuple[str, ...] = ()
+    undetectable: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
-        if any(finding.level == "error" for finding in self.findings):
+        counted = ("error", "warning") if self.strict else ("error",)
+        if any(finding.level in counted for finding in self.findings):
             return "fault"
         return "cannot say" if self.unknown else "no fault found"
 
@@ -107,7 +126,11 @@ class Check:
             "provenance": self.provenance and asdict(self.provenance),
             "file": self.file,
             "verdict": self.verdict,
+            "exit_code": self.exit_code,
+            "strict": self.strict,
+            "ignored": list(self.ignored),
             "asked": list(self.asked),
+            "undetectable": list(self.undetectable),
             "findings": [
                 {
                     "rule": finding.rule.name,
@@ -133,16 +156,24 @@ def check(
     against: Path | None = None,
     progress: Progress = lambda doing, count, of: None,
     used_by: Sequence[str] = (),
+    strict: bool = False,
+    ignore: Sequence[str] = (),
 ) -> Check:
     """Check the config at `path`, and its weights where `path` is a folder or a GGUF file.
 
     `letters` is the text that they read, the packaged novel by default; `against` another file of
-    the same model; `used_by` names programs of readers.toml that will read the config. Raises
-    ModelError where there is no file to read, and ValueError for a program that is not known.
+    the same model; `used_by` names programs of readers.toml that will read the config. With
+    `strict`, warnings count as faults; `ignore` names rules to switch off. Raises ModelError where
+    there is no file to read, and ValueError for a program or a rule that is not known.
     """
     start, names = time.time(), readers.named(used_by)
-    files = find_files(path)
-    found = faults.faults(path)
+    ignored = tuple(dict.fromkeys(map(_rule_named, ignore)))
+    try:
+        files, found = find_files(path), faults.faults(path)
+    except Broken as error:
+        name = path.name if path.is_file() else "config.json"
+        broken = Fault(BROKEN_FILE, str(error), name)
+        files, found = NO_FILES, faults.Faults(name, None, (broken,))
     asked = [f"the rules of {printable(found.file)}"]
     findings, unknown = [*found.findings], [*found.unknown]
     findings += _of_readers(files, found, names)
@@ -154,13 +185,14 @@ def check(
         except ModelError as error:
             unknown.append(f"the two files could not be compared: {error}")
     tried: list[Trial] = []
+    tokens = 0
     turns = found.spec is not None and bool(found.spec.main.rotary)
     if turns and files.weights and files.format not in ("safetensors", "gguf"):
         kind = files.format or "pickles"
         unknown.append(f"its weights are {kind}, which are not asked: give safetensors or GGUF")
     elif turns and files.weights:
         try:
-            tried = _tried(path, letters, progress)
+            tried, tokens = _tried(path, letters, progress)
             asked.append(f"{len(tried) - 2} other readings by their loss")
             findings += _proved(tried, found.file)
             unknown += _untold(tried)
@@ -168,9 +200,11 @@ def check(
             findings.append(Fault(BROKEN_FILE, str(error), found.file))
         except ModelError as error:
             unknown.append(f"its weights could not be asked: {error}")
+    kept = [finding for finding in findings if finding.rule.name not in ignored]
+    unknown += _hidden(findings, kept, found)
     return Check(
-        name_of(path), found.file, tuple(findings), tuple(tried), tuple(unknown), tuple(asked),
-        since(start),
+        name_of(path), found.file, tuple(kept), tuple(tried), tuple(unknown), tuple(asked),
+        since(start), SCHEMA, strict, ignored, tuple(_undetectable(tried, tokens) if turns else ()),
     )  # fmt: skip
 
 
@@ -187,6 +221,34 @@ def _of_readers(files: ModelFiles, found: faults.Faults, names: tuple[str, ...])
         yield from readers.without_spec(config, found.file, names)
     else:
         yield from readers.findings(config, found.spec, found.file, names)
+
+
+def _rule_named(name: str) -> str:
+    """Return `name` if a rule has it. Raises ValueError for others."""
+    names = [rule.name for rule in RULES]
+    if name not in names:
+        near = get_close_matches(name, names, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Choose from {', '.join(names)}."
+        raise ValueError(f"`ignore` must be the name of a rule, got {printable(name)}. {hint}")
+    return name
+
+
+def _hidden(findings: list[Fault], kept: list[Fault], found: faults.Faults) -> Iterator[str]:
+    """Yield what an ignored fault kept from being checked: the rest of a file that it stopped."""
+    for finding in findings:
+        if finding not in kept and (found.spec is None or finding.rule is BROKEN_FILE):
+            yield f"{finding.rule.name} is ignored, but it ends the check: {finding.message}"
+
+
+def _undetectable(tried: list[Trial], tokens: int) -> Iterator[str]:
+    """Yield the kinds of fault that what was asked cannot show."""
+    if not tried:
+        yield f"by rules alone: {PLAUSIBLE}"
+        return
+    alike = [x.name for x in tried if x.kind != "as read" and not (x.worse or x.better)]
+    if alike:
+        yield f"in these texts not told apart from the config: {', '.join(alike)}"
+    yield f"in texts of {tokens:,} tokens: what differs only beyond them"
 
 
 def _beside(path: Path) -> list[Path]:
@@ -206,8 +268,12 @@ def _key(difference: Difference) -> str:
     )
 
 
-def _tried(path: Path, letters: str | None, progress: Progress) -> list[Trial]:
-    """Try other readings of a config by the loss of its weights."""
+def _tried(path: Path, letters: str | None, progress: Progress) -> tuple[list[Trial], int]:
+    """Try other readings of a config by the loss of its weights, on texts of so many tokens.
+
+    A wrong factor shortens the trained length of the config, so that it does not limit the texts
+    below LEAST tokens.
+    """
     if letters is None:
         from posenc.analysis.text import novel_letters
 
@@ -217,19 +283,44 @@ def _tried(path: Path, letters: str | None, progress: Progress) -> list[Trial]:
         from posenc.models.check.loss import STRETCHES, TOKENS, opened, trials
 
         with opened(path) as model:
-            context = model.spec.trained or model.spec.context or TOKENS
-            near = model.stretches(letters, min(TOKENS, context), STRETCHES)
+            context = model.spec.context or TOKENS
+            if context < LEAST:
+                raise ModelError(
+                    path, "max_position_embeddings", f"readings are told apart by texts of {LEAST}"
+                    " tokens or more, which is beyond its context", context,
+                )  # fmt: skip
+            tokens = min(TOKENS, max(LEAST, model.spec.trained or context))
+            near = model.stretches(letters, tokens, STRETCHES)
+            _refuse_uniform(near.flatten().tolist())
             others = readings(model.spec)
             windows = [other for other in others if other.kind == "window"]
             found = trials(model, [x for x in others if x.kind != "window"], near, progress)
-            if windows and (size := _enough(model.spec)) <= context:
-                far = model.stretches(letters, size, STRETCHES // 2)
-                found += trials(model, windows, far, progress)[2:]
-            return found
+            if windows:
+                size = _enough(model.spec)
+                far = size > tokens and size <= max(context, model.spec.trained or 0)
+                texts = model.stretches(letters, size, STRETCHES // 2) if far else near
+                windows = [x for x in windows if _hides(model.spec, x.spec, texts.shape[-1])]
+                found += trials(model, windows, texts, progress)[2:]
+            return found, tokens
     except ImportError as missing:
         raise ModelError(
             path, "", f"weights are opened by transformers, and {missing.name} is not installed"
         ) from None
+
+
+def _refuse_uniform(ids: list[int]) -> None:
+    """Raise ModelError for a text of nearly one token, which any reading predicts."""
+    shares = [count / len(ids) for count in Counter(ids).values()]
+    bits = -sum(share * log2(share) for share in shares)
+    if bits < LEAST_BITS:
+        problem = f"tells nothing: its tokens differ by {bits:.2f} bits"
+        raise ModelError("the text", "", problem, allowed=f"{LEAST_BITS:g} or more")
+
+
+def _hides(spec: Spec, other: Spec, tokens: int) -> bool:
+    """Test whether the windows of two specs differ within a text of so many tokens."""
+    windows = ([min(layer.window or tokens, tokens) for layer in x.layers] for x in (spec, other))
+    return next(windows) != next(windows)
 
 
 def _enough(spec: Spec) -> int:

@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from posenc.models.files.errors import ModelError
+from posenc.models.files.errors import Broken, ModelError
 
 MOST_CONFIG = 2**20  # bytes
 MOST_INDEX = 2**24
@@ -58,24 +58,22 @@ def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
         if len(keys) < len(pairs):
             earlier: set[str] = set()
             again = next(key for key, _ in pairs if key in earlier or earlier.add(key))
-            raise ModelError(file, again, "is there twice in the same object")
+            raise Broken(file, again, "is there twice in the same object")
         return keys
 
     def whole_number(digits: str) -> int:
         if len(digits) > 17 or abs(int(digits)) > MOST_INT:
             size = len(digits.lstrip("-"))
-            raise ModelError(
-                file, "", f"holds a whole number of {size} digits", allowed="up to 2^53"
-            )
+            raise Broken(file, "", f"holds a whole number of {size} digits", allowed="up to 2^53")
         return int(digits)
 
     def finite_number(digits: str) -> float:
         if math.isinf(float(digits)):
-            raise ModelError(file, "", f"holds {digits[:40]}, which is too large for a number")
+            raise Broken(file, "", f"holds {digits[:40]}, which is too large for a number")
         return float(digits)
 
     def no_constant(word: str) -> Any:
-        raise ModelError(file, "", f"holds {word}, which is no JSON", allowed="finite numbers")
+        raise Broken(file, "", f"holds {word}, which is no JSON", allowed="finite numbers")
 
     text = _text(raw, file)
     if text.count(",") > MOST_VALUES or text.count(":") > MOST_KEYS:
@@ -92,33 +90,33 @@ def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
             json.dumps(value, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         at = f"line {error.lineno}, column {error.colno}"
-        raise ModelError(file, "", f"is not JSON: {error.msg}, {at}") from None
+        raise Broken(file, "", f"is not JSON: {error.msg}, {at}") from None
     except UnicodeEncodeError:
-        raise ModelError(file, "", "holds half of a surrogate pair, which is no text") from None
+        raise Broken(file, "", "holds half of a surrogate pair, which is no text") from None
     except RecursionError:
         raise _too_deep(file) from None
     if _depth(value) > MOST_DEPTH:
         raise _too_deep(file)
     if not isinstance(value, dict):
-        raise ModelError(file, "", "must be an object", got=value, allowed="{…}")
+        raise Broken(file, "", "must be an object", got=value, allowed="{…}")
     return value
 
 
 def _text(raw: bytes, file: Path) -> str:
     if not raw.strip():
-        raise ModelError(file, "", "is empty", allowed="a JSON object")
+        raise Broken(file, "", "is empty", allowed="a JSON object")
     if raw.startswith(b"\xef\xbb\xbf"):
-        raise ModelError(file, "", "begins with a byte order mark", allowed="UTF-8 without one")
+        raise Broken(file, "", "begins with a byte order mark", allowed="UTF-8 without one")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:4]:
-        raise ModelError(file, "", "is UTF-16 or UTF-32", allowed="UTF-8")
+        raise Broken(file, "", "is UTF-16 or UTF-32", allowed="UTF-8")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
-        raise ModelError(file, "", f"is not UTF-8 at byte {error.start}") from None
+        raise Broken(file, "", f"is not UTF-8 at byte {error.start}") from None
 
 
-def _too_deep(file: Path) -> ModelError:
-    return ModelError(file, "", "is nested too deep", allowed=f"up to {MOST_DEPTH} levels")
+def _too_deep(file: Path) -> Broken:
+    return Broken(file, "", "is nested too deep", allowed=f"up to {MOST_DEPTH} levels")
 
 
 def _depth(value: Any) -> int:

@@ -95,28 +95,38 @@ def open_weights(files: ModelFiles) -> Weights:
 def _part(path: Path, kind: str) -> Part:
     with opened(path) as file:
         if file.read(20).startswith(b"version https://git"):
-            raise ModelError(path, "", "is a Git LFS pointer, not the file; fetch it: git lfs pull")
+            raise Broken(path, "", "is a Git LFS pointer, not the file; fetch it: git lfs pull")
     return READERS[kind](path)
+
+
+def _shard(root: Path, at: str, index: Path, name: str) -> Path:
+    """Return the path of a shard. Raises Broken if it is missing, ModelError if it lies outside."""
+    try:
+        return inside(root, at, index, name)
+    except ModelError as error:
+        if isinstance(error.__context__, FileNotFoundError):
+            raise Broken(root / at, "", "cannot be read: No such file or directory") from None
+        raise
 
 
 def _sharded(root: Path, index: Path, kind: str) -> list[Part]:
     """Read the headers of the shards that an index names, each with the tensors it lists."""
     places = read_json(index, most=MOST_INDEX).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(at, str) for at in places.values()):
-        raise ModelError(index, "weight_map", "must say in which file each tensor is", got=places)
+        raise Broken(index, "weight_map", "must say in which file each tensor is", got=places)
     shards: dict[str, Part] = {}
     for name, at in places.items():
         if at not in shards:
             if not at.endswith(f".{kind}"):
-                raise ModelError(index, name, "names a file of another kind", at, f"*.{kind}")
-            shards[at] = _part(inside(root, at, index, name), kind)
+                raise Broken(index, name, "names a file of another kind", at, f"*.{kind}")
+            shards[at] = _part(_shard(root, at, index, name), kind)
             total = sum(len(part.infos) for part in shards.values())
             if len(shards) > MOST_SHARDS or total > MOST_IN_SHARDS:
                 big = f"names {len(shards)} files with {total} tensors"
                 most = f"up to {MOST_SHARDS} and {MOST_IN_SHARDS}"
                 raise ModelError(index, "weight_map", big, allowed=most)
         if name not in shards[at].infos:
-            raise ModelError(index, name, f"is not in the file that the index names, {at!r}")
+            raise Broken(index, name, f"is not in the file that the index names, {at!r}")
     return [
         part._replace(infos={k: v for k, v in part.infos.items() if places.get(k) == at})
         for at, part in shards.items()

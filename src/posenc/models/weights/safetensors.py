@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from posenc.models.files.errors import ModelError
+from posenc.models.files.errors import Broken, ModelError
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.weights.info import (
     BITS,
@@ -29,7 +29,7 @@ def read_safetensors(path: Path) -> Part:
     header, start, size = _header(path)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        raise ModelError(path, "__metadata__", "must hold strings only", got=metadata)
+        raise Broken(path, "__metadata__", "must hold strings only", got=metadata)
     if len(header) > MOST_TENSORS:
         raise ModelError(path, "", f"holds {len(header)} tensors", allowed=f"up to {MOST_TENSORS}")
     infos = {name: _info(name, entry, path) for name, entry in header.items()}
@@ -40,10 +40,10 @@ def read_safetensors(path: Path) -> Part:
     for begin, after, name in sorted((*span, name) for name, span in spans.items()):
         if begin != end:
             hole = "leaves a hole before it" if begin > end else "overlaps the tensor before it"
-            raise ModelError(path, name, hole, got=begin, allowed=str(end))
+            raise Broken(path, name, hole, got=begin, allowed=str(end))
         end = after
     if start + end != size:
-        raise ModelError(path, "", f"has {size} bytes, its header describes {start + end}")
+        raise Broken(path, "", f"has {size} bytes, its header describes {start + end}")
     return Part(
         infos,
         metadata,
@@ -58,30 +58,28 @@ def _header(path: Path) -> tuple[dict[str, Any], int, int]:
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size < 8:
-            raise ModelError(path, "", f"has {size} bytes, too few for a safetensors header")
+            raise Broken(path, "", f"has {size} bytes, too few for a safetensors header")
         length = int.from_bytes(file.read(8), "little")
         if length > min(MOST_HEADER, size - 8):
             most = f"{MOST_HEADER}, in a file of {size}"
-            raise ModelError(
-                path, "", f"says its header has {length} bytes", allowed=f"up to {most}"
-            )
+            raise Broken(path, "", f"says its header has {length} bytes", allowed=f"up to {most}")
         return parse_json(file.read(length), path), 8 + length, size
 
 
 def _info(name: str, entry: Any, path: Path) -> Info:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise ModelError(path, name, "must have dtype, shape and data_offsets, and no more", entry)
+        raise Broken(path, name, "must have dtype, shape and data_offsets, and no more", entry)
     if not isinstance(entry["shape"], list):
-        raise ModelError(path, name, "has an impossible shape", entry["shape"], "a list")
+        raise Broken(path, name, "has an impossible shape", entry["shape"], "a list")
     return checked_info(name, str(entry["dtype"]), entry["shape"], path, BITS)
 
 
 def _span(info: Info, offsets: Any) -> tuple[int, int]:
     if not isinstance(offsets, list) or [type(at) for at in offsets] != [int, int]:
-        raise ModelError(info.file, info.name, "needs two data_offsets", got=offsets)
+        raise Broken(info.file, info.name, "needs two data_offsets", got=offsets)
     begin, end = offsets
     bits = info.elements * BITS[info.dtype]
     if begin < 0 or (end - begin) * 8 != bits:
         needs = f"{list(info.shape)} of {info.dtype}: {bits / 8:g} bytes"
-        raise ModelError(info.file, info.name, "has data_offsets that do not fit", offsets, needs)
+        raise Broken(info.file, info.name, "has data_offsets that do not fit", offsets, needs)
     return begin, end

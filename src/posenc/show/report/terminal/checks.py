@@ -31,6 +31,10 @@ def check(checked: Check, console: Console) -> None:
             console.print(Text(f"    as in {finding.rule.links[0]}", "dim"), soft_wrap=True)
     for why in checked.unknown:
         console.print(Text(f"  ? {why}", "yellow"))
+    if checked.ignored:
+        console.print(Text(f"ignored: {', '.join(checked.ignored)}", "dim"))
+    for what in checked.undetectable if checked.verdict != "fault" else ():
+        console.print(Text(f"cannot be found {what}", "dim"))
     if checked.trials:
         console.print()
         console.print(_losses(checked.trials))
