@@ -36,7 +36,6 @@ lint:
 	ruff format --check .
 	ruff check .
 	python tools/table.py --check
-	python tools/commands.py --check
 
 types:
 	pyright --pythonpath "$$(command -v python)"

@@ -1,10 +1,11 @@
 """Write what is made: the guide of README.md; the page of the glossary; from the cards the table of
 properties in docs/properties.md, what is read where torch is not loaded, `cards.json`, and
-`findings.json`, where encodings are others than were measured or --measure is passed. With --check,
-only say what is stale.
+`findings.json`, where encodings are others than were measured or --measure is passed; from the help
+of the commands docs/commands.md. With --check, only say what is stale.
 """
 
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/core/cards.json"
 PROPERTIES = ROOT / "docs/properties.md"
 GLOSSARY = ROOT / "docs/glossary.md"
+COMMANDS = ROOT / "docs/commands.md"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
 GUIDE = "<!-- guide: made by tools/table.py -->"
 
@@ -73,13 +75,14 @@ def main() -> None:
         PROPERTIES: between(PROPERTIES.read_text(), START, table()),
         PRINTED: printed(),
         GLOSSARY: glossary.page(),
+        COMMANDS: runpy.run_path(str(ROOT / "tools/commands.py"))["page"](),
     }
     stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
     if not measured_now():
         stale.append(names.FINDINGS)
     if stale and "--check" in sys.argv:
         files = " and ".join(path.name for path in stale)
-        sys.exit(f"what is made from the cards is stale in {files}: run `make table`.")
+        sys.exit(f"what is generated is stale in {files}: run `make table`.")
     for path in stale:
         path.write_text(findings() if path == names.FINDINGS else fresh[path])
 

@@ -38,6 +38,7 @@ MENU = {  # the doors of every page
     "Gallery": "gallery/index.html",
     "Models": "models/index.html",
     "Studies": "studies/index.html",
+    "Questions": "faq.html",
     "Glossary": "glossary.html",
     "Reference": "api/index.html",
 }

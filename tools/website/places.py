@@ -15,6 +15,7 @@ TEXTS = {  # pages that a text of the repository becomes
     "docs/commands.md": "commands.html",
     "docs/extend_cases.md": "models/extend_cases.html",
     "docs/families.md": "models/families.html",
+    "docs/faq.md": "faq.html",
     "docs/faults.md": "faults.html",
     "docs/glossary.md": "glossary.html",
     "docs/internals.md": "internals.html",

@@ -148,6 +148,12 @@ def results(
                 f"{join(where, merge):,} cells are new in {printable(str(where))}", file=sys.stderr
             )
         contents = store.read(where)
+        if not contents.checked:
+            print(
+                f"note: {printable(str(contents.path))} has format 1, which holds no checksums:"
+                " a changed outcome would not show",
+                file=sys.stderr,
+            )
         try:
             chosen = export.chosen(contents, {"task": task, "encoding": encoding})
         except LookupError as error:

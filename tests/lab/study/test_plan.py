@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from posenc.lab.study import execute
 from posenc.lab.study.cell import PROFILES, Profile
 from posenc.lab.study.plan import Plan, PlanError
 
@@ -353,3 +354,33 @@ def test_what_a_plan_wastes_is_noted():
     short = Plan.of(SMALL | {"profile": {"steps": 100}})
     assert short.notes() == ["its rate is never reached: of 100 steps, 100 are `warmup`"]
     assert Plan.of(SMALL | {"profile": {"steps": 101}}).notes() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"margin": 1.0}, r"margin: must be below 1 for copy, .* got 1\. Write"),
+        ({"profile": {"rate": 1000.0}}, r"rate: .* at most 1, got 1000\. Write"),
+        ({"rates": [1e-3, 2e-3, 2.0]}, r"rate: .* at most 1, got 2\. Write"),
+        (
+            {"encodings": ["nope", {"name": "two", "encoding": "RoPE", "theta": [1.0, 0.1]}]},
+            r"encodings: two: `theta` .* each of the 8 pairs of a head, got 2\. Write 0",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_rejected_before_training_and_read_all_the_same(
+    tmp_path, changes, said
+):
+    """Stores of earlier versions have such plans; nothing is trained by one anew."""
+    content = {"tasks": ["copy"], "encodings": ["nope", "rope"]} | changes
+    plan = Plan.of(content)
+    assert Plan.stored(plan.text).digest == plan.digest
+    with pytest.raises(PlanError, match=said) as refused:
+        execute.study(plan, tmp_path / "out")
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_margin_of_bits_may_be_above_one():
+    plan = Plan.of({"tasks": ["language"], "encodings": ["nope", "rope"], "margin": 1.5})
+    assert execute.resolved(plan)

@@ -163,10 +163,13 @@ def resolved(plan: Plan) -> list[Cell]:
 
     Raises PlanError for a text, a task or an encoding of the user's own that cannot be used, for an
     encoding that cannot be extended or ends before the longest text, for a length of which the task
-    can write no text, and for a metric that is measured at none of the lengths.
+    can write no text, for a metric that is measured at none of the lengths, and for a margin, a
+    rate or a `theta` that cannot be meant.
     """
+    plan.check_settings()
     by_task, made_of = _by_task(plan)
     for name, task in made_of.items():
+        plan.check_margin(name, task.in_bits)
         _refuse_unmeasured(plan, name, task)
         with _usable(f"tasks: {name}"):
             longest, most = task.longest, task.most_tokens()

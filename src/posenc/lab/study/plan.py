@@ -56,6 +56,7 @@ MOST_SEEDS = 10_000  # seeds of outcomes; later numbers choose the rates
 MOST_NAMES = 1_000  # names in a list
 MOST_BYTES = 2**20  # of the file
 MOST_CELLS = 100_000
+MOST_RATE = 1.0  # of AdamW; at larger ones no transformer has been trained
 
 Rates = Mapping[tuple[str, str], float]  # learning rates by task and label
 Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
@@ -229,6 +230,36 @@ class Plan:
     def source(self, task: str) -> str:
         """The file that a task is made of; empty: none, or what comes with it."""
         return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
+
+    def check_settings(self) -> None:
+        """Reject a rate or a `theta` that no study should be trained with. Raises PlanError.
+
+        Only what is trained anew is checked: an earlier plan is read whatever it has.
+        """
+        for rate in self.rates or (self.profile.rate,):
+            if rate > MOST_RATE:
+                raise PlanError(
+                    f"rate: a learning rate of AdamW must be at most {MOST_RATE:g}, got {rate:g}."
+                    " Write one near 1e-3."
+                )
+        pairs = self.profile.width // self.profile.heads // 2
+        for row in self.encodings:
+            theta = row.options.get("theta")
+            if user_code.is_own(row.encoding) or find(row.encoding).slug != "rope":
+                continue
+            if isinstance(theta, list) and len(theta) != pairs:
+                raise PlanError(
+                    f"encodings: {row.name}: `theta` must have a number for each of the {pairs}"
+                    f" pairs of a head, got {len(theta)}. Write 0 for a pair that does not turn."
+                )
+
+    def check_margin(self, task: str, in_bits: bool) -> None:
+        """Reject a margin that is larger than any difference of shares. Raises PlanError."""
+        if self.margin is not None and self.margin >= 1 and not in_bits:
+            raise PlanError(
+                f"margin: must be below 1 for {task}, whose outcomes are shares of right answers,"
+                f" got {self.margin:g}. Write 0.05 for five points."
+            )
 
     def notes(self) -> list[str]:
         """Say what it wastes, a sentence each, though it can be carried out."""

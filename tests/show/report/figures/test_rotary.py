@@ -119,6 +119,10 @@ def test_wavelengths_are_coloured_by_what_training_has_met(tmp_path, scaled):
         name = "saw every angle in training" if met == math.tau else "will meet new angles"
         if met < math.tau and used <= met * (1 + 1e-9):
             name = "saw part of them, and needs no more"
+        if scaled:
+            # On how many of the 8,192 tokens it was trained is not in the config
+            part = "go round in part in 2,048 tokens, and need no more"
+            name = "go round in 2,048 tokens" if met == math.tau else part
         expected.setdefault(name, []).append((pair, math.tau / theta * factor))
     assert {*points} == {*expected}
     for name, places in expected.items():
