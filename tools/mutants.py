@@ -78,9 +78,9 @@ def mutants_of(file: Path) -> Iterator[Mutant]:
             yield from _between(name, lines, node.left, node.comparators[0], node.ops[0])
         elif isinstance(node, ast.BoolOp):
             yield from _between(name, lines, node.values[0], node.values[1], node.op)
-        elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             before = lines[node.lineno - 1][_column(lines, node) :][: len(str(node.value))]
-            if before == str(node.value):
+            if before == str(node.value) and not isinstance(node.value, bool):
                 after = str(node.value + 1)
                 yield Mutant(name, node.lineno, _column(lines, node), before, after)
 
@@ -185,7 +185,7 @@ def report(outcomes: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options = argparse.ArgumentParser(description="Plant small faults in the source.")
     options.add_argument("--out", type=Path, required=True, help="a JSON file, continued if there")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--most", choices=("default", "slow"), default="slow")
