@@ -94,7 +94,7 @@ release:        ## wheel and sdist into dist/, installed alone and with each ext
 	rm -rf dist
 	python tools/release.py $(PYTHONS)
 
-table:          ## write the guide of the README, the table of properties, the glossary anew
+table:          ## write the guide and names of the README, docs/guide.md, the properties, the glossary
 	python tools/table.py
 
 census:         ## an encoding plugged into every architecture of transformers: ten minutes

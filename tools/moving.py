@@ -1,5 +1,4 @@
-"""Film the first scene of the explorer, and take a picture of its instrument, for the README:
-docs/pictures/which_dog.gif and explorer.png.
+"""Film the first scene of the explorer for the README: docs/pictures/which_dog.gif.
 
 python tools/moving.py [PAGE]: the explorer's page, which is made anew where none is named. Needs
 Chromium. Words are shuffled, ordered again, and turned; each frame is a picture of the page.
@@ -16,8 +15,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 PICTURES = Path(__file__).parent.parent / "docs/pictures"
-STATE = "#v1/rotation/rope?i=5&j=2"  # of the instrument
-WIDE, HIGH, SHOWN = 900, 900, 700  # pixels of the window, and of the instrument, from above
+WIDE, HIGH = 900, 900  # pixels of the window
 FIRST, LAST, ROOM = "h2", ".verdict", 38  # what is filmed, from above to below, and pixels beyond
 STEP, STILL = 70, 1_600  # milliseconds of a frame of a motion, and of one that is to be looked at
 MOVES = 8  # frames of a motion
@@ -87,12 +85,6 @@ def main(path: Path) -> None:
         _, below = between(page)
         cut = [(shot.crop((0, above, WIDE, below)), time) for shot, time in shots]
         save(cut, PICTURES / "which_dog.gif")
-        page.goto(path.resolve().as_uri() + STATE)
-        page.reload()
-        page.wait_for_timeout(1_500)
-        whole = picture(page).crop((0, 0, WIDE, SHOWN))
-        shot = whole.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        shot.save(PICTURES / "explorer.png", optimize=True)
         browser.close()
 
 

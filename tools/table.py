@@ -1,7 +1,7 @@
-"""Write what is made: the guide of README.md; the page of the glossary; from the cards the table of
-properties in docs/properties.md, what is read where torch is not loaded, `cards.json`, and
-`findings.json`, where encodings are others than were measured or --measure is passed; from the help
-of the commands docs/commands.md. With --check, only say what is stale.
+"""Write the generated files: the table and names of README.md; the pages of the guide, of the
+glossary and of the commands; the table of properties in docs/properties.md; `cards.json`, which is
+read where torch is not loaded; and `findings.json`, if the encodings have changed since they were
+measured, or with --measure. With --check, only name the files that are stale.
 """
 
 import json
@@ -22,8 +22,17 @@ README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/core/cards.json"
 PROPERTIES = ROOT / "docs/properties.md"
 GLOSSARY = ROOT / "docs/glossary.md"
 COMMANDS = ROOT / "docs/commands.md"
+GUIDE_PAGE = ROOT / "docs/guide.md"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
 GUIDE = "<!-- guide: made by tools/table.py -->"
+NAMES = "<!-- encodings: made by tools/table.py -->"
+FAMILIES = {
+    "additive": "added to embeddings",
+    "rotary": "rotate queries and keys",
+    "bias": "added to scores",
+    "relative": "change scores by distance and content",
+    "none": "nothing, for comparison",
+}
 
 
 def table() -> str:
@@ -37,6 +46,15 @@ def table() -> str:
     note = "\n\nᶜ made for causal attention, and measured under a causal mask"
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return rows + note if any("ᶜ" in line[0] for line in lines) else rows
+
+
+def named() -> str:
+    """Return the names of all encodings, a line for each family."""
+    lines = []
+    for family, acts in FAMILIES.items():
+        names = ", ".join(card.name for card in CATALOG if card.family == family)
+        lines.append(f"- {acts}: {names}")
+    return "\n".join(lines)
 
 
 def between(text: str, start: str, new: str) -> str:
@@ -71,11 +89,12 @@ def measured_now() -> bool:
 
 def main() -> None:
     fresh = {
-        README: between(README.read_text(), GUIDE, guide.markdown()),
+        README: between(between(README.read_text(), GUIDE, guide.markdown()), NAMES, named()),
         PROPERTIES: between(PROPERTIES.read_text(), START, table()),
         PRINTED: printed(),
         GLOSSARY: glossary.page(),
         COMMANDS: runpy.run_path(str(ROOT / "tools/commands.py"))["page"](),
+        GUIDE_PAGE: guide.page(),
     }
     stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
     if not measured_now():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import FileSystemLoader
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from posenc.catalog import CATALOG
 from posenc.lab.study import analysis, store
@@ -17,7 +17,7 @@ from posenc.models import published
 from posenc.properties import ALL
 from posenc.show import plot
 from posenc.show.explorer import explore
-from posenc.show.report import guide, page, words
+from posenc.show.report import page, words
 from posenc.show.report.drawing.figure import COLOURS
 from posenc.show.report.kinds.study import words as verdicts
 from posenc.show.report.terminal.catalog import FAMILIES
@@ -134,27 +134,6 @@ def texts(site: Site) -> None:
             site.text(source, place)
     for source in ("docs/pictures", "examples/pictures"):
         shutil.copytree(ROOT / source, site.out / "files" / source, dirs_exist_ok=True)
-
-
-def which(site: Site) -> None:
-    rows = [
-        (
-            row.use,
-            *(_written(part) for part in (row.answer, row.does, row.measured, row.unknown)),
-        )
-        for row in guide.GUIDE
-    ]
-    site.write("guide.html", "guide.html", title="Which one should I take?", rows=rows)
-
-
-def _written(line: str) -> Markup:
-    """A line in Markdown, with names of encodings as links to their pages."""
-    html = writing.line(line)
-    for card in sorted(CATALOG, key=lambda card: -len(card.name)):
-        name = re.escape(str(escape(card.name)))
-        target = places.encoding(card.slug)
-        html = re.sub(rf"(?<![\w>/-]){name}(?![\w<-])", f'<a href="{target}">{card.name}</a>', html)
-    return Markup(html)
 
 
 def all_encodings(site: Site) -> None:
@@ -350,5 +329,5 @@ def _folder(site: Site, place: str, path: str) -> None:
 
 
 PARTS = (
-    explorer, texts, which, all_encodings, gallery, models, studies, benchmarks, api,
+    explorer, texts, all_encodings, gallery, models, studies, benchmarks, api,
 )  # fmt: skip

@@ -18,6 +18,7 @@ TEXTS = {  # pages that a text of the repository becomes
     "docs/faq.md": "faq.html",
     "docs/faults.md": "faults.html",
     "docs/glossary.md": "glossary.html",
+    "docs/guide.md": "guide.html",
     "docs/internals.md": "internals.html",
     "docs/llama.md": "llama.html",
     "docs/models.md": "models/check.html",

@@ -314,7 +314,7 @@ def test_reading_on_stands_beside_cropping(visit, outcomes, reader):
     assert f"{four} it needs {ALIBI[0]} bits at 128" in how
 
 
-def test_the_guide_is_the_one_of_readme(visit):
+def test_the_guide_is_that_of_its_page(visit):
     page = visit("#v1/story?scene=6&guess=3")
     text = page.inner_text(".uses")
     for row in GUIDE:

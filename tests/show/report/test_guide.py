@@ -51,7 +51,7 @@ def test_each_model_that_is_named_is_published_or_in_a_card():
 
 
 def test_long_readers_are_as_their_configs_say():
-    said = use("… for long texts").does
+    said = use("a decoder to train on long").does
     assert "NoPE: Llama 4, EXAONE 4" in said
     for begin in ("Llama-4", "EXAONE-4"):
         for model in layers(begin):
@@ -68,8 +68,45 @@ def test_long_readers_are_as_their_configs_say():
     assert "Gemma 4" in next(card for card in CATALOG if card.slug == "p-rope").used_by
 
 
+def test_the_short_table_has_seven_rows_of_three_short_cells():
+    head, rule, *rows = guide.markdown().splitlines()
+    assert head.count("|") == rule.count("|") == 4
+    assert len(rows) == 7
+    for row in rows:
+        cells = row.strip("| ").split(" | ")
+        assert len(cells) == 3
+        assert max(len(cell.split()) for cell in cells) <= 20
+        (basis,) = re.findall(r"\(\*(\w+)\*\)$", cells[2])
+        assert basis in ("convention", "computed", "measured")
+
+
+def test_the_page_has_each_part_of_each_row_and_each_number():
+    page = guide.page()
+    for one in guide.GUIDE:
+        for part in (one.answer, one.because, one.basis, one.does, one.measured, one.unknown):
+            assert part in page
+    for name, bits in guide.READ.items():
+        assert f"| {name} | {' | '.join(f'{one:.3f}' for one in bits)} |" in page
+    for name, (near, far) in guide.COPIED.items():
+        assert f"| {name} | {near} % | {far} % |" in page
+    for name, bits in guide.HIDDEN.items():
+        assert f"| {name} | {bits:.3f} |" in page
+
+
+def test_numbers_of_the_short_table_are_those_that_are_measured():
+    """A number of a reason stands beside its exact value on the page, or is rounded from it."""
+    exact = [*guide.NEW_ANGLES.values(), *guide.EQUAL.values(), 64, 16, 2]
+    exact += [number for numbers in guide.READ.values() for number in numbers]
+    rows = [one for one in guide.GUIDE if one.basis != "convention"]
+    said = [(one.basis, number) for one in rows for number in re.findall(r"\d+\.?\d*", one.because)]
+    assert {basis for basis, _ in said} == {"computed", "measured"}
+    for _, number in said:
+        places = len(number.partition(".")[2])
+        assert any(abs(float(number) - one) <= 0.5001 * 10**-places for one in exact), number
+
+
 def test_who_reads_through_windows_is_what_their_configs_say():
-    said = use("… that must read beyond").does
+    said = use("… that must stay").does
     assert said == "windows in half of the layers or more: Gemma-3, gpt-oss, Olmo-3.1"
     for begin in ("Gemma-3", "gpt-oss", "Olmo-3.1"):
         for model in layers(begin):
@@ -77,8 +114,8 @@ def test_who_reads_through_windows_is_what_their_configs_say():
 
 
 def test_who_was_extended_by_yarn_is_what_their_configs_say():
-    said = use("… that is trained already").does
-    yarn, _, own = said.partition("; a way of its own: ")
+    said = use("a trained RoPE model").does
+    yarn, _, own = said.partition("; a method of its own: ")
     for begin in ("DeepSeek-V3", "Kimi-K2", "gpt-oss", "Olmo-3.1"):
         assert begin in yarn
         assert all(
@@ -107,7 +144,7 @@ def test_no_way_pays_where_models_were_trained_without_one():
     assert len({one[0] for one in plain}) == 4
     assert {int(one[1]) for one in plain} == {128, 192, 256, 512}  # of 64
     assert {one[3] for one in plain} == {"none"}
-    assert "of four small models" in use("… that is trained already").measured
+    assert "Four small models" in use("a trained RoPE model").measured
 
 
 @pytest.mark.repository
@@ -154,9 +191,9 @@ def test_the_stores_hold_these_numbers():
 
 @pytest.mark.repository
 def test_it_names_length_rate_steps_and_seeds_of_the_studies():
-    longer, beyond = use("… for long texts"), use("… that must read beyond")
+    first, beyond = guide.GUIDE[0], use("… that must stay")
     for said, study, begin in (
-        (longer.measured, "fair-text", "L = "),
+        (first.measured, "fair-text", "L = "),
         (beyond.measured, "shape-copy", "copy L = "),
     ):
         cells = settings(study)
@@ -176,7 +213,7 @@ def test_it_names_length_rate_steps_and_seeds_of_the_studies():
 
 @pytest.mark.repository
 def test_what_is_quoted_of_texts_and_of_copying_is_qualified():
-    said = use("… that must read beyond").measured
+    said = use("… that must stay").measured
     assert "two heads" in said
     assert "with four" in said
     assert "6 to 10 letters" in said
@@ -237,7 +274,7 @@ def test_it_names_length_steps_and_seeds_of_the_encoders():
     assert {cell["profile"]["steps"] for cell in cells} == {3_000}
     assert len({cell["seed"] for cell in cells}) == 8
     assert len({cell["profile"]["rate"] for cell in cells}) > 1
-    said = use("an encoder of bounded length").measured
+    said = use("an encoder").measured
     assert "(L = 32 words, a learning rate chosen for each, 3,000 steps, 8 seeds)" in said
     without, rows = (by_seed("masked", name, 16, 32) for name in ("nope", "learned"))
     assert all(abs(x - y) < 0.1 for x, y in zip(without, rows, strict=True))
@@ -247,8 +284,8 @@ def test_what_does_not_extrapolate_is_recommended_to_nobody():
     """At 1.4 L nobody copies one text in twenty, and reading on needs no fewer bits."""
     assert max(far for _, far in guide.COPIED.values()) < 5
     assert all(cropped <= on for _, on, cropped in guide.READ.values())
-    answer = use("… that must read beyond").answer
-    assert answer == "RoPE, shown the last L tokens; or KERPLE, FoX"
+    assert use("… that must stay").answer.startswith("only the last L tokens")
+    assert use("a decoder to train, to read beyond").answer == "KERPLE or FoX"
     lost = {name: on - cropped for name, (_, on, cropped) in guide.READ.items()}
     assert sorted(lost, key=lambda name: lost[name])[:2] == ["FoX", "KERPLE"]
     answers = " ".join(one.answer for one in guide.GUIDE)
@@ -260,9 +297,11 @@ def test_readme_and_the_page_have_the_same_rows(everything):
     from posenc.show.report import page
 
     assert guide.markdown() in (ROOT / "README.md").read_text("utf-8")
+    assert (ROOT / "docs/guide.md").read_text("utf-8") == guide.page()
     html = page.render(everything)
     for one in guide.GUIDE:
         assert f"<summary>{one.use}: <b>" in html
+        assert one.because.replace("'", "&#39;") in html
         assert all(part in html for part in one.answer.split("`")[::2])
 
 
@@ -278,4 +317,5 @@ def test_the_list_by_use_prints_every_row(capsys, monkeypatch):
     printed = capsys.readouterr().out
     for one in guide.GUIDE:
         assert one.answer in printed
+        assert f"{one.because} ({one.basis})" in printed
         assert one.unknown.replace("*", "") in printed

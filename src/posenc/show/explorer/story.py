@@ -1,7 +1,7 @@
 """What the scenes of the story show that no graph of an encoding computes: a text that grows.
 
-The dials are those of `posenc.analysis.dials`, as README draws them; the guide is that of README,
-and what training did is that of two registered studies.
+The dials are those of `posenc.analysis.dials`, as README draws them; the guide is that of
+docs/guide.md, and what training did is that of two registered studies.
 """
 
 from dataclasses import asdict
@@ -43,7 +43,7 @@ class Story(TypedDict):
     growth: GrowingText
     short: Short
     alibi: list[float]  # bits of ALiBi with four heads, reading all and cropped
-    guide: list[dict[str, str]]  # the rows of words.guide
+    guide: list[dict[str, str]]  # the rows of posenc.show.report.guide
 
 
 def story() -> Story:

@@ -1,16 +1,23 @@
-"""Which encoding to take: the one table behind README, `posenc list --by use` and the pages.
+"""Which encoding to take: the rows behind README, `docs/guide.md`, `posenc list --by use` and the
+pages.
 
-Each row has an answer, who does it, what was measured here, and what is not known. Names of models
-are those of `posenc.models.published`, or stand in the cards; numbers are those of the stores in
-`studies`; tests hold both.
+Each row has three short cells and a basis. Behind these stand who does it, what was measured here,
+and what is not known. Names of models are those of `posenc.models.published`, or stand in the
+cards; numbers are those of the stores in `studies`; tests compare both.
 """
 
-from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from posenc.core.notebook import table
 
-HEADS = "you have", "take", "who does it", "measured here", "not known"
+HEADS = "you have", "take", "because"
+BASES = {
+    "convention": "published models do so; nothing here shows that it is needed",
+    "computed": "it follows from the formula and the settings",
+    "measured": "small models were trained here, and the numbers are in a store",
+}
 # Of studies/fair-text: bits a character at L; at 2 L, reading all, and cropped to the last L.
 READ: Mapping[str, tuple[float, float, float]] = {
     "RoPE": (1.913, 4.512, 1.895),
@@ -39,118 +46,201 @@ TWICE = (2.368, 2.371)  # of docs/extend_cases.md: a Llama trained on 128, all 1
 # Pairs of Llama 3's RoPE, of 64, that meet new angles at 131,072 tokens after 8,192 in training.
 NEW_ANGLES: Mapping[str, int] = {"as trained": 29, "NTK": 28, "PI": 0, "YaRN": 0}
 
-_AT_L = ", ".join(f"{name} {bits:.3f}" for name, (bits, _, _) in READ.items())
-_READ = ", ".join(f"{name} {on:.3f} and {cut:.3f}" for name, (_, on, cut) in READ.items())
-_COPIED = ", ".join(f"{name} {near} and {far} %" for name, (near, far) in COPIED.items())
-_HIDDEN = ", ".join(f"{name} {bits:.3f}" for name, bits in HIDDEN.items())
+
+# The models of studies/fair-text, to which all rows on texts refer
+TINY = (
+    "tiny models of a novel (L = 64 characters, learning rate 0.004, the largest of the three"
+    " tried, for every row, 5,000 steps, 8 seeds)"
+)
 _EQUAL = " and ".join(f"{name} within {margin:.3f}" for name, margin in EQUAL.items())
 _ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
 
 
+def _read(*names: str) -> str:
+    """Bits at 2 L of some encodings, reading all and cropped."""
+    return ", ".join(f"{name} {READ[name][1]:.3f} and {READ[name][2]:.3f}" for name in names)
+
+
 @dataclass(frozen=True)
 class Use:
-    use: str  # what somebody has
+    """A row of the guide.
+
+    - `use`, `answer`, `because`: what a reader has, what to take, and the reason, in a few words
+    - `basis`: what the reason rests on, a key of `BASES`
+    - `does`, `measured`, `unknown`: who does it, what was measured here, and what is not known
+    """
+
+    use: str
     answer: str
-    does: str  # who does it
-    measured: str  # here
+    because: str
+    basis: Literal["convention", "computed", "measured"]
+    does: str
+    measured: str
     unknown: str
+
+    @property
+    def reason(self) -> str:
+        """The reason with its basis, as a cell of a table."""
+        return f"{self.because} (*{self.basis}*)"
 
 
 class Guide(tuple[Use, ...]):
-    """The rows of the table, which shows itself in a notebook."""
+    """The rows of the guide. In a notebook they show themselves as a table."""
 
     def __repr__(self) -> str:
         return "\n".join(f"{row.use}: {row.answer}" for row in self)
 
     def _repr_html_(self) -> str:
-        rows = [[part.replace("*", "").replace("`", "") for part in astuple(row)] for row in self]
+        cells = [(row.use, row.answer, row.reason) for row in self]
+        rows = [[cell.replace("*", "").replace("`", "") for cell in row] for row in cells]
         return table(HEADS, rows, "Which encoding to take")
 
 
 def guide() -> Guide:
-    """Which encoding to take: a row for each use, as `posenc list --by use` prints them."""
+    """Return which encoding to take for what, as `posenc list --by use` prints it."""
     return Guide(GUIDE)
 
 
 GUIDE = (
     Use(
-        "a decoder that reads what it was trained on",
+        "a decoder",
         "RoPE",
-        "Llama 3.1, Qwen3, phi-4 and most others in all layers",
-        "Its scores go by the distance alone, and it has no last position: *shift invariant* and"
-        " *any length* in the table of properties. At n = L the tiny models of the next row need"
-        f" these bits a character: {_AT_L}; no plan ranks them.",
-        "Which learns best at scale: the models trained here are tiny.",
+        "most open decoders use it, Llama and Qwen among them",
+        "convention",
+        "Llama 3.1, Qwen3, phi-4 and most others, in all layers",
+        "RoPE's scores depend on the distance alone, and it has no last position (*shift invariant*"
+        f" and *any length* in the table of properties). Of {TINY}, tested at n = L, those with"
+        f" RoPE need {READ['RoPE'][0]:.3f} bits a character, with T5 {READ['T5'][0]:.3f} and with"
+        f" NoPE {READ['NoPE'][0]:.3f}. The plan does not rank them.",
+        "Which encoding learns best at scale: the models trained here are tiny.",
     ),
     Use(
-        "… for long texts, to be trained",
-        "RoPE through windows; a large base, p-RoPE or NoPE in the layers that see all",
+        "a decoder to train on long texts",
+        "RoPE, with windows in most layers; in the rest a large base, p-RoPE or NoPE",
+        "Gemma 3 and 4, Llama 4 and EXAONE 4 do",
+        "convention",
         "a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4, EXAONE 4, and without windows"
         " SmolLM3",
-        "Tiny models (L = 64 characters, learning rate 0.004, the largest of the three tried, for"
-        " every row, 5,000 steps, 8 seeds) with RoPE, read through a window of L, need"
-        f" {WINDOWED:.3f} bits a character at 2 L; reading all, {READ['RoPE'][1]:.3f}, and cropped"
-        f" to the last L, {READ['RoPE'][2]:.3f}. They were trained on L characters, where such a"
-        " window hides nothing.",
-        "What windows or such a mixture do when they are trained on long texts: no study has it.",
+        "No study here trains windows, or such a mixture, on long texts. The RoPE of the first row,"
+        f" read through a window of L, needs {WINDOWED:.3f} bits a character at 2 L. It was trained"
+        " on L characters, where a window hides nothing.",
+        "What windows and mixtures change when they are trained on long texts.",
     ),
     Use(
-        "… that is trained already, with RoPE, for longer texts",
-        "YaRN: `posenc extend`; see `posenc inspect`",
-        "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; a way of its own: Llama 3.1, Phi-3.5",
-        "Pairs of 64 of Llama 3's RoPE that meet new angles at 131,072 tokens after 8,192 in"
-        f" training: {_ANGLES}. But PI sets all neighbours 16 times closer, YaRN the slow pairs."
-        " And of four small models that were trained without such a way none reads twice to eight"
-        " times as far, by any, with 0.01 bits fewer than from its last tokens alone. Nor does"
-        " training on longer texts show more there: a model trained on 128 letters needs"
-        f" {TWICE[0]} bits of 128 letters and {TWICE[1]} of the last 64.",
-        "Whether your model understands so long a text: `posenc extend --prove` tries, or train on"
-        " some.",
+        "a trained RoPE model, longer texts",
+        "YaRN, then measure: `posenc extend --prove`",
+        f"at 16 times its length, {NEW_ANGLES['as trained']} of Llama 3's 64 pairs meet new angles,"
+        f" with YaRN {NEW_ANGLES['YaRN']}",
+        "computed",
+        "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; a method of its own: Llama 3.1, Phi-3.5",
+        "Of 64 pairs of Llama 3's RoPE, these meet new angles at 131,072 tokens after 8,192 in"
+        f" training: {_ANGLES}. PI has a price that this count does not show: all neighbouring"
+        " tokens end up 16 times closer; with YaRN only the slow pairs slow down. Four small models"
+        " trained without any such method were extended to two to eight times their length. No"
+        " method saved 0.01 bits over reading the last tokens alone. Their texts have little to"
+        f" give: a model trained on 128 letters needs {TWICE[0]} bits with 128 letters and"
+        f" {TWICE[1]} with the last 64.",
+        "Whether your model understands so long a text: `posenc extend --prove` measures its loss,"
+        " or train it on some.",
     ),
     Use(
-        "… that must read beyond its training, with no more of it",
-        "RoPE, shown the last L tokens; or KERPLE, FoX",
+        "… that must stay as it is",
+        "only the last L tokens (L: the trained length)",
+        f"tiny models at 2 L need {READ['RoPE'][1]:.2f} bits a character reading all,"
+        f" {READ['RoPE'][2]:.2f} reading the last L",
+        "measured",
         "windows in half of the layers or more: Gemma-3, gpt-oss, Olmo-3.1",
-        "Tiny models (those of the row for long texts) need these bits at 2 L, reading all and"
-        f" cropped to the last L: {_READ}. ALiBi has two heads there; with four, rate 0.001 and"
-        f" 1,500 steps it needs {ALIBI[0]:.3f} and {ALIBI[1]:.3f}. These models use only the last 6"
-        " to 10 letters even within L, so no encoding could have gained from more. Reading on, two"
-        f" rows equal the cropped RoPE (from L to 2 L, {_EQUAL} bits; asked afterwards). Trained to"
-        " copy L = 10 words, which may repeat (learning rate 0.001, 2,000 steps, 6 seeds), these"
-        f" copied at 1.2 L and 1.4 L: {_COPIED}; those seeds decide none of that study's contrasts."
+        "The models of the first row need these bits at 2 L, reading all and cropped to the last L:"
+        f" {_read('RoPE', 'NoPE', 'ALiBi')}. ALiBi has two heads there; with four, rate 0.001 and"
+        f" 1,500 steps it needs {ALIBI[0]:.3f} and {ALIBI[1]:.3f}. All of them use only the last 6"
+        " to 10 letters even within L, so no encoding could have gained from more. In another"
+        " study, models were trained to copy L = 10 words, which may repeat (learning rate 0.001,"
+        f" 2,000 steps, 6 seeds). At 1.2 L those with RoPE copied {COPIED['RoPE'][0]} % of the"
+        f" texts, with NoPE {COPIED['NoPE'][0]} %; the seeds decide none of that study's contrasts."
         " Where no word repeats, with four times the batch and rate, RoPE copies longer texts in a"
         " pilot of one seed (studies/use-of-length).",
-        "Whether large models do as these, or these at other lengths, steps and larger rates.",
+        "Whether large models do the same, or these at other lengths, steps and larger rates.",
     ),
     Use(
-        "an encoder of bounded length",
-        "RoPE, or Learned up to the length of its table",
-        "RoPE: ModernBERT; Learned: BERT, ViT; DeBERTa has vectors of its own for distances",
-        "A table ends at its length: *any length* in the table of properties. Tiny encoders that"
-        " fill in hidden words of a novel (L = 32 words, a learning rate chosen for each, 3,000"
-        f" steps, 8 seeds) need these bits a hidden word at n ≤ L: {_HIDDEN}. After these steps"
-        " rows tell them no more than none do, so Learned is named by custom, not by evidence.",
-        "Which learns best where rows are trained for longer.",
-    ),
-    Use(
-        "pictures, video",
-        "RoPE of several axes: Axial RoPE, M-RoPE",
-        "Axial RoPE: EVA-02, Pixtral; M-RoPE: Qwen2.5-VL",
-        "*several axes* in the table of properties; RoPE-Mixed, LieRE and STRING have it too.",
-        "Which of them sees best: no study here is trained on pictures.",
-    ),
-    Use(
-        "a text whose tokens should say how far apart they are",
-        "FoX, CoPE, PaTH, Wall, Selective RoPE",
+        "a decoder to train, to read beyond L",
+        "KERPLE or FoX",
+        f"from L to 2 L, tiny models equal a cropped RoPE within {max(EQUAL.values())} bits",
+        "measured",
         "none of the models whose configs are packaged",
-        f"Of these FoX alone is in a study here: at 2 L it needs {READ['FoX'][1]:.3f} bits"
-        f" reading all, and {READ['FoX'][2]:.3f} cropped to L: it has learned a window.",
-        "Whether it pays in large models; of the other four nothing is measured here.",
+        "Of the models of the first row, two equal the cropped RoPE when they read on (from L to"
+        f" 2 L, {_EQUAL} bits; asked afterwards). Bits at 2 L, reading all and cropped to L:"
+        f" {_read('KERPLE', 'FoX')}. FoX has learned a window.",
+        "Whether either helps a large model, or one whose texts need what lies beyond L. CoPE,"
+        " PaTH, Wall and Selective RoPE also derive distances from the tokens; no study here has"
+        " them.",
+    ),
+    Use(
+        "an encoder",
+        "RoPE",
+        "ModernBERT uses it; a learned table ends at its length",
+        "convention",
+        "RoPE: ModernBERT; Learned: BERT, ViT; DeBERTa has vectors of its own for distances",
+        "A table ends at its length (*any length* in the table of properties). Tiny encoders that"
+        " fill in hidden words of a novel (L = 32 words, a learning rate chosen for each, 3,000"
+        f" steps, 8 seeds) need {HIDDEN['RoPE']:.3f} bits a hidden word at n ≤ L with RoPE,"
+        f" {HIDDEN['Learned']:.3f} with a learned table and {HIDDEN['NoPE']:.3f} without positions."
+        " With each seed the last two differ by less than 0.1.",
+        "Which learns best where tables are trained for longer.",
+    ),
+    Use(
+        "pictures or video",
+        "Axial RoPE or M-RoPE",
+        "EVA-02 and Pixtral use the first, Qwen2.5-VL the second",
+        "convention",
+        "Axial RoPE: EVA-02, Pixtral; M-RoPE: Qwen2.5-VL",
+        "Positions with *several axes* are in the table of properties; RoPE-Mixed, LieRE and STRING"
+        " have them too.",
+        "Which of them sees best: no study here is trained on pictures.",
     ),
 )
 
 
 def markdown() -> str:
-    """The table of README.md."""
-    rows = [HEADS, ("---",) * len(HEADS), *map(astuple, GUIDE)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    """Return the short table of README.md."""
+    return _grid(HEADS, [(row.use, row.answer, row.reason) for row in GUIDE])
+
+
+def page() -> str:
+    """Return `docs/guide.md`: the short table, all that stands behind it, and the numbers."""
+    parts = [
+        "# Choose an encoding",
+        "Made by `make table`. `posenc list --by use` prints the same rows in a terminal.",
+        markdown(),
+        "\n".join(f"- *{basis}*: {meaning}." for basis, meaning in BASES.items()),
+        "L is the trained length and n the length of a tested text. Small models show what happens"
+        " at their length, learning rate and steps. A row that fails there may succeed elsewhere,"
+        " and nothing here says which encoding is best at scale.",
+    ]
+    for row in GUIDE:
+        parts += [
+            f"## {row.use[0].upper()}{row.use[1:]}",
+            f"**{row.answer}**: {row.reason}.",
+            f"- Who does it: {row.does}.\n- Measured here: {row.measured}\n"
+            f"- Not known: {row.unknown}",
+        ]
+    return "\n\n".join([*parts, "## The numbers as tables", *_tables()]) + "\n"
+
+
+def _tables() -> list[str]:
+    bits = [(name, *(f"{one:.3f}" for one in numbers)) for name, numbers in READ.items()]
+    shares = [(name, f"{near} %", f"{far} %") for name, (near, far) in COPIED.items()]
+    return [
+        f"Bits a character of {TINY}, the models of [fair-text](../studies/README.md):",
+        _grid(("encoding", "n = L", "n = 2 L, all of it", "n = 2 L, the last L"), bits),
+        "Texts copied without a mistake ([shape-copy](../studies/README.md), conditions above):",
+        _grid(("encoding", "n = 1.2 L", "n = 1.4 L"), shares),
+        "Pairs, of 64, of Llama 3's RoPE that meet new angles at 131,072 tokens after 8,192:",
+        _grid(("method", "pairs"), [(name, str(count)) for name, count in NEW_ANGLES.items()]),
+        "Bits a hidden word at n ≤ L ([masked](../studies/README.md), conditions above):",
+        _grid(("encoding", "bits"), [(name, f"{one:.3f}") for name, one in HIDDEN.items()]),
+    ]
+
+
+def _grid(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heads, ("---",) * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -23,7 +23,7 @@
  * @typedef {{name: string, own: boolean, published: boolean, facts: string, embedding: string, context: number | null,
  *   trained: number | null, notes: string[], outlooks: Outlook[],
  *   layers: {layers: string, does: string, window: number | null, turning: string | null}[]}} Model
- * @typedef {{use: string, answer: string, does: string, measured: string, unknown: string}} Use
+ * @typedef {{use: string, answer: string, because: string, basis: string, does: string, measured: string, unknown: string}} Use
  * @typedef {{model: string, base: number, trained: number, met: number[], lengths: {target: number, ways: Object<string, {new: number[], step: number}>}[]}} Growth
  * @typedef {Object<number, number[]>} Curve by length, a number for each seed
  * @typedef {{study: string, trained: number, seeds: number, layers: number, width: number, steps: number, rates: number[],

@@ -224,6 +224,7 @@ export function take(app) {
   const element = html("div", {},
     html("ul", { class: "uses" }, ...rows.map((one) => html("li", {}, html("h3", {}, one.use), html("p", {}, ...prose(one.answer)),
       html("details", {}, html("summary", {}, "Why", html("span", { class: "unseen" }, `: ${one.use}`)),
+        html("p", {}, html("b", {}, "Because: "), one.because, " (", html("i", {}, one.basis), ")."),
         html("p", {}, html("b", {}, "Who does it: "), ...plain(one.does)), html("p", {}, html("b", {}, "Measured here: "), ...plain(one.measured)),
         html("p", {}, html("b", {}, "Not known: "), ...plain(one.unknown)))))),
     html("h3", {}, "Your model"),

@@ -85,10 +85,11 @@ def card(card: dict[str, Any], console: Console) -> None:
 
 
 def uses(rows: Iterable[Use], console: Console) -> None:
-    """Print which encoding to take for what: the answer, and below it what it rests on."""
+    """Print which encoding to take for what: the answer, and below it the reasons."""
     for row in rows:
         console.print(Text(row.use, "bold blue"))
         console.print(Text(f"  {row.answer}", "bold"))
+        console.print(Padding(Text(row.reason.replace("*", "")), (0, 0, 0, 2)))
         parts = {"done by": row.does, "measured": row.measured, "not known": row.unknown}
         for name, said in parts.items():
             console.print(Padding(Text(f"{name}: {said.replace('*', '')}", "dim"), (0, 0, 0, 2)))
