@@ -25,7 +25,12 @@ LAYOUTS = {  # where the two channels of a pair sit: (unflattened shape, axis of
 
 
 def frequencies(dim: int, base: float = 10_000.0) -> Frequencies:
-    """θ for `dim` channels, fastest first.
+    """Return θ, (pair,) in float64 and in radians per token, fastest first: base^(−2j/dim).
+
+    - `dim`: channels that turn in pairs, an even number
+    - `base`: base of θ, 10,000 by default
+
+    Raises ValueError for an odd `dim`, or a `base` that is not positive.
 
     >>> frequencies(4)
     tensor([1.0000, 0.0100], dtype=torch.float64)

@@ -24,6 +24,8 @@ from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, f
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
 from posenc.core.tracing import traced
 
+__all__ = ["Mask", "causal", "documents", "padding", "window"]
+
 Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # shapes of the positions of queries and of keys
 
 
@@ -51,7 +53,23 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class Mask:
-    """Mask of attention: `sees(b, h, i, j)` is True where query i sees key j."""
+    """Mask of attention: `mask(b, h, i, j)` is True where query i sees key j.
+
+    `&` and `|` combine two. Make one with `causal`, `window`, `documents` or `padding`. A function
+    of your own needs no `Mask`; `causal() & function` makes one.
+
+    - `sees`: function (b, h, i, j) -> bool tensor; the indices are broadcast
+    - `shapes`: shapes of the positions of queries and keys that the mask was made from
+    - `is_causal`: True for exactly the triangle that kernels have built in
+    - `bands`: ranges of offsets that are seen within a document; None: not known
+    - `made_of`: tensors that the mask compares; None: not known
+    - `ids`: ids of documents, by which each document can be attended to alone
+
+    >>> mask = causal() & window(2)
+    >>> b, h, i, j = (torch.tensor(n) for n in (0, 0, 3, 1))
+    >>> bool(mask(b, h, i, j))
+    False
+    """
 
     sees: Seen
     shapes: tuple[Shapes, ...] = ()  # shapes of the positions that it was made from
@@ -89,7 +107,9 @@ class Mask:
     def check(self, batch: int, queries: int, keys: int, heads: int | None = None) -> None:
         """Raise ValueError if the mask was made for other tokens, another batch or other heads.
 
-        `heads` are those of the queries; None: any.
+        - `batch`: texts
+        - `queries`, `keys`: tokens of each text
+        - `heads`: heads of the queries; None: any
         """
         counts = {"queries": queries, "keys": keys}
         for shapes in self.shapes:
@@ -121,7 +141,12 @@ class Mask:
                     )
 
     def of_last(self, start: int, tokens: int, batch: int) -> "Mask":
-        """The mask of the queries from `start` on, of one of `tokens` queries and as many keys."""
+        """Return the mask of the last queries, for keys of the whole text.
+
+        - `start`: index of the first query that is left
+        - `tokens`: queries and keys of the whole mask
+        - `batch`: texts
+        """
         self.check(batch, tokens, tokens)
         later, keys = slice(start, tokens), slice(0, tokens)
         shapes = [
@@ -132,7 +157,11 @@ class Mask:
         return replace(self.within(later, keys), shapes=tuple(shapes), ids=ids)
 
     def within(self, rows: slice, keys: slice, texts: slice = ALL) -> "Mask":
-        """The mask of some of the queries and of the keys of one document, of some texts."""
+        """Return the mask of some of the queries and of the keys of one document, of some texts.
+
+        - `rows`, `keys`: slices of queries and keys
+        - `texts`: slice of the batch; all by default
+        """
         sees = _From(self.sees, texts.start or 0, rows.start, keys.start)
         bands = self.bands and tuple([band.of(rows, keys, texts) for band in self.bands])
         return Mask(sees, bands=bands, made_of=self.made_of)
@@ -143,12 +172,30 @@ NOWHERE: Shapes = ((), ())  # shapes of a mask made without positions
 
 
 def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
-    """A token sees itself and what stands before it."""
+    """Return the mask under which a token sees itself and the tokens before it.
+
+    - `pos`: positions of the queries, (token,), (batch, token) or (batch, head, token); None: 0, 1,
+      2, …
+    - `k_pos`: positions of the keys; None: those of the queries
+
+    Raises TypeError for `k_pos` without `pos`.
+
+    >>> from posenc.core.biases import pairs
+    >>> causal()(*pairs((1, 1, 2, 2))).int().squeeze().tolist()
+    [[1, 0], [1, 1]]
+    """
     return CAUSAL if pos is None is k_pos else _banded(_NotBefore, 0, inf, pos, k_pos)
 
 
 def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
-    """A token sees itself and the `size` − 1 nearest on either side; `& causal()` leaves one side.
+    """Return the mask under which a token sees itself and those nearer than `size` on either side.
+
+    - `size`: tokens, itself included; `window(size) & causal()` leaves one side
+    - `pos`: positions of the queries, (token,), (batch, token) or (batch, head, token); None: 0, 1,
+      2, …
+    - `k_pos`: positions of the keys; None: those of the queries
+
+    Raises ValueError for a `size` below 1, and TypeError for `k_pos` without `pos`.
 
     >>> from posenc.core.biases import pairs
     >>> seen = (window(2) & causal())(*pairs((1, 1, 3, 3)))
@@ -161,7 +208,18 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
 
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
-    """A token sees its own document only; `positions.documents` makes the ids of a packed row."""
+    """Return the mask under which a token sees its own document only.
+
+    - `ids`: document of each query, whole numbers, (token,) or (batch, token);
+      `positions.documents` makes those of a packed row
+    - `k_ids`: document of each key; None: those of the queries
+
+    Raises TypeError for ids that are no whole numbers.
+
+    >>> from posenc.core.biases import pairs
+    >>> documents(torch.tensor([0, 0, 1]))(*pairs((1, 1, 3, 3))).int().squeeze().tolist()
+    [[1, 1, 0], [1, 1, 0], [0, 0, 1]]
+    """
     q = _ids(ids, "ids")
     k = q if k_ids is None else _ids(k_ids, "k_ids")
     same = _SameId(q, k)
@@ -170,7 +228,16 @@ def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
 
 
 def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
-    """No token sees the filling that `positions.padded` puts in, given the same arguments."""
+    """Return the mask under which no token sees the padding of `positions.padded`.
+
+    - `lengths`: tokens of each text, one text for each row of the batch
+    - `side`: "right", the default, or "left": where the padding is
+    - `tokens`: tokens of each row; None: those of the longest text
+
+    >>> from posenc.core.biases import pairs
+    >>> padding([2, 1])(*pairs((2, 1, 2, 2))).int().squeeze().tolist()
+    [[1, 1], [1, 0]]
+    """
     lengths = counts(lengths)
     gaps = [filling(n, lengths, tokens) for n in lengths]
     left = checked(side) == "left"

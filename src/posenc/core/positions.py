@@ -11,6 +11,8 @@ from posenc.core.arguments import brief, count, room
 from posenc.core.shapes import Points, Positions
 from posenc.core.tracing import readable, traced, visible
 
+__all__ = ["centred", "documents", "folded", "grid", "packed", "padded", "sequence"]
+
 Side = Literal["left", "right"]
 FAR = 2**62  # whole positions from −FAR to FAR − 1 have offsets that int64 holds
 INTEGERS = {
@@ -21,7 +23,11 @@ CONSECUTIVE = {torch.float32: 2**24, torch.float64: 2**53}  # whole numbers that
 
 
 def sequence(length: int, start: int = 0, device: torch.device | str | None = None) -> Positions:
-    """The positions of a text; `start` is how many tokens a key cache already holds.
+    """Return the positions of a text, (token,): start, start + 1, …
+
+    - `length`: tokens of the text
+    - `start`: position of the first, 0 by default: how many tokens a key cache already holds
+    - `device`: device of the tensor; None: torch's default
 
     >>> sequence(3, start=5)
     tensor([5, 6, 7])
@@ -33,7 +39,11 @@ def sequence(length: int, start: int = 0, device: torch.device | str | None = No
 
 
 def packed(lengths: Sequence[int]) -> Positions:
-    """The positions of documents in one row, each from 0; `masks.documents` keeps them apart.
+    """Return the positions of documents in one row, each from 0.
+
+    - `lengths`: tokens of each document
+
+    `masks.documents` keeps the documents apart.
 
     >>> packed([3, 2])
     tensor([0, 1, 2, 0, 1])
@@ -44,7 +54,9 @@ def packed(lengths: Sequence[int]) -> Positions:
 
 
 def documents(lengths: Sequence[int]) -> Positions:
-    """The document that each token of a packed row belongs to.
+    """Return the document that each token of a packed row belongs to, for `masks.documents`.
+
+    - `lengths`: tokens of each document
 
     >>> documents([3, 2])
     tensor([0, 0, 0, 1, 1])
@@ -55,9 +67,14 @@ def documents(lengths: Sequence[int]) -> Positions:
 
 
 def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Positions:
-    """The positions of a batch of texts filled up to `tokens`: each from 0, the filling at 0.
+    """Return the positions of a batch of texts, (batch, token): each from 0, padding at 0.
 
-    Hide the filling with `masks.padding`, which takes the same arguments.
+    - `lengths`: tokens of each text
+    - `side`: "right", the default, or "left": where the padding goes
+    - `tokens`: tokens of each row; None: those of the longest text
+
+    Mask the padding with `masks.padding`, which takes the same arguments. Raises ValueError for a
+    text longer than `tokens`.
 
     >>> padded([3, 2], side="left")
     tensor([[0, 1, 2],
@@ -106,7 +123,9 @@ def checked(side: Side) -> Side:
 
 
 def grid(*sizes: int) -> Points:
-    """Cells of an image or volume in row-major order, shape (∏ sizes, len(sizes)).
+    """Return the cells of an image or volume in row-major order, (∏ sizes, len(sizes)).
+
+    - `sizes`: cells along each axis, one argument each
 
     >>> grid(2, 2).tolist()
     [[0, 0], [0, 1], [1, 0], [1, 1]]
@@ -122,7 +141,9 @@ def grid(*sizes: int) -> Points:
 
 
 def centred(*sizes: int) -> Points:
-    """Centres of the cells of a `grid`, the image stretched to −1 … 1 along each axis; float64.
+    """Return the centres of the cells of a `grid` that spans −1 … 1 on each axis, in float64.
+
+    - `sizes`: cells along each axis, one argument each
 
     However fine the patches, a place in the image keeps its coordinates. Tokens that stand nowhere
     in the image, a class token or registers, belong at the origin, where rotations do nothing.
@@ -134,7 +155,10 @@ def centred(*sizes: int) -> Points:
 
 
 def folded(tokens: int, axes: int) -> Positions | Points:
-    """A sequence; with more axes, laid on a square page line by line, or into a cube.
+    """Return a sequence; with more axes, lay it on a square page line by line, or into a cube.
+
+    - `tokens`: number of positions
+    - `axes`: numbers that make a position
 
     >>> folded(5, axes=2).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1]]

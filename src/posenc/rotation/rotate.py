@@ -26,7 +26,20 @@ ON_CPU = {
 def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Heads:
     """Turn every channel pair of `x`, in float32, and round once to the dtype of `x`.
 
-    With `start`, as many channels as `by` turns, from there on; the others stay as they are.
+    - `x`: queries or keys, (batch, head, token, channel)
+    - `by`: cos and sin of the angles, as `posenc.turn` makes them
+    - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + d/2
+    - `start`: first channel that turns, of as many as `by` has; None: all channels turn
+
+    Returns a new tensor like `x`. Raises ValueError if `by` has other tokens, heads or channels.
+
+    >>> from posenc import frequencies, positions, turn
+    >>> q = torch.ones(1, 1, 2, 2)
+    >>> rotate(q, turn(positions.sequence(2), frequencies(2)), "interleaved")[0, 0]
+    tensor([[ 1.0000,  1.0000],
+            [-0.3012,  1.3818]])
+
+    Su et al. 2021, arXiv:2104.09864, eq. 34.
     """
     kernel = kernel_for(x, by, layout, start)
     if kernel == "formula":

@@ -21,9 +21,18 @@ class Turn(Prepared, NamedTuple("Turn", [("cos", Tensor), ("sin", Tensor)])):
 
 
 def turn(pos: Positions | Points, freqs: Frequencies, gain: float | Tensor = 1.0) -> Turn:
-    """Compute gain · cos and gain · sin of p·θ.
+    """Compute gain · cos and gain · sin of the angles p·θ, in float64, rounded once to float32.
 
-    Learned θ is read now: a table that was made before a step of training keeps the old one.
+    - `pos`: positions (token,), (batch, token) or (batch, head, token); points have a trailing axis
+    - `freqs`: θ, (pair,) or (axis, pair), in radians per token. A learned θ is read now: make the
+      table again after each step of training
+    - `gain`: factor of cos and sin, 1 by default
+
+    Returns a `Turn` of cos and sin, (*batch, 1 or head, token, pair), for `rotate`.
+
+    >>> from posenc import frequencies, positions
+    >>> turn(positions.sequence(3), frequencies(4)).cos.shape
+    torch.Size([1, 3, 2])
     """
     angle = angles(pos, freqs)
     cos, sin = torch.cos(angle), torch.sin(angle)

@@ -28,7 +28,17 @@ from posenc.properties.card import Card
 
 
 class Binary(Encoding):
-    """`Binary(512)` has 32 bits, the most up to 32 that fit the width; `Binary(512, bits=8)`."""
+    """The bits of the position, added to embeddings: `Binary(512)`, or `Binary(512, bits=8)`.
+
+    - `width`: channels of the embeddings
+    - `bits`: bits of a position, a divisor of `width` up to 62; None: the largest divisor up to 32
+
+    Raises ValueError for `bits` that do not divide `width`.
+
+    >>> import torch
+    >>> Binary(3)(torch.zeros(3, 3)).tolist()
+    [[0.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
 
     prepared = TokenRows
 

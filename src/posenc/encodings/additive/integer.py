@@ -18,7 +18,14 @@ from posenc.properties.card import Card, Paper
 
 
 class Integer(Encoding):
-    """`Integer(512)` for embeddings of 512 channels."""
+    """The position itself, added to every channel: `Integer(512)`.
+
+    - `width`: channels of the embeddings
+
+    >>> import torch
+    >>> Integer(2)(torch.zeros(3, 2)).tolist()
+    [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
+    """
 
     prepared = TokenRows
 

@@ -42,7 +42,18 @@ class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
 
 
 class Learned(Encoding):
-    """`Learned(1024, 768)` as in GPT-2."""
+    """Table with a trained row for each position: `Learned(1024, 768)` as in GPT-2.
+
+    - `length`: rows of the table; positions are 0 … length − 1
+    - `width`: channels of the embeddings
+    - `beyond`: past the end of the table "refuse" raises IndexError, and "clamp" repeats the last
+      row
+
+    >>> Learned(1024, 768).table.shape
+    torch.Size([1024, 768])
+
+    Gehring et al. 2017, arXiv:1705.03122, §3.1.
+    """
 
     prepared = Numbers
 
@@ -63,11 +74,17 @@ class Learned(Encoding):
         kept: int = 0,
         antialias: bool = False,
     ) -> "Learned":
-        """Interpolate the rows to another length, or from a grid to another: (rows, columns).
+        """Return a copy whose rows are interpolated to another length, or from one grid to another.
 
-        The first `kept` rows, of classes and registers, stay as they are. Lengths are interpolated
-        linearly; grids by cubic splines, as transformers does for ViT, with `antialias` as timm;
-        `grid` is the present one, a square if None. Training on the new size is worth its while.
+        - `to`: rows of the new table, or (rows, columns) of the new grid
+        - `grid`: (rows, columns) of the present grid; None: a square
+        - `kept`: first rows that stay as they are, those of class tokens and registers; 0 by
+          default
+        - `antialias`: True interpolates a grid as timm does, False as transformers does for ViT
+
+        Lengths are interpolated linearly, grids by cubic splines. Train it on the new size
+        afterwards. Raises ValueError for a `grid` that does not have as many cells as the table has
+        other rows.
 
         >>> Learned(1 + 14 * 14, 8).resized((24, 24), kept=1).length
         577

@@ -31,7 +31,15 @@ from posenc.properties.card import Card
 
 
 class LinearSinusoidal(Encoding):
-    """`LinearSinusoidal(512)` for embeddings of 512 channels."""
+    """Sines and cosines whose wavelengths grow by equal steps: `LinearSinusoidal(512)`.
+
+    - `width`: channels of the embeddings, even
+
+    Raises ValueError for an odd `width`.
+
+    >>> LinearSinusoidal(8).freqs
+    tensor([1.0000, 0.5000, 0.3333, 0.2500], dtype=torch.float64)
+    """
 
     prepared = TokenRows
 

@@ -27,7 +27,18 @@ Divisor = Literal["N", "N-1"]
 
 
 class Normalized(Encoding):
-    """`Normalized(512)`, or `Normalized(512, "N-1")` so that the last token stands at 1."""
+    """The position as a share of the text's length, added to every channel: `Normalized(512)`.
+
+    - `width`: channels of the embeddings
+    - `divisor`: "N" divides by the length N; "N-1" divides by N − 1, so that the last token stands
+      at 1
+
+    Raises ValueError for another `divisor`.
+
+    >>> import torch
+    >>> Normalized(1, "N-1")(torch.zeros(3, 1)).tolist()
+    [[0.0], [0.5], [1.0]]
+    """
 
     prepared = TokenRows
     by_length = True

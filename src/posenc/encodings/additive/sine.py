@@ -22,7 +22,14 @@ from posenc.properties.card import Card
 
 
 class Sine(Encoding):
-    """`Sine(512)` for embeddings of 512 channels."""
+    """The sine of the position, added to every channel: `Sine(512)`.
+
+    - `width`: channels of the embeddings
+
+    >>> import torch
+    >>> Sine(1)(torch.zeros(3, 1)).flatten()
+    tensor([0.0000, 0.8415, 0.9093])
+    """
 
     prepared = TokenRows
 

@@ -29,7 +29,18 @@ from posenc.properties.card import Card
 
 
 class SineCosine(Encoding):
-    """`SineCosine(512)`, or slower: `SineCosine(512, theta=0.01)`."""
+    """A sine and a cosine of one frequency, added to embeddings: `SineCosine(512)`.
+
+    - `width`: channels of the embeddings, even
+    - `theta`: frequency in radians per token, 1 by default
+
+    Raises ValueError for an odd `width`.
+
+    >>> import torch
+    >>> SineCosine(2, theta=0.5)(torch.zeros(2, 2))
+    tensor([[0.0000, 1.0000],
+            [0.4794, 0.8776]])
+    """
 
     prepared = TokenRows
 

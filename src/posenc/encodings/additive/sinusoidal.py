@@ -37,7 +37,21 @@ def waves(pos: Positions, freqs: Frequencies, layout: Layout = "interleaved") ->
 
 
 class Sinusoidal(Encoding):
-    """`Sinusoidal(512)`, or `Sinusoidal(512, base=500.0, layout="half")`."""
+    """Sines and cosines of the position, added to embeddings: `Sinusoidal(512)`.
+
+    - `width`: channels of the embeddings, even
+    - `base`: base of θ, 10,000 by default
+    - `layout`: "interleaved" alternates sine and cosine, "half" puts all sines before all cosines
+
+    Raises ValueError for an odd `width`.
+
+    >>> import torch
+    >>> Sinusoidal(4)(torch.zeros(2, 4))
+    tensor([[0.0000, 1.0000, 0.0000, 1.0000],
+            [0.8415, 0.5403, 0.0100, 0.9999]])
+
+    Vaswani et al. 2017, arXiv:1706.03762, §3.5.
+    """
 
     prepared = TokenRows
 

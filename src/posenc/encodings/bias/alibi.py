@@ -49,9 +49,18 @@ def _geometric(heads: int) -> Tensor:
 
 
 class ALiBi(Encoding):
-    """A bias for each head that falls with distance, the same in both directions.
+    """Bias that falls with distance at a fixed slope for each head, the same in both directions.
 
-    All slopes are multiplied by `strength`: Falcon divides them by √channels.
+    - `heads`: query heads
+    - `strength`: factor of all slopes, 1 by default; Falcon divides them by √channels
+
+    >>> import torch
+    >>> ALiBi(2)(torch.arange(3))[0, 0]
+    tensor([[-0.0000, -0.0625, -0.1250],
+            [-0.0625, -0.0000, -0.0625],
+            [-0.1250, -0.0625, -0.0000]])
+
+    Press et al. 2022, arXiv:2108.12409, §3.
     """
 
     def __init__(self, heads: int, strength: float = 1.0):

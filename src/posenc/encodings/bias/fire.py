@@ -37,7 +37,19 @@ EPS = 1e-6
 
 
 class FIRE(Encoding):
-    """`FIRE(heads)`: distances count relative to 512 tokens at least, at first; 32 hidden units."""
+    """Bias by a small network, of distances relative to how far the query has come: `FIRE(8)`.
+
+    - `heads`: query heads
+    - `length`: tokens to which distances are relative at least, at first; 512 by default
+    - `hidden`: hidden units of the network, 32 by default
+
+    Raises ValueError for a `length` or `hidden` that is not positive.
+
+    >>> FIRE(8)
+    FIRE(8 heads, length=512)
+
+    Li et al. 2024, arXiv:2310.04418, eq. 5.
+    """
 
     def __init__(self, heads: int, length: float = 512.0, hidden: int = 32):
         super().__init__()
@@ -55,10 +67,17 @@ class FIRE(Encoding):
         self.outer = nn.Linear(hidden, heads, bias=False)
 
     def ψ(self, x: Tensor) -> Tensor:
+        """Return ln(|c| x + 1).
+
+        - `x`: distance in tokens
+        """
         return (full(self.c)[0].abs() * x).log1p()
 
     def f(self, h: Tensor, x: Tensor) -> Tensor:
-        """The learned map of each head h, broadcast with x."""
+        """Apply the learned map of each head.
+
+        - `h`, `x`: head, and the distance as a share, 0 … 1; they are broadcast
+        """
         weight, outer = full(self.inner.weight)[:, 0], full(self.outer.weight)
         shift = full(self.inner.bias)
         # For a single pair, without sums over an axis, which a fused kernel cannot do
@@ -86,9 +105,18 @@ class FIRE(Encoding):
         return PlaceBias(partial(self.of_places, f), q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
+        """Return the bias of an offset for queries up to L, in logits.
+
+        - `h`, `δ`: head, and offset in tokens, query − key
+        """
         return self.f(h, self.ψ(δ.abs()) / (self.ψ(self.L) + EPS))
 
     def of_places(self, f: OfDistance, h: Tensor, p: Tensor, p_key: Tensor) -> Tensor:
+        """Return the bias of two positions, in logits.
+
+        - `f`: the learned map, or a table of it
+        - `h`, `p`, `p_key`: head, and the positions of query and key
+        """
         reached = torch.maximum(self.L, p.to(self.L.dtype))
         # A single pair evaluates f and looks nothing up
         f = f if h.ndim else self.f

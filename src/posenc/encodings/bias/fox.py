@@ -34,7 +34,18 @@ class Forgotten(Running, Prepared, NamedTuple("Forgotten", [("total", Tensor)]))
 
 
 class FoX(Encoding):
-    """`FoX(512, heads=8)`, for layers that read 512 channels."""
+    """Bias by forget gates, which each token sets: `FoX(512, heads=8)`.
+
+    - `width`: channels that the layer reads
+    - `heads`: query heads; each has a gate
+
+    It reads the layer's input, so use it in `SelfAttention` or `Block`.
+
+    >>> FoX(512, heads=8)
+    FoX(512 channels, 8 heads)
+
+    Lin et al. 2025, arXiv:2503.02130.
+    """
 
     prepared = Forgotten
     causal = True

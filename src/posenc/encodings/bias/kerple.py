@@ -43,7 +43,18 @@ def bounded(x: Tensor, most: float = float("inf")) -> Tensor:
 
 
 class Kerple(Encoding):
-    """`Kerple(heads)` with a logarithm, `Kerple(heads, curve="power")` with a power."""
+    """Bias that falls with distance along a learned curve: `Kerple(8)`.
+
+    - `heads`: query heads; each learns its own p and a
+    - `curve`: "log", the default, or "power"
+
+    Raises ValueError for another `curve`.
+
+    >>> Kerple(8, curve="power")
+    Kerple(8 heads, curve='power')
+
+    Chi et al. 2022, arXiv:2205.09921, eq. 8 and 9.
+    """
 
     def __init__(self, heads: int, curve: Literal["log", "power"] = "log"):
         super().__init__()
@@ -61,6 +72,10 @@ class Kerple(Encoding):
         return DistanceBias(self.of_distance, q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
+        """Return the bias of an offset, in logits.
+
+        - `h`, `δ`: head, and offset in tokens, query − key
+        """
         a, p = full(self.a[h]), full(self.p[h])
         if self.curve == "log":
             return -bounded(p) * (bounded(a) * δ.abs()).log1p()

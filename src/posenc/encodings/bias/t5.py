@@ -68,7 +68,21 @@ def _bucketed(offset: Tensor, first: Tensor, bidirectional: bool) -> Tensor:
 
 
 class T5Bias(Encoding):
-    """`T5Bias(heads)` for encoders, `T5Bias(heads, bidirectional=False)` for decoders."""
+    """Learned bias for each head and bucket of distances: `T5Bias(8)`.
+
+    - `heads`: query heads
+    - `buckets`: buckets of distances, 32 by default; of both directions together if `bidirectional`
+    - `reach`: distance in tokens from which on all share the last bucket, 128 by default
+    - `bidirectional`: True, the default, for encoders; False for decoders, where keys ahead share
+      bucket 0
+
+    Raises ValueError for fewer than 2 buckets on a side, or a `reach` within the exact buckets.
+
+    >>> T5Bias(8, bidirectional=False)
+    T5Bias(8 heads, 32 causal buckets, reach=128)
+
+    Raffel et al. 2020, arXiv:1910.10683, §2.1.
+    """
 
     def __init__(self, heads: int, buckets: int = 32, reach: int = 128, bidirectional: bool = True):
         super().__init__()
@@ -86,6 +100,10 @@ class T5Bias(Encoding):
         return DistanceBias(self.of_distance, q, q_at, k_at, reach=self.reach)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
+        """Return the bias of an offset, in logits.
+
+        - `h`, `δ`: head, and offset in tokens, query − key
+        """
         bucket = _bucketed(δ, self.first.to(δ.device), self.bidirectional)
         # The gradient is a sum over all pairs that share a bucket
         return full(self.weight)[bucket, h]

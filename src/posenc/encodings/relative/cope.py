@@ -25,7 +25,16 @@ from posenc.properties.card import RELATIVE, Card, Paper
 
 
 class CoPE(Encoding):
-    """`CoPE(64)` counts up to 63, `CoPE(64, count=16)` up to 15; all heads share the rows."""
+    """Positions counted by gates that the query sets: `CoPE(64)` counts up to 63.
+
+    - `dim`: channels of a head
+    - `count`: learned rows, 64 by default; all heads share them
+
+    >>> CoPE(64, count=16)
+    CoPE(64 channels, count=16)
+
+    Golovneva et al. 2024, arXiv:2405.18719, eq. 3-8.
+    """
 
     causal = True
 

@@ -53,12 +53,24 @@ def bucket(offset: Tensor, buckets: int, reach: int, clamped: bool = True) -> Te
 
 
 class DeBERTa(Encoding):
-    """`DeBERTa(64, heads=12)`: distances up to 512 either way, rows of 768 channels.
+    """Scores between content and learned rows of distances: `DeBERTa(64, heads=12)`.
 
-    With `buckets`, as in versions 2 and 3: `DeBERTa(64, heads=12, buckets=256)`.
+    - `dim`: channels of a head
+    - `heads`: query heads
+    - `reach`: distance in tokens, either way, from which on all share a row; 512 by default
+    - `width`: channels of a row; None: dim · heads
+    - `released`: True takes δ(i, j) in the last term too, as the published weights need
+    - `buckets`: rows either way, which far distances share, as in versions 2 and 3 (256); 0, the
+      default: a row for each distance
+    - `terms`: "c2p" (content to position), "p2c" (position to content), or both, the default
+    - `clamped`: False takes buckets of offsets beyond `reach` as transformers does
 
-    `released=True` takes δ(i, j) in the last term too, as the weights that were released need.
-    `clamped=False` takes buckets of offsets beyond `reach` as transformers does.
+    Raises ValueError for other `terms`, and for `buckets` that do not fit into `reach`.
+
+    >>> DeBERTa(64, heads=12, buckets=256).rows.shape
+    torch.Size([512, 768])
+
+    He et al. 2021, arXiv:2006.03654, eq. 3-4.
     """
 
     def __init__(
@@ -94,6 +106,10 @@ class DeBERTa(Encoding):
         self.to_queries = made[1] if "p2c" in terms else None
 
     def delta(self, offset: Tensor) -> Tensor:
+        """Return the row of P of each offset.
+
+        - `offset`: query − key, in tokens
+        """
         offset = whole(offset, "DeBERTa")
         if self.buckets:
             offset = bucket(offset, self.buckets, self.reach, self.clamped)
@@ -115,7 +131,11 @@ class DeBERTa(Encoding):
         )  # fmt: skip
 
     def met(self, row: OfOffset, q_at: Positions, k_at: KeyPositions) -> tuple[OfOffset, Tensor]:
-        """The rows of P that these offsets meet, and the function that takes an offset to them."""
+        """Return the function from an offset to its row, and the rows of P that these offsets need.
+
+        - `row`: function from an offset to its row among all of P
+        - `q_at`, `k_at`: positions of queries and keys
+        """
         if not (readable(q_at, k_at) and q_at.numel() and k_at.numel()):
             return row, self.rows
         (q_low, q_high), (k_low, k_high) = q_at.aminmax(), k_at.aminmax()
@@ -126,9 +146,12 @@ class DeBERTa(Encoding):
     def term(
         self, q: Tensor, rows: Tensor, to: Tensor | None, scale: float
     ) -> tuple[Tensor, Tensor]:
-        """The factors of q · (P W)ᵀ · scale: q and P W, or for few queries q Wᵀ and P.
+        """Return the factors of q · (P W)ᵀ · scale: q and P W, or for few queries q Wᵀ and P.
 
-        Zeros where there is no such term.
+        - `q`: queries
+        - `rows`: rows of P, (row, w)
+        - `to`: W, (head, w, channel); None: there is no such term, and the second factor is 0
+        - `scale`: softmax scale
         """
         if to is None:
             return q, rows.new_zeros(len(rows), self.dim, dtype=q.dtype)

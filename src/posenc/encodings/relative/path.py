@@ -55,7 +55,17 @@ class Mirrors(
 
 
 class PaTH(Encoding):
-    """`PaTH(512, heads=8)`, for layers that read 512 channels."""
+    """Products of reflections between query and key, which each token sets: `PaTH(512, heads=8)`.
+
+    - `width`: channels that the layer reads
+    - `heads`: query heads, a divisor of `width`
+    - `rank`: rank of the projection to the reflections' vectors, 32 by default
+
+    It reads the layer's input, so use it in `SelfAttention` or `Block`.
+
+    >>> PaTH(512, heads=8).dim
+    64
+    """
 
     prepared = Mirrors
     causal = True

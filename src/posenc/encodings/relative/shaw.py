@@ -23,7 +23,18 @@ from posenc.properties.card import RELATIVE, Card, Paper
 
 
 class Shaw(Encoding):
-    """`relative_keys` and `relative_values` hold the rows a and c of distances −reach … reach."""
+    """Learned keys and values for each distance up to a reach: `Shaw(64)`.
+
+    - `dim`: channels of a head
+    - `reach`: distance in tokens from which on all share a row, 16 by default
+
+    `relative_keys` and `relative_values` hold the rows a and c of distances −reach … reach.
+
+    >>> Shaw(64).relative_keys.shape
+    torch.Size([33, 64])
+
+    Shaw et al. 2018, arXiv:1803.02155, eq. 3 and 4.
+    """
 
     def __init__(self, dim: int, reach: int = 16):
         super().__init__()
@@ -34,6 +45,10 @@ class Shaw(Encoding):
         self.relative_values = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
 
     def row(self, distance: Tensor) -> Tensor:
+        """Return the row of each offset.
+
+        - `distance`: offset in tokens, query − key
+        """
         return whole(distance, "Shaw").clamp(-self.reach, self.reach) + self.reach
 
     def on_scores(

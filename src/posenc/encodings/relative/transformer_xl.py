@@ -22,7 +22,18 @@ from posenc.properties.card import RELATIVE, Card, Paper
 
 
 class TransformerXL(Encoding):
-    """`TransformerXL(64, heads=8)` has sinusoids of 512 channels; `width` sets another number."""
+    """Scores from content and from projected sinusoids of the offset: `TransformerXL(64, heads=8)`.
+
+    - `dim`: channels of a head
+    - `heads`: query heads
+    - `width`: channels of the sinusoids; None: dim · heads
+    - `base`: base of θ, 10,000 by default
+
+    >>> TransformerXL(64, heads=8).project.shape
+    torch.Size([8, 64, 512])
+
+    Dai et al. 2019, arXiv:1901.02860, §3.3.
+    """
 
     def __init__(self, dim: int, heads: int, width: int | None = None, base: float = 10_000.0):
         super().__init__()
@@ -42,7 +53,10 @@ class TransformerXL(Encoding):
         )  # fmt: skip
 
     def sinusoids(self, pos: Positions) -> Tensor:
-        """R(pos), (*batch, token, w), in float64."""
+        """Return R(pos), (*batch, token, w), in float64.
+
+        - `pos`: offsets in tokens, (*batch, token)
+        """
         angle = angles(pos, self.freqs)
         return torch.cat((angle.sin(), angle.cos()), -1)
 

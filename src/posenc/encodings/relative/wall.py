@@ -82,7 +82,16 @@ def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor) -> Chunks:
 
 
 class Wall(Encoding):
-    """`Wall(512, heads=8)`, for layers that read 512 channels."""
+    """Decay of each channel of each head, which each token sets: `Wall(512, heads=8)`.
+
+    - `width`: channels that the layer reads
+    - `heads`: query heads, a divisor of `width`
+
+    It reads the layer's input, so use it in `SelfAttention` or `Block`.
+
+    >>> Wall(512, heads=8).dim
+    64
+    """
 
     prepared = Decays
     causal = True

@@ -26,7 +26,13 @@ from posenc.properties.card import ROTATION, Card, Paper
 
 
 def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:
-    """θ of shape (axis, pair), to be given to `RoPE`.
+    """Return θ of shape (axis, pair), to be given to `RoPE`.
+
+    - `dim`: channels of a head, even, at least two for each axis
+    - `axes`: numbers that make a position, 2 by default
+    - `base`: base of θ on each axis, 10,000 by default
+
+    Raises ValueError where an axis would have no pair of channels.
 
     >>> axial(8, axes=2).tolist()
     [[1.0, 0.01, 0.0, 0.0], [0.0, 0.0, 1.0, 0.01]]
@@ -59,7 +65,15 @@ def AxialRoPE(dim: int, axes: int = 2, base: float = 10_000.0, **options: Any) -
 
 
 def AxialRoPE3D(dim: int, base: float = 10_000.0, **options: Any) -> RoPE:
-    """Return `AxialRoPE` with three axes, for points (frame, row, column)."""
+    """Return `AxialRoPE` with three axes, for points (frame, row, column).
+
+    - `dim`: channels of a head
+    - `base`: the base of θ on each axis, 10,000 by default
+    - `options`: the other arguments of `RoPE`, `layout` for instance
+
+    >>> AxialRoPE3D(12)
+    RoPE(12 channels, 3 axes, base=10000, layout='interleaved')
+    """
     return AxialRoPE(dim, 3, base, **options)
 
 

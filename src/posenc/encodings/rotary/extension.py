@@ -41,12 +41,29 @@ ALIKE, APART = 1e-5, 1e-2
 
 
 def interpolate(freqs: Theta, factor: float) -> Theta:
-    """Position interpolation: every wavelength `factor` times as long."""
+    """Return θ / factor (position interpolation): every wavelength becomes `factor` times as long.
+
+    - `freqs`: θ in radians per token, a vector (pair,) or a matrix (axis, pair)
+    - `factor`: positive number, new length / trained length
+
+    Raises ValueError for a `factor` that leaves θ infinite.
+
+    >>> from posenc import frequencies
+    >>> interpolate(frequencies(4), 4.0)
+    tensor([0.2500, 0.0025], dtype=torch.float64)
+
+    Chen et al. 2023, arXiv:2306.15595.
+    """
     return _finite(_theta(freqs) / positive(factor, "factor"), factor)
 
 
 def ntk(freqs: Theta, factor: float) -> Theta:
-    """NTK-aware: the fastest pair stays, the slowest is interpolated in full, all between in part.
+    """Return NTK-aware θ: the fastest pair stays, and the slowest is interpolated in full.
+
+    - `freqs`: θ in radians per token, whose pairs fall by equal factors
+    - `factor`: positive number, new length / trained length
+
+    Raises ValueError for fewer than two pairs, and for a matrix whose pairs do not fall so.
 
     >>> from posenc import frequencies
     >>> ntk(frequencies(8), 4.0) / frequencies(8)
@@ -57,10 +74,19 @@ def ntk(freqs: Theta, factor: float) -> Theta:
 
 
 def dynamic_ntk(freqs: Theta, length: int, trained: int, factor: float) -> Theta:
-    """NTK-aware, by as much as a text of `length` tokens needs; up to `trained` nothing changes.
+    """Return NTK-aware θ for a text of `length` tokens; up to `trained` nothing changes.
+
+    - `freqs`: θ in radians per token, whose pairs fall by equal factors
+    - `length`: tokens of the text
+    - `trained`: tokens of the longest text in training
+    - `factor`: s; `ntk` gets s · length / trained − (s − 1)
 
     All keys of a text must be turned by the same frequencies: a cache of turned keys is no longer
     valid when the text has grown past `trained`.
+
+    >>> from posenc import frequencies
+    >>> dynamic_ntk(frequencies(4), length=512, trained=512, factor=2.0)
+    tensor([1.0000, 0.0100], dtype=torch.float64)
     """
     positive(factor, "factor")
     grown = max(1.0, positive(length, "length") / positive(trained, "trained"))
@@ -70,8 +96,21 @@ def dynamic_ntk(freqs: Theta, length: int, trained: int, factor: float) -> Theta
 def by_parts(
     freqs: Theta, factor: float, trained: int, slow: float = 1.0, fast: float = 32.0
 ) -> Theta:
-    """NTK by parts, the ramp of the YaRN paper: pairs of more than `fast` turns stay as they are,
-    those of fewer than `slow` are interpolated.
+    """Return θ scaled by parts, along the ramp of the YaRN paper.
+
+    - `freqs`: θ in radians per token
+    - `factor`: positive number, new length / trained length
+    - `trained`: tokens of the longest text in training
+    - `slow`: pairs of fewer full turns within `trained` are interpolated; 1 by default
+    - `fast`: pairs of more full turns stay as they are; 32 by default
+
+    Raises ValueError unless 0 < `slow` ≤ `fast`.
+
+    >>> from posenc import frequencies
+    >>> by_parts(frequencies(4), 4.0, trained=512)
+    tensor([1.0000, 0.0025], dtype=torch.float64)
+
+    Peng et al. 2023, arXiv:2309.00071, eq. 18.
     """
     _ends(slow, fast)
     turns = turned(_speed(_theta(freqs)), positive(trained, "trained"))
@@ -81,7 +120,20 @@ def by_parts(
 
 
 def llama3(freqs: Theta, factor: float, trained: int, low: float = 1.0, high: float = 4.0) -> Theta:
-    """Llama 3.1's scaling: NTK by parts, with the ends `low_freq_factor` and `high_freq_factor`."""
+    """Return θ as Llama 3.1 scales it: by parts, with other ends.
+
+    - `freqs`: θ in radians per token
+    - `factor`: positive number, new length / trained length; Llama 3.1 has 8
+    - `trained`: tokens of the longest text in training, `original_max_position_embeddings`
+    - `low`: full turns, `low_freq_factor`, 1 by default
+    - `high`: full turns, `high_freq_factor`, 4 by default
+
+    Raises ValueError unless 0 < `low` ≤ `high`.
+
+    >>> from posenc import frequencies
+    >>> llama3(frequencies(4, 500_000.0), 8.0, trained=8192)[0]
+    tensor(1., dtype=torch.float64)
+    """
     return by_parts(freqs, factor, trained, slow=low, fast=high)
 
 
@@ -93,9 +145,22 @@ def yarn(
     slow: float = 1.0,
     rounded: bool = True,
 ) -> Theta:
-    """YaRN as deployed; `rounded` ends of the ramp, except where a model says `truncate: false`.
+    """Return θ as deployed YaRN scales it. Give `RoPE` `gain=yarn_gain(factor)` as well.
 
-    Give the model `gain=yarn_gain(factor)` as well.
+    - `freqs`: θ in radians per token, whose pairs fall by equal factors
+    - `factor`: positive number, new length / trained length
+    - `trained`: tokens of the longest text in training
+    - `fast`: full turns at which the ramp begins, `beta_fast`, 32 by default
+    - `slow`: full turns at which it ends, `beta_slow`, 1 by default
+    - `rounded`: False leaves the ends of the ramp between pairs, as `truncate: false` in a config
+
+    Raises ValueError for fewer than two pairs, and unless 0 < `slow` ≤ `fast`.
+
+    >>> from posenc import RoPE, frequencies
+    >>> RoPE(yarn(frequencies(128), 4.0, trained=4096), gain=yarn_gain(4.0)).dim
+    128
+
+    Peng et al. 2023, arXiv:2309.00071, §3, and the code released with it.
     """
     _ends(slow, fast)
     index, pairs = _ladder(_theta(freqs), "YaRN")
@@ -113,7 +178,13 @@ def yarn(
 
 
 def yarn_gain(factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0) -> float:
-    """The factor of cos and sin: g(mscale) / g(mscale_all_dim), g(m) = 0.1 m ln s + 1 for s > 1.
+    """Return the factor of cos and sin, g(mscale) / g(mscale_all_dim).
+
+    With s = `factor`, g(m) = 0.1 m ln s + 1 for s > 1, and 1 otherwise.
+
+    - `factor`: s, new length / trained length
+    - `mscale`: number of the config, 1 by default
+    - `mscale_all_dim`: number of the config, 0 by default; DeepSeek sets it
 
     >>> round(yarn_gain(4.0), 6)
     1.138629
@@ -122,10 +193,13 @@ def yarn_gain(factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0) -
 
 
 def yarn_logit_gain(factor: float, mscale_all_dim: float) -> float:
-    """DeepSeek's second factor, of the softmax scale: g(mscale_all_dim)².
+    """Return DeepSeek's second factor, of the softmax scale: g(mscale_all_dim)².
 
-    With mscale = mscale_all_dim the first is 1, and this one alone sharpens the softmax: by turned
-    and unturned channels alike.
+    - `factor`: s, new length / trained length
+    - `mscale_all_dim`: number of the config
+
+    With mscale = mscale_all_dim the first factor, `yarn_gain`, is 1, and the second alone sharpens
+    the softmax, by turned and unturned channels alike.
 
     >>> round(yarn_logit_gain(40.0, 1.0), 6)
     1.873854
@@ -136,9 +210,22 @@ def yarn_logit_gain(factor: float, mscale_all_dim: float) -> float:
 def longrope(
     freqs: Theta, length: int, trained: int, short: Sequence[float], long: Sequence[float]
 ) -> Theta:
-    """LongRoPE: a searched factor for each pair, other ones for texts longer than `trained`.
+    """Return LongRoPE's θ: each pair divided by a searched factor.
 
-    A cache of keys turned by the short list is no longer valid when the text outgrows it.
+    - `freqs`: θ in radians per token
+    - `length`: tokens of the text, which choose the list
+    - `trained`: tokens of the longest text in training
+    - `short`: a factor for each pair, for texts up to `trained`
+    - `long`: a factor for each pair, for longer texts
+
+    A cache of keys turned by the short list is no longer valid when the text outgrows it. Raises
+    ValueError for lists of another length than pairs.
+
+    >>> from posenc import frequencies
+    >>> longrope(frequencies(4), 8192, trained=4096, short=[1.0, 1.0], long=[1.0, 4.0])
+    tensor([1.0000, 0.0025], dtype=torch.float64)
+
+    Ding et al. 2024, arXiv:2402.13753.
     """
     factors = short if positive(length, "length") <= positive(trained, "trained") else long
     name, pairs = "short" if factors is short else "long", _theta(freqs).shape[-1]
@@ -151,7 +238,10 @@ def longrope(
 
 
 def longrope_gain(factor: float, trained: int) -> float:
-    """The factor of cos and sin: √(1 + ln s / ln L), for s > 1.
+    """Return the factor of cos and sin: √(1 + ln s / ln L), for s > 1.
+
+    - `factor`: s, new length / trained length
+    - `trained`: L, tokens of the longest text in training
 
     >>> round(longrope_gain(32.0, 4096), 6)
     1.190238
@@ -164,7 +254,15 @@ def longrope_gain(factor: float, trained: int) -> float:
 
 
 def turned(freqs: Theta, length: float) -> Tensor:
-    """The full turns of each pair within `length` tokens."""
+    """Return the full turns of each pair within a length.
+
+    - `freqs`: θ in radians per token
+    - `length`: tokens
+
+    >>> from posenc import frequencies
+    >>> turned(frequencies(4), 1000)
+    tensor([159.1549,   1.5915], dtype=torch.float64)
+    """
     return length * freqs / (2 * pi)
 
 

@@ -46,9 +46,20 @@ class Rotations(Prepared, NamedTuple("Rotations", [("matrix", Tensor)])):
 
 
 class LieRE(Encoding):
-    """`LieRE(64)` for points of `positions.grid`; LieRE₈ of the paper is `LieRE(64, block=8)`.
+    """Rotation of blocks of channels by learned generators: `LieRE(64)` for points of
+    `positions.grid`.
 
-    `LieRE(64, heads=6)` has a rotation for each of 6 heads.
+    - `dim`: channels of a head
+    - `axes`: numbers that make a position, 2 by default
+    - `block`: channels that turn together, a divisor of `dim`; None: all. LieRE₈ of the paper is
+      `LieRE(64, block=8)`
+    - `heads`: query heads, each with a rotation of its own; None: one rotation for all
+
+    Raises ValueError for fewer than two channels an axis, and for a `block` that does not divide
+    `dim`.
+
+    >>> LieRE(64, block=8).generators.shape
+    torch.Size([2, 8, 8, 8])
     """
 
     prepared = Rotations

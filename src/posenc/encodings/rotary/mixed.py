@@ -47,7 +47,20 @@ def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, 
 
 
 class Mixed(Encoding):
-    """`Mixed(64, heads=6)`; points come from `positions.grid`."""
+    """Rotation by points (row, column) with learned directions: `Mixed(64, heads=6)`.
+
+    - `dim`: channels of a head, a multiple of 4
+    - `heads`: query heads; each has directions of its own
+    - `base`: base of the initial θ, 10 by default
+    - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
+
+    Points come from `positions.grid`. Raises ValueError for a `dim` that is no multiple of 4.
+
+    >>> Mixed(64, heads=6).freqs.shape
+    torch.Size([2, 6, 32])
+
+    Heo et al. 2024, arXiv:2403.13298, RoPE-Mixed.
+    """
 
     axes = 2
     prepared = Turn

@@ -28,7 +28,14 @@ from posenc.properties.card import ROTATION, Card, Paper
 
 
 def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False) -> Frequencies:
-    """θ of shape (axis, pair), to be given to `RoPE`; `sections` are pairs for each axis.
+    """Return θ of shape (axis, pair), to be given to `RoPE`.
+
+    - `freqs`: θ, a vector (pair,) in radians per token
+    - `sections`: pairs for each axis: time, row and column; their sum is the number of pairs
+    - `interleaved`: True lets the axes take turns, as in Qwen3-VL; False gives each a block of
+      pairs
+
+    Raises ValueError for sections that do not sum to the number of pairs.
 
     >>> mrope(frequencies(8), (2, 1, 1)).tolist()
     [[1.0, 0.1, 0.0, 0.0], [0.0, 0.0, 0.01, 0.0], [0.0, 0.0, 0.0, 0.001]]

@@ -20,7 +20,12 @@ from posenc.properties.card import ROTATION, Card, Paper
 
 
 def p_rope(freqs: Frequencies, p: float) -> Frequencies:
-    """The same frequencies, the slowest 1 − p of them set to 0.
+    """Return the same frequencies with the slowest 1 − p of them set to 0.
+
+    - `freqs`: θ, a vector (pair,) or a matrix (axis, pair), in radians per token
+    - `p`: the share of pairs that turn, 0 … 1
+
+    Raises ValueError for a `p` outside 0 … 1.
 
     >>> p_rope(frequencies(8), 0.5).tolist()
     [1.0, 0.1, 0.0, 0.0]

@@ -26,12 +26,36 @@ from posenc.rotation.table import Turn, turn
 
 
 class RoPE(Encoding):
-    """`RoPE(64)`, `RoPE(64, base=500_000)`, or with any frequencies: `RoPE(yarn(…))`.
+    """Rotation of pairs of channels of queries and keys: `RoPE(64)`, or `RoPE(64, base=500_000)`.
 
-    Partial: `RoPE(16, dim=64)` turns the first 16 of 64 channels and leaves the rest to content;
-    with `trailing=True` it turns the last 16, as DeepSeek's heads do.
+    The default layout is "interleaved", as in the paper and in Meta's own files of Llama. Models
+    of transformers that use Llama's code are "half": `RoPE(128, layout="half")`.
 
-    Learned θ is read when `prepare` is called: while it trains, call it in every forward.
+    - `freqs`: number of channels that turn, or their frequencies θ in radians per token: a vector
+      (pair,) from `posenc.frequencies` or `yarn(…)`, or a matrix (axis, pair) from `posenc.axial`,
+      which turns by points. An nn.Parameter is learned as it is, and can be shared
+    - `dim`: channels of a head; None: all turn. `RoPE(16, dim=64)` turns the first 16 of 64
+      channels
+    - `gain`: factor of the channels that turn, 1 by default; YaRN needs another
+    - `layout`: "interleaved", the default, pairs channels 2j and 2j + 1; "half" pairs channel j
+      with channel j + d/2, for d channels that turn
+    - `trailing`: True turns the last channels instead of the first, as DeepSeek's heads do
+    - `logit_gain`: factor of the softmax scale of all channels, 1 by default; DeepSeek sets it
+    - `learned`: True adds to θ the parameter `delta`, which starts at 0. It has the model's dtype;
+      θ stays a constant in float64, so that no cast rounds the start. While it trains, call
+      `prepare` in every forward pass
+    - `base`: base of θ if `freqs` is a number of channels; None: 10,000
+
+    Raises ValueError for an odd number of channels, for more channels than `dim`, and for a `base`
+    beside given frequencies.
+
+    >>> import torch
+    >>> q, k = torch.randn(2, 1, 8, 5, 64)
+    >>> turned_q, turned_k = RoPE(64, layout="half")(q, k)
+    >>> turned_q.shape
+    torch.Size([1, 8, 5, 64])
+
+    Su et al. 2021, arXiv:2104.09864, eq. 34.
     """
 
     prepared = Turn
@@ -47,17 +71,6 @@ class RoPE(Encoding):
         learned: bool = False,
         base: float | None = None,
     ):
-        """`base` is that of θ, 10,000 if None, where `freqs` is a number of channels.
-
-        `gain` scales what turns, as YaRN needs, and `logit_gain` the softmax scale of all
-        channels, as DeepSeek does.
-
-        A matrix (axis, pair) as `freqs` turns by points: see `posenc.axial`.
-
-        With `learned`, training moves θ away from `freqs`: the parameter `delta` of the model's
-        dtype is added to a constant in float64, so no cast can round the start, and FSDP finds one
-        dtype. An nn.Parameter as `freqs` is learned as it is, and can be shared.
-        """
         super().__init__()
         self.freqs = theta(freqs, base)
         self.turned = 2 * self.freqs.shape[-1]

@@ -50,7 +50,22 @@ class RunningAngles(
 
 
 class SelectiveRoPE(Encoding):
-    """`SelectiveRoPE(512, heads=8)`, for layers that read 512 channels."""
+    """Rotation by steps that each token chooses: `SelectiveRoPE(512, heads=8)`.
+
+    - `width`: channels that the layer reads
+    - `heads`: query heads, a divisor of `width`
+    - `base`: base of θ, 500,000 by default
+    - `rank`: rank of the learned projection W to steps, 16 by default
+    - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
+
+    It reads the layer's input, so use it in `SelfAttention` or `Block`. Raises ValueError if
+    `heads` does not divide `width`.
+
+    >>> SelectiveRoPE(512, heads=8).dim
+    64
+
+    Movahedi et al. 2025, arXiv:2511.17388.
+    """
 
     prepared = RunningAngles
     causal = True

@@ -38,7 +38,20 @@ class Basis(Prepared, NamedTuple("Basis", [("by", Turn), ("basis", Tensor)])):
 
 
 class STRING(Encoding):
-    """`STRING(64)` for points of `positions.grid`, `STRING(64, axes=1)` for text."""
+    """Rotation in a learned basis: `STRING(64)` for points of `positions.grid`, `axes=1` for text.
+
+    - `dim`: channels of a head
+    - `axes`: numbers that make a position, 2 by default
+    - `base`: base of θ on each axis, 10,000 by default
+    - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
+
+    Raises ValueError if `dim` is odd or has no pair of channels for each axis.
+
+    >>> STRING(64, axes=1).skew.shape
+    torch.Size([64, 64])
+
+    Schenck et al. 2025, arXiv:2502.02562, §3.
+    """
 
     prepared = Basis
 

@@ -60,9 +60,21 @@ def zeta(pairs: int) -> Tensor:
 
 
 class XPos(Encoding):
-    """`XPos(64)`, or `XPos(64, base=500_000)`.
+    """Rotation whose pairs also fade with distance, for causal attention: `XPos(64)`.
 
-    For texts far from 0 move the centre: `XPos(64, centre=100_000)`.
+    - `freqs`: number of channels, or a vector of frequencies (pair,) in radians per token
+    - `span`: tokens over which a pair fades to its share ζ, 512 by default
+    - `centre`: position at which nothing is stretched, 2048 by default. Move it for texts far from
+      0: `XPos(64, centre=100_000)`
+    - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
+    - `base`: base of θ if `freqs` is a number of channels; None: 10,000
+
+    Raises ValueError for a `span` that is not positive, and for frequencies of several axes.
+
+    >>> XPos(64, base=500_000).extra_repr()
+    "64 channels, base=500000, span=512, centre=2048, layout='interleaved'"
+
+    Sun et al. 2022, arXiv:2212.10554, algorithm 1.
     """
 
     prepared = Stretch
