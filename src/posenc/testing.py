@@ -11,9 +11,23 @@ from typing import Any
 from posenc.properties.conformance import Conformance
 from posenc.properties.conformance import conform as _conform
 
+__all__ = ["conform"]
+
 
 def conform(mine: Any, *sizes: int | None, **options: Any) -> Conformance:
-    """Try every promise on `mine`, and assert that none is broken; `posenc.properties.conform`."""
+    """Try every promise on an encoding of your own, and fail the test if one is broken.
+
+    - `mine`: a class, a function that makes an encoding, an instance, "my.py:Mine", or a card
+    - `sizes`: `dim`, `heads` and `width`, in this order; those left out are found as in
+      `posenc.properties.conform`
+    - `options`: the other arguments of `posenc.properties.conform`, `holds` for instance
+
+    Returns the outcomes. Raises AssertionError with each broken promise and its remedy.
+
+    >>> from posenc import ALiBi
+    >>> conform(ALiBi(4)).failed
+    []
+    """
     __tracebackhide__ = True
     conformance = _conform(mine, *sizes, **options)
     conformance.raise_if_failed()

@@ -42,31 +42,44 @@ def attend(
     softcap: float | None = None,
     sinks: Sinks | None = None,
 ) -> Float[Tensor, "batch head token value"]:
-    """Attention of `q` to `k` and `v`, positions and all; k and v may have fewer heads than q.
+    """Attend from `q` to `k` and `v`, with the encoding's hooks applied.
 
-    `at` is what `encoding.prepare` made of the positions, once for all layers, or the positions
-    themselves, (token,), (batch, token), or (batch, head, token) where heads stand elsewhere;
-    None: 0, 1, 2, …
-    `k_at` is given where the keys stand elsewhere: in a cache, or in another text.
-    `mask` comes from `posenc.masks`. `scale` None: the encoding's own, usually 1/√channels.
+    - `q`: queries, (batch, head, token, channel)
+    - `k`: keys, (batch, key head, key, channel); heads may share keys
+    - `v`: values, (batch, key head, key, value)
+    - `encoding`: an `Encoding`, `RoPE(64)` for instance
+    - `at`: positions of the queries, (token,), (batch, token) or (batch, head, token), or what
+      `encoding.prepare` made of them, once for all layers; None: 0, 1, 2, …
+    - `k_at`: the same of the keys, if they stand elsewhere: in a cache or another text; None: `at`
+    - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; None: every query sees
+      all
+    - `scale`: factor of q · k; None: the encoding's own, usually 1/√channels
+    - `implementation`: "auto" takes the fastest path that encoding, mask, positions, gradients and
+      device allow; `explain` names it. "reference", "sdpa", "toeplitz", "blocks" and "flex" force
+      one
+    - `dropout`: probability with which a weight is 0; the others grow by 1 / (1 − dropout). Pass it
+      in training only
+    - `softcap`: c, which makes c · tanh(s / c) of s = q · k · scale, before biases and mask, as in
+      Gemma 2; None: no cap. transformers' eager attention and its FlexAttention cap first too
+    - `sinks`: one logit for each head of q, which takes its share of the softmax and adds nothing
+      to the output, as in gpt-oss; None: no sinks
 
-    What acts on embeddings (`Sinusoidal`, `Learned`) does so before q, k and v are projected: call
-    `encoding.on_embeddings(x, at)` and give that `at`, or use `SelfAttention`. Without, it is
-    refused, for it would do nothing. What reads the input of the layer (`on_hidden`) is given it
-    with `at = encoding.on_hidden(x, encoding.prepare(pos))`, or by `SelfAttention`.
-
-    `softcap` c makes c · tanh(s / c) of s = q · k · scale, before biases and mask, as Gemma 2 does;
-    transformers' eager attention and its FlexAttention cap first and add then, too.
-    `sinks`, one logit for each head of q, take their share of the softmax and give nothing for it,
-    as in gpt-oss. `dropout` is the probability with which a weight is 0, the others growing by
-    1 / (1 − dropout); it is for training, which attention cannot know of: the caller says so.
-
-    "auto" takes the fastest path that encoding, mask, positions, gradients and device allow;
-    `explain` says which, and why. What is returned depends on the arguments alone: nothing is kept
+    Returns (batch, head, token, value). The result depends on the arguments alone: nothing is kept
     from one call to the next.
 
-    Raises ValueError for shapes or positions that do not fit, and where an implementation is asked
-    for what it cannot do; "auto" picks one that can.
+    An encoding that acts on embeddings (`Sinusoidal`, `Learned`) does so before q, k and v are
+    projected: call `encoding.on_embeddings(x, at)` and pass that `at`, or use `SelfAttention`;
+    otherwise it is refused. One that reads the input of the layer (`on_hidden`) gets it by
+    `at = encoding.on_hidden(x, encoding.prepare(pos))`, or by `SelfAttention`.
+
+    Raises ValueError for shapes or positions that do not fit, and for an implementation that cannot
+    compute the call; "auto" picks one that can.
+
+    >>> import torch
+    >>> from posenc import RoPE, masks
+    >>> q, k, v = torch.randn(3, 1, 2, 5, 8)
+    >>> attend(q, k, v, RoPE(8), mask=masks.causal()).shape
+    torch.Size([1, 2, 5, 8])
     """
     call = Call(
         encoding, q, k, v, at, k_at, scale, mask=mask, dropout=dropout, softcap=softcap,
@@ -91,7 +104,22 @@ def explain(
     softcap: float | None = None,
     sinks: Sinks | None = None,
 ) -> Explanation:
-    """The path that `attend`, with the same arguments, takes by itself, and why.
+    """Return the path that `attend` takes with the same arguments, and the reason.
+
+    - `q`: queries, (batch, head, token, channel)
+    - `k`: keys, (batch, key head, key, channel)
+    - `v`: values, (batch, key head, key, value)
+    - `encoding`: an `Encoding`, `RoPE(64)` for instance
+    - `at`: positions of the queries, or what `encoding.prepare` made of them; None: 0, 1, 2, …
+    - `k_at`: the same of the keys; None: `at`
+    - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; None: every query sees
+      all
+    - `scale`: factor of q · k; None: the encoding's own
+    - `dropout`: probability with which a weight is 0
+    - `softcap`: c of c · tanh(s / c); None: no cap
+    - `sinks`: one logit for each head of q; None: no sinks
+
+    Raises what `attend` raises for arguments that do not fit.
 
     >>> import torch
     >>> from posenc import RoPE

@@ -19,14 +19,28 @@ from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, See
 
 
 class Block(nn.Module):
-    """`Block(512, heads=8, encoding=RoPE(64))(x)`; with `causal`, no token sees what follows it.
+    """Block of a transformer, attention and MLP: `Block(512, heads=8, encoding=RoPE(64))(x)`.
 
-    What acts on embeddings is added to x itself, as at the bottom of GPT-2, not to what is
-    normalised: give it to the first block, and `NoPE()` to the others. `mlp` is how many times
-    wider than x its hidden layer is.
+    - `width`: channels of the embeddings
+    - `heads`: query heads, a divisor of `width`
+    - `encoding`: an `Encoding`, or a name such as "rope"
+    - `groups`: heads of keys and values, a divisor of `heads`; None: as many as `heads`
+    - `mlp`: hidden channels of the MLP, as a multiple of `width`; 4 by default
+    - `causal`: True lets no token see the tokens that follow it
+    - `dropout`: probability in training, of the weights, and of what attention and the MLP add to
+      x, as in GPT-2 and in Vaswani et al. 2017, §5.4
+    - `softcap`: c, which makes c · tanh(s / c) of a score s, as in `attend`; None: no cap
+    - `sinks`: True gives each head a learned logit that takes its share of the softmax
 
-    `softcap` and `sinks` are those of `SelfAttention`. `dropout` falls on the weights, as there,
-    and on what attention and the MLP add to x, as in GPT-2 and in Vaswani et al. 2017, §5.4.
+    An encoding that acts on embeddings is added to x itself, as at the bottom of GPT-2, not to the
+    normalised x: give it to the first block, and `NoPE()` to the others.
+
+    Raises ValueError for sizes that do not divide each other, or that the encoding was not made
+    for.
+
+    >>> import torch
+    >>> Block(64, heads=4, encoding="alibi", causal=True)(torch.randn(2, 5, 64)).shape
+    torch.Size([2, 5, 64])
     """
 
     @answering(CONFIGURED)
@@ -59,7 +73,16 @@ class Block(nn.Module):
         implementation: Implementation = "auto",
         cache: Cache | None = None,
     ) -> Embeddings:
-        """Take what `SelfAttention` takes; a causal block joins its mask with `mask`."""
+        """Apply the block to embeddings, and return new ones of the same shape.
+
+        - `x`: embeddings, (batch, token, width)
+        - `pos`: positions, as in `SelfAttention`; None: 0, 1, 2, …, or those that follow the
+          `cache`
+        - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; a causal block joins
+          its own mask with it
+        - `implementation`: the path of `attend`, "auto" by default
+        - `cache`: a `Cache`, to which the tokens of x are added; None: x is the whole text
+        """
         embeddings(x, self.attention.width, self.attention.q)
         at: Any = self.attention.prepare(x, pos, cache)
         x = embedded(self.attention.encoding, x, at)

@@ -69,13 +69,23 @@ class CachedTokens:
 
 @dataclass(eq=False)
 class Cache:
-    """Empty at first; `layer(x, cache=cache)` adds the tokens of x, layer by layer.
+    """Keys and values of the tokens so far: `layer(x, cache=cache)` adds those of x.
 
-    One serves all layers of a stack, each of which is called once for each piece of the text; a
-    layer that a stack passes through twice needs two. A call that is refused adds nothing.
+    A new `Cache()` is empty. One cache serves all layers of a stack, each of which is called once
+    for each piece of the text; a layer that a stack passes through twice needs two. A call that is
+    refused adds nothing.
 
     `copy.copy` and `copy.deepcopy` make a branch, which goes on by itself, with the same layers or,
     copied together with them, with the copies.
+
+    >>> import torch
+    >>> from posenc import SelfAttention, masks
+    >>> layer, cache, x = SelfAttention(16, 2, "rope"), Cache(), torch.randn(1, 5, 16)
+    >>> pieces = [layer(some, mask=masks.causal(), cache=cache) for some in x.split(3, 1)]
+    >>> torch.allclose(torch.cat(pieces, 1), layer(x, mask=masks.causal()), atol=1e-6)
+    True
+    >>> cache.tokens
+    5
     """
 
     held: dict[nn.Module, CachedTokens] = field(default_factory=dict, init=False)
@@ -86,19 +96,28 @@ class Cache:
         return max([held.tokens for held in self.held.values()], default=0)
 
     def tokens_of(self, layer: nn.Module) -> int:
-        """The number that this layer has seen: while a stack is at work, layers differ."""
+        """Return the number of tokens that a layer has seen; during a pass through a stack, layers
+        differ.
+
+        - `layer`: the `SelfAttention`
+        """
         held = self.held.get(layer)
         return 0 if held is None else held.tokens
 
     def to(self, device: torch.device | str) -> "Cache":
-        """A cache on this device; the layers are moved by themselves."""
+        """Return a copy of the cache on another device; the layers are moved separately.
+
+        - `device`: device of the copy
+        """
         to = lambda x: x.to(device)  # noqa: E731
         return self._mapped(lambda held: held.mapped(to, to))
 
     def crop(self, tokens: int) -> None:
-        """Keep the first `tokens`; a negative number drops as many from the end.
+        """Keep the first tokens. The next tokens stand after the last that is left.
 
-        The next tokens stand after the last that is left.
+        - `tokens`: number to keep; a negative number drops as many from the end
+
+        Raises ValueError for more tokens than every layer has seen.
         """
         left = whole_number(tokens, "tokens") + (self.tokens if tokens < 0 else 0)
         least = min([held.tokens for held in self.held.values()], default=0)
@@ -114,9 +133,11 @@ class Cache:
         ).held
 
     def reorder(self, texts: Tensor) -> None:
-        """Take these texts of the batch, (new batch,), in this order: beams that are left.
+        """Select texts of the batch in a new order, as beam search does.
 
-        A text may be taken twice, or not at all.
+        - `texts`: indices of texts, (new batch,); a text may occur twice, or not at all
+
+        Raises TypeError for other tensors, and IndexError for indices outside of the batch.
         """
         batch = max([held.k.shape[0] for held in self.held.values()], default=0)
         if not isinstance(texts, Tensor) or texts.ndim != 1 or texts.dtype not in INTEGERS:

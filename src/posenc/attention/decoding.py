@@ -27,10 +27,23 @@ Row = tuple[bool, Tensor | None]  # whether the kernel can serve; the row, (batc
 
 @dataclass(frozen=True)
 class Decoding:
-    """One token, at `at`, and the keys, at `k_at`, during one pass through all layers.
+    """One new token and the keys that it sees, during one pass through all layers.
 
-    `Decoding(ALiBi(8), pos[-1:], pos).attend(q, k, v)` is `attend(q, k, v, ALiBi(8), pos[-1:],
-    pos)`: for encodings that act on scores by position, or not at all, at the cost of torch's call.
+    - `encoding`: an `Encoding` that acts on scores by position, or on embeddings, or not at all;
+      others are computed too, without gain
+    - `at`: position of the new token, (1,), or what `encoding.prepare` made of it
+    - `k_at`: the same of the keys, (key,)
+    - `rows`: rows of the bias by softmax scale, filled in by the first layer
+
+    `Decoding(ALiBi(8), pos[-1:], pos).attend(q, k, v)` equals `attend(q, k, v, ALiBi(8), pos[-1:],
+    pos)`, at the cost of torch's call. It belongs to one pass: weights written to later are not
+    seen.
+
+    >>> import torch
+    >>> from posenc import ALiBi
+    >>> pos, k = torch.arange(9), torch.randn(1, 8, 9, 16)
+    >>> Decoding(ALiBi(8), pos[-1:], pos).attend(k[:, :, -1:], k, k).shape
+    torch.Size([1, 8, 1, 16])
     """
 
     encoding: Encoding
@@ -39,7 +52,13 @@ class Decoding:
     rows: dict[float, Row] = field(default_factory=dict)  # rows by softmax scale
 
     def attend(self, q: Heads, k: Keys, v: Values, scale: float | None = None) -> Tensor:
-        """Return what `posenc.attend` does; the call of the first layer checks what fits."""
+        """Return what `posenc.attend` returns; the call of the first layer checks what fits.
+
+        - `q`: the query, (batch, head, 1, channel)
+        - `k`: keys, (batch, key head, key, channel)
+        - `v`: values, (batch, key head, key, value)
+        - `scale`: factor of q · k; None: the encoding's own
+        """
         scale = self.encoding.scale(q.shape[-1]) if scale is None else scale
         if not torch.is_grad_enabled() and readable(q, k, v) and not beyond_gradients():
             if scale not in self.rows:
@@ -50,7 +69,13 @@ class Decoding:
         return attend(q, k, v, self.encoding, self.at, self.k_at, scale=scale)
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
-        """The kernel cannot serve a bias that goes by content, nor a `scale` below 0."""
+        """Return whether torch's kernel can serve, and the row of the bias that it adds, or None.
+
+        - `q`, `k`, `v`: those of `attend`
+        - `scale`: factor of q · k
+
+        The kernel cannot serve a bias that depends on content, or a `scale` below 0.
+        """
         acts_on = {*self.encoding.acts_on}
         if q.shape[2] != 1 or scale <= 0 or v.shape[-1] != q.shape[-1]:
             return False, None

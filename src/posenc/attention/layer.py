@@ -30,16 +30,28 @@ from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, See
 
 
 class SelfAttention(nn.Module):
-    """`SelfAttention(512, heads=8, encoding=RoPE(64))(x)`, x of shape (batch, token, 512).
+    """Self-attention with any encoding: `SelfAttention(512, heads=8, encoding=RoPE(64))(x)`.
 
-    The name of an encoding, `encoding="rope"`, makes it for these sizes, as `posenc.create` does.
+    - `width`: channels of the embeddings that the layer reads and returns
+    - `heads`: query heads, a divisor of `width`
+    - `encoding`: an `Encoding`, or a name such as "rope", which is made for these sizes as
+      `posenc.create` does
+    - `groups`: heads of keys and values, a divisor of `heads`; neighbouring query heads share one.
+      None: as many as `heads`
+    - `dropout`: probability with which a weight is 0 while the layer trains, 0 by default
+    - `softcap`: c, which makes c · tanh(s / c) of a score s, as in `attend`; None: no cap
+    - `sinks`: True gives each head a learned logit, 0 at first, that takes its share of the softmax
 
-    With fewer `groups` than heads, neighbouring heads share keys and values. An additive encoding
-    acts on what comes in, in every layer that has it; usual is the bottom of a stack alone: give
-    the others `NoPE()`. A second layer around one and the same instance warns of it.
+    An additive encoding is added to x in every layer that has it. Usually the first layer of a
+    stack has it and the others have `NoPE()`; a second layer around the same instance warns.
 
-    `dropout` falls on the weights while the layer trains. `softcap` is that of `attend`; `sinks`
-    gives each head a learned logit, from 0, that takes its share of the softmax.
+    Raises ValueError for sizes that do not divide each other, or that the encoding was not made
+    for.
+
+    >>> import torch
+    >>> layer = SelfAttention(64, heads=4, encoding="rope")
+    >>> layer(torch.randn(2, 5, 64)).shape
+    torch.Size([2, 5, 64])
     """
 
     @answering(CONFIGURED)
@@ -90,17 +102,29 @@ class SelfAttention(nn.Module):
         implementation: Implementation = "auto",
         cache: Cache | None = None,
     ) -> Embeddings:
-        """Positions left out are 0, 1, 2, …; with a `cache`, they go on from its last token.
+        """Apply the layer to embeddings, and return new ones of the same shape.
 
-        With a `cache`, x are the tokens that follow, and `mask` is that of the whole text so far:
-        `masks.causal()`, or `masks.documents(ids)` of all its tokens.
+        - `x`: embeddings, (batch, token, width)
+        - `pos`: positions, (token,), (batch, token) or (batch, head, token); None: 0, 1, 2, …, or
+          those that follow the last token of the `cache`
+        - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; with a `cache`, that
+          of the whole text so far: `masks.causal()`, or `masks.documents(ids)` of all its tokens
+        - `implementation`: the path of `attend`, "auto" by default
+        - `cache`: a `Cache`, to which the tokens of x are added; None: x is the whole text
+
+        Raises ValueError for embeddings, positions or a mask that do not fit.
         """
         embeddings(x, self.width, self.q)
         at = self.prepare(x, pos, cache)
         return self.attended(embedded(self.encoding, x, at), at, mask, implementation, cache)
 
     def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
-        """Prepare the positions of the tokens of x, which follow those of the cache."""
+        """Prepare the positions of the tokens of x: what the hooks receive as `at`.
+
+        - `x`: embeddings, (batch, token, width)
+        - `pos`: positions; None: 0, 1, 2, …, or those that follow the last token of the `cache`
+        - `cache`: a `Cache`, or None
+        """
         if cache is not None and not isinstance(cache, Cache):
             raise TypeError(f"`cache` must be a `posenc.Cache`, got {brief(cache)}: `Cache()`.")
         if cache is not None:
@@ -110,7 +134,10 @@ class SelfAttention(nn.Module):
     def project(self, x: Embeddings, at: Any) -> tuple[Tensor, Tensor, Tensor, Any]:
         """Project x to q, k and v, (batch, head, token, channel), and apply `on_hidden`.
 
-        x has what the encoding adds to embeddings.
+        - `x`: embeddings to which the encoding has added its rows, (batch, token, width)
+        - `at`: what `prepare` returned
+
+        Returns q, k, v and the `at` of this layer.
         """
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         k, v = (to(x).unflatten(-1, (self.groups, -1)).transpose(1, 2) for to in (self.k, self.v))
@@ -124,7 +151,14 @@ class SelfAttention(nn.Module):
         implementation: Implementation = "auto",
         cache: Cache | None = None,
     ) -> Embeddings:
-        """Apply the layer to an x to which the encoding has added its embeddings already."""
+        """Apply the layer to embeddings to which the encoding has added its rows already.
+
+        - `x`: embeddings, (batch, token, width)
+        - `at`: what `prepare` returned
+        - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; None: all is seen
+        - `implementation`: the path of `attend`, "auto" by default
+        - `cache`: a `Cache`, to which the tokens of x are added, or None
+        """
         q, k, v, at = self.project(x, at)
         how: dict[str, Any] = {
             "mask": mask,

@@ -115,51 +115,84 @@ class Encoding(nn.Module):
         return pos.squeeze(1) if overrides(self, "on_embeddings") else pos
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
+        """Return embeddings of the same shape, with rows added for instance.
+
+        - `x`: embeddings, (batch, token, width)
+        - `at`: what `prepare` returned
+        """
         return x
 
     def on_hidden(self, x: Embeddings, at: Any) -> Any:
-        """Return what hooks take as `at` in this layer, which reads x, (batch, token, channel).
+        """Return what the other hooks receive as `at` in this layer.
 
-        All hooks go token by token: what they make of one depends on no other but, in `on_hidden`,
-        on those before it, by sums that `at.then(more)` carries on. One that mixes tokens (a
-        convolution) is wrong with a cache and on packed texts; `properties.conform` tells.
+        - `x`: input of the layer, (batch, token, width)
+        - `at`: what `prepare` returned
+
+        All hooks treat every token separately; only `on_hidden` may depend on the tokens before, by
+        sums that `at.then(more)` continues. A hook that mixes tokens (a convolution) is wrong with
+        a cache and on packed texts; `posenc.testing.conform` finds that.
         """
         return at
 
     def on_queries(self, q: Heads, at: Any) -> Heads:
-        """Turn, scale or widen q; a score is the dot product with what `on_keys` returns."""
+        """Turn, scale or widen queries; a score is the dot product with what `on_keys` returns.
+
+        - `q`: queries, (batch, head, token, dim)
+        - `at`: what `prepare` or `on_hidden` returned, of the queries
+        """
         return q
 
     def on_keys(self, k: Heads, at: Any) -> Heads:
+        """Turn, scale or widen keys, to as many channels as `on_queries` returns.
+
+        - `k`: keys, (batch, key head, token, dim)
+        - `at`: what `prepare` or `on_hidden` returned, of the keys
+        """
         return k
 
     def on_scores(self, q: Heads, k: Keys, q_at: Any, k_at: Any, scale: float) -> Bias | None:
-        """Return the bias; q and k come as they enter the dot product, so keys can be cached.
+        """Return the bias: a tensor, a function of one pair (b, h, i, j), or a bias object.
 
-        `scale` is what q · k will be multiplied by; terms of q or k usually want the same.
+        - `q`: queries as they enter the dot product, (batch, head, token, dim)
+        - `k`: keys as they enter the dot product, so that they can be cached
+        - `q_at`, `k_at`: what `prepare` or `on_hidden` returned, of the queries and of the keys
+        - `scale`: factor by which q · k will be multiplied; terms of q or k usually need it too
+
+        Returns None for no bias.
         """
         return None
 
     def on_values(self, v: Values, at: Any) -> Values:
-        """Turn or scale the values; `at` is where the keys stand."""
+        """Turn or scale values.
+
+        - `v`: values, (batch, key head, token, value)
+        - `at`: what `prepare` or `on_hidden` returned, of the keys
+        """
         return v
 
     def by_weight(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
-        """Return what to add to the output, given the weights (batch, head, query, key) of `rows`.
+        """Return what to add to the output of some queries, given their weights, or None.
 
-        `rows` says which of the queries: attention in blocks asks for a few at a time.
+        - `weights`: weights of these queries, (batch, head, query, key)
+        - `q_at`, `k_at`: what `prepare` or `on_hidden` returned, of all queries and of the keys
+        - `rows`: slice of the queries; attention in blocks computes a few at a time
         """
         return None
 
     def on_output(self, out: Heads, at: Any) -> Heads:
-        """Turn or scale the output; `at` is where the queries stand.
+        """Turn or scale the output.
+
+        - `out`: output, (batch, head, token, value)
+        - `at`: what `prepare` or `on_hidden` returned, of the queries
 
         A query that sees no key has an output of 0, which a linear map leaves at 0.
         """
         return out
 
     def scale(self, dim: int) -> float:
-        """The factor of q · k, for heads of `dim` channels, unless the caller of attention sets it.
+        """Return the factor of q · k, unless the caller of attention sets it.
+
+        - `dim`: channels of a head
 
         >>> Encoding().scale(64)
         0.125
@@ -208,9 +241,15 @@ class Encoding(nn.Module):
         return tuple([hook for hook, neutral in NEUTRAL if getattr(own, hook) is not neutral])
 
     def forward(self, *inputs: Tensor, pos: Tensor | None = None) -> Any:
-        """Apply the encoding by itself. Positions may be left out: then they are 0, 1, 2, …
+        """Apply the encoding by itself.
+
+        - `inputs`: x of an encoding that acts on embeddings, q and k of one that turns them, or
+          positions of queries and of keys for a bias; positions may follow x, or q and k
+        - `pos`: positions, by name; None: those of `inputs`, or 0, 1, 2, …
 
         Sinusoidal(512)(x, pos) -> x,  RoPE(64)(q, k, pos) -> q, k,  ALiBi(8)(q_pos, k_pos) -> bias
+
+        Raises TypeError for an encoding that acts in several places, or by the input of a layer.
         """
         acts_on, name = self.acts_on, type(self).__name__
         for value in inputs:
@@ -284,7 +323,14 @@ class Sum(Encoding):
         Sum(a, b):  x → b(a(x)),  q → b(a(q)),  k → b(a(k)),  v → b(a(v)),  out → a(b(out)),
                     biases, and what is added by weight, added
 
-    A part that acts on scores receives queries and keys as the other parts have left them.
+    - `parts`: encodings, one argument each. One that acts on scores receives queries and keys as
+      the other parts have left them
+
+    Raises TypeError for what is no encoding, and ValueError for parts of different sizes or axes.
+
+    >>> from posenc import ALiBi, RoPE
+    >>> Sum(RoPE(64), ALiBi(8)).acts_on
+    ('on_queries', 'on_keys', 'on_scores')
     """
 
     prepared = Parts
@@ -314,6 +360,10 @@ class Sum(Encoding):
         return self.of_parts(part.prepare(pos) for part in self)
 
     def of_parts(self, each: Iterable[Any]) -> Parts:
+        """Return what the hooks receive as `at`.
+
+        - `each`: the `at` of each part
+        """
         return (Parts if self.axes == 1 else PartsAtPoints)(tuple(each))
 
     def on_embeddings(self, x: Embeddings, at: Parts) -> Embeddings:

@@ -72,6 +72,8 @@ from posenc.models.hf.registry import NAME, register
 from posenc.models.hf.saved import described, restored
 from posenc.models.weights import open_weights
 
+__all__ = ["applied", "apply", "load", "remove"]
+
 Applicable = Encoding | ByLength | str  # for one layer; a name is made for the sizes of each layer
 ASKS_FOR_LOAD = "posenc: load this folder by posenc.models.adapter.load"  # there is no such
 _applied = count()
@@ -270,9 +272,13 @@ def load(
 ) -> nn.Module:
     """Load the model that was saved in `folder` with an encoding applied, and apply it again.
 
-    `encoding` is needed where it is of a class of your own, or a function; what it has learned is
-    read from the folder. `options` go to `from_pretrained`. Raises ValueError for a folder that
-    holds no such model, or other weights than this one has.
+    - `folder`: folder that `save_pretrained` wrote
+    - `encoding`: an encoding, or a list with one for each layer; None: as the folder describes it.
+      It is needed for a class of your own, or a function; learned weights are read from the folder
+    - `options`: arguments for `from_pretrained`
+
+    Returns the model. Raises ModelError for a folder that holds no such model, or other weights
+    than this one has.
 
     transformers' own `from_pretrained(folder)` refuses the folder, but not if it is passed
     `attn_implementation="sdpa"`: then it loads the model without the encoding, and no key that a
@@ -317,7 +323,12 @@ def load(
 
 
 def remove(model: nn.Module) -> None:
-    """Make the model what it was. Raises ValueError where nothing has been applied."""
+    """Remove what `apply` applied, so that the model is what it was.
+
+    - `model`: a model to which an encoding is applied
+
+    Raises ValueError if nothing is applied.
+    """
     base = find_base(model)
     if not hasattr(base, NAME):
         raise ValueError("the model has no encoding applied: call `apply(model, encoding)` first.")
@@ -327,7 +338,13 @@ def remove(model: nn.Module) -> None:
 
 @contextmanager
 def applied(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> Iterator[nn.Module]:
-    """Apply an encoding within a `with` block, and remove it at the end, also after an error."""
+    """Apply an encoding within a `with` block, and remove it at the end, also after an error.
+
+    - `model`: a loaded model of transformers
+    - `encoding`: one for all layers, or a list with one for each, as in `apply`
+
+    Yields the model. Raises what `apply` raises.
+    """
     apply(model, encoding)
     try:
         yield model

@@ -181,11 +181,15 @@ class Inspection:
 def inspect(
     model: str | Path | Values, target: int | None = None, weights: bool = False, name: str = ""
 ) -> Inspection:
-    """Inspect a model: its folder or config.json, its id on the Hugging Face hub, or the values.
+    """Inspect the positional encoding of a model.
 
-    `target` is a number of tokens. `name` is what the model is called, where its folder does not
-    say so. With `weights` the tensors are measured too; then a config may be missing, as it is
-    beside ONNX. Raises ModelError for what cannot be read, ValueError for a target below 1.
+    - `model`: its folder or config.json, its id on the Hugging Face hub, or the values of a config
+    - `target`: length in tokens that the report judges; None: no length is judged
+    - `weights`: True measures the tensors too; then a config may be missing, as it is beside ONNX
+    - `name`: name of the model, if its folder does not have it
+
+    Returns an `Inspection`, which a notebook shows. Raises ModelError for what cannot be read, and
+    ValueError for a target below 1.
 
     >>> inspect({"model_type": "llama", "max_position_embeddings": 8192}, target=131072).verdict
     'breaks'

@@ -73,7 +73,19 @@ class Paper:
 
 @dataclass(frozen=True)
 class Card:
-    """The name of an encoding, its paper, its constructor, and the properties it must have."""
+    """Card of an encoding: name, paper, constructor, and the properties that it must have.
+
+    - `name`: name as papers spell it; `slug` is what one types
+    - `paper`: a `Paper`; None: an encoding of a user's own
+    - `make`: function (channels per head, heads, **options) -> an instance
+    - `holds`: properties that hold; every other property must measurably fail
+    - `docstring`: text with a summary and a formula; None: that of the file of `make`
+    - `used_by`: well-known models that have it, as text
+
+    >>> from posenc.catalog import find
+    >>> find("rope").used_by
+    'Llama, Qwen, Mistral, Gemma, DeepSeek, Phi'
+    """
 
     name: str
     paper: Paper | None  # None: an encoding of a user's own

@@ -118,17 +118,22 @@ def conform(
     compiled: bool = False,
     seed: int = 0,
 ) -> Conformance:
-    """Try every promise on an encoding of your own: a class, an instance, "my.py:Mine", or a card.
+    """Try every promise on an encoding of your own, and return one outcome for each.
 
-    A class, or a function that makes one, gets those of `dim`, `heads` and `width` that it names,
-    as `posenc compare` does it; sizes left out are those the encoding says it was made for, or 16
-    channels for each of 4 heads. `holds` are properties that it must have, those of `check`; a card
-    declares its own. All is computed in the first of `dtypes`, and some of it in each. `compiled`
-    tries `torch.compile` and `torch.export` too, which takes seconds.
+    - `mine`: a class, a function that makes an encoding, an instance, "my.py:Mine", or a card. A
+      class or a function gets those of `dim`, `heads` and `width` that it names
+    - `dim`: channels of a head; None: those that it was made for, or 16
+    - `heads`: query heads; None: those that it was made for, or 4
+    - `width`: channels of an embedding; None: dim · heads
+    - `holds`: properties that it must have, those of `check`; a card declares its own
+    - `promises`: the promises to try, all by default
+    - `dtypes`: all is computed in the first, and some of it in each
+    - `compiled`: True tries `torch.compile` and `torch.export` too, which takes seconds
+    - `seed`: seed of the random inputs
 
     Nothing is raised for a broken promise: `conform(mine).raise_if_failed()` does, and so does
     `posenc.testing.conform`. An instance stays as it is; parameters that are all 0 are given random
-    values in the copy that is tried, for a table of zeros would hide what is wrong with it.
+    values in the copy that is tried, because a table of zeros would hide faults.
 
     >>> from posenc import ALiBi
     >>> outcomes = conform(ALiBi(4))

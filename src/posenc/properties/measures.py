@@ -391,12 +391,16 @@ def check(
     seed: int = 0,
     causal: bool | None = None,
 ) -> Findings:
-    """Measure every property of any `Encoding`, also one of your own: name -> finding.
+    """Measure every property of an `Encoding`, also of one of your own.
 
-    What is measured is a copy in float64; the encoding itself stays as it is. With `causal` a token
-    sees itself and those before it; None: if the encoding says that it is made for that.
-    An encoding that does not set `dim`, `heads` or `width` for itself is tried with heads of 16
-    channels, 4 heads and embeddings of dim · heads channels: pass what yours was made for.
+    - `encoding`: the encoding; a copy in float64 is measured, and it stays as it is
+    - `dim`: channels of a head; None: those that it was made for, or 16
+    - `heads`: query heads; None: those that it was made for, or 4
+    - `width`: channels of an embedding; None: those that it was made for, or dim · heads
+    - `seed`: seed of the random queries, keys and embeddings
+    - `causal`: True lets a token see itself and the tokens before it; None: as the encoding says
+
+    Returns findings by name. Raises ValueError for an encoding that does not run at these sizes.
 
     >>> from posenc import ALiBi
     >>> print(check(ALiBi(8))["decaying"])

@@ -64,9 +64,16 @@ def rows(
 ) -> Picture:
     """Draw what the encoding adds at each position, or a query of ones as it turns it there.
 
-    Of encodings that turn pairs of channels, "angle" shows how far each pair is turned, from −π to
-    π, and "cos" the cosine of it. Raises ValueError for encodings that act on scores alone, and for
-    angles of those that turn nothing.
+    - `encoding`: an `Encoding`, or a name of the catalogue
+    - `tokens`: positions to draw, 64 by default
+    - `of`: "values"; or, of encodings that turn pairs of channels, "angle" draws the angle of each
+      pair, from −π to π, and "cos" its cosine
+
+    Raises ValueError for encodings that act on scores alone, and for angles of those that turn
+    nothing.
+
+    >>> type(rows("sinusoidal")).__name__
+    'Picture'
     """
     if of not in ("values", "angle", "cos"):
         raise ValueError(f'`of` must be "values", "angle" or "cos", got {brief(of)}.')
@@ -81,9 +88,16 @@ def rows(
 
 
 def channels(encoding: Encoding | str, tokens: int = 128, channels: Sequence[int] = ()) -> Picture:
-    """Draw channels of what `rows` shows, as curves against the position; some, if none is named.
+    """Draw channels of what `rows` shows, as curves against the position.
 
-    Raises ValueError for encodings that act on scores alone, and for channels that there are not.
+    - `encoding`: an `Encoding`, or a name of the catalogue
+    - `tokens`: positions to draw, 128 by default
+    - `channels`: indices of channels; none: some are chosen
+
+    Raises ValueError for encodings that act on scores alone, and for channels that do not exist.
+
+    >>> type(channels("rope", channels=[0, 2])).__name__
+    'Picture'
     """
     rows = _row_values(encoding, tokens)
     for channel in channels:
@@ -106,9 +120,15 @@ def _row_values(encoding: Encoding | str, tokens: int) -> list[list[float]]:
 
 
 def similarity(encoding: Encoding | str, tokens: int = 64) -> Picture:
-    """Draw how alike positions are: the dot product of their rows, and the cosine.
+    """Draw the similarity of positions: the dot product of their rows, and the cosine.
+
+    - `encoding`: an `Encoding`, or a name of the catalogue
+    - `tokens`: positions to draw, 64 by default
 
     Raises ValueError for encodings that act on scores alone.
+
+    >>> type(similarity("rope", tokens=8)).__name__
+    'Picture'
     """
     instance = _encoding(encoding, heads=1)
     alike = similarities.between(instance, count(tokens, "tokens", 2))
@@ -120,7 +140,13 @@ def similarity(encoding: Encoding | str, tokens: int = 64) -> Picture:
 def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
     """Draw what the encoding adds to scores of the last query, against the distance of the key.
 
-    Raises ValueError for encodings whose bias goes by queries and keys, or that have none.
+    - `encoding`: an `Encoding`, or a name of the catalogue
+    - `tokens`: distances to draw, 64 by default
+
+    Raises ValueError for encodings without a bias, or with one that depends on queries and keys.
+
+    >>> type(bias("alibi")).__name__
+    'Picture'
     """
     instance, pos = _encoding(encoding), torch.arange(count(tokens, "tokens", 2))
     if "on_scores" not in instance.acts_on:
@@ -143,7 +169,13 @@ def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
 def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
     """Draw a query and a key as hands of clocks, fast to slow, which turn while their angle stays.
 
+    - `encoding`: an `Encoding`, or a name of the catalogue; RoPE by default
+    - `tokens`: positions to move through, 48 by default
+
     Raises ValueError for encodings that turn nothing.
+
+    >>> type(clocks(tokens=4)).__name__
+    'Picture'
     """
     instance = _turns(encoding, "`plot.clocks`", dim=16)
     moving = analysis_clocks.clocks(instance, range(count(tokens, "tokens", 2)))
@@ -169,10 +201,17 @@ def _turns_nothing(encoding: Encoding | str, asked: str) -> str:
 def attention(
     encoding: Encoding | str, sentence: str = "the dog bites the man", causal: bool = False
 ) -> Picture:
-    """Draw where words of a sentence look, in a layer of seeded weights, without and with it.
+    """Draw the weights of attention between words of a sentence, without and with the encoding.
 
-    Words and layer are those of the explorer (`posenc.analysis.toy`), and so are the numbers. Heads
-    that are all alike are drawn once.
+    - `encoding`: an `Encoding`, or a name of the catalogue
+    - `sentence`: words to attend from and to
+    - `causal`: True lets a word see itself and the words before it
+
+    Words and layer, of seeded weights, are those of the explorer (`posenc.analysis.toy`). Heads
+    that are all alike are drawn once. Raises ValueError for a sentence without a word.
+
+    >>> type(attention("alibi", "a dog")).__name__
+    'Picture'
     """
     tokens = words(sentence)
     if not tokens:
@@ -189,18 +228,22 @@ def attention(
 def wavelengths(model: str | Path, target: int | None = None) -> Picture:
     """Draw the wavelength of each pair of a model's RoPE against its trained length.
 
-    `model` is a config.json or a model folder; `target` a length in tokens.
+    - `model`: a config.json or a model folder
+    - `target`: length in tokens, drawn beside the trained one; None: none
+
     Raises ValueError for a model that turns nothing, and ModelError for what cannot be read.
     """
     return Picture(rotary.bands(_turning(model, target)))
 
 
 def dials(model: str | Path, target: int) -> Picture:
-    """Draw which angles each pair of a model's RoPE meets for the first time at `target` tokens.
+    """Draw the angles that each pair of a model's RoPE meets for the first time in longer texts.
 
-    As the model is, and after each extension. `model` is a config.json or a model folder.
-    Raises ValueError for a model that turns nothing or was trained on texts as long, and ModelError
-    for what cannot be read.
+    - `model`: a config.json or a model folder
+    - `target`: length of those texts in tokens
+
+    The picture shows the model as it is, and after each extension. Raises ValueError for a model
+    that turns nothing or was trained on texts as long, and ModelError for what cannot be read.
     """
     turning = _turning(model, target)
     if not turning.dials or not turning.trained or not turning.span:
@@ -226,7 +269,9 @@ def places() -> Picture:
 def load(path: str | Path) -> Picture:
     """Load a figure that the explorer or `save` wrote as JSON, to draw it for a paper.
 
-    Raises ValueError where the file holds none, OSError where it cannot be read.
+    - `path`: the file
+
+    Raises ValueError if the file holds none, OSError if it cannot be read.
     """
     try:
         return Picture(document.from_json(json.loads(Path(path).read_text("utf-8"))))

@@ -200,13 +200,21 @@ def compare(
     settings: Settings | None = None,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> Comparison:
-    """Compare encodings of the catalogue, all unless named, on a text, or else on the novel.
+    """Compare encodings: properties, similarity, attention on a text, and cost.
 
-    Encodings of your own go with them, as instances or as "my_module.py:Mine":
-    `compare([ALiBi(4), Mine()])`. An instance has the sizes that it was made with, which must be
-    those of the settings.
-    `progress(doing, done, of)` is called as the work goes on. Raises LookupError for unknown names.
-    Random weights are private: no global seed is touched.
+    - `names`: names of the catalogue, cards, or encodings of your own, as instances or as
+      "my_module.py:Mine"; all of the catalogue by default. An instance keeps the sizes that it was
+      made with, which must be those of the settings
+    - `text`: a `Text`; None: the packaged novel
+    - `settings`: sizes of the layer, numbers of texts and rounds, and the seed; None: `Settings()`
+    - `progress`: function that is called with what is being done, the steps done, and all steps
+
+    Returns a `Comparison`, which a notebook shows. Random weights are private: no global seed is
+    touched. Raises LookupError for unknown names.
+
+    >>> few = Settings(windows=1, sentences=1, cost_tokens=64, cost_rounds=1)
+    >>> [one.name for one in compare(["rope"], settings=few).encodings]
+    ['RoPE']
     """
     begun = time.time()
     _check(text, settings, progress)

@@ -73,11 +73,14 @@ def keep(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
 
 
 def load(path: str | Path, allow_code: own_code.Allowed = ()) -> Kept:
-    """Load the model that a study kept in a file.
+    """Load the model that a study kept in a file, and return it with its cell and vocabulary.
 
-    A file may name code, "mine.py:Mine", as its encoding: that is run if `allow_code` names it too,
-    as it is spelled there. Raises CodeRefused if it does not, and ValueError, in one sentence, for
-    a file that no study has written.
+    - `path`: file that `posenc study --keep` wrote
+    - `allow_code`: names of code, "mine.py:Mine", that the file may run as its encoding, spelled as
+      in the file; none by default
+
+    Raises CodeRefused for code that is not allowed, and ValueError for a file that no study has
+    written.
     """
     from safetensors import SafetensorError, safe_open
 

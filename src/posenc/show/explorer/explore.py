@@ -14,12 +14,15 @@ from posenc.show.explorer.document import Explorer
 
 
 def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None) -> Explorer:
-    """The explorer, with these encodings and models in it; a notebook shows it.
+    """Make the explorer, with these encodings and models in it; a notebook shows it.
 
-    An encoding is named as in the catalogue, as `my_module.py:Mine`, which runs that code, or given
-    as an instance. A model is a folder, a config.json, or an id of the Hugging Face hub; the first
-    folder with a tokenizer.json and weights gives words their vectors. `study` is a folder with
-    results. Raises LookupError or ModelError for what cannot be found or read.
+    - `what`: encodings and models, one argument each. An encoding is a name of the catalogue,
+      "my_module.py:Mine", which runs that code, or an instance. A model is a folder, a config.json,
+      or an id of the Hugging Face hub; the first folder with a tokenizer.json and weights gives
+      words their vectors
+    - `study`: folder with the results of a study; None: none are shown
+
+    Raises LookupError or ModelError for what cannot be found or read.
 
     >>> explore("rope")
     Explorer(30 encodings, ... models, ...): a notebook shows it, and save(...) writes it

@@ -97,7 +97,13 @@ class Guide(tuple[Use, ...]):
 
 
 def guide() -> Guide:
-    """Return which encoding to take for what, as `posenc list --by use` prints it."""
+    """Return the guide to choosing an encoding: a row for each use.
+
+    `posenc list --by use` prints the same rows.
+
+    >>> guide()[0].use, guide()[0].answer
+    ('a decoder', 'RoPE')
+    """
     return Guide(GUIDE)
 
 

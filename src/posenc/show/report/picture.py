@@ -76,5 +76,12 @@ class Picture:
 
 
 def pictures(result: object) -> dict[str, Picture]:
-    """The figures of a result of `posenc.compare`, of a report, of `inspect`, by their names."""
+    """Return the figures of a result, by their names.
+
+    - `result`: what `posenc.compare` or `posenc.inspect` returned, or another report
+
+    >>> from posenc import inspect
+    >>> [*pictures(inspect({"model_type": "llama"}))]
+    ['bands-0-0']
+    """
     return {name: Picture(figure) for name, figure in kind_of(result).draw(result).items()}
