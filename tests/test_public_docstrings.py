@@ -88,9 +88,10 @@ def of_module(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def methods(name: str, cls: type) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The public methods that a class defines, less those that a base class documents."""
+    """The public methods that a class defines, less those that a base class of posenc documents."""
+    bases = [base for base in cls.__mro__[1:] if base.__module__.startswith("posenc.")]
     for key, value in vars(cls).items():
-        inherited = any(key in vars(base) for base in cls.__mro__[1:-1])
+        inherited = any(key in vars(base) for base in bases)
         if inspect.isfunction(value) and not key.startswith("_") and not inherited:
             yield f"{name}.{key}", value
 
