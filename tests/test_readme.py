@@ -181,7 +181,6 @@ def test_precision_is_as_measured():
         "2e-4",
         f"{sixteen:.1g}",
         f"{half[rotary]['error']:.2g}",
-        "1",
     ]
 
 

@@ -106,7 +106,7 @@ def test_numbers_of_the_short_table_are_those_that_are_measured():
 
 
 def test_who_reads_through_windows_is_what_their_configs_say():
-    said = use("… that must stay").does
+    said = use("a trained RoPE model, left").does
     assert said == "windows in half of the layers or more: Gemma-3, gpt-oss, Olmo-3.1"
     for begin in ("Gemma-3", "gpt-oss", "Olmo-3.1"):
         for model in layers(begin):
@@ -114,7 +114,7 @@ def test_who_reads_through_windows_is_what_their_configs_say():
 
 
 def test_who_was_extended_by_yarn_is_what_their_configs_say():
-    said = use("a trained RoPE model").does
+    said = use("a trained RoPE model, longer").does
     yarn, _, own = said.partition("; a method of its own: ")
     for begin in ("DeepSeek-V3", "Kimi-K2", "gpt-oss", "Olmo-3.1"):
         assert begin in yarn
@@ -144,7 +144,7 @@ def test_no_way_pays_where_models_were_trained_without_one():
     assert len({one[0] for one in plain}) == 4
     assert {int(one[1]) for one in plain} == {128, 192, 256, 512}  # of 64
     assert {one[3] for one in plain} == {"none"}
-    assert "Four small models" in use("a trained RoPE model").measured
+    assert "Four small models" in use("a trained RoPE model, longer").measured
 
 
 @pytest.mark.repository
@@ -191,7 +191,7 @@ def test_the_stores_hold_these_numbers():
 
 @pytest.mark.repository
 def test_it_names_length_rate_steps_and_seeds_of_the_studies():
-    first, beyond = guide.GUIDE[0], use("… that must stay")
+    first, beyond = guide.GUIDE[0], use("a trained RoPE model, left")
     for said, study, begin in (
         (first.measured, "fair-text", "L = "),
         (beyond.measured, "shape-copy", "copy L = "),
@@ -213,7 +213,7 @@ def test_it_names_length_rate_steps_and_seeds_of_the_studies():
 
 @pytest.mark.repository
 def test_what_is_quoted_of_texts_and_of_copying_is_qualified():
-    said = use("… that must stay").measured
+    said = use("a trained RoPE model, left").measured
     assert "two heads" in said
     assert "with four" in said
     assert "6 to 10 letters" in said
@@ -284,7 +284,7 @@ def test_what_does_not_extrapolate_is_recommended_to_nobody():
     """At 1.4 L nobody copies one text in twenty, and reading on needs no fewer bits."""
     assert max(far for _, far in guide.COPIED.values()) < 5
     assert all(cropped <= on for _, on, cropped in guide.READ.values())
-    assert use("… that must stay").answer.startswith("only the last L tokens")
+    assert use("a trained RoPE model, left").answer.startswith("only the last L tokens")
     assert use("a decoder to train, to read beyond").answer == "KERPLE or FoX"
     lost = {name: on - cropped for name, (_, on, cropped) in guide.READ.items()}
     assert sorted(lost, key=lambda name: lost[name])[:2] == ["FoX", "KERPLE"]

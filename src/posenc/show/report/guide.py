@@ -150,7 +150,7 @@ GUIDE = (
         " or train it on some.",
     ),
     Use(
-        "… that must stay as it is",
+        "a trained RoPE model, left as it is",
         "only the last L tokens (L: the trained length)",
         f"tiny models at 2 L need {READ['RoPE'][1]:.2f} bits a character reading all,"
         f" {READ['RoPE'][2]:.2f} reading the last L",
