@@ -72,10 +72,10 @@ def test_pages_of_all_kinds_are_looked_through(said):
 
 
 def test_hypotheses_stand_in_plans_and_where_they_are_called_so(said):
-    """A hypothesis is no headline: on the page of studies each is said to be one."""
+    """A hypothesis is no headline: on the page of its study each is said to be one."""
     for plan in STUDIES.glob("*/plan.toml"):
         (hypothesis,) = re.findall(r'^hypothesis = "(.*)"$', plan.read_text(), re.M)
-        text = (STUDIES / "README.md").read_text()
+        text = (plan.parent / "README.md").read_text()
         assert (
             text.count(hypothesis) == text.count(f"as registered, no finding: *{hypothesis}*") > 0
         )

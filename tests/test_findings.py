@@ -1,4 +1,4 @@
-"""Every number of studies/README.md, read out of the stores by SQL, without this library's code."""
+"""Every number on the pages of studies, read out of the stores by SQL, without posenc's code."""
 
 import inspect
 import json
@@ -61,13 +61,16 @@ def written():
     return tool()["written"]()
 
 
+def index():
+    return (STUDIES / "README.md").read_text()
+
+
 @cache
 def section(study):
     study = study.partition("#")[0]
     if Path(study).is_absolute():  # a made one, by its path
         return "\n".join(tool()["section"](Path(study)))
-    text = (STUDIES / "README.md").read_text().partition(f"({study}/plan.toml)")[2]
-    return text.partition("\n## ")[0]
+    return (STUDIES / study / "README.md").read_text()
 
 
 def flat(study):
@@ -409,7 +412,7 @@ def test_what_a_pilot_says_is_what_its_cells_hold():
 
 def test_no_page_prints_an_interval_that_is_wider_than_90_points():
     """Of 1,200 wrong answers nobody may say "0 % [0, 98]"; 2 is 1 − 0.025^(1/200), in percent."""
-    pages = [STUDIES / "README.md", *(STUDIES.parent / "docs").rglob("*.md"),
+    pages = [*STUDIES.rglob("README.md"), *(STUDIES.parent / "docs").rglob("*.md"),
              STUDIES.parent / "README.md"]  # fmt: skip
     count = 0
     for page in pages:
@@ -575,8 +578,8 @@ def test_cells_that_were_run_twice_are_equal_in_the_stores():
     of_both = [{row for row in store if row[0] in both} for store in stores]
     assert len(both) == 15
     assert of_both[0] == of_both[1]
-    assert f"`{TWICE[0]}` and `{TWICE[1]}` have 15 cells in common" in written()
-    assert "in 15 of them" in written()
+    assert f"`{TWICE[0]}` and `{TWICE[1]}` have 15 cells in common" in index()
+    assert "in 15 of them" in index()
 
 
 def test_a_second_run_of_a_whole_study_agrees_as_it_is_written():
@@ -593,12 +596,27 @@ def test_a_second_run_of_a_whole_study_agrees_as_it_is_written():
         )
         assert float(low) <= other <= float(high), name
         apart.append(abs(one - other))
-    assert f"5 of {len(intervals)} rows agree" in written()
-    assert f"at most {max(apart):.4f} from its means" in written()
+    assert f"5 of {len(intervals)} rows agree" in index()
+    assert f"at most {max(apart):.4f} from its means" in index()
 
 
 def test_what_is_written_is_what_the_outcomes_say():
-    assert (STUDIES / "README.md").read_text() == written()
+    """The page of each study, and the one that has a line for each of them."""
+    pages = written()
+    assert {*pages} == {*STUDIES.rglob("README.md")}
+    assert [path for path, text in pages.items() if path.read_text() != text] == []
+
+
+@pytest.mark.parametrize("study", sorted(path.parent.name for path in STUDIES.glob("*/plan.toml")))
+def test_the_index_has_one_line_for_each_study(study):
+    """Its title, the first statement of its page and its conditions, with a link to the page."""
+    (entry,) = (one for one in index().splitlines() if f"({study}/README.md)" in one)
+    page = section(study)
+    statement = re.findall("^> (.*)", page, re.M)
+    assert len(statement) == 1
+    assert f"[{page.splitlines()[0].removeprefix('# ')}]" in entry
+    assert statement[0] in entry
+    assert re.search(r"Outcomes hold (.*)\.\n", page)[1] in entry
 
 
 @pytest.mark.parametrize(
@@ -609,7 +627,7 @@ def test_what_is_written_is_what_the_outcomes_say():
 def test_a_finding_has_no_number_of_its_own(file):
     """But years, lengths as 1.2 L, and names."""
     text = re.sub(r"T5|\{[^{}\n]+\}|`[^`]+`|\b(19|20)\d\d\b|\d(\.\d)? ?L\b", "", file.read_text())
-    text = re.sub("(above|below) 0|[Pp]airs 0 to 3|pairs 4 to 7", "", text)
+    text = re.sub("(above|below) 0|[Pp]airs 0 to 3|[Pp]airs 4 to 7", "", text)
     assert not re.findall(r"\d+", text)
 
 

@@ -1,6 +1,8 @@
-"""Write studies/README.md from the stored outcomes; with --check, only say if it is stale.
+"""Write studies/README.md, a line for each study, and the README.md of each study from the stored
+outcomes; with --check, only report which are stale.
 
-The text of a study is its finding.md, whose numbers are places to be filled in:
+The text of a study is its finding.md, whose first lines are the title and, after "> ", the line for
+studies/README.md. Its numbers are places to be filled in:
 
     {copy.nope}         the metric of an encoding on a task, and its interval
     {copy.nope.in}      the same in range
@@ -62,23 +64,37 @@ ROUNDING = 1e-9  # of float32 outcomes: a difference up to it is none
 HEAD = """\
 # Studies
 
-Written by `python tools/findings.py` from the outcomes that lie beside it; a test runs it anew.
-Each folder has the plan, whose hash was registered before the first training, and `results.db`, the
-outcome of every prompt. To repeat one, in another folder:
+Small transformers that differ in their encoding alone are trained on texts up to a length L and
+tested on longer ones. `python tools/findings.py` writes this page and the page of each study from
+the stored outcomes, and a test compares. Each folder has the plan, whose hash was registered
+before the first training, and `results.db`, the outcome of every prompt. To repeat a study in
+another folder:
 
     posenc study studies/shape-copy/plan.toml --out mine
 
-`posenc results studies/shape-copy` prints its table, `--csv` and `--parquet` export every outcome.
-Every number holds for tiny models, at the lengths, the learning rates and the steps that stand
-with it; "no difference shown" is not equality. The simplest ways to read a longer text have rows of
-their own: *cropped*, the same model is shown the last L tokens alone, and *windowed*, each token
-sees L back. A seed is trained when 95 % of its answers are right at n = L. Intervals are t
-intervals for 95 % over seeds and prompts, which all seeds share; those of a swapped band are over
-seeds alone, and those of one seed over prompts alone. In the worst of several simulated worlds,
-some with seeds of two humps, of which a quarter learns the task, they hold the truth in {held}.
-A study that says "n of m cells" is not complete: `posenc study PLAN --out FOLDER` goes on with it.
-What some of them say together is [a paper](../docs/paper/paper.md); your own encoding has
-[an arena](../docs/arena.md) and [a board](board/v1.md).
+`posenc results studies/shape-copy` prints its table; `--csv` and `--parquet` export every
+outcome.
+
+- Every number holds for tiny models, at the lengths, learning rates and steps that stand with
+  it. "No difference shown" is not equality.
+- Two simple ways to read a longer text have rows of their own: *cropped*, where the same model
+  sees the last L tokens alone, and *windowed*, where each token sees L back.
+- A seed is trained when 95 % of its answers are right at n = L.
+- Intervals are t intervals for 95 % over seeds and prompts, which all seeds share; those of a
+  swapped band are over seeds alone, and those of one seed over prompts alone. In the worst of
+  several simulated worlds, some with seeds of two humps, of which a quarter learns the task,
+  they hold the truth in {held}.
+- A study that says "n of m cells" is not complete: `posenc study PLAN --out FOLDER` continues
+  it.
+
+[A paper](../docs/paper/paper.md) says what some of them show together. Your own encoding has [an
+arena](../docs/arena.md) and [a board](board/v1.md).
+
+## One line for each study
+
+Of a difference, above 0 speaks for the row that is named first. Points are percent of the texts
+that come out right; numbers without a unit are bits a character.
+
 """
 
 
@@ -393,7 +409,7 @@ def bands(path: Path) -> Iterator[str]:
     for name, length in dict.fromkeys((one.encoding, one.length) for one in found):
         rows = [one for one in found if (one.encoding, one.length) == (name, length)]
         yield f"\nOf the bits that `{name}` loses at {length} tokens, its bands of pairs bring back"
-        yield f"([each swap]({path.parent.name}/{path.name}), the mean of the shares of"
+        yield f"([each swap]({path.name}), the mean of the shares of"
         yield f"{len(rows[0].by_seed)} seeds, each of its own loss):\n"
         yield f"| pairs | {' | '.join(words.WAYS.values())} |"
         yield "|---|--:|--:|"
@@ -404,11 +420,8 @@ def bands(path: Path) -> Iterator[str]:
 def begun(folder: Path) -> Iterator[str]:
     """A study that is registered and under way; the cells that are there are a pilot."""
     plan = Plan.read(folder / "plan.toml")
-    yield f"\n## {folder.name}\n"
-    yield (
-        f"[plan]({folder.name}/plan.toml), registered as `{plan.digest[:16]}…`;"
-        f" {under_way(folder, plan)}.\n"
-    )
+    yield f"# {title_of(folder)}\n"
+    yield (f"[plan](plan.toml), registered as `{plan.digest[:16]}…`; {under_way(folder, plan)}.\n")
     yield f"Hypothesis, as registered, no finding: *{plan.hypothesis}*"
     yield from (f"\nSeen before the plan was written: {what}" for what in plan.pilots)
     if not (folder / "pilot.md").exists():
@@ -485,6 +498,12 @@ def filled(
     return known, predicted
 
 
+def title_of(folder: Path) -> str:
+    """The first line of its finding.md, or its name."""
+    text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
+    return text.partition("\n")[0].removeprefix("# ") or folder.name
+
+
 def section(folder: Path) -> Iterator[str]:
     if not (folder / RESULTS).exists():
         yield from begun(folder)
@@ -492,11 +511,11 @@ def section(folder: Path) -> Iterator[str]:
     contents = read(folder)
     result = analyse(contents)
     text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
-    title, _, rest = text.partition("\n")
+    _, _, rest = text.partition("\n")
     known, predicted = filled(folder, text, contents, result)
-    yield f"\n## {title.removeprefix('# ') or folder.name}\n"
+    yield f"# {title_of(folder)}\n"
     yield (
-        f"[plan]({folder.name}/plan.toml), registered as `{result.registered[:16]}…`;"
+        f"[plan](plan.toml), registered as `{result.registered[:16]}…`;"
         f" {result.done} of {result.of} cells.{' ' + result.stamp + '.' if result.stamp else ''}"
         f" Outcomes hold {words.conditions(result)}.\n"
     )
@@ -545,22 +564,40 @@ def apart(rows: list[Repeated]) -> float:
     return max(abs(x.value - y.value) for x, y in means if x is not None and y is not None)
 
 
-def written() -> str:
+def line(folder: Path, page: str) -> str:
+    """The line of studies/README.md: the title, what the page says first, and its conditions."""
+    (says,) = re.findall(r"^> (.*)", page, re.MULTILINE)[:1] or ["Nothing is measured yet."]
+    holds = re.search(r"Outcomes hold (.*)\.$", page, re.MULTILINE)
+    conditions = f" *({holds[1]})*" if holds else ""
+    return f"- [{title_of(folder)}]({folder.name}/README.md) {says}{conditions}"
+
+
+def written() -> dict[Path, str]:
+    """Every page with its text."""
     folders = sorted(path.parent for path in STUDIES.glob("*/plan.toml"))
     done = [folder for folder in folders if (folder / RESULTS).exists()]
-    lines = [line for folder in folders for line in section(folder)]
+    pages = {folder: "\n".join(section(folder)) + "\n" for folder in folders}
     held = ", ".join(
         f"{100 * coverage(n):.0f} % of cases with {n} seeds" for n in (3, 6, 7, 8, 9, 10)
     )
-    return HEAD.format(held=held) + "\n".join([*lines, *again(done)]) + "\n"
+    lines = [line(folder, page) for folder, page in pages.items()]
+    index = HEAD.format(held=held) + "\n".join([*lines, *again(done)]) + "\n"
+    return {STUDIES / "README.md": index} | {
+        folder / "README.md": page for folder, page in pages.items()
+    }
 
 
 def main() -> None:
-    path, fresh = STUDIES / "README.md", written()
-    if "--check" not in sys.argv:
+    stale = {
+        path: fresh
+        for path, fresh in written().items()
+        if not path.exists() or path.read_text() != fresh
+    }
+    if stale and "--check" in sys.argv:
+        names = ", ".join(str(path.relative_to(STUDIES.parent)) for path in stale)
+        sys.exit(f"{names} must be written again: run `python tools/findings.py`.")
+    for path, fresh in stale.items():
         path.write_text(fresh)
-    elif not path.exists() or path.read_text() != fresh:
-        sys.exit("studies/README.md is stale: run `python tools/findings.py`.")
 
 
 if __name__ == "__main__":

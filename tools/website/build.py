@@ -74,9 +74,11 @@ class Site:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
 
-    def text(self, source: str, place: str) -> None:
-        """Write a text of the repository as a page."""
+    def text(self, source: str, place: str, *changes: tuple[str, str]) -> None:
+        """Write a text of the repository as a page, with some strings replaced."""
         written = (ROOT / source).read_text("utf-8")
+        for old, new in changes:
+            written = written.replace(old, new)
         title, html = writing.render(written, source, place, self.want)
         self.write(place, "text.html", title=title, html=html)
 
@@ -239,9 +241,8 @@ def models(site: Site) -> None:
 
 
 def studies(site: Site) -> None:
-    """The findings, and of each study with outcomes its page and its numbers."""
-    source = "studies/README.md"
-    text, headlines = (ROOT / source).read_text("utf-8"), dict[str, tuple[str, str]]()
+    """The page of each study, and for one with outcomes its figures and tables."""
+    headlines = dict[str, tuple[str, str]]()
     for folder in stores():
         result = summarise(contents := store.read(folder), analysis.analyse(contents))
         place = f"studies/{folder.name}/index.html"
@@ -251,9 +252,12 @@ def studies(site: Site) -> None:
         site.write_text(place, site.bar(html, place))
         site.count += 1
         headlines[folder.name] = titled(folder), verdicts.headline(result.analysis)
-        plan = f"[plan]({folder.name}/plan.toml)"
-        text = text.replace(plan, f"[**figures and tables**]({folder.name}) · {plan}")
-    place = places.TEXTS[source]
+    for path in sorted(ROOT.glob("studies/*/README.md")):
+        study, plan = path.parent.name, "[plan](plan.toml)"
+        more = f"[**figures and tables**](../{study}) · {plan}" if study in headlines else plan
+        site.text(f"studies/{study}/README.md", places.finding(study), (plan, more))
+    source = "studies/README.md"
+    place, text = places.TEXTS[source], (ROOT / source).read_text("utf-8")
     html = writing.render(text, source, place, site.want)[1]
     site.write(place, "studies.html", title="Studies", studies=headlines, html=html)
 

@@ -1,6 +1,7 @@
 """Where a file of the repository is on the site. Places are paths from the root, with slashes."""
 
 import posixpath
+import re
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -45,10 +46,15 @@ FOLDERS = {  # of which one page speaks
 }
 SHOWN = (".py", ".toml", ".js", ".css", ".md", ".html", ".cff", "Makefile", "LICENSE")
 SOURCE = "src/posenc/"
+FINDING = re.compile(r"studies/[\w-]+/README\.md")
 
 
 def encoding(slug: str) -> str:
     return f"encodings/{slug}.html"
+
+
+def finding(study: str) -> str:
+    return f"studies/{study}/finding.html"
 
 
 def module(name: str) -> str:
@@ -63,6 +69,8 @@ def of(path: str) -> str | None:
         return TEXTS[path]
     if path in FOLDERS:
         return FOLDERS[path]
+    if FINDING.fullmatch(path):
+        return finding(path.split("/")[1])
     there = ROOT / path
     if there.is_dir():
         if path.startswith(SOURCE):
