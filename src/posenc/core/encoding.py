@@ -236,7 +236,7 @@ class Encoding(nn.Module):
 
     @property
     def acts_on(self) -> tuple[str, ...]:
-        """The hooks this encoding overrides: read from the code, so it cannot lie."""
+        """The hooks that this encoding overrides, read from its class."""
         own = type(self)
         return tuple([hook for hook, neutral in NEUTRAL if getattr(own, hook) is not neutral])
 

@@ -21,7 +21,11 @@ from posenc.properties.card import Card, Paper
 
 
 class NoPE(Encoding):
-    """Attention without positions: `NoPE()`."""
+    """Attention without positions: `NoPE()`.
+
+    >>> NoPE().acts_on
+    ()
+    """
 
 
 CARD = Card(

@@ -256,12 +256,20 @@ def dials(model: str | Path, target: int) -> Picture:
 
 
 def models() -> Picture:
-    """Draw base, trained length, context and wavelengths of published models with RoPE."""
+    """Draw base, trained length, context and wavelengths of published models with RoPE.
+
+    >>> type(models()).__name__
+    'Picture'
+    """
     return Picture(rotary.models(published.models()))
 
 
 def places() -> Picture:
-    """Draw the places of attention at which encodings of the catalogue act, by their hooks."""
+    """Draw the places of attention at which encodings of the catalogue act, by their hooks.
+
+    >>> type(places()).__name__
+    'Picture'
+    """
     hooks = {card.name: _encoding(card.slug).acts_on for card in CATALOG}
     return Picture(places_figures.places(hooks))
 
