@@ -21,7 +21,8 @@ class Mine(Encoding):
         self.heads, self.strength = heads, strength
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return lambda b, h, i, j: -self.strength * (q_at[i] - k_at[j]).abs().double().sqrt()
+        m, n = q_at[0, 0], k_at[0, 0]
+        return lambda b, h, i, j: -self.strength * (m[i] - n[j]).abs().double().sqrt()
 
 
 class Fourier(Encoding):

@@ -25,7 +25,7 @@ class Own(Encoding):
     """A stranger's: scores fall with the offset, weighed by the query."""
 
     def on_scores(self, q, k, q_at, k_at, scale):
-        return lambda b, h, i, j: -0.1 * (q_at[i] - k_at[j]).abs()
+        return lambda b, h, i, j: -0.1 * (q_at[0, 0, i] - k_at[0, 0, j]).abs()
 
 
 def test_the_decoder_is_a_pre_norm_transformer():
