@@ -93,6 +93,13 @@ def test_the_page_has_each_part_of_each_row_and_each_number():
         assert f"| {name} | {bits:.3f} |" in page
 
 
+@pytest.mark.repository
+def test_the_page_links_to_the_studies_that_its_numbers_are_of():
+    links = re.findall(r"\]\(\.\./studies/([\w-]+)\)", guide.page())
+    assert links == ["fair-text", "shape-copy", "masked"]
+    assert all((ROOT / "studies" / link / "results.db").exists() for link in links)
+
+
 def test_numbers_of_the_short_table_are_those_that_are_measured():
     """A number of a reason stands beside its exact value on the page, or is rounded from it."""
     exact = [*guide.NEW_ANGLES.values(), *guide.EQUAL.values(), 64, 16, 2]

@@ -236,13 +236,13 @@ def _tables() -> list[str]:
     bits = [(name, *(f"{one:.3f}" for one in numbers)) for name, numbers in READ.items()]
     shares = [(name, f"{near} %", f"{far} %") for name, (near, far) in COPIED.items()]
     return [
-        f"Bits a character of {TINY}, the models of [fair-text](../studies/README.md):",
+        f"Bits a character of {TINY}, the models of [fair-text](../studies/fair-text):",
         _grid(("encoding", "n = L", "n = 2 L, all of it", "n = 2 L, the last L"), bits),
-        "Texts copied without a mistake ([shape-copy](../studies/README.md), conditions above):",
+        "Texts copied without a mistake ([shape-copy](../studies/shape-copy), conditions above):",
         _grid(("encoding", "n = 1.2 L", "n = 1.4 L"), shares),
         "Pairs, of 64, of Llama 3's RoPE that meet new angles at 131,072 tokens after 8,192:",
         _grid(("method", "pairs"), [(name, str(count)) for name, count in NEW_ANGLES.items()]),
-        "Bits a hidden word at n ≤ L ([masked](../studies/README.md), conditions above):",
+        "Bits a hidden word at n ≤ L ([masked](../studies/masked), conditions above):",
         _grid(("encoding", "bits"), [(name, f"{one:.3f}") for name, one in HIDDEN.items()]),
     ]
 
