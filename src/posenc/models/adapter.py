@@ -89,6 +89,13 @@ def apply(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> None
 
     Raises TypeError for a model that none can be plugged into, ValueError for what does not fit;
     nothing is changed then.
+
+    >>> from transformers import LlamaConfig, LlamaModel
+    >>> sizes = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, vocab_size=20)
+    >>> model = LlamaModel(LlamaConfig(**sizes, num_attention_heads=4))
+    >>> apply(model, "alibi")
+    >>> model(torch.tensor([[1, 2, 3]])).last_hidden_state.shape
+    torch.Size([1, 3, 32])
     """
     base = find_base(model)
     if hasattr(base, NAME):
@@ -283,6 +290,16 @@ def load(
     transformers' own `from_pretrained(folder)` refuses the folder, but not if it is passed
     `attn_implementation="sdpa"`: then it loads the model without the encoding, and no key that a
     config may safely have prevents that.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from transformers import LlamaConfig, LlamaModel
+    >>> sizes = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, vocab_size=20)
+    >>> with TemporaryDirectory() as folder:
+    ...     model = LlamaModel(LlamaConfig(**sizes, num_attention_heads=4))
+    ...     apply(model, "alibi")
+    ...     model.save_pretrained(folder)
+    ...     hasattr(load(folder).config, "posenc")
+    True
     """
     root = Path(folder)
     file = inside(root, "config.json")
@@ -328,6 +345,14 @@ def remove(model: nn.Module) -> None:
     - `model`: a model to which an encoding is applied
 
     Raises ValueError if nothing is applied.
+
+    >>> from transformers import LlamaConfig, LlamaModel
+    >>> sizes = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, vocab_size=20)
+    >>> model = LlamaModel(LlamaConfig(**sizes, num_attention_heads=4))
+    >>> apply(model, "alibi")
+    >>> remove(model)
+    >>> hasattr(model.config, "posenc")
+    False
     """
     base = find_base(model)
     if not hasattr(base, NAME):
@@ -344,6 +369,15 @@ def applied(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> It
     - `encoding`: one for all layers, or a list with one for each, as in `apply`
 
     Yields the model. Raises what `apply` raises.
+
+    >>> from transformers import LlamaConfig, LlamaModel
+    >>> sizes = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, vocab_size=20)
+    >>> model = LlamaModel(LlamaConfig(**sizes, num_attention_heads=4))
+    >>> with applied(model, "alibi"):
+    ...     hasattr(model.config, "posenc")
+    True
+    >>> hasattr(model.config, "posenc")
+    False
     """
     apply(model, encoding)
     try:

@@ -232,6 +232,14 @@ def wavelengths(model: str | Path, target: int | None = None) -> Picture:
     - `target`: length in tokens, drawn beside the trained one; None: none
 
     Raises ValueError for a model that turns nothing, and ModelError for what cannot be read.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> llama = {"model_type": "llama", "max_position_embeddings": 8192}
+    >>> with TemporaryDirectory() as folder:
+    ...     config = Path(folder, "config.json")
+    ...     written = config.write_text(json.dumps(llama))
+    ...     type(wavelengths(config)).__name__
+    'Picture'
     """
     return Picture(rotary.bands(_turning(model, target)))
 
@@ -244,6 +252,14 @@ def dials(model: str | Path, target: int) -> Picture:
 
     The picture shows the model as it is, and after each extension. Raises ValueError for a model
     that turns nothing or was trained on texts as long, and ModelError for what cannot be read.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> llama = {"model_type": "llama", "max_position_embeddings": 8192}
+    >>> with TemporaryDirectory() as folder:
+    ...     config = Path(folder, "config.json")
+    ...     written = config.write_text(json.dumps(llama))
+    ...     type(dials(config, 131_072)).__name__
+    'Picture'
     """
     turning = _turning(model, target)
     if not turning.dials or not turning.trained or not turning.span:
@@ -280,6 +296,12 @@ def load(path: str | Path) -> Picture:
     - `path`: the file
 
     Raises ValueError if the file holds none, OSError if it cannot be read.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = bias("alibi").save(Path(folder, "bias.json"))
+    ...     type(load(file)).__name__
+    'Picture'
     """
     try:
         return Picture(document.from_json(json.loads(Path(path).read_text("utf-8"))))
