@@ -3,6 +3,7 @@
 Public are the names of `posenc.__all__` with their public methods, and those of `MODULES`.
 """
 
+import doctest
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -31,6 +32,17 @@ def test_every_argument_of_a_public_name_is_listed_in_its_docstring():
     """The signature, read by `inspect`, against the items "- `name`: meaning" of the docstring."""
     missing = {name: left for name, thing in public() if (left := unlisted(thing))}
     assert not missing, "\n".join(f"{name}: {', '.join(left)}" for name, left in missing.items())
+
+
+def test_every_public_function_and_class_has_an_example():
+    """The doctests that `pytest --doctest-modules` would run, found by `doctest`'s own parser."""
+    examples = {
+        name: doctest.DocTestParser().get_examples(thing.__doc__ or "")
+        for name, thing in public()
+        if not is_method(thing)
+    }
+    assert len(examples) > 80
+    assert [name for name, found in examples.items() if not found] == []
 
 
 @pytest.mark.parametrize("text", ["", "- `b`: second", "the argument `a`", "- a: first"])
@@ -68,6 +80,10 @@ def public() -> Iterator[tuple[str, Callable[..., Any]]]:
         yield name, thing
         if inspect.isclass(thing):
             yield from methods(name, thing)
+
+
+def is_method(thing: Callable[..., Any]) -> bool:
+    return "." in thing.__qualname__
 
 
 def module_of(name: str) -> ModuleType:

@@ -81,6 +81,14 @@ def load(path: str | Path, allow_code: own_code.Allowed = ()) -> Kept:
 
     Raises CodeRefused for code that is not allowed, and ValueError for a file that no study has
     written.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from posenc.lab.study.tasks import TASKS
+    >>> cell, task = Cell("copy", "rope", seed=0), TASKS["copy"]
+    >>> with TemporaryDirectory() as folder:
+    ...     path = keep(build(cell, len(task.vocabulary)), cell, task, Path(folder))
+    ...     load(path).cell.encoding
+    'rope'
     """
     from safetensors import SafetensorError, safe_open
 
