@@ -132,7 +132,7 @@ def test_the_dials_are_described_as_they_are_drawn():
 
 
 def test_torch_without_cuda_is_the_version_that_is_pinned():
-    (version,) = re.findall(r"^python -m pip install torch==(\S+) ", README, re.MULTILINE)
+    (version,) = re.findall(r"--torch-backend cpu torch==(\S+)$", README, re.MULTILINE)
     assert f"torch=={version}" in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
 
 
