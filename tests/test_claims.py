@@ -128,7 +128,7 @@ ASKED = (
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/arena.md", "docs/glossary.md", "docs/paper/source.md", "CHANGELOG.md",
+    ["README.md", "docs/glossary.md", "docs/paper/source.md", "CHANGELOG.md",
      "docs/speed.md", "docs/sources.md", "docs/properties.md", "docs/studies.md", "docs/guide.md",
      "studies/board/v1.md", "src/posenc/show/report/guide.py", "src/posenc/core/glossary.py",
      *(f"studies/{path.parent.name}/finding.md" for path in sorted(STUDIES.glob("*/finding.md"))),

@@ -88,7 +88,7 @@ outcome.
   it.
 
 [A paper](../docs/paper/paper.md) says what some of them show together. Your own encoding has [an
-arena](../docs/arena.md) and [a board](board/v1.md).
+arena](../docs/studies.md#the-arena) and [a board](board/v1.md).
 
 ## One line for each study
 

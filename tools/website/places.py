@@ -11,7 +11,6 @@ TEXTS = {  # pages that a text of the repository becomes
     "CONTRIBUTING.md": "contributing.html",
     "CHANGELOG.md": "changelog.html",
     "SECURITY.md": "security.html",
-    "docs/arena.md": "studies/arena.html",
     "docs/census.md": "models/census.html",
     "docs/check.md": "models/check.html",
     "docs/commands.md": "commands.html",

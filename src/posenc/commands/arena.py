@@ -37,7 +37,7 @@ def arena(
     """Measure an encoding by a frozen suite, beside NoPE, RoPE and RoPE in a window.
 
     Each part of the suite is a study in a folder of its own, and the same command goes on where it
-    was. Rates are chosen within the trained length. The rules: docs/arena.md.
+    was. Rates are chosen within the trained length. The rules: docs/studies.md.
 
     Parameters
     ----------

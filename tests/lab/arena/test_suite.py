@@ -67,7 +67,7 @@ def test_another_suite_is_not_known():
 
 
 def test_the_page_of_rules_says_what_the_suite_has():
-    page = (ROOT / "docs/arena.md").read_text("utf-8")
+    page = (ROOT / "docs/studies.md").read_text("utf-8")
     named = Suite.named()
     assert named.digest in page
     for name, plan in named.plans("alibi").items():
@@ -102,7 +102,7 @@ def test_what_it_costs_is_at_the_pace_of_stored_studies_of_the_same_profile(stud
 def test_the_hours_of_a_whole_suite_are_on_its_page():
     named = Suite.named()
     hours = sum(named.hours(name) for name in named.studies)
-    page = (ROOT / "docs/arena.md").read_text("utf-8")
+    page = (ROOT / "docs/studies.md").read_text("utf-8")
     assert f"about {hours:.0f} hours of one core, {hours / 2:.0f} hours on two" in page
 
 
@@ -110,4 +110,4 @@ def test_without_a_positive_control_a_suite_is_a_draft():
     """On its page too, as on the board."""
     assert "positive control" in Suite.named().draft
     assert "v1 is a draft" in as_page(Suite.named(), [])
-    assert "v1 is a draft" in (ROOT / "docs/arena.md").read_text("utf-8")
+    assert "v1 is a draft" in (ROOT / "docs/studies.md").read_text("utf-8")

@@ -378,7 +378,8 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         f"# The board of suite {suite.name}{', a draft' * bool(suite.draft)}\n",
         *([f"**{suite.name} is a draft.** {suite.draft}\n"] if suite.draft else []),
-        f"Written by `posenc arena --add`; the rules: docs/arena.md. Suite `{suite.digest[:16]}…`.",
+        "Written by `posenc arena --add`; the rules: docs/studies.md."
+        f" Suite `{suite.digest[:16]}…`.",
         "Rows stand in the order in which they were added: a smaller number is no decided",
         "difference. `entry` is what takes part, the others were run beside it, on its machine.",
     ]
