@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test slow core quick thorough check lint types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large words
+.PHONY: run test slow core quick thorough check lint types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large servers
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -76,7 +76,7 @@ oldest newest:  ## arithmetic on the oldest torch that is promised, and on the n
 		tests/core tests/attention tests/rotation tests/encodings tests/properties
 
 # Needs about 1 GB; the options are tested with the pinned transformers in tests/models/test_serving.py.
-words:          ## options for servers on config objects of transformers 4.57: tests/server_words.md
+servers:        ## options for servers on config objects of transformers 4.57: tests/server_words.md
 	python -m venv .venv-$@
 	grep -vE "^(transformers|tokenizers|huggingface[-_]hub)==" constraints.txt > .venv-$@/constraints.txt
 	.venv-$@/bin/python -m pip install -q -c .venv-$@/constraints.txt -e . transformers==4.57.6
