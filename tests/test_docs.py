@@ -46,6 +46,35 @@ OWN_TEST = {"using.md", "llama.md", "properties.md", "faq.md"}  # faq.md: tests/
 OTHERS = sorted(name for name, text in PAGES.items() if BLOCK.search(text) and name not in OWN_TEST)
 
 
+FOR_READERS = {
+    "using.md", "llama.md", "guide.md", "models.md", "check.md", "properties.md", "studies.md",
+    "speed.md", "faults.md", "glossary.md", "faq.md", "sources.md",
+}  # fmt: skip
+DATA = {"census.md", "extend_cases.md", "real_weights.md"}
+FOR_CONTRIBUTORS = {"tests.md", "results.md", "families.md", "internals.md"}
+
+
+def test_the_pages_for_readers_have_at_most_1200_lines():
+    """Not counted is the help of the commands, which is generated, as a reference."""
+    assert {*PAGES} == FOR_READERS | DATA | FOR_CONTRIBUTORS | {"commands.md"}
+    assert sum(len(PAGES[name].splitlines()) for name in FOR_READERS) <= 1_200
+
+
+@pytest.mark.repository
+def test_data_and_pages_for_contributors_are_not_in_the_menu_of_the_site():
+    """Neither among the doors of every page nor in the footer."""
+    site = ROOT / "tools/website"
+    menu = (site / "build.py").read_text().partition("MENU = {")[2].partition("}")[0]
+    footer = (site / "templates/layout.html").read_text().partition("<footer")[2]
+    names = (site / "places.py").read_text()
+    for page in DATA | FOR_CONTRIBUTORS:
+        (place,) = re.findall(rf'"docs/{page}": "(.*)"', names)
+        assert place not in menu + footer
+    for page in ("using.md", "guide.md", "faq.md"):
+        (place,) = re.findall(rf'"docs/{page}": "(.*)"', names)
+        assert place in menu
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_python_of_a_page_runs(run, name):
     run(name)
