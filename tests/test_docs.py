@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+import json
 import re
 import runpy
 from pathlib import Path
@@ -101,6 +102,8 @@ def test_ten_minutes_with_a_llama(run, tmp_path):
     before, after = names["before"], names["after"]
     assert (before.verdict, after.verdict) == ("breaks", "fits")
     assert before.problems[0].startswith("4 of 8 pairs")
+    saved = json.loads((tmp_path / "alibi/config.json").read_text("utf-8"))["posenc"]
+    assert [one["class"] for one in saved["encodings"]] == ["ALiBi"]
     ids = names["ids"]
     swapped = names["model"](ids).logits
     adapter.remove(names["model"])
