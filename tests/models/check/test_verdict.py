@@ -14,7 +14,7 @@ from trained_models import planted, text, trained
 from weight_files import save_gguf
 
 from posenc.models.check.loss import Trial, opened, read_as
-from posenc.models.check.verdict import Check, _untold, check
+from posenc.models.check.verdict import Check, _proved, _untold, check
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
 
@@ -86,7 +86,7 @@ def test_a_planted_window_and_a_planted_scale_are_found(tmp_path):
     folder = trained("Gemma3", tmp_path / "m")
     assert check(folder, LETTERS).verdict == "no fault found"
     near = planted(folder, tmp_path / "near", sliding_window=8)  # nearer than what it looks for
-    assert "read with no window:" in error(check(near, LETTERS)).message
+    assert "read with a window of 16:" in error(check(near, LETTERS)).message
     scaled = planted(folder, tmp_path / "scaled", query_pre_attn_scalar=1024)
     assert "softmax scale" in error(check(scaled, LETTERS)).message
 
@@ -232,3 +232,127 @@ def test_no_fault_found_names_the_readings_that_are_not_told_apart(llama):
     assert alike
     assert all(name in checked.undetectable[0] for name in alike)
     assert "64 tokens" in checked.undetectable[1]
+
+
+def reordered(llama, to, side):
+    """A copy whose rows of queries or of keys alone are in the other layout."""
+    folder = planted(llama, to)
+    tensors = load_file(folder / "model.safetensors")
+    order = permutation(16, 16, "interleaved")
+    for name in [name for name in tensors if f"{side}_proj" in name]:
+        tensors[name] = tensors[name].unflatten(0, (-1, 16))[:, order].flatten(0, 1).contiguous()
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize(("side", "what"), [("q", "queries"), ("k", "keys")])
+def test_rows_of_one_side_in_the_other_layout_are_named(llama, tmp_path, side, what):
+    """The named reading restores the loss that the model has as it was trained."""
+    checked = check(reordered(llama, tmp_path / "a", side), LETTERS)
+    assert f"read with layout interleaved of {what} alone:" in error(checked).message
+    best = min(checked.trials, key=lambda trial: trial.bits)
+    healthy = check(llama, LETTERS).trials[0].bits
+    assert best.bits == pytest.approx(healthy, abs=1e-3)
+
+
+def test_a_factor_that_shortens_the_texts_is_found(llama, tmp_path):
+    """Of a context of 64 tokens a factor of 8 leaves 8, in which all readings are alike."""
+    keys = dict(rope_type="linear", factor=8.0)
+    finding = error(check(planted(llama, tmp_path / "a", rope_parameters=keys), LETTERS))
+    assert "read with not scaled:" in finding.message
+    assert finding.key == "rope_scaling"
+
+
+def test_a_context_below_64_tokens_is_left_open(llama, tmp_path):
+    checked = check(planted(llama, tmp_path / "a", max_position_embeddings=32), LETTERS)
+    assert (checked.verdict, checked.trials) == ("cannot say", ())
+    assert "max_position_embeddings" in checked.unknown[0]
+
+
+def test_keys_that_are_all_0_are_named_as_such(llama, tmp_path):
+    folder = planted(llama, tmp_path / "a")
+    tensors = load_file(folder / "model.safetensors")
+    for name in [name for name in tensors if "k_proj" in name]:
+        tensors[name] *= 0
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    checked = check(folder, LETTERS)
+    assert checked.verdict == "cannot say"
+    assert "keys that are all 0" in checked.unknown[0]
+    assert "more than pairs" not in checked.unknown[0]
+
+
+@pytest.mark.slow
+def test_a_window_four_times_too_wide_is_found(tmp_path):
+    folder = trained("Gemma3", tmp_path / "m")
+    finding = error(check(planted(folder, tmp_path / "a", sliding_window=64), LETTERS))
+    assert "read with a window of 16:" in finding.message
+    assert finding.key == "sliding_window"
+
+
+@pytest.mark.slow
+def test_half_of_the_share_of_channels_is_found(tmp_path):
+    folder = trained("GPTNeoX", tmp_path / "m")
+    keys = dict(partial_rotary_factor=0.25)
+    finding = error(check(planted(folder, tmp_path / "a", rope_parameters=keys), LETTERS))
+    assert "read with half of the channels:" in finding.message
+    assert finding.key == "partial_rotary_factor"
+
+
+@pytest.mark.slow
+def test_half_of_the_factor_of_yarn_is_among_the_best(tmp_path):
+    """In texts of 64 tokens some bases come as close, so that no key is named."""
+    rope = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8, rope_theta=1e4)
+    folder = trained("Llama", tmp_path / "m", rope_parameters=rope)
+    assert check(folder, LETTERS).verdict == "no fault found"
+    checked = check(planted(folder, tmp_path / "a", rope_parameters=dict(factor=4.0)), LETTERS)
+    assert "factor 8" in error(checked).message
+    best = min(checked.trials, key=lambda trial: trial.bits)
+    assert best.name == "factor 8"
+
+
+@pytest.mark.slow
+def test_exchanged_lists_of_longrope_are_among_the_best(tmp_path):
+    long = [1.0 + 0.6 * pair for pair in range(8)]
+    rope = dict(rope_type="longrope", short_factor=[1.0] * 8, long_factor=long, factor=2.0)
+    rope |= dict(rope_theta=1e4, original_max_position_embeddings=32)
+    folder = trained("Llama", tmp_path / "m", rope_parameters=rope)
+    keys = dict(short_factor=long, long_factor=[1.0] * 8)
+    finding = error(check(planted(folder, tmp_path / "a", rope_parameters=keys), LETTERS))
+    assert "short and long factors exchanged" in finding.message
+
+
+OWN = Trial("as read", "as read", 5.0, 16)
+
+
+def better(kind, name, by):
+    return Trial(kind, name, 5.0 - by, 16, -by, -by - 0.01, -by + 0.01)
+
+
+def test_a_remedy_is_named_with_its_distance_to_the_next():
+    trials = [OWN, better("base", "base 10,000", 1.5), better("layout", "layout half", 0.5)]
+    (finding,) = _proved(trials, "config.json")
+    assert finding.key == "rope_theta"
+    assert "read with base 10,000: 3.500 bits" in finding.message
+    assert "layout half, takes 1.000 more" in finding.message
+
+
+def test_readings_of_one_key_that_fit_alike_are_both_named():
+    trials = [OWN, better("base", "base 100,000", 1.5), better("base", "base 500,000", 1.49)]
+    (finding,) = _proved(trials, "config.json")
+    assert finding.key == "rope_theta"
+    assert "base 100,000 or base 500,000" in finding.message
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        [better("none", "no positions", 1.5), better("base", "base 10,000", 0.5)],
+        [better("base", "base 10,000", 1.5), better("window", "no window", 1.49)],
+    ],
+)
+def test_no_key_is_named_where_no_reading_stands_out(trials):
+    """Either the model does best without positions, or two remedies are as good as each other."""
+    (finding,) = _proved([OWN, *trials], "config.json")
+    assert finding.key == ""
+    assert finding.level == "error"
+    assert "none of the tried readings fits" in finding.message

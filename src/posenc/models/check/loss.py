@@ -20,6 +20,8 @@ import torch
 from torch import Tensor
 
 from posenc.analysis.student import t_quantile
+from posenc.core.encoding import Encoding
+from posenc.encodings.rotary.rope import RoPE
 from posenc.models.adapter import applied
 from posenc.models.check.readings import Reading
 from posenc.models.config.gguf import as_config
@@ -29,6 +31,7 @@ from posenc.models.config.spec import Layer, Rotary, Spec
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files
 from posenc.models.hf.loading import load, load_gguf
+from posenc.models.layouts import permutation
 from posenc.models.weights import open_weights
 
 TOKENS = 256  # tokens of a stretch
@@ -173,13 +176,16 @@ def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[fl
         if reading is None:
             yield from bits(opened.model, rows).mean(-1).tolist()
             continue
-        with read_as(opened, reading.spec, ids.shape[-1]):
+        with read_as(opened, reading.spec, ids.shape[-1], reading.rows):
             yield from bits(opened.model, rows).mean(-1).tolist()
 
 
 @contextmanager
-def read_as(opened: Opened, spec: Spec, length: int) -> Iterator[None]:
-    """Plug a spec into the model, its windows too, for the time of a `with`."""
+def read_as(opened: Opened, spec: Spec, length: int, rows: str = "") -> Iterator[None]:
+    """Plug a spec into the model, its windows too, for the time of a `with`.
+
+    With `rows` "q" or "k", the rows of queries or of keys are read in the other layout.
+    """
     settings = opened.model.config
     kept = getattr(settings, "sliding_window", None)
     windows = [layer.window for layer in spec.layers if layer.kind == "sliding_attention"]
@@ -188,13 +194,43 @@ def read_as(opened: Opened, spec: Spec, length: int) -> Iterator[None]:
             settings.sliding_window = windows[0] or 2**30
         with ExitStack() as stack:
             try:
-                stack.enter_context(applied(opened.model, spec.encodings(length, "half")))
+                encodings = spec.encodings(length, "half")
+                if rows:
+                    encodings = [_one_side(encoding, rows) for encoding in encodings]
+                stack.enter_context(applied(opened.model, encodings))
             except (TypeError, ValueError) as error:
                 raise ModelError("config.json", "model_type", str(error)) from None
             yield
     finally:
         if kept and windows:
             settings.sliding_window = kept
+
+
+class OneSide(Encoding):
+    """RoPE for a model whose rows of queries alone, or of keys alone, are in the other layout."""
+
+    def __init__(self, rope: RoPE, rows: str):
+        super().__init__()
+        self.rope, self.rows = rope, rows
+        self.dim, self.axes = rope.dim, rope.axes
+        self.softmax_scale = rope.softmax_scale
+        self.order = permutation(rope.dim, rope.turned, rope.layout, rope.trailing)
+
+    def prepare(self, pos: Tensor) -> Any:
+        return self.rope.prepare(pos)
+
+    def on_queries(self, q: Tensor, at: Any) -> Tensor:
+        return self.rope.on_queries(q[..., self.order] if self.rows == "q" else q, at)
+
+    def on_keys(self, k: Tensor, at: Any) -> Tensor:
+        return self.rope.on_keys(k[..., self.order] if self.rows == "k" else k, at)
+
+    def scale(self, dim: int) -> float:
+        return self.rope.scale(dim)
+
+
+def _one_side(encoding: Encoding, rows: str) -> Encoding:
+    return OneSide(encoding, rows) if isinstance(encoding, RoPE) else encoding
 
 
 @torch.no_grad()

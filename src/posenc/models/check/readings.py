@@ -28,16 +28,27 @@ SCALINGS: tuple[tuple[Method, float], ...] = (
     ("yarn", 4.0),
     ("llama3", 8.0),
 )
+SHARES = {  # of the channels of a head, as published models turn them
+    0.25: "a quarter of the channels",
+    0.5: "half of the channels",
+    0.75: "three quarters of the channels",
+    1.0: "all channels",
+}
 ENDS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A spec with one thing changed, and what it is."""
+    """A spec with one thing changed, and what it is.
+
+    With `rows` the spec is that of the config, and the rows of queries alone ("q") or of keys alone
+    ("k") are read in the other layout.
+    """
 
     kind: Kind
     name: str
     spec: Spec
+    rows: Literal["", "q", "k"] = ""
 
 
 def readings(spec: Spec) -> list[Reading]:
@@ -45,7 +56,8 @@ def readings(spec: Spec) -> list[Reading]:
     spec, found = spec.main, []
     for reading in _all(spec):
         same = not differences(spec, reading.spec)
-        if not same and all(differences(reading.spec, other.spec) for other in found):
+        new = not same and all(differences(reading.spec, other.spec) for other in found)
+        if new or reading.rows:
             found.append(reading)
     return found
 
@@ -57,6 +69,8 @@ def _all(spec: Spec) -> Iterator[Reading]:
     other = lambda turn: replace(turn, layout=OTHER[turn.layout or "half"])  # noqa: E731
     layout = spec.rotary[0].layout or "half"
     yield Reading("layout", f"layout {OTHER[layout]}", _turned(spec, other))
+    yield Reading("layout", f"layout {OTHER[layout]} of queries alone", spec, "q")
+    yield Reading("layout", f"layout {OTHER[layout]} of keys alone", spec, "k")
     several = len(spec.rotary) > 1
     for turn in spec.rotary:
         where = f" of {_kinds(spec, turn)} layers" if several else ""
@@ -69,8 +83,9 @@ def _all(spec: Spec) -> Iterator[Reading]:
         yield Reading("scale", "softmax scale 1/√channels", _usual_scale(spec))
     if windows := [layer.window for layer in spec.layers if layer.window]:
         yield Reading("window", "no window", _windowed(spec, None))
-        half = max(1, min(windows) // 2)
-        yield Reading("window", f"a window of {half:,}", _windowed(spec, half))
+        for window in (min(windows) // 4, min(windows) // 2, 2 * min(windows)):
+            if window > 0:
+                yield Reading("window", f"a window of {window:,}", _windowed(spec, window))
 
 
 def _kinds(spec: Spec, turn: Rotary) -> str:
@@ -92,11 +107,12 @@ def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary
         yield "gain", "cos and sin scaled twice", replace(turn, gain=turn.gain**2)
     if turn.method == "yarn" and not isclose(turn.gain, usual := yarn_gain(turn.factor)):
         yield "gain", f"cos and sin × {usual:.4g}, as YaRN has them", replace(turn, gain=usual)
+    if turn.method == "longrope":
+        swapped = replace(turn, short=turn.long, long=turn.short)
+        yield "scaling", "short and long factors exchanged", swapped
     if turn.by_length or turn.method == "proportional":
         return
-    for factor in (turn.factor / 2, turn.factor * 2) if turn.factor > 1 else ():
-        if factor > 1:
-            yield "factor", f"factor {factor:g}", _regained(replace(turn, factor=factor))
+    yield from _factors(turn, context)
     for name, often in SCALINGS:
         factor = turn.factor if turn.factor > 1 else often
         trained = turn.trained or round(context / factor)
@@ -105,13 +121,32 @@ def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary
             yield "scaling", named, _stretched(turn, name, factor, trained)
 
 
+def _factors(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
+    """Yield other factors; for YaRN also context / original, and the original length of each."""
+    if turn.factor <= 1:
+        return
+    factors = [turn.factor / 2, turn.factor * 2]
+    if turn.method == "yarn" and turn.trained:
+        factors.append(context / turn.trained)
+    for factor in dict.fromkeys(factors):
+        if factor <= 1:
+            continue
+        if factor != turn.factor:
+            yield "factor", f"factor {factor:g}", _regained(replace(turn, factor=factor))
+        original = round(context / factor)
+        if turn.method == "yarn" and original > 1 and original != turn.trained:
+            changed = _regained(replace(turn, factor=factor, trained=original))
+            yield "factor", f"factor {factor:g} on {original:,} tokens", changed
+
+
 def _partly(turn: Rotary) -> Iterator[tuple[Kind, str, Rotary]]:
     if turn.sections or turn.trailing or turn.method == "longrope":
         return
-    if turn.turned == turn.dim and turn.dim % 4 == 0:
-        yield "partial", "half of the channels", replace(turn, turned=turn.dim // 2)
+    for share, name in SHARES.items():
+        turned = int(turn.dim * share)
+        if turned == turn.dim * share and turned % 2 == 0 and turned != turn.turned:
+            yield "partial", name, replace(turn, turned=turned)
     if turn.turned < turn.dim and turn.dim % 2 == 0:
-        yield "partial", "all channels", replace(turn, turned=turn.dim)
         # The exponents −2j / d of the whole head, not of the channels that turn
         whole = turn.base ** (turn.turned / turn.dim)
         yield "partial", "exponents of the whole head", replace(turn, base=whole)

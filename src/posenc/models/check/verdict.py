@@ -39,6 +39,8 @@ Progress = Callable[[str, int, int], None]
 Verdict = Literal["no fault found", "fault", "cannot say"]
 EXIT_CODES: dict[Verdict, int] = {"no fault found": 0, "fault": 1, "cannot say": 3}
 SCHEMA = 1
+NEAR = 0.02  # bits a token by which two readings are told apart, or as a share of the gain:
+NEAR_SHARE = 0.05
 LEAST = 64  # tokens of a stretch in which readings are told apart
 LEAST_BITS = 1.0  # entropy of the tokens of a text, as if they were drawn one by one
 MOST_TOKENS = 2048  # tokens of a stretch in which a window is tried
@@ -47,6 +49,7 @@ KEYS = {  # what a reading is of, and the key that says it
     "base": "rope_theta",
     "partial": "partial_rotary_factor",
     "window": "sliding_window",
+    **dict.fromkeys(("scaling", "factor", "gain"), "rope_scaling"),
 }
 WEIGHTS_DISAGREE = FaultRule(
     "weights-disagree",
@@ -330,22 +333,49 @@ def _enough(spec: Spec) -> int:
 
 
 def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
-    """Yield the fault that the losses show: that another reading is the better one."""
-    better = [trial for trial in tried if trial.better]
+    """Yield the fault that the losses show: another reading is better than the config's.
+
+    A remedy is named only where one reading, or several of one key, stand out. Otherwise the right
+    reading was not tried, and any of them would point to a key that may be right.
+    """
+    better = sorted((x for x in tried if x.better), key=lambda trial: trial.difference)
     if not better:
         return
-    best = min(better, key=lambda trial: trial.difference)
-    yield Fault(
-        WEIGHTS_DISAGREE,
-        f"the weights predict better read with {best.name}: {best.bits:.3f} bits a token,"
-        f" {-best.difference:.3f} fewer than as read ({-best.high:.3f} … {-best.low:.3f})",
-        file,
-        KEYS.get(best.kind, "rope_scaling" if best.kind in ("scaling", "factor", "gain") else ""),
+    best = better[0]
+    near = max(NEAR, NEAR_SHARE * -best.difference)
+    rivals = [trial for trial in better if trial.difference - best.difference < near]
+    others = [trial for trial in tried if trial.name != "as read" and trial not in rivals]
+    measured = (
+        f"{best.bits:.3f} bits a token, {-best.difference:.3f} fewer than as read"
+        f" ({-best.high:.3f} … {-best.low:.3f})"
     )
+    named = " or ".join(trial.name for trial in rivals)
+    several = len({_key_of_kind(trial.kind) for trial in rivals}) > 1
+    if several or best.kind == "none":
+        why = "they are too close to tell which is right" if several else "it ignores positions"
+        message = (
+            "the weights contradict the config, but none of the tried readings fits: the best is"
+            f" {named}, {measured}, and {why}"
+        )
+        yield Fault(WEIGHTS_DISAGREE, message, file)
+        return
+    message = f"the weights predict better read with {named}: {measured}"
+    if others:
+        second = min(others, key=lambda trial: trial.difference)
+        gap = second.difference - best.difference
+        message += f"; the next best reading, {second.name}, takes {gap:.3f} more"
+    yield Fault(WEIGHTS_DISAGREE, message, file, KEYS.get(best.kind, ""))
+
+
+def _key_of_kind(kind: str) -> str:
+    """Return the key that states what a reading changes, or its kind if no key does."""
+    return KEYS.get(kind, kind)
 
 
 def _untold(tried: list[Trial]) -> Iterator[str]:
     """Say where the losses tell nothing: an untrained model reads alike whatever its positions."""
+    if any(trial.better for trial in tried):
+        return
     for trial in tried:
         if trial.unsure:
             half = (trial.high - trial.low) / 2
@@ -353,7 +383,7 @@ def _untold(tried: list[Trial]) -> Iterator[str]:
                 f"read with {trial.name} it may be better, {trial.difference:+.3f} ± {half:.3f}"
                 " bits a token: give a longer text"
             )
-    if not any(trial.worse or trial.better for trial in tried):
+    if not any(trial.worse for trial in tried):
         yield (
             "no reading is worse than the config's, not even one without positions: the weights"
             " are untrained, or this text tells nothing"

@@ -509,6 +509,9 @@ def _rotation(
     pairs = [(plain.q, turned.q), (plain.k, turned.k)]
     if all(torch.equal(before, after) for before, after in pairs):
         return NoPE(), 0
+    for name, (before, _) in zip(("queries", "keys"), pairs, strict=True):
+        if not before.any():
+            raise _Unsuitable(f"has {name} that are all 0, so that no rotation can be measured")
     best: tuple[float, Encoding, int] = torch.inf, NoPE(), 0
     for width, layout, trailing in product(widths, ("half", "interleaved"), (False, True)):
         if width < 2 or width % 2 or (trailing and width == turned.q.shape[-1]):
