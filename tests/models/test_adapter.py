@@ -267,8 +267,11 @@ def test_a_name_is_made_for_the_sizes_of_each_layer():
         assert logits(model).equal(expected)
     with applied(model, ["alibi", "rope + alibi"]):
         mixed = logits(model)
-    with applied(model, [ALiBi(4), Sum(RoPE(8), ALiBi(4))]):
+    with applied(model, [ALiBi(4), Sum(RoPE(8, layout="half"), ALiBi(4))]):
         assert logits(model).equal(mixed)
+    own = logits(model)  # of base 10,000, in halves
+    with applied(model, "rope"):
+        torch.testing.assert_close(logits(model), own)
     with pytest.raises(TypeError, match=r"class ALiBi.*`ALiBi\(…\)`"):
         apply(model, ALiBi)
     with pytest.raises(LookupError, match="alibbi"):

@@ -192,12 +192,21 @@ def _for_each_site(encoding: Any, base: Any, plan: Plugging) -> list[Any]:
     return _made(given, plan.sites)
 
 
+def _named(name: str, site: Site) -> Encoding:
+    """Make an encoding by name for a layer; what rotates pairs the channels as the model does."""
+    made = create(name, site.dim, site.heads)
+    for part in leaves(made):
+        if isinstance(part, RoPE) and isinstance(site.own, RoPE):
+            part.layout = site.own.layout
+    return made
+
+
 def _made(given: Sequence[Any], sites: Sequence[Site]) -> list[Any]:
     """Replace names by encodings; layers of equal sizes and the same name share one instance."""
     made: dict[Any, Encoding] = {}
     for name, site in zip(given, sites, strict=True):
         if isinstance(name, str) and (name, site.dim, site.heads) not in made:
-            made[name, site.dim, site.heads] = create(name, site.dim, site.heads)
+            made[name, site.dim, site.heads] = _named(name, site)
     return [
         made[one, site.dim, site.heads] if isinstance(one, str) else one
         for one, site in zip(given, sites, strict=True)
