@@ -240,8 +240,8 @@ def equality(place: str, contents: Contents, result: Analysis) -> str | None:
     hows = ("cropped" if cropped else None for cropped in (one_cropped, other_cropped))
     if not all(row.seeds for row in rows):
         return NOTHING
-    sides = (values(contents, row, beyond(row), how) for row, how in zip(rows, hows, strict=True))
-    apart = paired(*sides, rows[0].bits)
+    sides = [values(contents, row, beyond(row), how) for row, how in zip(rows, hows, strict=True)]
+    apart = paired(sides[0], sides[1], rows[0].bits)
     found = t_interval([*apart.values()], level=0.90)
     margin = ceil(1e3 * max(abs(found.low), abs(found.high))) / 1e3
     return (

@@ -51,7 +51,7 @@ def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
                 "`what` must be encodings, their names, or models' files, got"
                 f" {brief(item)}: try explore('rope', 'config.json')."
             )
-        if not isinstance(item, Encoding | Card) and hub.is_model(item):
+        if isinstance(item, Path) or (isinstance(item, str) and hub.is_model(item)):
             paths.append(hub.local(str(item)))
         else:
             cards.append(find(item))
