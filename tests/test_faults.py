@@ -263,7 +263,7 @@ def test_channels_that_do_not_turn_keep_their_bits(layout):  # F21
 )
 @pytest.mark.parametrize("dim", [7, 1, 0, -2])
 def test_odd_widths_are_refused(make, dim):  # F22
-    with pytest.raises(ValueError, match=f"`dim` must be even.* got {dim}"):
+    with pytest.raises(ValueError, match=rf"`(dim|width)` must be even.* got {dim}"):
         make(dim)
 
 

@@ -137,7 +137,7 @@ def all_that_is_said(path, capsys):
         err = capsys.readouterr().err.splitlines()
         assert code in (0, 2)
         # With --json an error is a document
-        one_line = ("error: ", "new.csv: ", '{"error": ')
+        one_line = ("error: ", "note: ", "new.csv: ", '{"error": ')
         assert all(line.startswith(one_line) for line in err), err
     attempted(explore.results, path)
 
