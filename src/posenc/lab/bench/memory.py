@@ -5,6 +5,7 @@
 so results count, inputs do not. Linux only: elsewhere nothing is measured.
 """
 
+import gc
 import json
 import os
 import subprocess
@@ -45,6 +46,8 @@ def peaks(part: str, *words: str) -> dict[str, float]:
 
 def peak(run: Callable[[], object]) -> float:
     """Measure MB of one call in this process. Call it on less before, to load libraries."""
+    # Garbage that is collected during the call would be taken for memory that the call gave back
+    gc.collect()
     # Reset the peak that the kernel has recorded
     Path("/proc/self/clear_refs").write_text("5")
     before = _resident("VmRSS")
