@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import brief
-from posenc.core.positions import whole
+from posenc.core.positions import per_head, whole
 from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairBias, Positions
 from posenc.core.tracing import readable
 
@@ -136,8 +136,8 @@ class PlaceBias(ScoreBias):
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-        q_pos = with_head_axis(self.q_pos[..., rows]).unsqueeze(-1)
-        k_pos = with_head_axis(self.k_pos[..., keys]).unsqueeze(-2)
+        q_pos = per_head(self.q_pos[..., rows]).unsqueeze(-1)
+        k_pos = per_head(self.k_pos[..., keys]).unsqueeze(-2)
         return self.f(h, q_pos, k_pos)
 
     def pair(self) -> PairBias:
@@ -298,13 +298,6 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
 def _some(pos: Positions, tokens: slice) -> Tensor:
     """Slice tokens, but not where all are taken: slicing costs as much as a small kernel."""
     return pos if tokens == ALL else pos[..., tokens]
-
-
-def with_head_axis(pos: Positions) -> Tensor:
-    """Positions as (batch or 1, head or 1, token)."""
-    while pos.ndim < 3:
-        pos = pos.unsqueeze(-2)
-    return pos
 
 
 def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:
