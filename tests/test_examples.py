@@ -4,6 +4,8 @@ import contextlib
 import io
 import re
 import runpy
+import subprocess
+import sys
 from importlib.util import find_spec
 from math import cos, exp, log, pi, sqrt
 from pathlib import Path
@@ -130,6 +132,17 @@ def test_words_are_drawn_by_softmax_at_a_temperature():
 def test_key_cache():
     _, said = run("key_cache")
     assert all(float(error) < 1e-5 for error in re.findall(r"differs by (\S+)", said))
+
+
+def test_a_text_is_shared_out_among_processes():
+    """Outputs and gradients are those of the whole text in one process."""
+    run("context_parallel")
+    said = subprocess.run(
+        [sys.executable, SCRIPTS["context_parallel"]], capture_output=True, text=True, check=True
+    ).stdout
+    errors = [float(error) for error in re.findall(r"by ([\d.e-]+)", said)]
+    assert len(errors) == 12
+    assert max(errors) < 1e-5
 
 
 def test_shuffled_words_take_their_weights_along():
