@@ -507,10 +507,12 @@ def _check(spec: Spec, to: int, method: str, file: str) -> None:
     """Raise ModelError where the new config would be read as anything else than was asked for."""
     turn = spec.far_seeing[0]
     meant = "default" if method in ("ntk", BASE) else method
-    if turn.method != meant or (spec.context or 0) < to:
-        raise ModelError(
-            file, "", f"would be read as {turn.method} for {spec.context} tokens: not written"
-        )
+    if turn.method != meant:
+        read = f"{meant!r} would be read as {turn.method!r}: not written"
+        raise ModelError(file, "rope_type", read)
+    if (spec.context or 0) < to:
+        read = f"{to} would be read as {spec.context} tokens: not written"
+        raise ModelError(file, "max_position_embeddings", read)
 
 
 def _keep(config: Path, raw: bytes) -> Path:

@@ -7,9 +7,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from math import ceil, floor, log10
 from pathlib import Path
 from shlex import quote
@@ -267,6 +267,7 @@ def inspect_spec(
         notes = (saved, *notes)
     spec = replace(spec, notes=(*spec.notes, *notes))
     problems, unknown = outlook(full_spec, spec, target, weighing) if target else ([], [])
+    refused = None if values is None or not target else partial(_refused, values, target)
     measured = cache(
         lambda *layer_arguments: _turning(spec, target or spec.context, *layer_arguments)
     )
@@ -279,19 +280,19 @@ def inspect_spec(
         "" if spec.embedding is None else describe_encoding(spec.embedding),
         problems,
         unknown,
-        _advice(spec, path, target, weighing, values) if target and problems else [],
+        _advice(spec, path, target, weighing, refused) if target and problems else [],
         {name: inspect_spec(part, file, path, None) for name, part in others.items()},
         weighing,
     )
 
 
-def judge(
-    full_spec: Spec, path: str, target: int, values: Values | None
-) -> tuple[list[str], list[str], list[str]]:
-    """Judge `target` tokens by the config: what breaks, what cannot be said, what to do."""
-    problems, unknown = outlook(full_spec, full_spec.main, target)
-    advice = _advice(full_spec.main, path, target, None, values) if problems else []
-    return problems, unknown, advice
+def advise(spec: Spec, path: str, targets: Sequence[int], values: Values | None) -> list[list[str]]:
+    """List for each of these lengths what to do where something breaks, by the config alone.
+
+    A method that is refused for the longest text is refused for all, so each is tried once.
+    """
+    refused = None if values is None else cache(partial(_refused, values, max(targets, default=0)))
+    return [_advice(spec, path, target, None, refused) for target in targets]
 
 
 def _seen(pair: Pair, span: int) -> Seen:
@@ -427,11 +428,16 @@ def scaling(rotary: Rotary) -> str:
 
 
 def _advice(
-    spec: Spec, path: str, target: int, weighing: Weighing | None, values: Values | None
+    spec: Spec,
+    path: str,
+    target: int,
+    weighing: Weighing | None,
+    refused: Callable[[str], str] | None,
 ) -> list[str]:
     """List what to do for a text of `target` tokens, the simplest first.
 
-    A line that begins with a command can be run as it stands, in a shell.
+    A line that begins with a command can be run as it stands, in a shell. `refused` returns why
+    `extend` would not write the config by a method, or ""; None: there is no config to write.
     """
     if isinstance(spec.embedding, Table) or (weighing and weighing.tables):
         return _by_rows(spec, target, weighing)
@@ -441,17 +447,16 @@ def _advice(
     rotary = seeing[0]
     if rotary.method not in ("default", *METHODS):
         return [f"{rotary.method} cannot be stretched by a formula: its factors were searched for"]
-    if values is None:
+    if refused is None:
         return [*_by_flags(rotary, spec, target), *_by_training(rotary, target)]
     methods = ("yarn", "dynamic") if rotary.method == "default" else (rotary.method,)
-    refused = {method: _refused(values, target, method) for method in methods}
     commands = [
         f"{_extend(path)} --to {target} --method {method}{WHY.get(method, '')}"
         for method in methods
-        if not refused[method]
+        if not refused(method)
     ]
     if not commands:
-        return [f"its config cannot be stretched: {refused[methods[0]]}"]
+        return [f"its config cannot be stretched: {refused(methods[0])}"]
     return commands if rotary.method != "default" else [*commands, *_by_training(rotary, target)]
 
 
@@ -471,7 +476,7 @@ def _word(path: str) -> str:
 
 
 def _refused(values: Values, target: int, method: str) -> str:
-    """Say why `extend` would not write such a config; nothing where it would."""
+    """Return why `extend` would not write such a config, or ""."""
     try:
         extended(dict(values), target, method)
     except ModelError as error:
@@ -507,16 +512,20 @@ def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
 
 
 def _by_training(rotary: Rotary, target: int) -> list[str]:
+    return [advice] if (advice := _larger_bases(rotary.turned, rotary.base, target)) else []
+
+
+@cache
+def _larger_bases(dim: int, present: float, target: int) -> str:
     """Advise on larger bases to train on with, where some are enough and not beyond all models'.
 
     That a base is enough says nothing of larger ones, so each that is named has been tried.
     """
-    dim, present = rotary.turned, rotary.base
     if target > FARTHEST or dim > WIDEST or _reach(dim, present, target) >= target:
-        return []
+        return ""
     least = smallest_base(dim, target)
     if max(least, present) > LARGEST_BASE:
-        return []
+        return ""
     enough: list[float] = []
     short = 0.0
     for base in _tried(least, present):
@@ -527,7 +536,7 @@ def _by_training(rotary: Rotary, target: int) -> list[str]:
         if len(enough) == 3:
             break
     if not enough:
-        return []
+        return ""
     first, *others = (f"{base:,.0f}" for base in sorted(enough))
     more = f"; {' and '.join(others)} would do too" if others else ""
     more += "; a larger one need not"
@@ -535,10 +544,10 @@ def _by_training(rotary: Rotary, target: int) -> list[str]:
         more += f", as {short:,.0f} fails from {_reach(dim, short, target):,} tokens on"
     if least > present:
         more += f"; in steps of 1 % none below {rounded(least)} does"
-    return [
+    return (
         f"or train on with a base of {first} (now {present:,.10g}), which keeps a key equal to the"
         f" query above a random one for {target:,} tokens{more}"
-    ]
+    )
 
 
 def _reach(dim: int, base: float, limit: int) -> int:

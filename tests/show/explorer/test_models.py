@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from posenc.models import inspection, published
 from posenc.models.extend import extended
 from posenc.models.inspection import inspect
 from posenc.show.explorer import data, models
@@ -24,6 +25,43 @@ def test_every_architecture_names_how_it_turns(page):
             assert layers["turning"] is None or layers["turning"] in page["turnings"]
         for look in model["outlooks"]:
             assert (look["verdict"] == "breaks") == bool(look["problems"])
+
+
+@pytest.mark.parametrize("name", ["GPT-J-6B", "Qwen3-8B", "Gemma-3-1b-it", "Phi-3.5-mini-instruct"])
+def test_a_published_model_is_judged_at_each_length_as_inspect_judges_it(name):
+    """Each config is extended once a method; `inspect` does it anew for each length."""
+    values = published.configs()[name]
+    model, _ = models.published_model(name, values)
+    assert len(model["outlooks"]) == 5
+    for look in model["outlooks"]:
+        found = inspect(values, look["target"])
+        assert (look["problems"], look["unknown"]) == (found.problems, found.unknown)
+        assert [a.split("--method")[-1] for a in look["advice"]] == [
+            a.split("--method")[-1] for a in found.advice
+        ]
+
+
+def test_a_method_is_tried_once_for_all_lengths(monkeypatch):
+    tried = []
+
+    def counted(values, target, method):
+        tried.append(method)
+        return extended(values, target, method)
+
+    monkeypatch.setattr(inspection, "extended", counted)
+    model, _ = models.published_model("Qwen3-8B", published.configs()["Qwen3-8B"])
+    assert len([look for look in model["outlooks"] if look["advice"]]) == 4
+    assert sorted(tried) == ["dynamic", "yarn"]
+
+
+def test_defaults_of_a_class_lead_to_the_config_of_a_model(page):
+    """A class has no file that could be extended."""
+    (llama,) = (model for model in page["models"] if model["name"] == "llama")
+    broken = [look for look in llama["outlooks"] if look["problems"]]
+    assert broken
+    for look in broken:
+        (advice,) = look["advice"]
+        assert advice.startswith(f"posenc inspect config.json --target {look['target']} ")
 
 
 CONFIG = {

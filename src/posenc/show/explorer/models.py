@@ -5,10 +5,10 @@ tokens: `theta` as it was before any extension, and for each method how many tim
 turns then. Everything is computed here; the page reads no config.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypedDict
 from zlib import crc32
@@ -21,8 +21,9 @@ from posenc.models.config.families import model_types
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, read_json
-from posenc.models.inspection import Inspection, Verdict, inspect, inspect_spec, judge
+from posenc.models.inspection import Inspection, Verdict, advise, inspect, inspect_spec
 from posenc.models.inspection import Turning as Inspected
+from posenc.models.outlook import outlook
 from posenc.show.explorer.graphs import numbers
 from posenc.show.report.kinds.inspection import words
 from posenc.show.report.words import runs
@@ -122,7 +123,8 @@ def published_model(
     """Describe the rotation of a published model, whose config is packaged with a few layers."""
     spec, file = config.specify(values, name), "config.json"
     inspection = inspect_spec(spec, file, file, None)
-    described, turnings = _described(name, False, spec, inspection, file, dict(values))
+    advised = partial(advise, spec.main, file, values=values)
+    described, turnings = _described(name, False, spec, inspection, advised)
     layers = [layer for layer in described["layers"] if layer["turning"]]
     for layer in layers:
         far = "layers that see everything" if len(layers) > 1 else "layers that turn"
@@ -134,10 +136,13 @@ def published_model(
 
 
 def architecture(name: str) -> tuple[ModelEntry, dict[str, TurningEntry]]:
-    """Describe a `model_type` by the defaults of its class. Raises ModelError if it is not read."""
-    values, file = {"model_type": name}, "config.json"
-    spec = config.specify(values)
-    return _described(name, False, spec, inspect_spec(spec, file, file, None), file, values)
+    """Describe a `model_type` by the defaults of its class. Raises ModelError if it is not read.
+
+    Nobody has a config of defaults alone, so the advice is to inspect the config of a model.
+    """
+    file = "config.json"
+    spec = config.specify({"model_type": name})
+    return _described(name, False, spec, inspect_spec(spec, file, file, None), _inspect_yours)
 
 
 def model(path: Path, name: str = "") -> tuple[ModelEntry, dict[str, TurningEntry]]:
@@ -145,7 +150,13 @@ def model(path: Path, name: str = "") -> tuple[ModelEntry, dict[str, TurningEntr
     inspection = inspect(path, name=name)
     file, spec = find_files(path).config, config.read(path)
     values = read_json(file) if file else None
-    return _described(inspection.name, True, spec, inspection, str(path), values)
+    advised = partial(advise, spec.main, str(path), values=values)
+    return _described(inspection.name, True, spec, inspection, advised)
+
+
+def _inspect_yours(targets: Sequence[int]) -> list[list[str]]:
+    why = "  # of your model, whose config may differ from these defaults"
+    return [[f"posenc inspect config.json --target {target}{why}"] for target in targets]
 
 
 def _described(
@@ -153,8 +164,7 @@ def _described(
     own: bool,
     full_spec: Spec,
     inspection: Inspection,
-    path: str,
-    values: dict[str, Any] | None,
+    advised: Callable[[Sequence[int]], list[list[str]]],
 ) -> tuple[ModelEntry, dict[str, TurningEntry]]:
     spec = inspection.spec
     if not (spec.layers or spec.embedding):
@@ -186,28 +196,17 @@ def _described(
         "trained": spec.trained,
         "layers": layers,
         "notes": list(spec.notes),
-        "outlooks": [_outlook(full_spec, path, target, values) for target in targets],
+        "outlooks": [
+            _outlook(full_spec, target, advice)
+            for target, advice in zip(targets, advised(targets), strict=True)
+        ],
     }, turnings
 
 
 def turning(inspected: Inspected, trained: int | None) -> TurningEntry:
     """Describe a rotation as data."""
     rotary = inspected.rotary
-    theta, trained = rotary.unscaled(), inspected.trained or trained
-    extended: list[Stretched] = []
-    for factor in FACTORS if trained else ():
-        ways = stretched(theta, trained or 0, float(factor))
-        extended.append(
-            {
-                "factor": factor,
-                "target": factor * (trained or 0),
-                "methods": {
-                    label: {"slower": _slower(theta, ways[name][0]), "gain": ways[name][1]}
-                    for name, label in METHODS.items()
-                    if name in ways
-                },
-            }
-        )
+    trained = inspected.trained or trained
     return {
         "turned": rotary.turned,
         "dim": rotary.dim,
@@ -220,8 +219,27 @@ def turning(inspected: Inspected, trained: int | None) -> TurningEntry:
         "gain": rotary.gain,
         "unfinished": inspected.unfinished,
         "says": words.turning(inspected),
-        "extended": extended,
+        "extended": _extended(tuple(rotary.unscaled()), trained) if trained else [],
     }
+
+
+@cache
+def _extended(theta: Theta, trained: int) -> list[Stretched]:
+    extended: list[Stretched] = []
+    for factor in FACTORS:
+        ways = stretched(theta, trained, float(factor))
+        extended.append(
+            {
+                "factor": factor,
+                "target": factor * trained,
+                "methods": {
+                    label: {"slower": _slower(theta, ways[name][0]), "gain": ways[name][1]}
+                    for name, label in METHODS.items()
+                    if name in ways
+                },
+            }
+        )
+    return extended
 
 
 def _slower(before: Theta, after: Theta) -> list[float]:
@@ -233,14 +251,14 @@ def _rounded(slower: float) -> float:
     return 0.0 if slower == float("inf") else float(f"{slower:.{DIGITS}g}")
 
 
-def _outlook(full_spec: Spec, path: str, target: int, values: dict[str, Any] | None) -> Outlook:
-    problems, unknown, advice = judge(full_spec, path, target, values)
+def _outlook(full_spec: Spec, target: int, advice: list[str]) -> Outlook:
+    problems, unknown = outlook(full_spec, full_spec.main, target)
     return {
         "target": target,
         "verdict": "breaks" if problems else "cannot say" if unknown else "fits",
         "problems": problems,
         "unknown": unknown,
-        "advice": advice,
+        "advice": advice if problems else [],
     }
 
 
