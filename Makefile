@@ -50,7 +50,7 @@ script:         ## types and lint of the explorer's JavaScript
 # Half of the time for configs, changed at random, half for files, led by coverage.
 SECONDS ?= 60
 SEED ?= 0
-fuzz:           ## readers of configs, safetensors, GGUF, ONNX and indexes: make fuzz SECONDS=600
+fuzz:           ## readers of configs, safetensors, GGUF and indexes: make fuzz SECONDS=600
 	python -m pip install -q -c constraints.txt atheris
 	python tests/fuzz/configs.py --seconds $$(($(SECONDS) / 2)) --seed $(SEED)
 	python tests/fuzz/readers.py --seconds $$(($(SECONDS) / 2)) --seed $(SEED)

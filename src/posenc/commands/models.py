@@ -42,7 +42,7 @@ def inspect(
         to say so. The exit code is 0 for each answer.
     weights
         Read the weights too: tables, biases, the strength of each pair, and what they say of the
-        layout. Safetensors, ONNX and GGUF.
+        layout. Safetensors and GGUF.
     """
     from posenc.models import inspection
     from posenc.models.files import hub

@@ -93,10 +93,6 @@ def convert(
     if files.config is None and files.format != "gguf":
         raise ModelError(path, "", "holds no config.json, which says how its heads lie")
     weights = open_weights(files)
-    if files.format == "onnx":
-        raise ModelError(
-            files.weights[0], "", "cannot be converted", files.format, "safetensors, gguf"
-        )
     source = (Gguf if files.format == "gguf" else Safetensors)(files, weights, out)
     orders, notes = plan(source.infos, source.config, to, source.file.name)
     was, by = _present_layout(source, weights, from_)

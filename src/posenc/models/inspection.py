@@ -185,7 +185,7 @@ def inspect(
 
     - `model`: its folder or config.json, its id on the Hugging Face hub, or the values of a config
     - `target`: length in tokens that the report judges; None: no length is judged
-    - `weights`: True measures the tensors too; then a config may be missing, as it is beside ONNX
+    - `weights`: True measures the tensors too; then a config may be missing
     - `name`: name of the model, if its folder does not have it
 
     Returns an `Inspection`, which a notebook shows. Raises ModelError for what cannot be read, and
@@ -202,7 +202,7 @@ def inspect(
     path = hub.local(model, weights) if isinstance(model, str) else model
     name = name or (model if isinstance(model, str) and model != str(path) else name_of(path))
     files = find_files(path)
-    weighing, bare = None, files.config is None and files.format in ("safetensors", "onnx")
+    weighing, bare = None, files.config is None and files.format == "safetensors"
     if bare and not weights:
         raise ModelError(
             path, "", "has no config.json beside it; pass --weights to ask its tensors"

@@ -3,7 +3,7 @@
     weigh(spec, open_weights(find_files(path)))
 
 A tensor is recognised by its name and, where there is a config, by the shape that it implies.
-Without a config, as beside ONNX, a T5 bias is taken to reach 128 tokens, and to be bidirectional
+Without a config, a T5 bias is taken to reach 128 tokens, and to be bidirectional
 unless it is a decoder's; rotary projections are then unknown, but in GGUF, whose metadata has them.
 """
 

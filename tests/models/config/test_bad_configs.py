@@ -324,7 +324,7 @@ def test_a_bad_file_is_refused_before_torch_is_loaded(tmp_path):
 
 
 def test_a_folder_without_a_config_says_so(tmp_path):
-    (tmp_path / "model.onnx").write_bytes(b"")
+    (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match=r"holds no config\.json"):
         read(tmp_path)
 

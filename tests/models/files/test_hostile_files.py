@@ -96,35 +96,6 @@ def line(name=b"t", sizes=(2,), kind=0, offset=0):
     return text(name) + numbers
 
 
-def varint(value):
-    value %= 2**64
-    raw = bytearray()
-    while value > 127:
-        raw.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*raw, value])
-
-
-def part(number, value):
-    """A field of a protocol buffer."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def initialiser(name=b"t", dims=(2,), kind=1, raw=bytes(8), more=b""):
-    sizes = b"".join(part(1, size) for size in dims)
-    return part(5, sizes + part(2, kind) + part(8, name) + part(9, raw) + more)
-
-
-def onnx(*initialisers):
-    return protobuf(part(7, b"".join(initialisers)))
-
-
-def protobuf(raw):
-    return lambda folder: written(folder / "model.onnx", raw)
-
-
 def many(count, of):
     return ",".join(of(n) for n in range(count))
 
@@ -269,27 +240,6 @@ BAD = {
     "50 escapes": (safetensors({"\x1b[31m": a("X")}), r"model.safetensors:\\x1b\[31m: has an un"),
     "50 right to left": (safetensors({"\u202ea": a("X")}), r":\\u202ea: has an unknown dtype"),
     "50 10 kB": (safetensors({"a" * 10**4: a()}), "a…: names a tensor with 10000 characters"),
-    # ONNX
-    "onnx empty": (protobuf(b""), "is not ONNX: it holds 0 graphs"),
-    "onnx two graphs": (protobuf(part(7, b"") * 2), "it holds 2 graphs"),
-    "onnx other bytes": (protobuf(b"\x7f" * 50), "is no protocol buffer at byte 0"),
-    "onnx cut off": (protobuf(part(7, initialiser())[:-1]), "is cut off, or wrong at byte 0"),
-    "onnx long varint": (protobuf(b"\xff" * 50), "is no protocol buffer at byte 0"),
-    "onnx graph a number": (protobuf(part(7, 5)), "is no protocol buffer"),
-    "onnx 1,000,000 parts": (protobuf(b"\x08\x01" * 10**6), "has too many parts"),
-    "onnx 1,000,000 nodes": (onnx(part(1, b"") * 10**6), "has too many parts"),
-    "onnx 3 GiB": (sparse("model.onnx", 3 * 2**30), "up to 2147483648 in ONNX"),
-    "onnx a tensor twice": (onnx(initialiser(), initialiser()), "model.onnx:t: is there twice"),
-    "onnx negative": (onnx(initialiser(dims=(-1, -2))), "t: has an impossible shape"),
-    "onnx overflowing": (onnx(initialiser(dims=(2**40, 2**40))), "has an impossible shape"),
-    "onnx too few bytes": (onnx(initialiser(dims=(3,))), "has 8 bytes for 3 elements of F32"),
-    "onnx no bytes": (onnx(part(5, part(1, 3) + part(2, 7) + part(8, b"t"))), "has 0 bytes for 3"),
-    "onnx unknown dtype": (onnx(initialiser(kind=99)), "t: has an unknown dtype, got '99'"),
-    "onnx a segment": (onnx(initialiser(more=part(3, b""))), "is a segment of a tensor"),
-    "onnx not UTF-8": (onnx(initialiser(name=b"\xff")), "holds no UTF-8"),
-    "onnx long name": (onnx(initialiser(name=b"a" * 513)), "with 513 characters"),
-    "onnx longer name": (onnx(initialiser(name=b"a" * 2**17)), "holds 131072 bytes at byte"),
-    "onnx packed wrongly": (onnx(part(5, part(1, b"\x80"))), "is no protocol buffer"),
     # GGUF
     "gguf empty": (lambda f: written(f / "model.gguf", b""), "model.gguf: ends within its header"),
     "gguf other magic": (gguf(magic=b"GGML"), "is not GGUF, got .*GGML"),

@@ -2,7 +2,7 @@
 
     in the folder                     weights taken
     *.safetensors.index.json          the shards that it names
-    else *.safetensors, *.gguf, *.onnx: of the first kind there is, model.* or else all files
+    else *.safetensors, else *.gguf: model.* or else all files of the kind
     else *.bin, *.pt, …               refused when asked for: pickle can run code as it loads
 
 No file is read that lies outside of the folder, and no code.
@@ -25,7 +25,7 @@ __all__ = ["ModelFiles", "find_files", "inside", "read_json"]
 
 MOST_ENTRIES = 10_000  # entries of a folder
 
-Kind = Literal["safetensors", "gguf", "onnx"]
+Kind = Literal["safetensors", "gguf"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".joblib")
 NO_PICKLE = "pickle is never loaded, as it can run code; convert it to safetensors"
@@ -66,9 +66,7 @@ def _kind(path: Path) -> Kind:
         # GGUF files have other names too, such as the first of several parts
         if file.read(4) == b"GGUF":
             return "gguf"
-    raise ModelError(
-        path, "", "is no file that posenc reads", allowed=".json, .safetensors, .gguf, .onnx"
-    )
+    raise ModelError(path, "", "is no file that posenc reads", allowed=".json, .safetensors, .gguf")
 
 
 def _folder(root: Path) -> ModelFiles:
@@ -88,7 +86,7 @@ def _folder(root: Path) -> ModelFiles:
     pickles = [name for name in names if name.endswith(PICKLES)]
     if config is None and not pickles:
         raise ModelError(
-            root, "", "holds no config.json and no weights", allowed="*.safetensors, *.gguf, *.onnx"
+            root, "", "holds no config.json and no weights", allowed="*.safetensors, *.gguf"
         )
     notes = (*_remarks(code + pickles), *_code_asked_for(config))
     return ModelFiles(root, config, tuple(root / name for name in pickles), None, notes)

@@ -17,7 +17,7 @@ from posenc.core.text import printable
 from posenc.models.files.errors import ModelError
 
 ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-FILES = {".json", ".gguf", ".safetensors", ".onnx", ".bin", ".pt", ".pth"}  # ends of paths
+FILES = {".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth"}  # ends of paths
 PATIENCE = 3.0  # seconds
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 

@@ -1,4 +1,4 @@
-"""Open the weights of a model, of three formats, as one mapping of names to tensors.
+"""Open the weights of a model, safetensors or GGUF, as one mapping of names to tensors.
 
     weights = open_weights(find_files(Path("model")))
     weights["model.layers.0.self_attn.q_proj.weight"]     reads that tensor alone
@@ -16,7 +16,6 @@ from posenc.models.files.strict import MOST_INDEX, opened, read_json
 from posenc.models.weights.gguf import read_gguf
 from posenc.models.weights.info import BITS, Info, Part
 from posenc.models.weights.memory import check_memory
-from posenc.models.weights.onnx import read_onnx
 from posenc.models.weights.safetensors import read_safetensors
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ else:
 
 __all__ = ["Info", "Tensors", "Weights", "open_weights"]
 
-READERS = {"safetensors": read_safetensors, "gguf": read_gguf, "onnx": read_onnx}
+READERS = {"safetensors": read_safetensors, "gguf": read_gguf}
 MOST_SHARDS = 2000
 MOST_IN_SHARDS = 500_000  # tensors
 
