@@ -67,7 +67,7 @@ def test_pages_of_all_kinds_are_looked_through(said):
         "README.md", "CHANGELOG.md", "studies/README.md", "studies/pairs-copy/finding.md",
         "docs/results.md", "src/posenc/show/report/guide.py",
         "src/posenc/show/explorer/page/tour.js",
-        "src/posenc/show/report/kinds/study.html", "src/posenc/core/cards.json",
+        "src/posenc/show/report/kinds/study.html", "src/posenc/core/findings.json",
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Write the generated files: the table and names of README.md; the pages of the guide, of the
-glossary and of the commands; the table of properties in docs/properties.md; `cards.json`, which is
-read where torch is not loaded; and `findings.json`, if the encodings have changed since they were
-measured, or with --measure. With --check, only name the files that are stale.
+glossary and of the commands; the table of properties in docs/properties.md; and `findings.json`, if
+the encodings have changed since they were measured, or with --measure. With --check, only name the
+files that are stale.
 """
 
 import json
@@ -18,7 +18,7 @@ from posenc.properties.card import described, measured_by
 from posenc.show.report import guide
 
 ROOT = Path(__file__).parent.parent
-README, PRINTED = ROOT / "README.md", ROOT / "src/posenc/core/cards.json"
+README = ROOT / "README.md"
 PROPERTIES = ROOT / "docs/properties.md"
 GLOSSARY = ROOT / "docs/glossary.md"
 COMMANDS = ROOT / "docs/commands.md"
@@ -62,11 +62,6 @@ def between(text: str, start: str, new: str) -> str:
     return f"{before}{start}\n{new}\n{END}{rest.partition(END)[2]}"
 
 
-def printed() -> str:
-    cards = [card.to_json() for card in CATALOG]
-    return json.dumps(cards, ensure_ascii=False, indent=1) + "\n"
-
-
 def findings() -> str:
     """What `posenc show` prints of each encoding beyond its printed card."""
     torch.set_num_threads(1)
@@ -75,7 +70,7 @@ def findings() -> str:
         torch.manual_seed(0)
         encoding = card.make(64, 4)
         whole = described(card, encoding.causal, check(encoding, 64, 4))
-        encodings[card.slug] = {name: whole[name] for name in ("causal", "text", "properties")}
+        encodings[card.slug] = {name: whole[name] for name in ("causal", "properties")}
     measured = {"measured_by": measured_by(), "encodings": encodings}
     return json.dumps(measured, ensure_ascii=False, indent=1) + "\n"
 
@@ -91,7 +86,6 @@ def main() -> None:
     fresh = {
         README: between(between(README.read_text(), GUIDE, guide.markdown()), NAMES, named()),
         PROPERTIES: between(PROPERTIES.read_text(), START, table()),
-        PRINTED: printed(),
         GLOSSARY: glossary.page(),
         COMMANDS: runpy.run_path(str(ROOT / "tools/commands.py"))["page"](),
         GUIDE_PAGE: guide.page(),

@@ -1,4 +1,4 @@
-"""What is printed without torch against the cards, and answers to names that are no encoding's."""
+"""Packaged findings against a fresh measure, and answers to names that are no encoding's."""
 
 import json
 import re
@@ -15,11 +15,6 @@ from posenc.core.names import NOT_ENCODINGS, SYNONYMS
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import check
 
-
-def test_what_is_printed_is_what_the_cards_say():
-    assert [*names.cards().values()] == [card.to_json() for card in CATALOG]
-
-
 NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?")
 
 
@@ -34,7 +29,7 @@ def test_packaged_findings_are_those_of_a_fresh_measure(card, unchecked):
     packaged = json.loads(names.FINDINGS.read_text("utf-8"))["encodings"][card.slug]
     torch.manual_seed(0)
     encoding = card.make(64, 4)
-    assert (packaged["causal"], packaged["text"]) == (encoding.causal, card.text)
+    assert packaged["causal"] is encoding.causal
     fresh = check(encoding, 64, 4)
     assert [*packaged["properties"]] == [*fresh]
     for name, finding in fresh.items():

@@ -55,7 +55,7 @@ def properties(described: Mapping[str, Any]) -> list[Property]:
 def described(card: Card) -> Mapping[str, Any]:
     """The card with its measured properties, as they are packaged."""
     packaged = names.described(card.slug)
-    if packaged["measured_by"]["sources"] != names.sources():
+    if packaged["measured_by"].get("sources") != names.sources():
         raise LookupError("`findings.json` is of other encodings than these: run `make table`.")
     return packaged
 

@@ -61,23 +61,16 @@ def show(
     as_json
         Print one JSON document instead.
     """
-    described = None
-    if not names.is_own(name):
+    if names.is_own(name):
+        described = _measured(name)
+    else:
         name = names.meant(name)
         if names.plain(name) not in map(names.plain, names.cards()) and (
             term := glossary.find(name)
         ):
             return print_json(asdict(term)) if as_json else print_term(term)
         printed_card(name)
-        described = None if measure else names.described(name)
-        if described and described["measured_by"]["sources"] != names.sources():
-            print(
-                "note: encodings have changed since these properties were measured; `--measure`"
-                " measures them again.",
-                file=sys.stderr,
-            )
-    if described is None:
-        described = _measured(name)
+        described = _measured(name) if measure else _packaged(name)
     if as_json:
         print_json(described)
     else:
@@ -110,6 +103,18 @@ def print_term(term: glossary.Term) -> None:
     console.print(f"[bold]{term.word}[/]{also}", highlight=False)
     console.print(term.means, highlight=False)
     console.print(f"→ {term.where}", highlight=False)
+
+
+def _packaged(name: str) -> dict[str, Any]:
+    """The card with its packaged properties, and a note where they are not those of its sources."""
+    described = names.described(name)
+    if not described["properties"]:
+        note = f"the properties of {name} have not been measured; `--measure` measures them."
+        print(f"note: {note}", file=sys.stderr)
+    elif described["measured_by"]["sources"] != names.sources():
+        note = "encodings have changed since these properties were measured; `--measure` measures"
+        print(f"note: {note} them again.", file=sys.stderr)
+    return described
 
 
 def _measured(name: str) -> dict[str, Any]:

@@ -1,9 +1,7 @@
-"""Names of encodings as people type them, and what the cards say in print. Needs no torch.
+"""Names of encodings as people type them, and their cards as printed. Needs no torch.
 
-`cards.json` is made from the cards by `make table`, so that `posenc list`, `posenc cite` and the
-answer to a mistyped name need not wait for torch; a test holds it against the cards.
-`findings.json` holds what `posenc show` prints of each: its text, and its properties as they were
-measured, with what they were measured by.
+`findings.json` holds the properties of each encoding as they were measured, and what they were
+measured by; `make table` writes it.
 """
 
 import json
@@ -13,6 +11,8 @@ from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from posenc.core.cards import read
 
 HERE = Path(__file__).parent
 FINDINGS = HERE / "findings.json"
@@ -117,7 +117,7 @@ def refusal(name: str, slugs: Iterable[str]) -> str:
 @cache
 def cards() -> dict[str, dict[str, Any]]:
     """The printed cards of the catalogue by slug, in the catalogue's order."""
-    return {card["name"]: card for card in json.loads(_printed().read_text("utf-8"))}
+    return {card["name"]: card for card in read(CATALOG)}
 
 
 def find(name: str) -> dict[str, Any]:
@@ -140,10 +140,13 @@ def meant(name: str) -> str:
 def described(name: str) -> dict[str, Any]:
     """Return the printed card of that name with its packaged properties, as `posenc show --json`.
 
-    `measured_by.sources` is `sources()` if no encoding has changed since they were measured.
+    `measured_by["sources"]` is `sources()` if no encoding has changed since they were measured.
+    Both are empty where the encoding was not measured.
     """
     card, packaged = find(name), json.loads(FINDINGS.read_text("utf-8"))
-    return card | packaged["encodings"][card["name"]] | {"measured_by": packaged["measured_by"]}
+    unmeasured = {"causal": None, "properties": {}, "measured_by": {}}
+    found = packaged["encodings"].get(card["name"])
+    return card | unmeasured | ((found and found | {"measured_by": packaged["measured_by"]}) or {})
 
 
 def catalog() -> Any:
@@ -160,7 +163,3 @@ def sources() -> str:
         digest.update(f"{file.relative_to(posenc).as_posix()}\n".encode())
         digest.update(file.read_bytes().replace(b"\r\n", b"\n") + b"\0")
     return digest.hexdigest()[:16]
-
-
-def _printed() -> Path:
-    return HERE / "cards.json"

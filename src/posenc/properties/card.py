@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from posenc.core import names
+from posenc.core import cards, names
+from posenc.core.cards import Paper as Paper
 from posenc.core.encoding import Encoding
 from posenc.core.notebook import card
 from posenc.core.version import __version__
@@ -36,39 +37,6 @@ ROTATION = frozenset(
     {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
     | {norm_preserving, any_length, length_independent, order_sensitive}
 )
-
-
-@dataclass(frozen=True)
-class Paper:
-    """The paper of an encoding: `arxiv` or, if it is not there, `url`."""
-
-    key: str
-    title: str
-    authors: str  # authors as BibTeX wants them: "Family, Given and Family, Given"
-    year: int
-    arxiv: str = ""
-    url: str = ""
-
-    @property
-    def link(self) -> str:
-        return self.url or f"https://arxiv.org/abs/{self.arxiv}"
-
-    @property
-    def short(self) -> str:
-        """First author and year: "Su et al. 2021"."""
-        people = [person.split(",")[0] for person in self.authors.split(" and ")]
-        few = len(people) < 3 and "others" not in people
-        return f"{' and '.join(people) if few else f'{people[0]} et al.'} {self.year}"
-
-    def bibtex(self) -> str:
-        """Write an entry to paste into a bibliography."""
-        where = (
-            f"  eprint = {{{self.arxiv}}},\n  archivePrefix = {{arXiv}},\n" if self.arxiv else ""
-        )
-        return (
-            f"@misc{{{self.key},\n  title = {{{{{self.title}}}}},\n  author = {{{self.authors}}},\n"
-            f"  year = {{{self.year}}},\n{where}  url = {{{self.link}}},\n}}"
-        )
 
 
 @dataclass(frozen=True)
@@ -110,15 +78,12 @@ class Card:
     @property
     def slug(self) -> str:
         """The name to type: "Linear sinusoidal" -> "linear-sinusoidal"."""
-        return "-".join(self.name.lower().replace("/", " ").replace("+", " ").split())
+        return cards.slug(self.name)
 
     @property
     def family(self) -> str:
         """The family, by the folder of its file: additive, rotary, bias, relative, none; or own."""
-        house, _, inner = self.make.__module__.partition("posenc.encodings.")
-        if house or not inner:
-            return "own"
-        return inner.partition(".")[0] if "." in inner else "none"
+        return cards.family(self.make.__module__)
 
     @property
     def text(self) -> str:
@@ -130,34 +95,18 @@ class Card:
     @property
     def summary(self) -> str:
         """The first sentence of the docstring, without the name before the colon."""
-        first = " ".join(self.text.split("\n\n")[0].split())
-        return first.partition(": ")[2] or first
-
-    def to_json(self) -> dict[str, Any]:
-        """The card in plain data, for JSON."""
-        paper = self.paper
-        return {
-            "name": self.slug,
-            "title": self.name,
-            "family": self.family,
-            "summary": self.summary,
-            "formula": self.formula,
-            "paper": paper
-            and {
-                "short": paper.short,
-                "title": paper.title,
-                "link": paper.link,
-                "bibtex": paper.bibtex(),
-            },
-            "used_by": self.used_by,
-            "holds": sorted(measure.__name__ for measure in self.holds),
-        }
+        return cards.summary(self.text)
 
     @property
     def formula(self) -> str:
         """The indented lines of the docstring: the formula, with its symbols."""
-        blocks = [b for b in self.text.split("\n\n") if b.startswith("    ")]
-        return "\n".join(line[4:] for line in "\n\n".join(blocks).splitlines())
+        return cards.formula(self.text)
+
+    def to_json(self) -> dict[str, Any]:
+        """The card in plain data, for JSON."""
+        holds = [measure.__name__ for measure in self.holds]
+        make = self.make.__module__
+        return cards.in_plain_data(self.name, self.paper, make, self.text, self.used_by, holds)
 
 
 def described(
@@ -169,7 +118,7 @@ def described(
     }
     return (
         card.to_json()
-        | {"causal": causal, "text": card.text}
+        | {"causal": causal}
         | ({"promises": promises} if promises else {})
         | {"properties": {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}}
         | {"measured_by": measured_by()}

@@ -69,6 +69,15 @@ def test_an_encoding_of_ones_own_comes_first():
     assert not page["notes"]
 
 
+def test_an_encoding_that_was_just_added_is_measured(monkeypatch):
+    """One of the catalogue that is not packaged yet, against what is packaged of it."""
+    packaged = data.catalog()
+    without = {slug: one for slug, one in packaged.items() if slug != "nope"}
+    monkeypatch.setattr(data, "catalog", lambda: without)
+    (nope,) = (one for one in data.page()["encodings"] if one["slug"] == "nope")
+    assert data.to_json(nope["graph"]) == data.to_json(packaged["nope"]["graph"])
+
+
 @given(st.text())
 def test_text_of_the_users_is_kept_as_json(text):
     assert json.loads(data.to_json({"text": text})) == {"text": text}

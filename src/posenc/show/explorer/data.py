@@ -156,8 +156,9 @@ def page(
     """
     cards, known = [renamed(card) for card in cards], catalog()
     own = [card for card in cards if card not in CATALOG]
-    measured = {card.slug: measure(card) for card in own} | known
     shown = {card.slug: card for card in (*own, *CATALOG)}
+    # An encoding that was just added to the catalogue is not packaged yet
+    measured = known | {slug: measure(shown[slug]) for slug in shown if slug not in known}
     usual, usual_turnings = architectures()
     turnings = {key: rotation for _, turns in models for key, rotation in turns.items()}
     return {

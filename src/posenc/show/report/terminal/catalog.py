@@ -63,11 +63,12 @@ def card(card: dict[str, Any], console: Console) -> None:
         else:
             console.print(Text(block))
         console.print()
-    table = empty_table("property", "", "measured")
-    for name, finding in card["properties"].items():
-        mark, style = MARKS[finding["holds"]]
-        table.add_row(words.label(name), Text(mark, style), escape(finding["why"]))
-    console.print(table)
+    if card["properties"]:
+        table = empty_table("property", "", "measured")
+        for name, finding in card["properties"].items():
+            mark, style = MARKS[finding["holds"]]
+            table.add_row(words.label(name), Text(mark, style), escape(finding["why"]))
+        console.print(table)
     if card["causal"]:
         console.print(Text(words.masked([card["title"]]), "dim"))
     if promises := card.get("promises"):

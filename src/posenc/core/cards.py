@@ -1,0 +1,153 @@
+"""Cards of the catalogue in plain data, read from source files without importing torch.
+
+    CARD = Card(name="RoPE", paper=Paper(…), make=RoPE, holds=ROTATION | {several_axes})
+
+Only constants are evaluated, with the name of a function or class standing for itself, so `posenc
+list` needs no torch and shows an encoding as soon as its file and its line in the catalogue are
+saved. Tests hold what is read here against the cards of the imported catalogue.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+POSENC = Path(__file__).parent.parent
+HOME = "posenc.encodings."  # modules of encodings
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The paper of an encoding: `arxiv` or, if it is not there, `url`."""
+
+    key: str
+    title: str
+    authors: str  # authors as BibTeX wants them: "Family, Given and Family, Given"
+    year: int
+    arxiv: str = ""
+    url: str = ""
+
+    @property
+    def link(self) -> str:
+        return self.url or f"https://arxiv.org/abs/{self.arxiv}"
+
+    @property
+    def short(self) -> str:
+        """First author and year: "Su et al. 2021"."""
+        people = [person.split(",")[0] for person in self.authors.split(" and ")]
+        few = len(people) < 3 and "others" not in people
+        return f"{' and '.join(people) if few else f'{people[0]} et al.'} {self.year}"
+
+    def bibtex(self) -> str:
+        """Write an entry to paste into a bibliography."""
+        where = (
+            f"  eprint = {{{self.arxiv}}},\n  archivePrefix = {{arXiv}},\n" if self.arxiv else ""
+        )
+        return (
+            f"@misc{{{self.key},\n  title = {{{{{self.title}}}}},\n  author = {{{self.authors}}},\n"
+            f"  year = {{{self.year}}},\n{where}  url = {{{self.link}}},\n}}"
+        )
+
+
+def slug(name: str) -> str:
+    """The name to type.
+
+    >>> slug("Linear sinusoidal")
+    'linear-sinusoidal'
+    """
+    return "-".join(name.lower().replace("/", " ").replace("+", " ").split())
+
+
+def family(module: str) -> str:
+    """The family, by the folder of a module: additive, rotary, bias, relative, none; or own.
+
+    >>> family("posenc.encodings.bias.alibi"), family("mine")
+    ('bias', 'own')
+    """
+    house, _, inner = module.partition(HOME)
+    if house or not inner:
+        return "own"
+    return inner.partition(".")[0] if "." in inner else "none"
+
+
+def summary(text: str) -> str:
+    """The first sentence of a docstring, without the name before the colon."""
+    first = " ".join(text.split("\n\n")[0].split())
+    return first.partition(": ")[2] or first
+
+
+def formula(text: str) -> str:
+    """The indented lines of a docstring: the formula, with its symbols."""
+    blocks = [b for b in text.split("\n\n") if b.startswith("    ")]
+    return "\n".join(line[4:] for line in "\n\n".join(blocks).splitlines())
+
+
+def in_plain_data(
+    name: str, paper: Paper | None, module: str, text: str, used_by: str, holds: Iterable[str]
+) -> dict[str, Any]:
+    """Return a card in plain data, for JSON. `text` is the docstring of its module."""
+    return {
+        "name": slug(name),
+        "title": name,
+        "family": family(module),
+        "summary": summary(text),
+        "text": text,
+        "formula": formula(text),
+        "paper": paper
+        and {
+            "short": paper.short,
+            "title": paper.title,
+            "link": paper.link,
+            "bibtex": paper.bibtex(),
+        },
+        "used_by": used_by,
+        "holds": sorted(holds),
+    }
+
+
+def read(catalog: str) -> Iterator[dict[str, Any]]:
+    """Read the cards of the encodings that the module of a catalogue imports, in its order."""
+    imported = [node.module or "" for node in _Source(catalog).imports]
+    for module in dict.fromkeys(name for name in imported if name.startswith(HOME)):
+        source = _Source(module)
+        for name, value in source.constants.items():
+            match value:
+                case ast.Call(ast.Name("Card")):
+                    text, card = source["__doc__"], source[name]
+                    yield in_plain_data(
+                        card["name"],
+                        card["paper"],
+                        module,
+                        card.get("docstring", text),
+                        card.get("used_by", ""),
+                        card["holds"],
+                    )
+
+
+class _Source(dict[str, Any]):
+    """Values of the names of a module, as its card needs them.
+
+    Names in capitals are constants, here or where they are imported from; others, of functions and
+    classes, stand for themselves.
+    """
+
+    def __init__(self, module: str):
+        path = POSENC.parent.joinpath(*module.split(".")).with_suffix(".py")
+        tree = ast.parse(path.read_text("utf-8"), path)
+        text = (ast.get_docstring(tree, clean=False) or "").strip()
+        super().__init__(Card=dict, Paper=Paper, frozenset=frozenset, __doc__=text)
+        self.imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+        self.constants: dict[str, ast.expr] = {}
+        for node in tree.body:
+            match node:
+                case ast.Assign([ast.Name(name)], value) if name.isupper():
+                    self.constants[name] = value
+
+    def __missing__(self, name: str) -> Any:
+        if name in self.constants:
+            return eval(compile(ast.Expression(self.constants[name]), "", "eval"), {}, self)
+        for node in self.imports if name.isupper() else ():
+            if node.module and name in {alias.name for alias in node.names}:
+                return _Source(node.module)[name]
+        return name
