@@ -80,7 +80,7 @@ servers:        ## options for servers on config objects of transformers 4.57: t
 	python -m venv .venv-$@
 	grep -vE "^(transformers|tokenizers|huggingface[-_]hub)==" constraints.txt > .venv-$@/constraints.txt
 	.venv-$@/bin/python -m pip install -q -c .venv-$@/constraints.txt -e . transformers==4.57.6
-	.venv-$@/bin/python tests/server_words.py
+	.venv-$@/bin/python tests/helpers/server_words.py
 
 # What only some machines have; large packages, so CI installs them apart from what the tests need.
 kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 MB

@@ -109,7 +109,10 @@ ELSEWHERE = {  # modules that no test file has the name of: where they are teste
         "models/check/test_faults.py",
         "rules like the others, met by one table of planted faults",
     ),
-    "posenc.core.shapes": ("checker.py", "names of types, which the checker holds in every test"),
+    "posenc.core.shapes": (
+        "helpers/checker.py",
+        "names of types, which the checker holds in every test",
+    ),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent.parent
 FILE = HERE / "src/posenc/models/published.json"
-sys.path.insert(0, str(HERE / "tests"))
+sys.path.insert(0, str(HERE / "tests/helpers"))
 
 from published import KINDS, published  # noqa: E402  # pyright: ignore
 

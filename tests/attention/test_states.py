@@ -1,7 +1,7 @@
 """Calls in any order that share an encoding, positions and masks, against fresh copies of them.
 
 What a call returns depends on its arguments alone. So between calls weights, positions and masks
-are written to in every way that Python and torch allow (tests/writes.py), and each call is held
+are written to in every way that Python and torch allow (helpers/writes.py), and each call is held
 against the definition, computed once from copies in memory of their own.
 """
 

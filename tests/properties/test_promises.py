@@ -266,7 +266,7 @@ def test_more_heads_of_keys_than_of_queries_are_refused():
 # Planted mistakes
 
 
-CAUGHT_AT_LEAST = 37  # of the 39 in tests/mutants.py; docs/using.md has the number that is
+CAUGHT_AT_LEAST = 37  # of the 39 in tests/helpers/mutants.py; docs/using.md has the number that is
 
 
 def test_planted_mistakes_are_caught(unchecked):

@@ -1,6 +1,6 @@
 """Apply the options that `extend` prints to config objects of transformers, as servers apply them.
 
-    python tests/server_words.py       write server_words.md for the transformers installed here
+    python tests/helpers/server_words.py    write server_words.md for the transformers installed here
 
 The rules were read in SGLang 0.5.23 (2026-10-30: srt/utils/hf_transformers/config.py, get_config),
 in vLLM 0.33.0 (2026-11-02: config/model.py, ModelConfig; transformers_utils/config.py, get_config
@@ -247,7 +247,7 @@ def main() -> None:
     table = [f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *rows]
     page = PAGE.format(version=version, wrong=wrong, day=datetime.now(UTC).date())
     page += "\n".join(table) + "\n"
-    Path(__file__).with_name("server_words.md").write_text(page, "utf-8")
+    Path(__file__).parents[1].joinpath("server_words.md").write_text(page, "utf-8")
 
 
 def tried(before: dict) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from study_runner import TINY
 from posenc.lab.arena.suite import ENTRY, Suite
 from posenc.lab.study import execute
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROFILE = {name: value for name, value in asdict(TINY).items() if name != "rate"}
 STUDY = {
     "tasks": ["copy"],

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from struct import unpack
 
-STUDIES = Path(__file__).parent.parent / "studies"
+STUDIES = Path(__file__).parents[2] / "studies"
 GRADED = "generated", "sliding", "forced", "apart"  # the first that a study has
 TRIALS = 10_000  # seeds beyond it choose learning rates, and are no outcomes
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from posenc.models.config import specify
 from posenc.models.config.spec import Rotary
 
-MODELS = json.loads((Path(__file__).parent / "data/rope_configs.json").read_text())["models"]
+MODELS = json.loads((Path(__file__).parents[1] / "data/rope_configs.json").read_text())["models"]
 KINDS = {  # the model_type under which each was published
     "Llama-3.1-8B-Instruct": "llama",
     "Llama-3.2-1B-Instruct": "llama",

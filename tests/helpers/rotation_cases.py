@@ -67,7 +67,7 @@ def ulps(dtype):
 
 
 def run(code, **environment):
-    source = Path(__file__).parents[1] / "src"
+    source = Path(__file__).parents[2] / "src"
     first = environment.pop("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     path = os.pathsep.join((first, str(source)))
     done = subprocess.run(

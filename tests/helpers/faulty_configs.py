@@ -1,6 +1,6 @@
 """Configs with a known fault: some rebuilt from a public thread, others planted in published files.
 
-`python tests/faulty_configs.py` prints what `posenc check` answers to each planted fault.
+`python tests/helpers/faulty_configs.py` prints what `posenc check` answers to each planted fault.
 """
 
 import json
