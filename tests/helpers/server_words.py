@@ -1,6 +1,6 @@
 """Apply the options that `extend` prints to config objects of transformers, as servers apply them.
 
-    python tests/helpers/server_words.py    write server_words.md for the transformers installed here
+    python tests/helpers/server_words.py   write server_words.md for the transformers installed here
 
 The rules were read in SGLang 0.5.23 (2026-10-30: srt/utils/hf_transformers/config.py, get_config),
 in vLLM 0.33.0 (2026-11-02: config/model.py, ModelConfig; transformers_utils/config.py, get_config
