@@ -1,13 +1,21 @@
 """What pages say of studies: by whom it is read, what holds of all, and what was taken back."""
 
+import json
 import re
 
 import pytest
+import torch
 from stored_outcomes import (
     STUDIES,
+    by_seed,
     labelled,
+    mean,
+    means,
+    names,
     rows,
 )
+
+from posenc import attend, create, masks
 
 pytestmark = pytest.mark.repository
 ROOT = STUDIES.parent
@@ -39,6 +47,15 @@ WITHDRAWN = {
     r"best of three (learning )?rates": "every row took the largest of the three",
     r"this test decides": "NoPE passes it",
     r"loss still falls": "the cosine schedule ends there, so that every loss falls",
+    r"were made on another processor than": "the store names no processor",
+    r"two to eight times their length": "one of the four had been trained on 128 letters",
+    r"two equal the cropped RoPE": "T5 equals it too, within 0.023 bits",
+    r"in the trained [0-9,{]": "a config states a length, which need not be that of training",
+    r"come to angles that the model has never seen": "the config need not state what it has seen",
+    r"is the same in every order, until": "under a causal mask it is not",
+    r"that (come up|are asked) most often": "nobody counted them",
+    r"\bLlama, Qwen, Mistral and Gemma in": "Llama 4's channels are interleaved",
+    r"Its table has 512 rows": "RoBERTa's has 514",
 }
 
 
@@ -150,3 +167,145 @@ def test_each_comparison_has_a_test_that_reads_it(page):
         if not known and not re.search(ASKED, around):
             found.append(around)
     assert not found
+
+
+# What is said of models, encodings and studies beside their numbers -----------------------------
+
+
+def page(name):
+    return " ".join((ROOT / name).read_text("utf-8").split())
+
+
+def test_which_models_pair_channels_in_which_way():
+    """By the record of transformers' models that the configs are read with."""
+    families = json.loads((ROOT / "src/posenc/models/config/families.json").read_text("utf-8"))
+    layout = {name: one.get("layout") for name, one in families.items() if one["kind"] == "rotary"}
+    said = page("docs/faq.md")
+    assert "Llama 2 and 3, Qwen, Mistral 7B and Gemma in transformers use `half`" in said
+    halves = [name for name in layout if re.match(r"(qwen|gemma)\d|llama$|mistral$|gemma$", name)]
+    assert len(halves) > 10
+    assert {layout[name] for name in halves} == {"half"}
+    assert "The paper, GPT-J, GLM-4 and Llama 4 use `interleaved`" in said
+    assert {layout[name] for name in ("gptj", "glm4", "llama4_text")} == {"interleaved"}
+    assert "as Llama 2 and 3 and most other models in transformers do" in page("docs/using.md")
+    assert sum(one == "half" for one in layout.values()) > len(layout) / 2
+
+
+def test_most_kinds_of_layers_in_transformers_turn():
+    """ "Most open decoders use it", of the stacks that are read and have positions at all."""
+    families = json.loads((ROOT / "src/posenc/models/config/families.json").read_text("utf-8"))
+    kinds = [one["kind"] for one in families.values()]
+    others = {*kinds} - {"rotary", "refused", "parts", "nothing"}
+    assert others >= {"learned", "sinusoidal", "t5", "alibi", "none"}
+    assert kinds.count("rotary") > sum(kinds.count(kind) for kind in others)
+
+
+def test_the_census_is_quoted_as_it_stands():
+    counts = dict(
+        re.findall(r"^- (.+): (\d+)$", (ROOT / "docs/census.md").read_text("utf-8"), re.M)
+    )
+    assert f"{counts['right']} are, and {counts['refused']} are refused with the reason" in page(
+        "docs/llama.md"
+    )
+
+
+def test_cases_of_extend_are_quoted_as_they_stand():
+    """Counted line by line: right ones, and those that the search pair by pair wins."""
+    text = (ROOT / "docs/extend_cases.md").read_text("utf-8")
+    cells = [[cell.strip() for cell in line.strip("|").split("|")]
+             for line in text.splitlines() if line.startswith("| ")][2:]  # fmt: skip
+    right = sum(line[-1] == "" for line in cells)
+    searched = sum(line[2] == line[3] == "pairs, searched" for line in cells)
+    words = {6: "six", 7: "seven", 8: "eight"}
+    said = page("docs/models.md")
+    assert f"{right} of {len(cells)} are right, and in {words[searched]} of them" in said
+    assert "ten small models, four lengths each" in said
+    assert len({line[0] for line in cells}) == 10
+    assert len({line[1] for line in cells}) == 4
+
+
+def test_folders_of_transformers_are_counted_once_each():
+    numbers = re.search(
+        r"of (\d+) folders of transformers \S+, (\d+) are read and equal, (\d+) in part .*?,"
+        r" (\d+) refused by name with the reason, and (\d+) have nothing to encode",
+        page("docs/models.md"),
+    )
+    assert numbers
+    all_of_them, *parts = map(int, numbers.groups())
+    assert sum(parts) == all_of_them
+
+
+def test_without_positions_equal_words_get_one_column_only_where_there_is_no_mask():
+    """By `attend` on two equal tokens; and each page that says so names the mask."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 1, 5, 8, generator=generator)
+    x[..., 3, :] = x[..., 1, :]
+    nope = create("nope", 8, 1)
+    out, causal = attend(x, x, x, nope), attend(x, x, x, nope, mask=masks.causal())
+    torch.testing.assert_close(out[..., 3, :], out[..., 1, :])
+    assert (causal[..., 3, :] - causal[..., 1, :]).abs().max() > 0.01
+    assert "Without a mask, attention does not see the order" in page("README.md")
+    assert "*Without positions or mask, attention computes the same" in page("README.md")
+    glossary = page("docs/glossary.md")
+    for begin in ("Two tokens of the same word", "Shuffle the tokens, and the outputs"):
+        assert "without a mask" in glossary.partition(begin)[2][:150]
+
+
+def test_fox_has_learned_a_window():
+    """Read on, cropped and windowed, its outcomes are equal at each length with each seed."""
+    assert "it has learned a window" in page("studies/fair-text/finding.md")
+    whole, *others = (
+        means("fair-text"),
+        means("fair-text", "cropped"),
+        means("fair-text", "windowed"),
+    )
+    places = [place for place in whole if place[1] == "fox"]
+    assert len(places) > 40
+    assert max(abs(whole[at] - other[at]) for at in places for other in others) < 1e-6
+
+
+def test_t5_loses_more_the_longer_the_text_from_one_and_a_half_times_its_length():
+    assert "From 1.5 L on T5 loses more the longer the text" in page("docs/paper/source.md")
+    lost = [mean("fair-text", "t5", n) - mean("fair-text", "t5", n, cropped=True)
+            for n in (96, 128, 256, 512)]  # fmt: skip
+    assert lost == sorted(lost)
+
+
+def test_rows_of_pairs_copy_are_as_far_trained_as_its_page_says():
+    """At n = L no seed of three rows has 95 % right; at 1.2 L those copy most."""
+    slow = ("none", "lowest-4", "lowest-8")
+    text = page("studies/pairs-copy/finding.md")
+    assert "No seed of the first three passes the gate" in text
+    assert [name for name in re.findall(r"`([\w-]+)` (?:copies )?\{copy\.\S+ at 1\}", text)
+            if name != "all"] == [*slow]  # fmt: skip
+    assert max(max(by_seed("pairs-copy", name, 10)) for name in slow) < 0.95
+    others = names("pairs-copy") - {*slow}
+    assert min(mean("pairs-copy", name, 12) for name in slow) > max(
+        mean("pairs-copy", name, 12) for name in others
+    )
+    assert max(names("pairs-copy"), key=lambda name: mean("pairs-copy", name, 16)) == "equal-4"
+
+
+def test_nothing_is_said_of_processors_that_a_store_does_not_name():
+    """Of the processors that trained cells; the name stands in the store since format 2."""
+    for store in sorted(STUDIES.glob("*/results.db")):
+        study = store.parent.name
+        named = "processor" in dict(rows(study, "SELECT name, digest FROM sources"))
+        text = (store.parent / "finding.md").read_text("utf-8")
+        assert (
+            named
+            or re.search("processor", text.replace("does not name the processors", "")) is None
+        )
+
+
+def test_hidden_words_are_told_by_rope_alone():
+    """ "Learned rows tell these models no more than none do": with no seed by a tenth of a bit."""
+    lengths = 16, 32
+    rope, learned, none = (
+        by_seed("masked", name, *lengths) for name in ("rope", "learned", "nope")
+    )
+    assert "learned rows tell these models no more than none do" in page(
+        "studies/masked/finding.md"
+    )
+    assert max(x - y for x, y in zip(rope, none, strict=True)) < -1
+    assert min(x - y for x, y in zip(learned, none, strict=True)) > -0.1

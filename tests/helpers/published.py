@@ -63,10 +63,13 @@ def published(name):
         config["head_dim"] = model["head_dim"]
     for key in (
         *("max_position_embeddings", "original_max_position_embeddings", "rope_theta"),
-        *("partial_rotary_factor", "rope_scaling", "rope_local_base_freq", "sliding_window"),
+        *("partial_rotary_factor", "rope_scaling", "rope_local_base_freq"),
     ):
         if model.get(key) is not None and not (kind in OWN and key.startswith("rope_")):
             config[key] = model[key]
+    if "sliding_window" in model:
+        # A null is no absent key: the class of Mistral has a window by default
+        config["sliding_window"] = model["sliding_window"]
     scaling = config.get("rope_scaling")
     if scaling and "legacy_type" in scaling:
         scaling = {k: v for k, v in scaling.items() if k not in ("legacy_type", "rope_type")}

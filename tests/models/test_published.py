@@ -3,11 +3,14 @@
 import json
 import math
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from published import KINDS
 from published import published as config_of
 
+from posenc.models import published
+from posenc.models.config import specify
 from posenc.models.published import models
 from posenc.show.report.figures import rotary
 
@@ -20,6 +23,23 @@ def found():
 def test_the_packaged_configs_are_those_that_were_read():
     packaged = json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
     assert packaged == {name: config_of(name) for name in KINDS}
+
+
+def test_windows_bases_and_lengths_are_those_of_the_published_files():
+    """Of the models of which a whole config.json is recorded, by what each says of its layers."""
+    whole = json.loads((Path(__file__).parents[1] / "data/published_files.json").read_text("utf-8"))
+    both = [name for name in KINDS if name in whole]
+    assert len(both) > 8
+    for name in both:
+        packaged, file = (
+            specify(one).main for one in (published.configs()[name], whole[name]["config"])
+        )
+        assert packaged.context == file.context, name
+        kinds = [
+            {(layer.window, getattr(layer.encoding, "base", None)) for layer in spec.layers}
+            for spec in (packaged, file)
+        ]
+        assert kinds[0] == kinds[1], name
 
 
 def test_wavelengths_are_those_of_the_formula(found):

@@ -22,9 +22,10 @@ class Term:
 TERMS = (
     Term(
         "permutation equivariant",
-        "Shuffle the tokens, and the outputs of attention without positions are shuffled alike;"
-        " none of them changes. Texts often say permutation invariant, which would be one output"
-        " for all orders: that holds of a sum over the tokens alone.",
+        "Shuffle the tokens, and the outputs of attention without positions and without a mask are"
+        " shuffled alike; none of them changes. Texts often say permutation invariant, which would"
+        " be one output for all orders: that holds of a sum over the tokens alone. Under a causal"
+        " mask the outputs change.",
         "examples/shuffle_test.py",
         (
             "permutation invariant",
@@ -45,8 +46,9 @@ TERMS = (
     ),
     Term(
         "same word twice",
-        "Two tokens of the same word have the same vector, so without positions attention writes"
-        " the same column for both: the two dogs of a sentence cannot be told apart.",
+        "Two tokens of the same word have the same vector, so without positions and without a mask"
+        " attention writes the same column for both: the two dogs of a sentence cannot be told"
+        " apart.",
         "examples/same_word_twice.py",
         ("the same dog", "two dogs", "which dog", "the pig"),
     ),
@@ -276,7 +278,7 @@ TERMS = (
     ),
     Term(
         "LongRoPE",
-        "A factor searched for each pair (Ding et al. 2024); Phi-3 is published with it.",
+        "A factor searched for each pair (Ding et al. 2024); Phi-3.5-mini is published with it.",
         "posenc inspect",
     ),
     Term(
@@ -288,7 +290,7 @@ TERMS = (
     ),
     Term(
         "learned table",
-        "A row for each position, trained: GPT-2, BERT. Trained rows are smooth, but no sinusoids.",
+        "A row for each position, trained: GPT-2, BERT. MiniLM's rows are smooth, but no sinusoids.",
         "examples/learned_table.py",
         ("trainable", "gpt-2", "bert", "lookup table", "memorize", "max_seq_len", "gradient"),
     ),

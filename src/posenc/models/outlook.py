@@ -101,10 +101,10 @@ def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
     if new:
         yield (
             f"{new} of {rotary.turned // 2} pairs do not go round once in {spec.context:,} tokens:"
-            f" up to {target:,} they come to angles that the model has never seen"
+            f" up to {target:,} they come to angles that no shorter text shows"
         )
     else:
-        yield f"distances beyond {spec.context:,} tokens were never trained"
+        yield f"distances beyond {spec.context:,} tokens are not in the context of the config"
 
 
 def _stretched_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:

@@ -151,7 +151,13 @@ def test_no_way_pays_where_models_were_trained_without_one():
     assert len({one[0] for one in plain}) == 4
     assert {int(one[1]) for one in plain} == {128, 192, 256, 512}  # of 64
     assert {one[3] for one in plain} == {"none"}
-    assert "Four small models" in use("a trained RoPE model, longer").measured
+    said = use("a trained RoPE model, longer").measured
+    assert "Four small models" in said
+    assert "two to eight times the 64 tokens of their configs" in said
+    saved = [float(one[6]) - float(one[5]) for one in plain]  # the best against the last 64
+    assert max(saved) < 0.01
+    assert f"one of the four, trained on 128 letters, needs {guide.TWICE[0]}" in said
+    assert sum("trained on 128" in one[0] for one in plain) == 4  # its four lengths
 
 
 @pytest.mark.repository
@@ -226,6 +232,38 @@ def test_what_is_quoted_of_texts_and_of_copying_is_qualified():
     assert "6 to 10 letters" in said
     assert "which may repeat" in said
     assert "pilot of one seed" in said
+    recall = "use-of-length#recall"
+    found = tuple(round(100 * mean(recall, name, 40)) for name in ("rope", "window"))
+    assert found == guide.RECALLED
+    assert f"RoPE finds {found[0]} % at 2 L, and {found[1]} % in a window of L" in said
+    assert {cell["trained"] for cell in settings(recall)} == {20}
+    assert len({cell["seed"] for cell in settings(recall)}) == 1
+
+
+def test_most_published_models_turn_in_all_layers():
+    """Who does it, of the first row: three that are named, and most of the others."""
+    said = guide.GUIDE[0].does
+    assert said == "Llama 3.1, Qwen3, phi-4 and most others, in all layers"
+    everywhere = {
+        name
+        for name, one in CONFIGS.items()
+        if all(isinstance(x.encoding, Rotary) for x in config.specify(one).main.layers)
+    }
+    assert everywhere > {"Llama-3.1-8B-Instruct", "Qwen3-8B", "phi-4"}
+    assert len(everywhere) > len(CONFIGS) / 2
+
+
+def test_no_published_model_has_a_bias_that_is_recommended():
+    assert use("a decoder to train, to read").does == (
+        "none of the models whose configs are packaged"
+    )
+    kinds = {
+        type(layer.encoding).__name__
+        for one in CONFIGS.values()
+        for layer in config.specify(one).main.layers
+        if layer.encoding is not None
+    }
+    assert kinds == {"Rotary"}
 
 
 @pytest.mark.repository

@@ -63,7 +63,7 @@ export function contextView(app) {
   const body = html("div", { class: "figures context" }, plot.element, html("section", {}, html("h3", {}, "What it means"), verdict, words));
   const element = html("div", {},
     html("h2", {}, "Longer than trained"),
-    html("p", { class: "summary" }, "Each pair of channels is a hand. One that never went all the way round in training points somewhere new in any longer text."),
+    html("p", { class: "summary" }, "Each pair of channels is a hand. One that never went all the way round in training points somewhere new in any longer text. A config states a length, which need not be that of training."),
     html("div", { class: "controls" }, model.element, groups.element, lengths.element, length.element), facts, trouble, turned, body);
 
   /** @param {typeof model} of @param {[string, string][]} entries @param {string} now */
@@ -85,11 +85,11 @@ export function contextView(app) {
       series.push({ name: method, xs: pairs, ys: wavelengths(rotation, slower) });
     }
     const rules = [];
-    if (rotation.trained) rules.push({ y: rotation.trained, name: `${rotation.declared ? "before stretching" : "trained on"} ${integer(rotation.trained)}` });
+    if (rotation.trained) rules.push({ y: rotation.trained, name: `${rotation.declared ? "before stretching" : "by the config"} ${integer(rotation.trained)}` });
     if (target && target !== rotation.trained) rules.push({ y: target, name: `wanted ${integer(target)}` });
     plot.draw({
       title: "Tokens in which each pair turns once",
-      about: rotation.trained ? `${rotation.unfinished} of ${pairs.length} hands did not go round once in ${rotation.declared ? "the length before stretching" : "training"} (${integer(rotation.trained)} tokens).` : `${pairs.length} pairs; the trained length is not in the configuration.`,
+      about: rotation.trained ? `${rotation.unfinished} of ${pairs.length} hands do not go round once in ${integer(rotation.trained)} tokens, ${rotation.declared ? "the length before stretching" : "as far as these layers see by the config"}.` : `${pairs.length} pairs; no length is in the configuration.`,
       x: { label: "pair" }, y: { label: "tokens a turn", log: true }, series, rules,
     }, {});
   }

@@ -67,7 +67,7 @@ export function orderView(app) {
   const below = html("section", {}, html("h3", {}, "What the scores are made of"), sum, terms);
   const element = html("div", {},
     html("h2", {}, "Does attention know the order?"),
-    html("p", { class: "summary" }, "Attention compares words in pairs. What it writes for a word is the same in every order, until an encoding says where the words stand."),
+    html("p", { class: "summary" }, "Attention compares words in pairs. What it writes for a word is the same in every order, unless an encoding or a mask makes a difference between places."),
     html("div", { class: "controls" }, picker.element, causal.element, seeded.element, head.element),
     html("div", { class: "controls" }, typed, buttons), chips, trouble, claims, pair, below,
     origin);

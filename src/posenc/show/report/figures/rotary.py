@@ -57,11 +57,11 @@ def bands(turning: Turning) -> Figure:
     if turning.trained:
         left, right = -0.5, len(pairs) - 0.5
         beyond = [turning.trained, turning.trained, span[1], span[1]]
-        name = "longer than before stretching" if turning.declared else "longer than in training"
+        name = "longer than before stretching" if turning.declared else "longer than by the config"
         marks.insert(0, Area([left, right, right, left], beyond, name, GREY, faint=True))
     else:
         marks.append(Points(pairs, now))
-    first = "before stretching" if turning.declared else "trained"
+    first = "before stretching" if turning.declared else "by the config"
     for length, name in ((turning.trained, first), (turning.span, "used")):
         if length and not (name == "used" and length == turning.trained):
             marks.append(Rule(length, "y", f"{name} over {length:,} tokens"))
@@ -71,7 +71,7 @@ def bands(turning: Turning) -> Figure:
     if turning.trained:
         says += (
             f"; {turning.unfinished} complete no turn within the {turning.trained:,} tokens"
-            f" {'before stretching' if turning.declared else 'of training'}"
+            f" {'before stretching' if turning.declared else 'of the config'}"
         )
     counted = turning.changes.items()
     changes = ", ".join(f"{count} {CHANGES[change]}" for change, count in counted)

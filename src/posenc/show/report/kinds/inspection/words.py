@@ -79,10 +79,12 @@ def turning(rotation: Turning) -> list[str]:
         lines.append(_before_stretching(rotation, rotation.declared))
     elif rotation.trained:
         lines.append(
-            f"{rotation.unfinished} of {len(rotation.pairs)} pairs do not go round once in the"
-            f" trained {rotation.trained:,} tokens: training has shown only part of their angles"
+            f"{rotation.unfinished} of {len(rotation.pairs)} pairs do not go round once in"
+            f" {rotation.trained:,} tokens, as far as these layers see by the config: training on"
+            " so many shows only part of their angles"
             if rotation.unfinished
-            else f"all pairs complete a turn within the trained {rotation.trained:,} tokens"
+            else f"all pairs complete a turn within {rotation.trained:,} tokens, as far as these"
+            " layers see by the config"
         )
     behind = "a key equal to the query can score below a random one (Σ cos mθ < 0)"
     if rotation.reach >= LONGEST:
