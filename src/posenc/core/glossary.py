@@ -290,7 +290,8 @@ TERMS = (
     ),
     Term(
         "learned table",
-        "A row for each position, trained: GPT-2, BERT. MiniLM's rows are smooth, but no sinusoids.",
+        "A row for each position, trained: GPT-2, BERT. MiniLM's rows are smooth, but no"
+        " sinusoids.",
         "examples/learned_table.py",
         ("trainable", "gpt-2", "bert", "lookup table", "memorize", "max_seq_len", "gradient"),
     ),
