@@ -237,9 +237,7 @@ os._exit(0)  # nothing of torch's own taking down is tested here
 
 @pytest.mark.slow
 def test_two_processes_train_one_model(tmp_path):  # F9, F10
-    both = ranks.begin(
-        [(("-c", TRAIN, rank, tmp_path / "store"), {}) for rank in range(2)], tmp_path
-    )
+    both = ranks.begin([((TRAIN, rank, tmp_path / "store"), {}) for rank in range(2)], tmp_path)
     said = [process.communicate(timeout=300) for process in both]
     assert [process.returncode for process in both] == [0, 0], said
     assert said[0][0] == said[1][0] != ""

@@ -58,6 +58,6 @@ os._exit(0)  # nothing of torch's own taking down is tested here
 @pytest.mark.parametrize("kind", ["fully_shard", "FullyShardedDataParallel"])
 def test_a_model_with_learned_frequencies_is_sharded(tmp_path, kind):
     """Both refuse parameters of two dtypes: θ is learned in float32, around a start in float64."""
-    each = [(("-c", TRAIN, kind, rank, tmp_path / "store"), {}) for rank in range(2)]
+    each = [((TRAIN, kind, rank, tmp_path / "store"), {}) for rank in range(2)]
     said = [process.communicate(timeout=300) for process in ranks.begin(each, tmp_path)]
     assert [out for out, _ in said] == ["True True {'torch.float32'}\n"] * 2, said

@@ -1,17 +1,16 @@
 """Begin Pythons that share a run as forks of one that has imported torch, which takes seconds.
 
-A rank is what `python WORDS…` is, with output in files: of `-c CODE`, `-m MODULE` or a script.
+A rank is what `python -c CODE WORDS…` is, with output in files.
 """
 
 import multiprocessing
 import os
-import runpy
 import sys
 import time
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["pytest", "torch.distributed.fsdp", "torch.distributed.tensor", "posenc.lab.study.distributed"]
+    ["pytest", "torch.distributed.fsdp", "torch.distributed.tensor", "posenc.lab.study.train"]
 )
 
 
@@ -57,16 +56,6 @@ def _run(words, environment, out, err):
         os.close(file)
     os.environ.clear()
     os.environ.update(environment)
-    kind, *rest = words
-    if kind == "-c":
-        code, *rest = rest
-        sys.argv = ["-c", *rest]
-        exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
-    elif kind == "-m":
-        module, *rest = rest
-        sys.argv = [module, *rest]
-        sys.modules.pop(module, None)  # as if it had not been imported before it is run
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = [*words]
-        runpy.run_path(kind, run_name="__main__")
+    code, *rest = words
+    sys.argv = ["-c", *rest]
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})

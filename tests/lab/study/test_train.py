@@ -263,8 +263,6 @@ def test_all_that_a_step_reads_lies_on_the_device(monkeypatch, encoding, task, c
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     task = tasks.find(task)
     there = replace(cell(**changes), encoding=encoding, task=task.name)
-    model = build(there, len(task.vocabulary), task.both_ways)
-    share = train.OnDevice(model, there, task, device="meta")
-    assert {weight.device.type for weight in model.parameters()} == {"meta"}
+    model = build(there, len(task.vocabulary), task.both_ways).to("meta")
     with pytest.raises(NotImplementedError, match="nonzero"):
-        share.loss(task.training(4, Random("a")), Random("b"))
+        train.loss_of(model, there, task, task.training(4, Random("a")), Random("b"))

@@ -16,7 +16,7 @@ from posenc.lab.study import tasks
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import PROFILES, Cell
 from posenc.lab.study.tasks import Task
-from posenc.lab.study.train import Alone, adamw, take_step
+from posenc.lab.study.train import adamw, take_step
 from posenc.properties.card import Card
 
 LIMIT = "NoPE"
@@ -60,5 +60,5 @@ def _speed(card: Card) -> Iterator[float]:
 def _step(cell: Cell, task: Task) -> Callable[[], object]:
     """Make a function that takes a step of training, each call the next one."""
     model, numbers = build(cell, len(task.vocabulary)), count()
-    optimizer, share = adamw(model, cell.profile), Alone(model, cell, task)
-    return lambda: take_step(next(numbers), model, optimizer, cell, task, share)
+    optimizer = adamw(model, cell.profile)
+    return lambda: take_step(next(numbers), model, optimizer, cell, task)

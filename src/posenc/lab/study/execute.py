@@ -110,7 +110,6 @@ def study(
     keep: bool = False,
     deviate: bool = False,
     start: str = "spawn",
-    made_by: Mapping[str, str] | None = None,
     allow_code: own_code.Allowed = (),
     part: tuple[int, int] = (1, 1),
     device: str = "cpu",
@@ -119,8 +118,7 @@ def study(
 
     `runner` is an importable function, called as `train.run` is. `engine` makes where the cells are
     run from it and the folder of checkpoints; by default, `workers` processes, each begun by
-    `start`. `keep` leaves trained models in `models`. `made_by` is what else the numbers depend on,
-    by name: to go on with another is a deviation. `allow_code` are the names of code in the plan
+    `start`. `keep` leaves trained models in `models`. `allow_code` are the names of code in the plan
     that may be run, each as it is spelled there. `part` is the share of the cells to be run, (2, 5)
     the second fifth; `merge` joins the stores of all. `device` is where cells are trained, as torch
     names it; another than the CPU is a source of the outcomes, by its name. Raises CodeRefused for
@@ -144,7 +142,7 @@ def study(
         regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
         try:
-            _register(writer, plan, deviate, where | {**(made_by or {})})
+            _register(writer, plan, deviate, where)
             runs = partial(runner, models=folder / MODELS) if keep else runner
             runs = runs if device == "cpu" else partial(runs, device=device)
             cells = _as_begun(plan, cells, writer.contents)

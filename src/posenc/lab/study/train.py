@@ -8,12 +8,11 @@ positions, so that every encoding reads the same ones, and a run goes on where i
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from math import cos, isfinite, pi
 from pathlib import Path
 from random import Random
 from statistics import median
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,65 +52,6 @@ class Progress:
     left: float
 
 
-@runtime_checkable
-class Split(Protocol):
-    """The share of this process in each step. Every process calls each method, in one order."""
-
-    @property
-    def leads(self) -> bool: ...  # True if this process writes checkpoints
-    def loss(self, batch: Batch, random: Random) -> Tensor: ...
-    def mean(self, loss: Tensor) -> float: ...
-    def any(self, flag: bool) -> bool: ...
-    def whole(self, tensor: Tensor) -> Tensor: ...
-    def part(self, tensor: Tensor, like: Tensor) -> Tensor: ...
-
-
-@dataclass(frozen=True)
-class Alone:
-    """One process does all of a step; where several share it, see distributed.py."""
-
-    model: Transformer
-    cell: Cell
-    task: Task
-    leads: bool = True
-
-    def loss(self, batch: Batch, random: Random) -> Tensor:
-        """Compute the loss that this process differentiates, of a batch shared by all."""
-        return loss_of(self.model, self.cell, self.task, batch, random)
-
-    def mean(self, loss: Tensor) -> float:
-        """The loss of the whole batch."""
-        return loss.item()
-
-    def any(self, flag: bool) -> bool:
-        """Test whether one of the processes says so."""
-        return flag
-
-    def whole(self, tensor: Tensor) -> Tensor:
-        """Put a weight or a moment together from the parts that the processes hold."""
-        return tensor
-
-    def part(self, tensor: Tensor, like: Tensor) -> Tensor:
-        """Take this process's part of a tensor, the inverse of `whole`; `like` is the old part."""
-        return tensor
-
-
-@dataclass(frozen=True)
-class OnDevice(Alone):
-    """One process whose model and texts lie on another device than the CPU."""
-
-    device: str = "cuda"
-
-    def __post_init__(self) -> None:
-        self.model.to(self.device)
-
-    def loss(self, batch: Batch, random: Random) -> Tensor:
-        return loss_of(self.model, self.cell, self.task, batch.to(self.device), random)
-
-    def part(self, tensor: Tensor, like: Tensor) -> Tensor:
-        return tensor.to(like.device)
-
-
 def run(
     cell: Cell,
     task: Task,
@@ -134,8 +74,7 @@ def run(
         model, losses, seconds = _kept(earlier, base), [], 0.0
     else:
         model = build(base, len(task.vocabulary), task.both_ways)
-        split = Alone if device == "cpu" else partial(OnDevice, device=device)
-        losses, seconds = fit(model, base, task, directory, stop, progress, split)
+        losses, seconds = fit(model.to(device), base, task, directory, stop, progress)
     return result_of(model.to("cpu"), cell, task, losses, seconds, models)
 
 
@@ -199,34 +138,28 @@ def fit(
     directory: Path | None = None,
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[Progress], None] = lambda progress: None,
-    split: Callable[[Transformer, Cell, Task], Split] = Alone,
 ) -> tuple[list[float], float]:
-    """Train a model on a task; return the losses of all steps, and the median time of one.
-
-    `split` makes the share of this process in a step; each of several calls this function.
-    """
-    # Split before the optimizer is made: weights may be cut by it
-    share = split(model, cell, task)
+    """Train a model on its device; return the losses of all steps, and the median time of one."""
     profile, optimizer = cell.profile, adamw(model, cell.profile)
-    losses, times = _resumed(model, optimizer, cell, directory, share), []
+    losses, times = _resumed(model, optimizer, cell, directory), []
     saved = time.monotonic()
     model.train()
     for step in range(len(losses), profile.steps):
-        if share.any(stop()):
-            _save(model, optimizer, losses, cell, directory, share)
+        if stop():
+            _save(model, optimizer, losses, cell, directory)
             raise Stopped
         begun = time.perf_counter()
-        loss, tokens = take_step(step, model, optimizer, cell, task, share)
+        loss, tokens = take_step(step, model, optimizer, cell, task)
         losses.append(loss)
         times.append(time.perf_counter() - begun)
-        if share.any(time.monotonic() - saved > SAVED_EVERY):
-            _save(model, optimizer, losses, cell, directory, share)
+        if time.monotonic() - saved > SAVED_EVERY:
+            _save(model, optimizer, losses, cell, directory)
             saved = time.monotonic()
         if (step + 1) % MEAN_OF == 0 or step + 1 == profile.steps:
             pace = median(times[-MEAN_OF:])
             speed, left = tokens / pace, pace * (profile.steps - step - 1)
             progress(Progress(step + 1, profile.steps, losses[-1], speed, left))
-    _save(model, optimizer, losses, cell, directory, share)
+    _save(model, optimizer, losses, cell, directory)
     return losses, median(times) if times else 0.0
 
 
@@ -236,7 +169,6 @@ def take_step(
     optimizer: torch.optim.Optimizer,
     cell: Cell,
     task: Task,
-    share: Split,
 ) -> tuple[float, int]:
     """Take one step of training, counted from 0; return the loss before it and the tokens read.
 
@@ -246,29 +178,20 @@ def take_step(
         group["lr"] = rate(step, cell.profile)
     seed = cell.seed if cell.data_seed is None else cell.data_seed
     batch = task.training(cell.profile.batch, Random(f"{task.name} {seed} {step}"))
-    loss = share.loss(batch, Random(f"positions {seed} {step}"))
+    loss = loss_of(model, cell, task, batch, Random(f"positions {seed} {step}"))
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    mean = share.mean(loss)
+    mean = loss.item()
     if not isfinite(mean):
         raise Diverged(f"the loss of step {step + 1} is {mean}")
     optimizer.step()
     return mean, batch.inputs.numel()
 
 
-def loss_of(
-    model: Transformer,
-    cell: Cell,
-    task: Task,
-    batch: Batch,
-    random: Random,
-    among: int | None = None,
-) -> Tensor:
-    """Mean cross-entropy of the answers of a batch, nats.
-
-    `among`: the batch is a part of one with so many answers, and the loss a part of their mean.
-    """
+def loss_of(model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random) -> Tensor:
+    """Return the mean cross-entropy of the answers of a batch, nats, on the model's device."""
+    batch = batch.to(next(model.parameters()).device)
     pos = draw_positions(cell, batch.inputs.shape, random)
     hidden = model.hidden(
         batch.inputs,
@@ -277,10 +200,7 @@ def loss_of(
         oracle_targets=oracle_targets(cell, batch),
         points=batch.points,
     )
-    logits, targets = model.head(hidden[batch.answers]), batch.targets[batch.answers]
-    if among is None:
-        return cross_entropy(logits, targets)
-    return cross_entropy(logits, targets, reduction="sum") / among
+    return cross_entropy(model.head(hidden[batch.answers]), batch.targets[batch.answers])
 
 
 def rate(step: int, profile: Profile) -> float:
@@ -308,17 +228,14 @@ def _save(
     losses: list[float],
     cell: Cell,
     directory: Path | None,
-    share: Split,
 ) -> None:
     if directory is None:
         return
     tensors = {f"model.{name}": weight for name, weight in model.state_dict().items()}
     for number, moments in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in moments.items()}
-    # sorted, for processes that put tensors together have to take them in one order
-    tensors = {name: share.whole(tensor) for name, tensor in sorted(tensors.items())}
-    if share.leads:
-        checkpoints.save(directory, len(losses), tensors, {"cell": cell.settings, "losses": losses})
+    tensors = dict(sorted(tensors.items()))
+    checkpoints.save(directory, len(losses), tensors, {"cell": cell.settings, "losses": losses})
 
 
 def _resumed(
@@ -326,21 +243,17 @@ def _resumed(
     optimizer: torch.optim.Optimizer,
     cell: Cell,
     directory: Path | None,
-    share: Split,
 ) -> list[float]:
     """Load the last checkpoint, if there is one; return the losses so far."""
     last = None if directory is None else checkpoints.latest(directory, cell.settings)
     if last is None:
         return []
-    held, weights = model.state_dict(), _below(last.tensors, "model.")
-    model.load_state_dict({name: share.part(x, held[name]) for name, x in weights.items()})
+    model.load_state_dict(_below(last.tensors, "model."))
     moments: dict[int, dict[str, Any]] = {}
-    parameters = [weight for group in optimizer.param_groups for weight in group["params"]]
     for name, value in _below(last.tensors, "optimizer.").items():
         number, _, moment = name.partition(".")
-        weight = parameters[int(number)]
-        value = share.part(value, weight) if value.shape == weight.shape else value
         moments.setdefault(int(number), {})[moment] = value
+    # Moments go where their weights are
     optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
     return list(last.state["losses"])
 
