@@ -119,11 +119,12 @@ def study(
     `runner` is an importable function, called as `train.run` is. `engine` makes where the cells are
     run from it and the folder of checkpoints; by default, `workers` processes, each begun by
     `start`. `keep` leaves trained models in `models`. `allow_code` are the names of code in the
-    plan that may be run, each as it is spelled there. `part` is the share of the cells to be run, (2, 5)
-    the second fifth; `merge` joins the stores of all. `device` is where cells are trained, as torch
-    names it; another than the CPU is a source of the outcomes, by its name. Raises CodeRefused for
-    others, Locked if another process works in the folder, PlanError if it holds another plan, and
-    KeyboardInterrupt after checkpoints.
+    plan that may be run, each as it is spelled there. `part` is the share of the cells to be run,
+    (2, 5) the second fifth; `merge` joins the stores of all. `device` is where cells are trained,
+    as torch names it; another than the CPU is a source of the outcomes, by its name.
+
+    Raises CodeRefused for other code, Locked if another process works in the folder, PlanError if
+    it holds another plan, and KeyboardInterrupt after checkpoints.
     """
     own_code.check(plan.code, allow_code, "the plan")
     # Checkpoints need safetensors: without it all cells would be trained and lost
