@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test slow core quick thorough check lint types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large servers
+.PHONY: run test slow core core-types core-tests quick thorough check lint types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large servers
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -19,10 +19,15 @@ quick: lint     ## minutes: lint, and tests that are not slow, without the shape
 
 # The library alone, which knows nothing of models, studies and pages
 LIBRARY = core attention rotation encodings properties analysis
-core:           ## the library's lint, types and quick tests: for who adds an encoding or changes attention
+core:           ## the library's lint, types and quick tests, a minute: for who adds an encoding or changes attention
 	ruff format --check $(LIBRARY:%=src/posenc/%) $(LIBRARY:%=tests/%)
 	ruff check $(LIBRARY:%=src/posenc/%) $(LIBRARY:%=tests/%)
+	$(MAKE) -j2 core-types core-tests
+
+core-types:
 	pyright --pythonpath "$$(command -v python)" $(LIBRARY:%=src/posenc/%) src/posenc/catalog.py
+
+core-tests:
 	POSENC_QUICK=1 python -m pytest -q -n 2 --dist worksteal --jaxtyping-packages= \
 		$(LIBRARY:%=tests/%) $(LIBRARY:%=src/posenc/%) tests/test_catalog.py tests/test_rooms.py
 

@@ -9,7 +9,7 @@ from zlib import crc32
 Case = TypeVar("Case")
 THOROUGH = "POSENC_THOROUGH" in os.environ
 QUICK = "POSENC_QUICK" in os.environ
-MANY, EACH = 20, 5
+MANY, EACH = 10, 5
 
 
 def some(cases: Iterable[Case], every: int) -> list[Case]:
