@@ -56,6 +56,8 @@ WITHDRAWN = {
     r"that (come up|are asked) most often": "nobody counted them",
     r"\bLlama, Qwen, Mistral and Gemma in": "Llama 4's channels are interleaved",
     r"Its table has 512 rows": "RoBERTa's has 514",
+    r"no length to exceed": "a model with ALiBi needs 1.27 bits more at 2 L than when cropped",
+    r"saw every angle in training": "a config does not tell the trained length",
 }
 
 

@@ -4,8 +4,8 @@
     m_h = 2^(−8 h / H),  h = 1 … H          logits per token, H a power of two
 
 For other H: the slopes of the largest power of two P below H, then every second slope of 2P.
-There is nothing to learn and no length to exceed; of equal keys a head sees about 4.6 / m_h
-tokens back.
+There is nothing to learn, and every distance has a bias, which does not mean that a model reads
+beyond its length. Of equal keys a head sees about 4.6 / m_h tokens back.
 
 Press et al. 2022, "Train Short, Test Long", arXiv:2108.12409, §3; other H as in the authors' code,
 which adds m_h j instead: the same after softmax, but large numbers lose their last bits.

@@ -19,14 +19,6 @@ CHANGES = {
 }
 
 
-SEEN = {  # what training has shown of the angles of a pair
-    "all": "saw every angle in training",
-    "part": "saw part of them, and needs no more",
-    "new": "will meet new angles",
-    "still": "does not turn",
-}
-
-
 # Ways to stretch frequencies, as papers call them
 METHODS = {
     "none": "as trained",
@@ -161,12 +153,11 @@ def _percent(share: float) -> str:
 
 
 def seen_in(rotation: Turning, kind: str) -> str:
-    """Describe the angles of pairs; of a stretched model only those that the config gives."""
-    if not rotation.declared:
-        return SEEN[kind]
-    before = f"{rotation.trained:,} tokens"
+    """Describe the angles of pairs by the length that the config states, stretched or not."""
+    before = f"{rotation.trained:,} tokens" if rotation.trained else "training"
     return {
         "all": f"go round in {before}",
         "part": f"go round in part in {before}, and need no more",
         "new": f"need angles beyond those of {before}",
-    }.get(kind, SEEN[kind])
+        "still": "do not turn",
+    }[kind]

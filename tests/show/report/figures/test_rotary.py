@@ -116,13 +116,12 @@ def test_wavelengths_are_coloured_by_what_training_has_met(tmp_path, scaled):
         theta = 10_000 ** (-pair / 32)
         met = min(trained * theta, math.tau)
         used = min(8192 * theta / factor, math.tau)
-        name = "saw every angle in training" if met == math.tau else "will meet new angles"
+        # On how many tokens it was trained is not in the config, scaled or not
+        name = "go round in 2,048 tokens"
         if met < math.tau and used <= met * (1 + 1e-9):
-            name = "saw part of them, and needs no more"
-        if scaled:
-            # On how many of the 8,192 tokens it was trained is not in the config
-            part = "go round in part in 2,048 tokens, and need no more"
-            name = "go round in 2,048 tokens" if met == math.tau else part
+            name = "go round in part in 2,048 tokens, and need no more"
+        elif met < math.tau:
+            name = "need angles beyond those of 2,048 tokens"
         expected.setdefault(name, []).append((pair, math.tau / theta * factor))
     assert {*points} == {*expected}
     for name, places in expected.items():
