@@ -1,4 +1,4 @@
-"""Wavelengths of published models, beside the lengths they were trained on and are used at."""
+"""Wavelengths of published models, beside their lengths before stretching and after."""
 
 import json
 from dataclasses import dataclass, replace

@@ -226,7 +226,7 @@ def attention(
 
 
 def wavelengths(model: str | Path, target: int | None = None) -> Picture:
-    """Draw the wavelength of each pair of a model's RoPE against its trained length.
+    """Draw the wavelength of each pair of a model's RoPE against the length of its config.
 
     - `model`: a config.json or a model folder
     - `target`: length in tokens, drawn beside the trained one; None: none
@@ -251,7 +251,8 @@ def dials(model: str | Path, target: int) -> Picture:
     - `target`: length of those texts in tokens
 
     The picture shows the model as it is, and after each extension. Raises ValueError for a model
-    that turns nothing or was trained on texts as long, and ModelError for what cannot be read.
+    that turns nothing or whose config states as many tokens, and ModelError for what cannot be
+    read.
 
     >>> from tempfile import TemporaryDirectory
     >>> llama = {"model_type": "llama", "max_position_embeddings": 8192}
@@ -272,7 +273,7 @@ def dials(model: str | Path, target: int) -> Picture:
 
 
 def models() -> Picture:
-    """Draw base, trained length, context and wavelengths of published models with RoPE.
+    """Draw base, wavelengths, and length before and after stretching of published models.
 
     >>> type(models()).__name__
     'Picture'

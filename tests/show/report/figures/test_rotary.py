@@ -10,6 +10,7 @@ from posenc import frequencies
 from posenc.analysis.dials import by_method
 from posenc.analysis.frequencies import extended
 from posenc.analysis.precision import Precision, precision
+from posenc.models import published
 from posenc.models.inspection import inspect
 from posenc.show.report.drawing.marks import Points
 from posenc.show.report.figures import rotary as figures
@@ -149,3 +150,16 @@ def test_lines_of_precision_are_errors_in_few_bits():
                 for of in (math.cos, math.sin)
             )
             assert drawn == pytest.approx(worst, rel=0.05, abs=2e-5)
+
+
+def test_no_figure_of_a_config_says_on_how_many_tokens_the_model_was_trained():
+    """Llama 4 Scout's states 8,192 before stretching and 10,485,760 after; it was trained on more
+    than the first. So of Llama 3.1, of which both are named.
+    """
+    figure = figures.models(published.models())
+    assert "trained" not in f"{figure.says} {figure.listed.heading}"
+    assert all("trained" not in mark.name for mark in figure.panels[0].marks)
+    (group,) = inspect(published.configs()["Llama-3.1-8B-Instruct"], 131_072).groups
+    turning = group.turning
+    assert "If trained on 8,192 tokens" in figures.dials(turning.dials, 8_192, 131_072).says
+    assert "of training" not in figures.bands(turning).says

@@ -93,13 +93,8 @@ def bands(turning: Turning) -> Figure:
     return Figure("Wavelengths", [panel], says)
 
 
-def dials(
-    by_method: Mapping[str, Sequence[Dial]], trained: int, target: int, stretched: bool = False
-) -> Figure:
-    """Draw the circle of each pair: angles met in training, new ones, those never met.
-
-    With `stretched`, `trained` is the length before stretching, and that of training is not known.
-    """
+def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
+    """Draw the circle of each pair: angles met in training, new ones, those never met."""
     panels, rows, words, nearer = [], [], [], []
     pairs, as_trained = len(by_method["none"]), by_method["none"]
     picked = evenly_spaced(pairs, DIALS)
@@ -128,9 +123,8 @@ def dials(
         f"Which angles are new at {target:,} tokens?",
         panels,
         f"Each dial is the circle of angles of a pair of channels, fast pairs to the left."
-        f" {'If trained' if stretched else 'Trained'} on {trained:,} tokens and used at {target:,},"
-        f" so many of {pairs} pairs meet angles that training never showed: {', '.join(words)}."
-        f"{' The config does not tell the trained length.' if stretched else ''}"
+        f" If trained on {trained:,} tokens and used at {target:,}, so many of {pairs} pairs meet"
+        f" angles that training never showed: {', '.join(words)}."
         f"{cost if nearer else ''}",
         listed=FigureNumbers(heading, rows, f"{len(picked)} of {pairs} pairs, evenly picked."),
     )
@@ -256,7 +250,7 @@ def extensions(extended: Extended) -> Figure:
 
 
 def models(published: Sequence[Published]) -> Figure:
-    """Draw wavelengths of many models with their trained lengths and contexts, a row each."""
+    """Draw wavelengths of many models with lengths before and after stretching, a row each."""
     rows = range(len(published))
     waves = [
         (wave, row, wave <= model.context)
@@ -283,8 +277,9 @@ def models(published: Sequence[Published]) -> Figure:
             ("pairs that do not", GREY, False),
         )
     ]
+    before = [model.trained for model in published]
     marks += [
-        Points([model.trained for model in published], rows, "trained on", GREEN, "square", 10),
+        Points(before, rows, "before stretching", GREEN, "square", 10),
         Points([model.context for model in published], rows, "context", VERMILION, "diamond", 10),
         Points(ends, rows, "", "", "", labels=bases, side="right"),
     ]
@@ -300,7 +295,7 @@ def models(published: Sequence[Published]) -> Figure:
         y_down=True,
     )
     table = FigureNumbers(
-        ["model", "base", "extension", "trained on", "context", "pairs", "no turn", "slowest"],
+        ["model", "base", "extension", "before", "context", "pairs", "no turn", "slowest"],
         [
             [
                 *(model.name, f"{model.base:,.0f}", model.method, f"{model.trained:,}"),
@@ -317,8 +312,8 @@ def models(published: Sequence[Published]) -> Figure:
         f" {min(model.base for model in published):,.0f} to"
         f" {max(model.base for model in published):,.0f}."
         f" In the median model {sorted(share)[len(share) // 2]:.0%} of the pairs complete no turn"
-        f" within the context; the farthest stretched takes {longest:,.0f} times its trained"
-        " length.",
+        f" within the context; the farthest stretched takes {longest:,.0f} times its length before"
+        " stretching.",
         height=22 * len(published),
         listed=table,
     )

@@ -29,9 +29,7 @@ def draw(result: Inspection) -> dict[str, Figure]:
             if turning := group.turning:
                 if turning.dials and turning.trained and turning.span:
                     ends = turning.trained, turning.span
-                    drawn[f"dials-{n}-{m}"] = rotary.dials(
-                        turning.dials, *ends, stretched=bool(turning.declared)
-                    )
+                    drawn[f"dials-{n}-{m}"] = rotary.dials(turning.dials, *ends)
                 drawn[f"bands-{n}-{m}"] = rotary.bands(turning)
     return drawn | (weights.draw(result.weighing) if result.weighing else {})
 
