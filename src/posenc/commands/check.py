@@ -11,6 +11,7 @@ from posenc.commands.app import app
 from posenc.commands.errors import Failure, UsageError, finished, of_models
 from posenc.commands.options import AsJson, Name, Place, print_json
 from posenc.commands.progress import progress
+from posenc.core.written import written_beside
 
 EXISTS = "{} exists, and nothing is overwritten: name a new file."
 Rules = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)]
@@ -97,17 +98,11 @@ def _write(checked: Any, path: Path, to: Path) -> None:
 
     from posenc.models.check.sarif import sarif
 
-    part = to.with_name(f".{to.name}.{os.getpid()}.part")
     try:
-        with part.open("x", encoding="utf-8") as file:
+        with written_beside(to) as part, part.open("x", encoding="utf-8") as file:
             json.dump(sarif(checked, path), file, ensure_ascii=False, indent=1)
             file.write("\n")
-        # Unlike a replacement, this fails for a file or a link that appeared meanwhile
-        to.open("x").close()
-        part.replace(to)
     except FileExistsError:
         raise UsageError(EXISTS.format(to)) from None
     except OSError as error:
         raise Failure(f"{to} cannot be written: {error.strerror}.") from None
-    finally:
-        part.unlink(missing_ok=True)

@@ -37,9 +37,9 @@ def explore(
     force
         Replace the file whatever it is.
     """
-    for name in what:
-        if not (names.is_own(name) or hub.is_model(name)):
-            printed_card(name)  # a typo is answered before torch is imported
+    # A typo is answered before torch is imported
+    with of_models():
+        items = [hub.local(name) if hub.is_model(name) else _encoding(name) for name in what]
     from posenc.show.explorer import document
     from posenc.show.explorer.explore import explorer, sorted_out
 
@@ -49,7 +49,7 @@ def explore(
         raise UsageError(f"--out: {error}") from None
     with of_models(), of_studies():
         try:
-            cards, paths = sorted_out(what)
+            cards, paths = sorted_out(items)
         except LookupError as error:
             raise UsageError(error.args[0]) from None
         with own_code(cards):
@@ -63,3 +63,10 @@ def explore(
     print(f"{printable(str(out), 4_000)} is written, {len(page.html) / 2**20:.1f} MiB.")
     if browser:
         open_in_browser(out)
+
+
+def _encoding(name: str) -> str:
+    """Return a name of the catalogue, or of one's own code. Raises UsageError on a typo."""
+    if not names.is_own(name):
+        printed_card(name)
+    return name

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posenc.core.text import printable
+from posenc.core.written import written_beside
 from posenc.models import from_gguf
 from posenc.models.config import families, specify
 from posenc.models.config.gguf import specify_gguf
@@ -39,7 +40,6 @@ from posenc.models.files.folder import (
     inside,
     read_json,
     unused_folder,
-    written_beside,
 )
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.layouts import KEY, OTHER, config_of, plan
@@ -107,6 +107,7 @@ def convert(
     check_memory(source.bytes, home, "", room, of="on the disk")
 
     with written_beside(out) as part:
+        part.mkdir(parents=True)
         count = 0
         for name in source.write(part, orders, to):
             count += 1

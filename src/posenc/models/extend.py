@@ -16,12 +16,13 @@ import stat
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from math import isclose, isfinite
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any
 
 from posenc.core.text import shown
+from posenc.core.written import written_beside
 from posenc.models.check.readers import unheard
 from posenc.models.config import specify
 from posenc.models.config.spec import Rotary, Spec
@@ -31,7 +32,6 @@ from posenc.models.files.folder import (
     inside,
     read_json,
     unused_folder,
-    written_beside,
 )
 from posenc.models.recipes import recipe_of
 from posenc.models.serving import cache_bytes, serving, serving_folder
@@ -141,13 +141,9 @@ def _heard(lines: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
 
 def _replaced(config: Path, raw: bytes, new: bytes) -> Path:
     """Replace the config as a whole; return where the old one is kept."""
-    unfinished = _written_beside(config, new)
-    try:
-        kept = _keep(config, raw)
-        os.replace(unfinished, config)
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return kept
+    with written_beside(config, replace=True) as unfinished:
+        _write_like(config, unfinished, new)
+        return _keep(config, raw)
 
 
 def _copied(path: Path, name: str, new: bytes, out: Path) -> Path:
@@ -159,6 +155,7 @@ def _copied(path: Path, name: str, new: bytes, out: Path) -> Path:
         raise ValueError(f"`out` must be outside of the model folder, got {out}.")
     files = [file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()]
     with written_beside(out) as unfinished:
+        unfinished.mkdir(parents=True)
         for file in files:
             target = unfinished / file
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -517,33 +514,20 @@ def _check(spec: Spec, to: int, method: str, file: str) -> None:
 
 def _keep(config: Path, raw: bytes) -> Path:
     """Write a copy of the config beside it, under a free name."""
-    copy = _written_beside(config, raw)
-    try:
-        for n in range(1, 1_000):
-            kept = config.with_name(f"{config.stem}.original{'' if n == 1 else f'.{n}'}.json")
-            with suppress(FileExistsError):
-                os.close(os.open(kept, os.O_CREAT | os.O_EXCL, 0o600))
-                os.replace(copy, kept)
-                return kept
-    finally:
-        copy.unlink(missing_ok=True)
+    for n in range(1, 1_000):
+        kept = config.with_name(f"{config.stem}.original{'' if n == 1 else f'.{n}'}.json")
+        with suppress(FileExistsError), written_beside(kept) as copy:
+            _write_like(config, copy, raw)
+            return kept
     raise ModelError(config, "", "has a thousand originals beside it already")
 
 
-def _written_beside(config: Path, raw: bytes) -> Path:
-    """Write a new file with the mode and, where allowed, the owner of the config; sync it."""
-    handle, name = mkstemp(prefix=f".{config.name}.", dir=config.parent)
-    try:
-        with open(handle, "wb") as file:
-            file.write(raw)
-            as_it_was = config.stat()
-            if hasattr(os, "fchown"):
-                with suppress(PermissionError):
-                    os.fchown(file.fileno(), as_it_was.st_uid, as_it_was.st_gid)
-                os.fchmod(file.fileno(), stat.S_IMODE(as_it_was.st_mode))
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        os.unlink(name)
-        raise
-    return Path(name)
+def _write_like(config: Path, path: Path, raw: bytes) -> None:
+    """Write a new file with the mode and, where allowed, the owner of the config."""
+    with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
+        file.write(raw)
+        as_it_was = config.stat()
+        if hasattr(os, "fchown"):
+            with suppress(PermissionError):
+                os.fchown(file.fileno(), as_it_was.st_uid, as_it_was.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(as_it_was.st_mode))

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from posenc.core.written import written_beside
 from posenc.encodings.additive.learned import Learned
 from posenc.models.config import families, specify
 from posenc.models.config.families import Family
@@ -35,7 +36,6 @@ from posenc.models.files.folder import (
     find_files,
     read_json,
     unused_folder,
-    written_beside,
 )
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.weights import Weights, open_weights
@@ -176,6 +176,7 @@ def _written(
     shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
     copied, _ = other_files(files, shards, out)
     with written_beside(out) as unfinished:
+        unfinished.mkdir(parents=True)
         for file in copied:
             with opened(file) as source, (unfinished / file.name).open("xb") as copy:
                 shutil.copyfileobj(source, copy)

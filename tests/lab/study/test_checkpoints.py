@@ -7,6 +7,7 @@ import resource
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -128,19 +129,19 @@ def test_whatever_call_fails_the_earlier_checkpoint_stays(tmp_path, monkeypatch,
         def __exit__(self, *_):
             self.file.close()
 
-    opened = open
+    opened = Path.open
     with monkeypatch.context() as patch:
         if call in ("open", "write"):
             made = fails if call == "open" else lambda *words: Full(opened(*words))
-            patch.setattr(checkpoints, "open", made, raising=False)
+            patch.setattr(Path, "open", made)
         else:
-            patch.setattr(checkpoints.os, call, fails)
+            patch.setattr(os, call, fails)
         said = r"[\d,]+ bytes are needed and [\d,]+ free" if number == errno.ENOSPC else ""
         with pytest.raises(OSError, match=f"{os.strerror(number)}.*{said}") as raised:
             write(tmp_path, 3)
     assert raised.value.filename.endswith(".safetensors")
     assert checkpoints.latest(tmp_path, CELL.settings).step == 2
-    assert not [*tmp_path.glob("*.tmp")]
+    assert not [*tmp_path.glob(".*.part")]
     write(tmp_path, 3)
     assert checkpoints.latest(tmp_path, CELL.settings).step == 3
 
@@ -177,7 +178,7 @@ def test_a_real_limit_of_file_sizes_leaves_the_earlier_checkpoint(tmp_path):
 
 def test_what_a_killed_process_left_is_cleared_away(tmp_path):
     write(tmp_path, 1)
-    (tmp_path / "step-00000002-0123456789abcdef.safetensors.77.tmp").write_bytes(b"half")
+    (tmp_path / ".step-00000002-0123456789abcdef.safetensors.77.part").write_bytes(b"half")
     assert checkpoints.latest(tmp_path).step == 1
     write(tmp_path, 2)
-    assert not [*tmp_path.glob("*.tmp")]
+    assert not [*tmp_path.glob(".*.part")]

@@ -121,13 +121,6 @@ def test_times_that_make_no_sense_are_left_out(folder, monkeypatch, capsys):
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_file_is_written_beside_a_link_of_its_unfinished_name(tmp_path):
-    (tmp_path / "mine").write_text("mine")
-    (tmp_path / f"a.{os.getpid()}.tmp").symlink_to(tmp_path / "mine")
-    checkpoints.write_whole(tmp_path / "a", b"data")
-    assert ((tmp_path / "a").read_bytes(), (tmp_path / "mine").read_text()) == (b"data", "mine")
-
-
 def test_a_plain_folder_is_no_hindrance(tmp_path):
     study(tmp_path)
     with locked(tmp_path):

@@ -24,12 +24,12 @@ import torch
 from posenc.core.arguments import brief
 from posenc.core.text import printable
 from posenc.core.version import __version__
+from posenc.core.written import write_whole
 from posenc.lab.arena import training
 from posenc.lab.arena.suite import ENTRY, OBLIGATORY, Suite
 from posenc.lab.study import analysis, execute, origin, own_code, store
 from posenc.lab.study.analysis import Analysis, Row
 from posenc.lab.study.cell import Cell
-from posenc.lab.study.checkpoints import write_whole
 from posenc.lab.study.plan import MOST_SEEDS, Plan
 from posenc.lab.study.store import Contents, Record
 

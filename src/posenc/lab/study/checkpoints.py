@@ -6,16 +6,12 @@ kept: if the newest is damaged, the one before it serves.
 """
 
 import json
-import os
 import re
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from errno import EDQUOT, EFBIG, ENOSPC
 from hashlib import sha256
 from pathlib import Path
-from shutil import disk_usage
 from typing import Any
 
 import torch
@@ -23,10 +19,10 @@ from torch import Tensor
 
 from posenc.core.arguments import brief
 from posenc.core.version import __version__
+from posenc.core.written import write_whole
 from posenc.lab.study import regular
 
 KEPT = 2
-FULL = (ENOSPC, EDQUOT, EFBIG)  # errors of a disk, a quota or a limit that is reached
 NAME = re.compile(r"step-(\d{8,})-([0-9a-f]{16})\.safetensors")
 # One key of the metadata of safetensors, which does not keep the order of several
 KEY = "posenc"
@@ -68,7 +64,7 @@ def save(
     directory.mkdir(parents=True, exist_ok=True)
     write_whole(path, data)
     earlier = [other for other in _paths(directory) if other != path and _step(other) <= step]
-    for other in {*_paths(directory), *directory.glob("*.tmp")} - {path, *earlier[-(KEPT - 1) :]}:
+    for other in {*_paths(directory), *directory.glob(".*.part")} - {path, *earlier[-(KEPT - 1) :]}:
         other.unlink(missing_ok=True)
     return path
 
@@ -102,47 +98,6 @@ def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkp
             " to train from the beginning."
         )
     return None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that at any moment either all of it is there or nothing, and on the disk.
-
-    Raises OSError, of a full disk with the bytes that are needed and free.
-    """
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        unfinished.unlink(missing_ok=True)
-        # Mode "x" never writes through a link
-        with open(unfinished, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-        flush_folder(path.parent)
-    except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise _room(error, path, len(data)) from None
-
-
-def flush_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk, where the system can say so."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _room(error: OSError, path: Path, needed: int) -> OSError:
-    """Write the error again; of a full disk, with the bytes that are needed and free."""
-    why = error.strerror or str(error)
-    if error.errno in FULL:
-        with suppress(OSError):
-            why += f", {needed:,} bytes are needed and {disk_usage(path.parent).free:,} free"
-    return OSError(error.errno, why, str(path))
 
 
 def _paths(directory: Path) -> list[Path]:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import brief, count
+from posenc.core.written import write_whole
 from posenc.lab.study import own_code
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell
-from posenc.lab.study.checkpoints import write_whole
 from posenc.lab.study.model import Transformer
 from posenc.lab.study.tasks import BEGIN, END, Task
 

@@ -29,9 +29,9 @@ from torch import Tensor
 
 from posenc.core.arguments import brief
 from posenc.core.text import printable
+from posenc.core.written import flush_folder, written_beside
 from posenc.lab.study import regular
 from posenc.lab.study.cell import LONGEST, Cell, Result, digest_of
-from posenc.lab.study.checkpoints import flush_folder
 
 FORMAT = 2  # format of the tables
 MARK = 0x706F7365  # "pose": SQLite's own place for whose file it is
@@ -422,10 +422,11 @@ def _renew(running: Path) -> None:
 
 def _write_canonical(contents: Contents, path: Path) -> None:
     """Write a database whose bytes depend on its contents alone, in the place of `path`."""
-    new = path.with_name(f"{path.name}.tmp")
-    for left in (new, *_logs(new)):
-        left.unlink(missing_ok=True)
-    with _explained(path), closing(sqlite3.connect(new, isolation_level=None)) as file:
+    with (
+        written_beside(path, replace=True) as new,
+        _explained(path),
+        closing(sqlite3.connect(new, isolation_level=None)) as file,
+    ):
         file.execute("PRAGMA page_size = 4096")
         file.execute(f"PRAGMA application_id = {MARK}")
         file.execute("PRAGMA synchronous = FULL")
@@ -440,8 +441,6 @@ def _write_canonical(contents: Contents, path: Path) -> None:
             _fill(file, "checksums", whole.checksums.items())
             for _, record in sorted(contents.records.items()):
                 _insert(file, record)
-    os.replace(new, path)
-    flush_folder(path.parent)
 
 
 def _insert(file: sqlite3.Connection, record: Record) -> None:

@@ -9,9 +9,6 @@ No file is read that lies outside of the folder, and no code.
 """
 
 import os
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PureWindowsPath
@@ -158,19 +155,3 @@ def unused_folder(out: Path) -> Path:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"{out} exists, and nothing is overwritten: name a new folder.")
     return out
-
-
-@contextmanager
-def written_beside(out: Path) -> Iterator[Path]:
-    """Give a folder beside `out` to be written; it becomes `out` as a whole, or is deleted."""
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        part.mkdir(parents=True)
-        yield part
-        if out.exists():
-            # Raises if somebody has put something there meanwhile
-            out.rmdir()
-        part.rename(out)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise

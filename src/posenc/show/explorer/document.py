@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from posenc.core.text import printable
-from posenc.lab.study.checkpoints import write_whole
+from posenc.core.written import write_whole
 from posenc.show.explorer import data
 from posenc.show.report.saving.folder import MARK, has_mark
 
