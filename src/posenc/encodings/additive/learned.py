@@ -9,11 +9,9 @@ last row in silence; here that is an error, or `beyond="clamp"` asks for the las
 Gehring et al. 2017, arXiv:1705.03122, §3.1; used by BERT and GPT-2, which initialise with 0.02.
 """
 
-import math
 from typing import Literal, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from posenc.core.arguments import brief, channels, room, whole_number
@@ -23,6 +21,7 @@ from posenc.core.prepared import Prepared
 from posenc.core.shapes import Embeddings, Positions
 from posenc.core.tracing import visible
 from posenc.encodings.additive.add import add
+from posenc.encodings.additive.resampling import along_a_line, on_a_grid
 from posenc.properties import (
     bounded,
     learned,
@@ -46,8 +45,7 @@ class Learned(Encoding):
 
     - `length`: rows of the table; positions are 0 … length − 1
     - `width`: channels of the embeddings
-    - `beyond`: past the end of the table "refuse" raises IndexError, and "clamp" repeats the last
-      row
+    - `beyond`: past the end "refuse", the default, raises IndexError, "clamp" repeats the last row
 
     >>> Learned(1024, 768).table.shape
     torch.Size([1024, 768])
@@ -78,33 +76,22 @@ class Learned(Encoding):
 
         - `to`: rows of the new table, or (rows, columns) of the new grid
         - `grid`: (rows, columns) of the present grid; None: a square
-        - `kept`: first rows that stay as they are, those of class tokens and registers; 0 by
-          default
+        - `kept`: first rows, of class tokens and registers, that stay; 0 by default
         - `antialias`: True interpolates a grid as timm does, False as transformers does for ViT
 
         Lengths are interpolated linearly, grids by cubic splines. Train it on the new size
-        afterwards. Raises ValueError for a `grid` that does not have as many cells as the table has
-        other rows.
+        afterwards. Raises ValueError for a `grid` with other than as many cells as other rows.
 
         >>> Learned(1 + 14 * 14, 8).resized((24, 24), kept=1).length
         577
         """
-        rows = self.table.detach()[kept:]
+        table, kept = self.table.detach(), whole_number(kept, "kept")
         if isinstance(to, int):
-            new = F.interpolate(rows.T[None].float(), whole_number(to, "to") - kept, mode="linear")
+            new = along_a_line(table[kept:], whole_number(to, "to") - kept)
         else:
-            side = math.isqrt(len(rows))
-            grid = (side, side) if grid is None else grid
-            if math.prod(grid) != len(rows):
-                raise ValueError(
-                    f"`grid` must have as many places as the table has rows after the {kept} that"
-                    f" are kept, {len(rows)}, got {grid}: pass (rows, columns), and `kept`."
-                )
-            squares = rows.T.unflatten(-1, grid)[None].float()
-            new = F.interpolate(squares, to, mode="bicubic", antialias=antialias).flatten(-2)
-        table = torch.cat((self.table.detach()[:kept], new[0].T.to(rows.dtype)))
-        resized = Learned(len(table), self.width, self.beyond)
-        resized.table = nn.Parameter(table)
+            new = on_a_grid(table[kept:], to, grid, antialias)
+        resized = Learned(kept + len(new), self.width, self.beyond)
+        resized.table = nn.Parameter(torch.cat((table[:kept], new)))
         return resized
 
     def prepare(self, pos: Positions) -> Numbers:

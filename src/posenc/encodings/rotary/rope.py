@@ -31,23 +31,19 @@ class RoPE(Encoding):
     The default layout is "interleaved", as in the paper and in Meta's own files of Llama. Models
     of transformers that use Llama's code are "half": `RoPE(128, layout="half")`.
 
-    - `freqs`: number of channels that turn, or their frequencies θ in radians per token: a vector
-      (pair,) from `posenc.frequencies` or `yarn(…)`, or a matrix (axis, pair) from `posenc.axial`,
-      which turns by points. An nn.Parameter is learned as it is, and can be shared
-    - `dim`: channels of a head; None: all turn. `RoPE(16, dim=64)` turns the first 16 of 64
-      channels
+    - `freqs`: number of channels that turn, or their θ in radians per token: (pair,), as from
+      `posenc.frequencies` or `yarn(…)`, or (axis, pair), as from `posenc.axial`, which turns by
+      points. An nn.Parameter is learned as it is, and can be shared
+    - `dim`: channels of a head, of which the first turn, `RoPE(16, dim=64)`; None: all turn
     - `gain`: factor of the channels that turn, 1 by default; YaRN needs another
-    - `layout`: "interleaved", the default, pairs channels 2j and 2j + 1; "half" pairs channel j
-      with channel j + d/2, for d channels that turn
+    - `layout`: "interleaved" pairs channels 2j and 2j + 1, "half" j and j + d/2 of d that turn
     - `trailing`: True turns the last channels instead of the first, as DeepSeek's heads do
     - `logit_gain`: factor of the softmax scale of all channels, 1 by default; DeepSeek sets it
-    - `learned`: True adds to θ the parameter `delta`, which starts at 0. It has the model's dtype;
-      θ stays a constant in float64, so that no cast rounds the start. While it trains, call
-      `prepare` in every forward pass
+    - `learned`: True adds to θ the parameter `delta`, 0 at first, in the model's dtype; θ stays in
+      float64. While it trains, call `prepare` in every forward pass
     - `base`: base of θ if `freqs` is a number of channels; None: 10,000
 
-    Raises ValueError for an odd number of channels, for more channels than `dim`, and for a `base`
-    beside given frequencies.
+    Raises ValueError for an odd number of channels, more than `dim`, and `base` beside given θ.
 
     >>> import torch
     >>> q, k = torch.randn(2, 1, 8, 5, 64)
@@ -108,12 +104,11 @@ class RoPE(Encoding):
         return super().scale(dim) * self.logit_gain
 
     def extra_repr(self) -> str:
-        which = "last" if self.trailing else "first"
-        part = "" if self.turned == self.dim else f"{which} {self.turned} of "
+        part = f"{'last' if self.trailing else 'first'} {self.turned} of "
+        part = part if self.turned < self.dim else ""
         axes = f", {self.axes} axes" if self.axes > 1 else ""
         gain = "" if self.gain == 1 else f", gain={self.gain:g}"
-        learned = "" if self.delta is None else ", learned"
-        base = base_of(self.freqs)
+        base, learned = base_of(self.freqs), "" if self.delta is None else ", learned"
         return f"{part}{self.dim} channels{axes}{base}, layout={self.layout!r}{gain}{learned}"
 
 

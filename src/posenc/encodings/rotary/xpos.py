@@ -9,9 +9,8 @@ is for causal attention only. The centre cancels, if it is the same for all: lib
 in the middle of the text so far break cached keys.
 
 But numbers overflow: keys grow 3.5-fold every S tokens past the centre, queries before it. float32
-and bfloat16 hold 16,430 tokens either side (IndexError beyond), where a query at one end still has
-finite scores and gradients with a key at the other; float16 about 3,500, and nothing warns of more.
-So the centre is that of 4,096 tokens, and a text further on wants its own.
+and bfloat16 hold 16,430 tokens either side (IndexError beyond), also for a query at one end and a
+key at the other; float16 about 3,500, without a warning. Move the centre for texts far from 0.
 
 Sun et al. 2022, "A Length-Extrapolatable Transformer", arXiv:2212.10554, algorithm 1; the authors'
 code for ζ and S, though it centres by length.
@@ -30,12 +29,7 @@ from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Heads, PerHead, Positions
 from posenc.core.tracing import visible
-from posenc.properties import (
-    length_independent,
-    order_sensitive,
-    shift_invariant,
-    unique_positions,
-)
+from posenc.properties import length_independent, order_sensitive, shift_invariant, unique_positions
 from posenc.properties.card import Card, Paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
@@ -64,8 +58,7 @@ class XPos(Encoding):
 
     - `freqs`: number of channels, or a vector of frequencies (pair,) in radians per token
     - `span`: tokens over which a pair fades to its share ζ, 512 by default
-    - `centre`: position at which nothing is stretched, 2048 by default. Move it for texts far from
-      0: `XPos(64, centre=100_000)`
+    - `centre`: position at which nothing is stretched, 2048 by default: `XPos(64, centre=100_000)`
     - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
     - `base`: base of θ if `freqs` is a number of channels; None: 10,000
 

@@ -1,0 +1,29 @@
+"""Interpolate rows of a table of positions: linearly along a line, by cubic splines on a grid."""
+
+from math import isqrt, prod
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def along_a_line(rows: Tensor, to: int) -> Tensor:
+    """Return `to` rows (row, channel) between the first and the last of `rows`."""
+    return F.interpolate(rows.T[None].float(), to, mode="linear")[0].T.to(rows.dtype)
+
+
+def on_a_grid(
+    rows: Tensor, to: tuple[int, int], grid: tuple[int, int] | None, antialias: bool
+) -> Tensor:
+    """Return the rows of a grid of `to` (rows, columns). `grid` is the present one; None: a square.
+
+    Raises ValueError for a `grid` that does not have as many cells as there are rows.
+    """
+    grid = (isqrt(len(rows)), isqrt(len(rows))) if grid is None else grid
+    if prod(grid) != len(rows):
+        raise ValueError(
+            f"`grid` must have as many places as the table has rows that are not kept, {len(rows)},"
+            f" got {grid}: pass (rows, columns), and `kept`."
+        )
+    cells = rows.T.unflatten(-1, grid)[None].float()
+    new = F.interpolate(cells, to, mode="bicubic", antialias=antialias)
+    return new.flatten(-2)[0].T.to(rows.dtype)
