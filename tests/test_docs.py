@@ -14,7 +14,7 @@ import torch
 import transformers
 from rich.console import Console
 
-from posenc.commands.app import commands
+from posenc.commands.app import COMMANDS
 from posenc.commands.cli import app
 from posenc.models import adapter
 
@@ -123,7 +123,7 @@ def test_ten_minutes_with_a_llama(run, tmp_path):
         transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "alibi")
 
 
-@pytest.mark.parametrize("name", commands())
+@pytest.mark.parametrize("name", [*COMMANDS])
 def test_the_page_of_commands_has_every_option_that_help_prints(name):
     printed = io.StringIO()
     app.help_print([name], console=Console(file=printed, width=200))

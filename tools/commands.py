@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from posenc.commands.cli import GROUPS, app
-from posenc.commands.examples import EXAMPLES
+from posenc.commands.app import COMMANDS, GROUPS
+from posenc.commands.cli import app
 
 HEAD = """\
 # Commands
@@ -29,13 +29,15 @@ def section(name: str) -> Iterator[str]:
     yield f"`{usage.removeprefix('Usage: ')}`"
     yield re.sub(r"\n{2,}", "\n\n", f"\n{text.strip()}\n")
     yield "```sh"
-    for line, meaning in EXAMPLES[name]:
+    for line, meaning in COMMANDS[name].examples:
         yield f"{line}  # {meaning}" if meaning else line
     yield "```"
 
 
 def page() -> str:
     lines = [HEAD]
-    for title, names in GROUPS.items():
-        lines += [f"## {title}", *(line for name in names for line in section(name)), ""]
+    for group in GROUPS:
+        names = [name for name, declared in COMMANDS.items() if declared.group is group]
+        names.sort(key=lambda name: COMMANDS[name].place)
+        lines += [f"## {group.name}", *(line for name in names for line in section(name)), ""]
     return "\n".join(lines).rstrip() + "\n"

@@ -3,14 +3,16 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import posenc
 from posenc.commands import cli
-from posenc.commands.app import commands
+from posenc.commands.app import COMMANDS, GROUPS
 from posenc.core import provenance
 
 
@@ -143,14 +145,32 @@ def test_a_command_that_fails_leaves_no_folder(posenc, tmp_path, words):
 def test_help_groups_commands_by_what_they_are_for(capsys):
     cli.main(["--help"])
     shown = capsys.readouterr().out
-    titles = [*cli.GROUPS]
-    assert {*commands()} == {name for grouped in cli.GROUPS.values() for name in grouped}
+    titles = [group.name for group in GROUPS]
     # Titles stand alone on their lines, in this order
     parts = re.split(rf"(?m)^\W*({'|'.join(titles)})\W*$", shown)
     assert parts[1::2] == titles
     sections = dict(zip(titles, parts[2::2], strict=True))
-    for title, grouped in cli.GROUPS.items():
-        assert all(re.search(rf"(?m)^\s*{name}\b", sections[title]) for name in grouped)
+    for name, declared in COMMANDS.items():
+        assert re.search(rf"(?m)^\s*{name}\b", sections[declared.group.name])
+
+
+def test_a_file_of_the_folder_is_all_that_a_command_needs(tmp_path):
+    """A copy of the package with one more file has its command, in its group, with its examples."""
+    copy = tmp_path / "posenc"
+    shutil.copytree(Path(posenc.__file__).parent, copy)
+    (copy / "commands" / "weights.py").write_text(
+        "from posenc.commands.app import LOOK, command\n"
+        '@command(LOOK, place=9, examples=(("posenc weights", "what it does"),))\n'
+        "def weights() -> None:\n"
+        '    """Print a word."""\n'
+        '    print("weighed")\n'
+    )
+    for words, said in (["weights"], "weighed"), (["weights", "--help"], "what it does"):
+        done = subprocess.run(
+            [sys.executable, "-m", "posenc", *words], cwd=tmp_path, capture_output=True, text=True,
+            env=os.environ | {"PYTHONPATH": str(tmp_path)}, check=True,
+        )  # fmt: skip
+        assert said in done.stdout
 
 
 @pytest.mark.parametrize("words", [["--help"], ["study", "--help"], ["study"]], ids=" ".join)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from posenc.commands import cli
-from posenc.commands.examples import EXAMPLES
+from posenc.commands.app import COMMANDS, FIRST
 
 LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
 
@@ -18,6 +18,7 @@ LLAMA = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4}
 LLAMA |= {"num_hidden_layers": 2, "max_position_embeddings": 2048, "rope_theta": 1e4}
 
 
+EXAMPLES = {"": FIRST} | {name: declared.examples for name, declared in COMMANDS.items()}
 LINES = [line for lines in EXAMPLES.values() for line, _ in lines]
 
 
@@ -53,7 +54,8 @@ def test_each_command_shows_its_own_examples(command, capsys):
 
 
 def test_every_command_has_examples():
-    assert {name for name in cli.app if name[0] != "-"} <= {*EXAMPLES}
+    assert {name for name in cli.app if name[0] != "-"} == {*COMMANDS}
+    assert all(declared.examples for declared in COMMANDS.values())
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from posenc.commands import cli
-from posenc.commands.app import commands
+from posenc.commands.app import COMMANDS
 
 
 def test_help_is_that_of_the_command(capsys):
@@ -28,7 +28,7 @@ def test_completion_knows_commands_and_options(shell, capsys):
         assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", [*COMMANDS])
 def test_what_a_command_takes_is_called_by_one_name(command, capsys):
     """In the line of its usage and in the list of its arguments."""
     cli.main([command, "--help"])

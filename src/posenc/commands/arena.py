@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from posenc.commands.app import app
+from posenc.commands.app import MEASURE, command
 from posenc.commands.errors import Failure, UsageError, of_studies
 from posenc.commands.options import AllowCode, AsJson, Name, Place, allowed, print_json
 from posenc.commands.progress import progress
@@ -18,7 +18,16 @@ from posenc.core.text import printable
 BOARD = Path("studies/board")
 
 
-@app.command
+@command(
+    MEASURE,
+    place=4,
+    takes="[ENCODING]",
+    examples=(
+        ("posenc arena", "what the suite asks for, and how many cells that is"),
+        ("posenc arena my_module.py:Mine --workers 8 --out mine/", "again, to go on"),
+        ("posenc arena --add mine/ --allow-code my_module.py:Mine", "verified, and on the board"),
+    ),
+)
 def arena(
     encoding: str | None = None,
     /,

@@ -5,14 +5,22 @@ import shlex
 import sys
 from typing import Literal
 
-from posenc.commands.app import app
+from posenc.commands.app import MEASURE, command
 from posenc.commands.errors import UsageError
 from posenc.commands.options import NOWHERE, Flag, Output
 from posenc.commands.progress import progress
 from posenc.core.provenance import command_line
 
 
-@app.command
+@command(
+    MEASURE,
+    place=5,
+    takes="[PARTS...]",
+    examples=(
+        ("posenc bench embeddings --quick", "one part, a few cases"),
+        ("posenc bench --out bench/", "everything: half an hour"),
+    ),
+)
 def bench(
     *parts: str,
     quick: Flag = False,

@@ -7,13 +7,20 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
-from posenc.commands.app import app
+from posenc.commands.app import LOOK, command
 from posenc.commands.errors import UsageError, own_code
 from posenc.commands.options import AsJson, chosen, print_json, printed_card
 from posenc.core import glossary, names
 
 
-@app.command(name="list")
+@command(
+    LOOK,
+    place=0,
+    examples=(
+        ("posenc list", "all of them, by family, the most used first"),
+        ("posenc list --json", "with formulas, papers and what holds"),
+    ),
+)
 def list_(*, by: Literal["family", "use"] = "family", as_json: AsJson = False) -> None:
     """List every encoding, with what it does and who uses it; or say which to take for what.
 
@@ -36,7 +43,16 @@ def list_(*, by: Literal["family", "use"] = "family", as_json: AsJson = False) -
     catalog.catalog(names.cards().values(), Console())
 
 
-@app.command
+@command(
+    LOOK,
+    place=1,
+    small=True,
+    examples=(
+        ("posenc show rope", ""),
+        ("posenc show examples/own_encoding.py:LogBias", "one of your own, measured"),
+        ("posenc show alibi --json", "for a program"),
+    ),
+)
 def show(
     name: str,
     /,
@@ -81,7 +97,14 @@ def show(
         raise SystemExit(1)
 
 
-@app.command
+@command(
+    LOOK,
+    place=3,
+    examples=(
+        ("posenc cite rope alibi", ""),
+        ("posenc cite rope > references.bib", ""),
+    ),
+)
 def cite(*encodings: Annotated[str, Parameter(name="NAMES", required=True)]) -> None:
     """Print the BibTeX entries of encodings.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from posenc.commands.app import app
+from posenc.commands.app import MODELS, command
 from posenc.commands.errors import Failure, UsageError, finished, of_models
 from posenc.commands.options import AsJson, Name, Place, print_json
 from posenc.commands.progress import progress
@@ -17,7 +17,14 @@ EXISTS = "{} exists, and nothing is overwritten: name a new file."
 Rules = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)]
 
 
-@app.command
+@command(
+    MODELS,
+    place=1,
+    examples=(
+        ("posenc check model/", "its config, by rules and by its own weights"),
+        ("posenc check model/config.json --sarif faults.sarif", "the rules alone, for CI"),
+    ),
+)
 def check(
     model: Name,
     /,

@@ -1,4 +1,4 @@
-"""The commands of `posenc`, each thin, over plain functions: this begins the one that is asked for.
+"""Entry point of the command line: it imports every file of commands, and runs the one asked for.
 
 Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted; of `check`, 1 is a fault, 3 "cannot say",
 70 "did not finish"; of `show`, 1 is a promise that an encoding of your own breaks.
@@ -6,68 +6,29 @@ Data goes to stdout, progress and errors to stderr; bad input gets one line, and
 overwritten. torch is imported inside the commands, so that `posenc --help` answers at once.
 """
 
-# ruff: noqa: F401  each file adds its commands to the app as it is imported
 import json
 import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import NoReturn
 
-from cyclopts import CycloptsError, Group, UnknownCommandError, UnusedCliTokensError
+from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
 
-from posenc.commands import (
-    arena,
-    bench,
-    catalog,
-    check,
-    compare,
-    doctor,
-    examples,
-    explore,
-    help,
-    models,
-    results,
-    study,
-)
-from posenc.commands.app import app, commands
+import posenc.commands
+from posenc.commands.app import COMMANDS, app
 from posenc.commands.errors import Failure, UsageError
+from posenc.commands.help import unknown
 from posenc.core.provenance import command_line
 from posenc.core.text import printable
 from posenc.core.waiting import wait_passively
 from posenc.show.report.saving.interrupt import interruptible
 from posenc.show.report.terminal import output
 
-SMALL_WORK = "show", "compare", "report", "inspect", "convert", "explore"  # small tensors
-
-NAMED = {  # what a command may be given, which its usage line would call ARGS
-    "arena": "[ENCODING]",
-    "bench": "[PARTS...]",
-    "compare": "[NAMES...]",
-    "explore": "[WHAT...]",
-    "help": "[COMMAND...]",
-    "inspect": "MODEL [OTHER]",
-    "report": "[NAMES...]",
-    "results": "[PATH]",
-    "study": "[PLAN]",
-}
-# What a reader of `posenc --help` looks for, in the order of a first day
-HERE = "This installation"
-GROUPS = {
-    "Look at encodings": ("list", "show", "explore", "cite"),
-    "Read and extend models": ("inspect", "check", "extend", "convert"),
-    "Measure": ("compare", "report", "study", "results", "arena", "bench"),
-    HERE: ("doctor", "completion", "help"),
-}
-for place, (title, grouped) in enumerate(GROUPS.items()):
-    group = Group(title, sort_key=place)
-    flags = ("--help", "--version") if title == HERE else ()
-    for order, name in enumerate([*grouped, *flags]):
-        app[name].group, app[name].sort_key = (group,), order
-for name in commands():
-    app[name].help_epilogue = examples.examples(name)
-    if name in NAMED:
-        app[name].usage = f"Usage: posenc {name} [OPTIONS] {NAMED[name]}"
+for _found in iter_modules(posenc.commands.__path__):
+    import_module(f"posenc.commands.{_found.name}")
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -84,7 +45,7 @@ def main(words: Sequence[str] | None = None) -> None:
             app(words, result_action="return_value", print_error=False, exit_on_error=False)
     except UnknownCommandError as error:
         word = next((word for word in words if not word.startswith("-")), "")
-        _say_wrong(examples.unknown(word, commands()) if word else error, 2, words)
+        _say_wrong(unknown(word) if word else error, 2, words)
     except UnusedCliTokensError as error:
         few = " ".join(error.unused_tokens or ())
         _say_wrong(
@@ -116,7 +77,7 @@ def _take_threads(words: Sequence[str]) -> None:
     """
     # With --model a text is read, which is worth several threads
     large = any(word.startswith("--model") for word in words)
-    if words and words[0] in SMALL_WORK and not large:
+    if words and words[0] in COMMANDS and COMMANDS[words[0]].small and not large:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 

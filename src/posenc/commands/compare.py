@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 
-from posenc.commands.app import app
+from posenc.commands.app import MEASURE, command
 from posenc.commands.errors import UsageError, own_code
 from posenc.commands.options import NOWHERE, Output, Place, chosen
 from posenc.commands.progress import progress
@@ -16,7 +16,20 @@ from posenc.commands.progress import progress
 Rounds = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000))]
 
 
-@app.command
+@command(
+    MEASURE,
+    place=0,
+    takes="[NAMES...]",
+    small=True,
+    examples=(
+        ("posenc compare --out report/", "all of them on a novel, with a page to look at"),
+        ("posenc compare rope alibi --text mine.txt", "two of them on a text of yours"),
+        (
+            "posenc compare rope alibi --out report/ --figures svg --width 85",
+            "figures as wide as a column of a paper",
+        ),
+    ),
+)
 def compare(
     *names: str, text: Place | None = None, rounds: Rounds | None = None, output: Output = NOWHERE
 ) -> None:
@@ -49,7 +62,16 @@ def compare(
     output.show(result)
 
 
-@app.command
+@command(
+    MEASURE,
+    place=1,
+    takes="[NAMES...]",
+    small=True,
+    examples=(
+        ("posenc report rope alibi --out closer/", ""),
+        ("posenc report rope --text mine.txt --out closer/ --figures pdf", "figures for a paper"),
+    ),
+)
 def report(
     *names: str, text: Place | None = None, model: Place | None = None, output: Output = NOWHERE
 ) -> None:

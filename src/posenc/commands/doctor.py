@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from posenc.commands.app import app
+from posenc.commands.app import HERE, command
 from posenc.commands.options import AsJson, print_json
 from posenc.core import extras, fast, provenance, waiting
 from posenc.core.version import __version__
@@ -20,7 +20,14 @@ TOKENS, WIDTH, HEADS = 4096, 64, 8
 SHOWN = "rope", "alibi", "shaw", "cope"  # encodings that attention takes different paths for
 
 
-@app.command
+@command(
+    HERE,
+    place=0,
+    examples=(
+        ("posenc doctor", "versions, extras, GPU, and which paths serve"),
+        ("posenc doctor --json", "to be sent with a question"),
+    ),
+)
 def doctor(*, as_json: AsJson = False) -> None:
     """Say what is installed here, what is missing and how to install it, and which paths serve.
 

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from posenc.commands.app import app
+from posenc.commands.app import LOOK, command
 from posenc.commands.errors import Failure, UsageError, of_models, of_studies, own_code
 from posenc.commands.options import Flag, Name, Place, open_in_browser, printed_card
 from posenc.core import names
@@ -11,7 +11,16 @@ from posenc.core.text import printable
 from posenc.models.files import hub
 
 
-@app.command
+@command(
+    LOOK,
+    place=2,
+    takes="[WHAT...]",
+    small=True,
+    examples=(
+        ("posenc explore", "a page that runs the encodings, with sliders"),
+        ("posenc explore rope alibi --out mine.html --no-browser", "two of them, to a file"),
+    ),
+)
 def explore(
     *what: Name,
     study: Place | None = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from posenc.commands.app import app
+from posenc.commands.app import MODELS, command
 from posenc.commands.errors import UsageError, of_models
 from posenc.commands.options import NOWHERE, AsJson, Flag, Name, Output, Place, Tokens, print_json
 from posenc.commands.progress import progress
@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 ComputesIn = Literal["float32", "bfloat16"]
 
 
-@app.command
+@command(
+    MODELS,
+    place=0,
+    takes="MODEL [OTHER]",
+    small=True,
+    examples=(
+        ("posenc inspect model/", "what the layers do, from config.json"),
+        ("posenc inspect model/ --target 131072", "what breaks at that length, and what to do"),
+        ("posenc inspect model/ --out page/ --figures svg", "a page, and its figures"),
+        ("posenc inspect model/ other/", "in what two differ"),
+    ),
+)
 def inspect(
     model: Name,
     other: Name | None = None,
@@ -74,7 +85,14 @@ def _differences(path: Path, other: str, as_json: bool) -> None:
     checks.differences(found, (str(path), str(second)), Console())
 
 
-@app.command
+@command(
+    MODELS,
+    place=2,
+    examples=(
+        ("posenc extend model/ --to 131072 --method yarn", "the old config is kept"),
+        ("posenc extend model/ --factor 4 --trained 32768 --method yarn", "Qwen3's recipe"),
+    ),
+)
 def extend(
     path: Place,
     /,
@@ -233,7 +251,12 @@ def _prove(
     _say_extended(extended, as_json, {"proof": proof.to_json()})
 
 
-@app.command
+@command(
+    MODELS,
+    place=3,
+    small=True,
+    examples=(("posenc convert model/ --layout interleaved --out other/", "bit for bit"),),
+)
 def convert(
     path: Place,
     /,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from posenc.commands.app import app
+from posenc.commands.app import MEASURE, command
 from posenc.commands.errors import UsageError, of_studies
 from posenc.commands.options import (
     NOWHERE,
@@ -95,7 +95,16 @@ class Answers:
 NO_QUESTIONS, NO_EXPORT = Questions(), Export()
 
 
-@app.command
+@command(
+    MEASURE,
+    place=3,
+    takes="[PATH]",
+    examples=(
+        ("posenc results runs/", ""),
+        ("posenc results runs/ --task copy --csv outcomes.csv", "every outcome"),
+        ("posenc results runs/ --properties", "do measured properties foretell them?"),
+    ),
+)
 def results(
     path: Place | None = None,
     /,

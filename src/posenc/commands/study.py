@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter, validators
 from rich.console import Console
 
-from posenc.commands.app import app
+from posenc.commands.app import MEASURE, app, command
 from posenc.commands.errors import Failure, UsageError, of_studies
 from posenc.commands.options import (
     AllowCode,
@@ -85,7 +85,16 @@ class Content:
 NOTHING = Content()
 
 
-@app.command
+@command(
+    MEASURE,
+    place=2,
+    takes="[PLAN]",
+    examples=(
+        ("posenc study --profile smoke --out runs/", "to see that everything runs"),
+        ("posenc study plan.toml --workers 8 --out runs/", ""),
+        ("posenc study --resume runs/", "to go on after an interruption"),
+    ),
+)
 def study(
     plan: Place | None = None,
     /,
