@@ -1,7 +1,9 @@
-"""What tables on the terminal have in common."""
+"""Tables and sentences on the terminal."""
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}  # signs of what holds
 
@@ -19,3 +21,14 @@ def empty_table(*heads: str, gap: int = 2) -> Table:
     for n, head in enumerate(heads):
         table.add_column(head, no_wrap=n == 0)
     return table
+
+
+def sentence(text: str, console: Console, mark: str = "", style: str = "") -> None:
+    """Print a sentence: wrapped beside its mark on a terminal, as one line into a pipe."""
+    if not (mark and console.is_terminal):
+        console.print(Text(mark + text, style), soft_wrap=not console.is_terminal)
+        return
+    grid = Table.grid()
+    grid.add_column(no_wrap=True)
+    grid.add_row(Text(mark, style), Text(text, style))
+    console.print(grid)

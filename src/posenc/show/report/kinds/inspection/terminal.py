@@ -6,7 +6,7 @@ from rich.text import Text
 from posenc.models.inspection import Inspection, LayerGroup, Turning
 from posenc.show.report import words
 from posenc.show.report.kinds.inspection import words as findings
-from posenc.show.report.terminal.tables import empty_table
+from posenc.show.report.terminal.tables import empty_table, sentence
 
 VERDICTS = {"fits": "", "breaks": "bold", "cannot say": "bold yellow"}
 SEEN = {"all": "green", "part": "yellow", "new": "bold red", "still": "dim"}
@@ -17,17 +17,17 @@ def show(inspected: Inspection, console: Console, name: str = "") -> None:
     """Print the positions that a config describes, layer by layer, and what would break."""
     spec = inspected.spec
     title = Text(name or findings.model(inspected), "bold")
-    console.print(title, Text(findings.facts(inspected), "dim"))
+    console.print(title, Text(findings.facts(inspected), "dim"), soft_wrap=not console.is_terminal)
     if inspected.embedding:
-        console.print(Text(f"embeddings: {inspected.embedding}"))
+        sentence(f"embeddings: {inspected.embedding}", console)
     for group in inspected.groups:
-        console.print(Text(f"{words.runs(group.layers)}: {group.does}"))
+        sentence(f"{words.runs(group.layers)}: {group.does}", console)
     for group in inspected.groups:
         if group.turning:
             console.print()
             _turning(group, group.turning, console)
     for note in spec.notes:
-        console.print(Text(f"note: {note}", "yellow"))
+        sentence(note, console, "note: ", "yellow")
     if inspected.weighing:
         # Who reads weights has torch
         from posenc.show.report.kinds.inspection.weights import terminal
@@ -40,15 +40,25 @@ def show(inspected: Inspection, console: Console, name: str = "") -> None:
         style = "green" if sure else VERDICTS[inspected.verdict or ""]
         console.print(Text(findings.verdict_of(inspected), style))
         for problem in inspected.problems:
-            console.print(Text(f"  ✗ {problem}", "red"))
+            sentence(problem, console, "  ✗ ", "red")
         for open_ in inspected.unknown:
-            console.print(Text(f"  ? {open_}", "yellow"))
+            sentence(open_, console, "  ? ", "yellow")
         for advice in inspected.advice:
-            console.print(Text(f"  → {advice}"), soft_wrap=True)
-        console.print(Text(findings.basis(inspected), "dim"))
+            _advice(advice, console)
+        sentence(findings.basis(inspected), console, style="dim")
     for part, inner in inspected.parts.items():
         console.print()
         show(inner, console, f"{part} ({findings.model(inner)})")
+
+
+def _advice(advice: str, console: Console) -> None:
+    """Print what to do. A command stays on one line, to be copied; its remark stands below it."""
+    command, hash_, remark = advice.partition("  # ")
+    if hash_ and console.is_terminal:
+        console.print(Text(f"  → {command}"), soft_wrap=True)
+        sentence(remark, console, "    ", "dim")
+    else:
+        sentence(advice, console, "  → ")
 
 
 def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
@@ -88,4 +98,4 @@ def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
         table.add_row(str(n), words.tokens(pair.wavelength), f"{pair.turns:,.4g}", slower)
     console.print(table)
     for line in findings.turning(turning):
-        console.print(Text(line))
+        sentence(line, console)
