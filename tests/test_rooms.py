@@ -121,6 +121,8 @@ def test_tests_mirror_the_source():
     tests, lacking = Path(__file__).parent, []
     for module, file in MODULES.items():
         place = file.relative_to(SOURCE).with_name(f"test_{file.name}")
+        if module.startswith("posenc.models.config.families."):
+            continue  # each has a line in test_families.py, which counts them
         there = (tests / place).exists() or (tests / "compiled" / place.name).exists()
         if file.name != "__init__.py" and not there and module not in ELSEWHERE:
             lacking.append(f"{module}: tests/{place}")

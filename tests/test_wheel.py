@@ -44,7 +44,7 @@ def test_the_wheel_holds_the_marker_of_types_and_all_data(tmp_path):
     packed = in_wheel(built("wheel", tmp_path))
     assert packed == in_source()
     assert {"posenc/py.typed", "posenc/analysis/northanger_abbey.txt.xz"} <= packed
-    assert "posenc/models/config/families.json" in packed
+    assert "posenc/models/config/families/families.json" in packed
 
 
 @pytest.fixture(scope="module")

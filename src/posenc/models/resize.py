@@ -136,14 +136,14 @@ def _lengthened(
     stored = weights[name]
     table = Learned(stored.shape[-2], stored.shape[-1])
     table.table = nn.Parameter(stored.reshape(stored.shape[-2:]).float())
-    if "grid" not in family.form:
+    if not family.grid:
         key = family.keys.get("max_position_embeddings", "max_position_embeddings")
         usual: Any = family.defaults.get("max_position_embeddings")
         value = inner.get(key, usual) + to - said.rows
         check_memory(4 * (to + said.offset) * said.width, Path(key), name, of="of memory")
         new = table.resized(to + said.offset, kept=said.offset)
         return {key: value}, key, _like(new, stored), []
-    key, patches = family.form["grid"]
+    key, patches = family.grid
     image, patch = (_sides(inner.get(k, family.defaults.get(k))) for k in (key, patches))
     grid, wanted = ((side[0] // patch[0], side[1] // patch[1]) for side in (image, (to, to)))
     if min(wanted) < 1:

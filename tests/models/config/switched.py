@@ -84,7 +84,7 @@ def switched(model_type: str, values: dict[str, Any]) -> Switched:
     except Exception as error:
         return done("wrong", f"{type(error).__name__}: {error}")
     try:
-        wrong = [*understood.of_stacks(model_type, config, known.settled(file), spec)]
+        wrong = [*understood.of_stacks(model_type, config, known, spec)]
         wrong += _saved(model_type, config, spec)
     except Exception as error:
         return done("wrong", f"cannot be compared: {type(error).__name__}: {error}")

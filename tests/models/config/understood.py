@@ -107,7 +107,7 @@ def variant(model_type: str, values: dict[str, Any]) -> str:
     assert known
     spec, alike = specify(file), specify({"model_type": model_type, **values})
     wrong = [] if spec == alike else [f"{_unlike(spec, alike)} as it was given"]
-    return "; ".join([*wrong, *of_stacks(model_type, config, known.settled(file), spec)])
+    return "; ".join([*wrong, *of_stacks(model_type, config, known, spec)])
 
 
 def _unlike(one: Spec, other: Spec) -> str:
@@ -140,9 +140,8 @@ def differences(model_type: str, known: Family) -> Iterator[str]:
     if known.kind == "parts":
         yield from _of_parts(model_type)
         return
-    if known.kind in ("none", "nothing"):
-        yield from _of_none(watched.config(model_type))
     if known.kind == "nothing":
+        yield from _of_none(watched.config(model_type))
         return
     config, file = given(model_type)
     if known.kind == "rotary" and not _ran(config):
@@ -154,11 +153,13 @@ def differences(model_type: str, known: Family) -> Iterator[str]:
     except ModelError as error:
         yield f"not read: {error}"
         return
+    if spec.kind == known.kind == "none":
+        yield from _of_none(watched.config(model_type))
     if model_type not in watched.MENDED and not known.parts:
         alone = specify({"model_type": model_type, **_depth(known, file)})
         if _unlike(spec, alone):
             yield f"{_unlike(spec, alone)} by default"
-    yield from of_stacks(model_type, config, known.settled(file), spec)
+    yield from of_stacks(model_type, config, known, spec)
 
 
 def of_stacks(model_type: str, config: Any, known: Family, spec: Spec) -> Iterator[str]:
@@ -206,7 +207,7 @@ def _of_stack(model_type: str, config: Any, known: Family, name: str, spec: Spec
         case Waves():
             yield from _of_waves(config, name, spec.embedding)
     kinds = {type(layer.encoding) for layer in spec.layers} - {type(None)}
-    if Rotary in kinds or known.kind == "rotary":
+    if Rotary in kinds or spec.kind == "rotary":
         yield from _of_rotary(model_type, config, known, spec)
     if Slopes in kinds:
         yield from _of_slopes(model_type, config, spec)

@@ -4,17 +4,30 @@ An impossible value is refused with its file, its key and what is allowed; null 
 key. `Fields` remembers which keys have been read, so that the others can be named.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import cycle, islice
 from typing import Any, NoReturn
 
 from posenc.core.text import printable, shown
+from posenc.models.config.families import Family
+from posenc.models.config.spec import Rotary
 from posenc.models.files.errors import ModelError, Unread
 from posenc.models.files.strict import MOST_INT
 
 WIDEST = 2**12  # channels of a head: beyond, it is the width of something else
 # A number must exceed its bound by this: closer to it, what is divided by it overflows
 LEAST_MARGIN = 1e-9
+
+FULL, SLIDING = "full_attention", "sliding_attention"  # types of layers
+LINEAR, INDEXED = "linear_attention", "indexed_attention"
+USUAL = (FULL, SLIDING)  # types that any class may have
+OLD_WORDS = {  # types of layers in older files → what transformers 5 takes them for
+    "attention": FULL,
+    "mamba": LINEAR,
+    "deepseek_sparse_attention": INDEXED,
+    "qwen_sparse_attention": INDEXED,
+}
 
 
 class Fields:
@@ -171,6 +184,136 @@ class Fields:
             where = f"{self.at(key)} and {other.at(other_key)}"
             raise ModelError(self.file, where, f"disagree: {shown(value)} and {shown(other_value)}")
         return other_value if value is None else value
+
+
+class Config(Fields):
+    """The config of one stack of layers, with the facts about its class.
+
+    `notes` and `doubts` collect what ends up in the specification, `turns` the rotation of each
+    type of layer, "" for all types.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        file: str,
+        path: str,
+        family: Family,
+        notes: list[str] | None = None,
+    ):
+        super().__init__(values, file, path, family.keys, family.defaults)
+        self.family = family
+        self.notes = [] if notes is None else notes
+        self.doubts: tuple[str, ...] = ()
+        self.turns: dict[str, Rotary | None] = {}
+
+    def but(self, values: Mapping[str, Any], family: Family | None = None) -> "Config":
+        """Return a config of other values, whose notes are added to those of this one."""
+        return Config(values, self.file, self.path, family or self.family, self.notes)
+
+    def only(self, key: str, usual: Any) -> None:
+        """Raise Unread for any other value of a key than `usual` and null."""
+        value = self.values.get(key)
+        if value is not None and value != usual:
+            why = f"with {key} {shown(value)}, but only where it is {shown(usual)}"
+            self.refuse(key, self.family.name, why)
+
+    def without(self, **fixed: Any) -> dict[str, Any]:
+        """Return the values without keys that the class sets, whatever a file states.
+
+        Raises Unread for a value other than the one it sets.
+        """
+        for key, value in fixed.items():
+            if self.values.get(key) not in (None, value):
+                why = f"its class takes {key} for {shown(value)}, and its makers' code as it stands"
+                self.refuse(key, self.family.name, why)
+        return {key: value for key, value in self.values.items() if key not in fixed}
+
+    def depth(self) -> int:
+        """Return the number of layers."""
+        count = self.count("num_hidden_layers")
+        if count is None:
+            self.fail("num_hidden_layers", "is missing")
+        if count > 10_000:
+            self.fail("num_hidden_layers", "is more than any model has", count, "1 … 10000")
+        return count
+
+    def types(
+        self,
+        usual: Sequence[str],
+        known: Collection[str] = USUAL,
+        renamed: Mapping[str, str] | None = None,
+        trimmed: bool = False,
+    ) -> list[str]:
+        """Return the type of each layer: `layer_types` of the file, or else `usual`.
+
+        known: types that the class has, besides those with rope settings of their own
+        renamed: names of types in the file → what the class takes them for
+        trimmed: the file may list more types than there are layers
+        """
+        count, listed = self.depth(), self.words("layer_types")
+        if listed is None:
+            return list(usual)
+        listed = listed[:count] if trimmed else listed
+        if len(listed) != count:
+            self.fail(
+                "layer_types", f"must name the type of each of {count} layers, has", len(listed)
+            )
+        meanings = {**OLD_WORDS, **(renamed or {})}
+        kinds = [meanings.get(kind, kind) for kind in listed]
+        known = dict.fromkeys((*known, *self.family.rope, *self.family.labels))
+        unknown = next((kind for kind in kinds if kind not in known), None)
+        if unknown is not None:
+            whose = f"no layer of {self.family.name} has" if self.family.folder else ""
+            whose = whose or "posenc does not know"
+            self.fail("layer_types", f"names a type that {whose}", unknown, ", ".join(known))
+        return kinds
+
+    def by_depth(self) -> list[str]:
+        """Return the types of layers as in Qwen2: sliding from `max_window_layers` on."""
+        count, first = self.depth(), self.count("max_window_layers", least=0)
+        if self.flag("use_sliding_window") is False or self.count("sliding_window") is None:
+            first = None
+        return [FULL if first is None or i < first else SLIDING for i in range(count)]
+
+    def every(self, steps: int, one: str = FULL, other: str = SLIDING, at: int = -1) -> list[str]:
+        """Return the types of layers of which one in each `steps` differs, by default the last."""
+        return [one if i % steps == at % steps else other for i in range(self.depth())]
+
+    def period(self, key: str, usual: int) -> int:
+        """Return the period that a key states; it is not read if the file lists types of layers."""
+        return usual if self.stated("layer_types") else self.count(key) or usual
+
+    def repeated(self, kinds: Sequence[str]) -> list[str]:
+        """Return the types of layers that take turns."""
+        return list(islice(cycle(kinds), self.depth()))
+
+    def window(self, key: str = "sliding_window") -> int | None:
+        """Return the window of sliding layers: None with `use_sliding_window` false."""
+        return None if self.value("use_sliding_window") is False else self.count(key)
+
+    def flags(self, key: str) -> tuple[int, ...] | None:
+        """Read a list with a number for each layer; None where there is none, or an empty one."""
+        listed, count = self.counts(key), self.depth()
+        if listed and len(listed) != count:
+            self.fail(key, f"must have a flag for each of {count} layers, has", len(listed))
+        return listed or None
+
+    def bases(self, key: str) -> list[float] | None:
+        """Read a list with the base of each layer, 0 for a layer without rotation."""
+        listed, count = self.value(key), self.depth()
+        if listed is None:
+            return None
+        numbers = isinstance(listed, list) and all(type(base) in (int, float) for base in listed)
+        fits = numbers and all(base == 0 or 1 < base <= MOST_INT for base in listed)
+        if not fits or len(listed) != count:
+            self.fail(key, f"must list a base above 1, or 0, for each of {count} layers", listed)
+        return list(map(float, listed))
+
+    def inverse_root(self, key: str) -> float | None:
+        """Return the softmax scale 1/√x of a key; None where it is missing."""
+        value = self.number(key)
+        return None if value is None else value**-0.5
 
 
 def head_dim(config: Fields) -> int:

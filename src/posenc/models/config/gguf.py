@@ -115,7 +115,7 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
     for key in values:
         if SILENT.fullmatch(key) and key not in read:
             raise Unread(file, f"{name}.{key}", "is not read by posenc, of this architecture")
-    if PATTERN in values and family.layers:
+    if PATTERN in values and "layer_types" not in family.ignored:
         _pattern(config, values)
     if adapt is not None:
         adapt(config, values, file)

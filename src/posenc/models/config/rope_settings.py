@@ -6,15 +6,13 @@ in long texts. One that tunes another method is a note.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import log, sqrt
 from typing import Any
 
 from posenc.core.text import shown
-from posenc.models.config.families import Family
-from posenc.models.config.fields import WIDEST, Fields, head_dim
-from posenc.models.config.layers import layers
-from posenc.models.config.spec import Rotary
+from posenc.models.config.fields import WIDEST, Config, Fields, head_dim
+from posenc.models.config.spec import IDLE, Rotary
 from posenc.models.files.errors import ModelError
 
 METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
@@ -44,73 +42,98 @@ SAID = {"rotary": True, "use_rope": True, "rotary_pct": 1, "rope_pct": 1}  # wha
 POSITIONAL = re.compile(r"(^|_)(rope|rotary|alibi|yarn|ntk|logn)(_|$)")
 
 
-def rotary(config: Fields, family: Family, notes: list[str]) -> dict[str, Any]:
-    """Specify a stack of rotary layers: fields of `Spec`. What is assumed goes to `notes`."""
+def rotations(
+    config: Config,
+    sections: Sequence[int] = (),
+    woven: bool = False,
+    wide: Mapping[str, str] | None = None,
+    alpha: bool = False,
+) -> Callable[[str], Rotary | None]:
+    """Read the rotation of each type of layer, and return a function from a type to its rotation.
+
+    sections: pairs of each axis where the config states none; `woven` if axes take turns
+    wide: type of layer → key of the channels of its heads, if they differ from those of others
+    alpha: "dynamic" scaling may raise the base by a factor of that name
+    """
     config.number("rope_theta", above=1.0)
     config.number("partial_rotary_factor", above=0, most=1.0)
     config.count("original_max_position_embeddings")
-    by_type = _settings(config, family, notes)
-    turns = {
-        label: _rotation(rope, _of_label(config, family, label), family, notes)
-        for label, rope in by_type.items()
-    }
-    doubts = _doubts(by_type, turns, config, family, notes)
-    stack = layers(config, family, turns)
-    scaled = [turn for turn in turns.values() if turn and turn.method != "default"]
+    wide = wide or {}
+    by_type = _settings(config, share_at_top=not wide)
+    axes = tuple(sections), woven
+    for label, rope in by_type.items():
+        whose = _with_heads(config, wide[label]) if label in wide else config
+        config.turns[label] = _rotation(rope, whose, axes, alpha)
+    _doubt(by_type, config)
+    return lambda kind: _of(kind, config)
+
+
+def _of(kind: str, config: Config) -> Rotary | None:
+    """Return the rotation of a type of layer."""
+    label = config.family.labels.get(kind, kind)
+    turns = config.turns
+    if "" in turns:
+        return turns[""]
+    if label not in turns and kind not in IDLE:
+        config.fail("layer_types", f"has {kind!r}, of which the rope settings say nothing")
+    return turns.get(label)
+
+
+def settle(config: Config) -> dict[str, int | None]:
+    """Return the context and the trained length of a stack of rotary layers, as fields of `Spec`.
+
+    Raises ModelError for an unread key whose name speaks of positions. Call it when all else has
+    been read.
+    """
+    scaled = [turn for turn in config.turns.values() if turn and turn.method != "default"]
     _refuse_unknown(config)
     if config.object("dual_chunk_attention_config"):
-        notes.append(
+        config.notes.append(
             f"{config.at('dual_chunk_attention_config')} remaps distances beyond a chunk, which is"
             " not counted here: what is said of longer texts rests on a program that reads it"
         )
-    if not family.name or family.layout == "":
-        notes.append("the layout is not known: whether the channels of a pair sit side by side")
-    longest = config.count("max_position_embeddings")
-    return {"layers": stack, "doubts": doubts, **_reach(longest, scaled, notes)}
+    if not config.family.name or config.family.layout == "":
+        config.notes.append(
+            "the layout is not known: whether the channels of a pair sit side by side"
+        )
+    return _reach(config.count("max_position_embeddings"), scaled, config.notes)
 
 
-def _of_label(config: Fields, family: Family, label: str) -> Fields:
-    """The config as layers of one type see it, whose heads may be wider than those of others."""
-    key = family.form.get("wide", {}).get(label)
-    if key is None:
-        return config
+def _with_heads(config: Config, key: str) -> Config:
+    """Return the config as layers see it whose heads have the channels that `key` states."""
     dim, saved = config.count(key, most=WIDEST), config.object("per_layer_config")
     # transformers writes these by the number of the layer
     if saved is not None:
         layers = [saved.object(number) for number in saved.values]
         dims = {layer.count("head_dim", most=WIDEST) for layer in layers if layer} - {None}
         if len(dims) > 1:
-            config.refuse("per_layer_config", family.name, f"heads of {len(dims)} other widths")
+            whose = config.family.name
+            config.refuse("per_layer_config", whose, f"heads of {len(dims)} other widths")
         dim = next(iter(dims), dim)
-    values = {**config.values, "head_dim": dim}
-    return Fields(values, config.file, config.path, config.names, config.defaults)
+    return config.but({**config.values, "head_dim": dim})
 
 
-def _doubts(
-    by_type: Mapping[str, Fields | None],
-    turns: Mapping[str, Rotary | None],
-    config: Fields,
-    family: Family,
-    notes: list[str],
-) -> tuple[str, ...]:
+def _doubt(by_type: Mapping[str, Fields | None], config: Config) -> None:
     """Doubt settings that scale and state no base: transformers 5 always writes one beside them.
 
     Files of version 4 may lack it, as those of before it was a key.
     """
+    family = config.family
     keys = ("rope_theta", *(rule.get("theta", "") for rule in family.rope.values()))
     if "rope_theta" in family.ignored or any(config.stated(key) for key in keys):
-        return ()
-    doubts = []
+        return
     for label, rope in by_type.items():
-        turn = turns[label]
+        turn = config.turns[label]
         if rope and turn and turn.method != "default" and rope.stated("rope_theta") is None:
             where = (
                 f"{rope.path or 'the config'} scales by {turn.method!r} and states no rope_theta"
             )
-            notes.append(f"{where}: {turn.base:,.10g}, which its class takes then, counts here")
+            config.notes.append(
+                f"{where}: {turn.base:,.10g}, which its class takes then, counts here"
+            )
             if rope.path.endswith("rope_parameters") or f"rope_parameters.{label}" in rope.path:
-                doubts.append(f"{where}, so the base that it was trained with may be another")
-    return tuple(doubts)
+                doubt = f"{where}, so the base that it was trained with may be another"
+                config.doubts += (doubt,)
 
 
 def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[str, int | None]:
@@ -143,12 +166,12 @@ def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[
     return reach
 
 
-def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fields | None]:
+def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
     """The rope settings of each type of layer, "" for all; None where a type has no rotation."""
-    shared = _rope_fields(config)
+    shared, family = _rope_fields(config), config.family
     theta, share = "rope_theta", "partial_rotary_factor"
     default = config.defaults.get("rope_parameters") or {}
-    if shared is not None and _nested(shared, config, family):
+    if shared is not None and _nested(shared, config):
         objects = {label: shared.object(label) for label in shared.values}
         for label, rope in objects.items():
             if rope is not None:
@@ -166,7 +189,7 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
             stated = rope.agree(key, config, key)
             rope.defaults[key] = rope.defaults.get(key) if stated is None else stated
         return {"": rope}
-    _flat_beside_types(shared, family, notes)
+    _flat_beside_types(shared, config)
     by_type = {}
     # The file has flat settings, of a model that has several
     for label, rule in family.rope.items():
@@ -177,8 +200,7 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
         rope.defaults = {**kept, **({} if base is None else {theta: base})}
         if "gain" in rule:
             rope.defaults["attention_factor"] = rule["gain"]
-        # Gemma 4 reads no share at the top
-        if share in config.values and not family.form.get("wide"):
+        if share in config.values and share_at_top:
             rope.defaults[share] = config.stated(share)
         rope.defaults.setdefault(
             "original_max_position_embeddings", config.stated("original_max_position_embeddings")
@@ -187,13 +209,14 @@ def _settings(config: Fields, family: Family, notes: list[str]) -> dict[str, Fie
     return by_type
 
 
-def _flat_beside_types(shared: Fields | None, family: Family, notes: list[str]) -> None:
+def _flat_beside_types(shared: Fields | None, config: Config) -> None:
     """Say that transformers 5 leaves out settings for all layers of a model that has several.
 
     Raises ModelError where no layer takes them: its class cannot be built from such a file.
     """
     if shared is None or not shared.values.keys() - {"rope_type", "type"}:
         return
+    family = config.family
     scaled = {name: rule for name, rule in family.rope.items() if rule.get("scaled", True)}
     types = ", ".join(family.rope)
     if not scaled:
@@ -205,7 +228,7 @@ def _flat_beside_types(shared: Fields | None, family: Family, notes: list[str]) 
         lost = f"say `type` {shown(_type(shared))} and no `rope_type`"
     else:
         return
-    notes.append(
+    config.notes.append(
         f"{shared.path}: its settings {lost} ({types}), and the class of {family.name} in"
         " transformers 5 leaves them out; they count here as they are meant, of"
         f" {', '.join(scaled)}"
@@ -243,8 +266,9 @@ def _type(rope: Fields) -> Any:
     return old if new is None else new
 
 
-def _nested(rope: Fields, config: Fields, family: Family) -> bool:
+def _nested(rope: Fields, config: Config) -> bool:
     """Test whether each key is a type of layer, and none a setting of all."""
+    family = config.family
     labels = {*family.rope, *family.labels.values(), *(config.words("layer_types") or ())}
     usual = config.defaults.get("rope_parameters") or {}
     settings = {*KEYS, *(key for key, value in usual.items() if not isinstance(value, dict))}
@@ -255,11 +279,12 @@ def _nested(rope: Fields, config: Fields, family: Family) -> bool:
 
 
 def _rotation(
-    rope: Fields | None, config: Fields, family: Family, notes: list[str]
+    rope: Fields | None, config: Config, axes: tuple[tuple[int, ...], bool], alpha: bool
 ) -> Rotary | None:
     """The rotation of one type of layer."""
     if rope is None:
         return None
+    family, notes = config.family, config.notes
     name = _type(rope)
     name = rope.defaults.get("rope_type") or "default" if name is None else name
     if not isinstance(name, str) or name not in METHODS:
@@ -276,8 +301,8 @@ def _rotation(
         value = shown(rope.values[key])
         notes.append(f"{rope.at(key)} is {value}, which rope_type {name!r} does not read")
     base = rope.number("rope_theta", above=1.0) or 10_000.0
-    dim, turned, share = _width(rope, config, family, name, notes)
-    sections, woven = _sections(rope, family, turned, notes)
+    dim, turned, share = _width(rope, config, name)
+    sections, woven = _sections(rope, config, axes, turned)
     if name == "proportional" and sections:
         rope.fail(
             "rope_type", f"is not read beside the {len(sections)} axes of mrope_section", name
@@ -300,16 +325,16 @@ def _rotation(
         "sections": sections,
         "woven": woven,
     }
-    alpha = _alpha(rope, family, notes) if name == "dynamic" else None
-    if name in ("linear", "ntk", "llama3") or (name == "dynamic" and alpha is None):
+    raised_by = _alpha(rope, config, alpha) if name == "dynamic" else None
+    if name in ("linear", "ntk", "llama3") or (name == "dynamic" and raised_by is None):
         turn["factor"] = _factor(rope, notes)
     if name == "default":
         pass
-    elif name == "dynamic" and alpha is not None:
-        raised = base * alpha ** (turned / (turned - 2))
+    elif name == "dynamic" and raised_by is not None:
+        raised = base * raised_by ** (turned / (turned - 2))
         turn |= {"method": "default", "factor": 1.0, "base": raised}
         notes.append(
-            f"{rope.at('alpha')} is {alpha:g}: it raises the base from {base:,.10g} to"
+            f"{rope.at('alpha')} is {raised_by:g}: it raises the base from {base:,.10g} to"
             f" {raised:,.10g}, for texts of any length"
         )
     elif name == "dynamic":
@@ -320,7 +345,7 @@ def _rotation(
         turn["trained"] = _trained(rope, trained, longest)
         turn["ends"] = _ends(rope, "low_freq_factor", "high_freq_factor", (1.0, 4.0), required=True)
     elif name == "yarn":
-        turn |= _yarn(rope, family, _trained(rope, trained, longest), longest, notes)
+        turn |= _yarn(rope, config, _trained(rope, trained, longest), longest)
     elif name == "longrope":
         turn |= _longrope(rope, turned, _trained(rope, trained, longest), longest, notes)
     _note_lengths(rope, name, turn.get("factor", 1.0), longest, notes)
@@ -328,19 +353,19 @@ def _rotation(
 
 
 def _sections(
-    rope: Fields, family: Family, turned: int, notes: list[str]
+    rope: Fields, config: Config, axes: tuple[tuple[int, ...], bool], turned: int
 ) -> tuple[tuple[int, ...], bool]:
     """The number of pairs of each axis (none for a single axis), and whether axes interleave."""
     sections, woven = rope.counts("mrope_section"), rope.flag("mrope_interleaved")
-    if family.folder and not family.mrope:
+    family, notes, (usual_sections, usually) = config.family, config.notes, axes
+    if family.folder and not usual_sections:
         for key, value in {"mrope_section": sections, "mrope_interleaved": woven}.items():
             if value:
                 ignores = f"the code of {family.name} ignores: it has one axis"
                 notes.append(f"{rope.at(key)} is {shown(value)}, which {ignores}")
         return (), False
-    sections = sections or tuple(family.mrope.get("sections", ()))
-    usually = bool(family.mrope.get("woven"))
-    if family.mrope and woven not in (None, usually):
+    sections = sections or usual_sections
+    if usual_sections and woven not in (None, usually):
         ignores = f"the code of {family.name} ignores: its axes "
         ignores += "take turns" if usually else "have blocks of pairs"
         notes.append(f"{rope.at('mrope_interleaved')} is {shown(woven)}, which {ignores}")
@@ -366,11 +391,9 @@ def _check_sections(rope: Fields, sections: tuple[int, ...], woven: bool) -> Non
         rope.fail("mrope_section", f"taking turns, axes would get {shares} pairs", list(sections))
 
 
-def _width(
-    rope: Fields, config: Fields, family: Family, name: str, notes: list[str]
-) -> tuple[int, int, float]:
+def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
     """Channels of a head, how many of them are rotated, and the share of pairs (proportional)."""
-    dim = head_dim(config)
+    dim, family, notes = head_dim(config), config.family, config.notes
     rest = (
         config.count("qk_nope_head_dim", least=0, most=WIDEST) or 0
         if family.place == "trailing"
@@ -407,12 +430,12 @@ def _width(
     return dim + rest, turned, share
 
 
-def _alpha(rope: Fields, family: Family, notes: list[str]) -> float | None:
+def _alpha(rope: Fields, config: Config, heeded: bool) -> float | None:
     """Read the factor of the base of Hunyuan's models, which other classes ignore."""
-    alpha = rope.number("alpha")
-    if alpha is None or not family.folder or family.form.get("alpha"):
+    alpha, family = rope.number("alpha"), config.family
+    if alpha is None or not family.folder or heeded:
         return alpha
-    notes.append(f"{rope.at('alpha')} is {alpha:g}, which the code of {family.name} ignores")
+    config.notes.append(f"{rope.at('alpha')} is {alpha:g}, which the code of {family.name} ignores")
     return None
 
 
@@ -473,16 +496,15 @@ def _ends(
     return low, high
 
 
-def _yarn(
-    rope: Fields, family: Family, trained: int, longest: int | None, notes: list[str]
-) -> dict[str, Any]:
+def _yarn(rope: Fields, config: Config, trained: int, longest: int | None) -> dict[str, Any]:
+    family, notes = config.family, config.notes
     factor = rope.number("factor") or (longest / trained if longest else 1.0)
     if rope.value("factor") is None:
         notes.append(f"{rope.at('factor')} is missing: {longest} / {trained} tokens taken for it")
     grown = lambda m: 0.1 * m * log(factor) + 1 if factor > 1 else 1.0  # noqa: E731
     mscale, all_dim = (rope.number(k, above=-1e-9) for k in ("mscale", "mscale_all_dim"))
     _note_factor(rope, factor, notes)
-    if mscale and family.logit_gain == "mscale" and rope.stated("mscale_all_dim") is None:
+    if mscale and family.latent and rope.stated("mscale_all_dim") is None:
         notes.append(
             f"{rope.at('mscale')} is {mscale:g} and mscale_all_dim is missing: {family.name} was"
             f" published with both, and loses a softmax scale of ×{grown(mscale) ** 2:.4g} without"
@@ -508,7 +530,7 @@ def _yarn(
         "ends": _ends(rope, "beta_slow", "beta_fast", (1.0, 32.0)),
         "rounded": True if rounded is None else rounded,
         "gain": gain,
-        "logit_gain": grown(all_dim) ** 2 if family.logit_gain == "mscale" and all_dim else 1.0,
+        "logit_gain": grown(all_dim) ** 2 if family.latent and all_dim else 1.0,
     }
 
 

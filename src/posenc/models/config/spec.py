@@ -35,6 +35,7 @@ Method = Literal[
 
 # The parts that are text models
 TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_config")
+IDLE = ("linear_attention", "conv", "moe", "mlp")  # types of layers that do not attend
 
 
 @dataclass(frozen=True)

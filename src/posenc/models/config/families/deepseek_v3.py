@@ -1,0 +1,23 @@
+"""DeepSeek V2 and V3: the last channels of a head are rotated, the others come from latents (MLA).
+
+Yarn has a second factor there: g(mscale_all_dim)² of the softmax.
+"""
+
+from posenc.models.config.layers import Config, Layer, stack
+
+MODELS = "axk1 deepseek_v2 deepseek_v3 glm4_moe_lite longcat_flash minicpm3 youtu"
+FACTS = {"keys": {"head_dim": "qk_rope_head_dim"}, "place": "trailing"}
+
+
+def layers(config: Config) -> list[Layer]:
+    if config.family.name != "longcat_flash":
+        one_latent(config)
+    return stack(config)
+
+
+def one_latent(config: Config) -> None:
+    """Raise ModelError unless there are as many heads of keys as of queries."""
+    heads, groups = config.count("num_attention_heads"), config.count("num_key_value_heads")
+    if heads and groups and heads != groups:
+        more = "must equal num_attention_heads: all heads make their keys from shared latents"
+        config.fail("num_key_value_heads", more, groups, f"{heads}")

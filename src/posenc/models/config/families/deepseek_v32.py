@@ -1,0 +1,25 @@
+"""DeepSeek V3.2: as V3, and an indexer chooses the keys of each query."""
+
+from typing import Any
+
+from posenc.models.config.families.deepseek_v3 import FACTS as FACTS
+from posenc.models.config.families.deepseek_v3 import one_latent
+from posenc.models.config.layers import INDEXED, USUAL, Config, Layer, stack
+
+MODELS = "axk2 deepseek_v32 glm_moe_dsa"
+CHOSEN = "keeps the keys that an indexer chose for each query"
+
+
+def usual(config: Config) -> dict[str, Any]:
+    glm = config.family.name == "glm_moe_dsa"
+    return config.without(rope_interleave=True) if glm else dict(config.values)
+
+
+def layers(config: Config) -> list[Layer]:
+    one_latent(config)
+    return indexed(config)
+
+
+def indexed(config: Config, **more: Any) -> list[Layer]:
+    kinds = config.types(config.repeated([INDEXED]), (*USUAL, INDEXED))
+    return stack(config, kinds, beyond=CHOSEN, **more)

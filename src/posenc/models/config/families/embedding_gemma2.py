@@ -1,0 +1,13 @@
+"""EmbeddingGemma 2: as Gemma 4, with a window to both sides, its ends included."""
+
+from posenc.models.config.families.gemma4 import FACTS as FACTS
+from posenc.models.config.families.gemma4 import wide_heads
+from posenc.models.config.layers import Config, Layer, with_windows
+
+MODELS = "embedding_gemma2_text"
+
+
+def layers(config: Config) -> list[Layer]:
+    size = config.window()
+    layers = wide_heads(config, config.period("sliding_window_pattern", 6))
+    return with_windows(layers, size and size + 1)

@@ -1,0 +1,26 @@
+"""ESM: rotated, or with a learned table, as a key says."""
+
+from posenc.models.config import tables
+from posenc.models.config.layers import Config, Layer, no_encoding, stack
+from posenc.models.config.spec import Table
+
+FACTS = {"layout": "half", "offset": "pad + 1"}
+SHAW = (
+    "transformers 4 added learned vectors of distance to its keys (Shaw), transformers 5 runs it"
+    " without any positions: which is meant the file does not say"
+)
+
+
+def layers(config: Config) -> list[Layer]:
+    return stack(config, encode=None if _kind(config) == "rotary" else no_encoding)
+
+
+def embedding(config: Config) -> Table | None:
+    return tables.learned(config) if _kind(config) == "absolute" else None
+
+
+def _kind(config: Config) -> str:
+    kind = config.value("position_embedding_type")
+    if kind not in ("absolute", "rotary"):
+        config.refuse("model_type", config.family.name, SHAW)
+    return kind

@@ -1,0 +1,13 @@
+"""EXAONE 4: full layers are not rotated; without a sliding window all are."""
+
+from posenc.models.config.layers import FULL, Config, Layer, bare, stack
+
+MODELS = "exaone4 exaone_moe kolibri1"
+
+
+def layers(config: Config) -> list[Layer]:
+    fixed = config.family.name == "kolibri1"
+    steps = 5 if fixed else config.period("sliding_window_pattern", 4)
+    kinds = config.types(config.every(steps))
+    slides = config.value("sliding_window")
+    return bare(stack(config, kinds), lambda i, layer: slides and layer.kind == FULL)

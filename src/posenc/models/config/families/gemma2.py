@@ -1,0 +1,13 @@
+"""Gemma 2: every second layer slides; scores are capped, and scaled by a key of the config."""
+
+from posenc.models.config.layers import Config, Layer, stack
+
+MODELS = "gemma2 t5_gemma_module vaultgemma"
+
+
+def layers(config: Config) -> list[Layer]:
+    scale, cap = (
+        config.inverse_root("query_pre_attn_scalar"),
+        config.number("attn_logit_softcapping"),
+    )
+    return stack(config, config.types(config.every(2)), scale=scale, softcap=cap)

@@ -1,0 +1,20 @@
+"""GPT-2: flags decide how scores are scaled."""
+
+from dataclasses import replace
+
+from posenc.models.config.fields import head_dim
+from posenc.models.config.layers import Config, Layer, stack
+
+MODELS = "gpt2 gpt-sw3 gpt_bigcode imagegpt"
+
+
+def layers(config: Config) -> list[Layer]:
+    """Without `scale_attn_weights` nothing is divided; with the other flag deeper layers divide
+    by more.
+    """
+    scale = 1.0 if config.flag("scale_attn_weights") is False else None
+    layers = stack(config, scale=scale)
+    if not config.flag("scale_attn_by_inverse_layer_idx"):
+        return layers
+    scale = scale or head_dim(config) ** -0.5
+    return [replace(layer, scale=scale / (i + 1)) for i, layer in enumerate(layers)]

@@ -1,0 +1,9 @@
+"""Models of the usual layers whose scores are not scaled."""
+
+from posenc.models.config.layers import Config, Layer, stack
+
+MODELS = "gpt_neo dia_encoder dia_decoder"
+
+
+def layers(config: Config) -> list[Layer]:
+    return stack(config, scale=1.0)

@@ -1,0 +1,7 @@
+"""gpt-oss: every second layer slides; each head has a learned sink."""
+
+from posenc.models.config.layers import Config, Layer, stack
+
+
+def layers(config: Config) -> list[Layer]:
+    return stack(config, config.types(config.every(2)), sinks=True)

@@ -1,0 +1,23 @@
+"""Granite with windows: one layer of four sees all; a base for each layer, and sinks."""
+
+from dataclasses import replace
+
+from posenc.models.config.layers import Config, Layer, stack
+from posenc.models.config.spec import Rotary
+
+MODELS = "granite_swa granitemoe_swa"
+
+
+def layers(config: Config) -> list[Layer]:
+    kinds, scale = config.types(config.every(4, at=0)), config.number("attention_multiplier")
+    layers, each = stack(config, kinds, scale=scale, sinks=True), config.bases("layer_rope_theta")
+    if each is None:
+        return layers
+    return [_with_base(layer, base) for layer, base in zip(layers, each, strict=True)]
+
+
+def _with_base(layer: Layer, base: float) -> Layer:
+    turn = layer.encoding
+    return replace(
+        layer, encoding=replace(turn, base=base) if base and isinstance(turn, Rotary) else None
+    )

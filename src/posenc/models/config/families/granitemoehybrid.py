@@ -1,0 +1,12 @@
+"""Granite 4 hybrid: recurrent layers, of which a file replaces some by attention, with or without
+rotation."""
+
+from posenc.models.config.layers import LINEAR, Config, Layer, hybrid, no_encoding
+
+FACTS = {"keys": {"layer_types": "layers_block_type"}}
+
+
+def layers(config: Config) -> list[Layer]:
+    encode = None if config.value("position_embedding_type") == "rope" else no_encoding
+    scale = config.number("attention_multiplier")
+    return hybrid(config, config.repeated([LINEAR]), encode=encode, scale=scale)

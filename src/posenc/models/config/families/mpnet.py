@@ -1,0 +1,22 @@
+"""MPNet: T5's buckets, whose numbers are fixed, beside a learned table."""
+
+from typing import Any
+
+from posenc.models.config.families.t5 import with_buckets
+from posenc.models.config.layers import Config, Layer
+from posenc.models.config.tables import learned as embedding
+
+__all__ = ["embedding", "layers", "usual"]
+FACTS = {
+    "offset": "pad + 1",
+    "defaults": {"relative_attention_max_distance": 128},
+    "ignored": ["relative_attention_max_distance"],
+}
+
+
+def usual(config: Config) -> dict[str, Any]:
+    return config.without(relative_attention_num_buckets=32)
+
+
+def layers(config: Config) -> list[Layer]:
+    return with_buckets(config)

@@ -1,0 +1,21 @@
+"""MPT: ALiBi's slopes, with settings in an object of their own."""
+
+from posenc.core.text import shown
+from posenc.models.config.families.bloom import with_slopes
+from posenc.models.config.layers import Config, Layer
+
+
+def layers(config: Config) -> list[Layer]:
+    settings = config.object("attn_config")
+    if settings is None:
+        return with_slopes(config)
+    for key, usual in (("alibi", True), ("rope", False), ("learned_pos_emb", False)):
+        if settings.stated(key) not in (None, usual):
+            why = "its makers' code heeds it, and transformers adds slopes all the same"
+            settings.refuse(key, config.family.name, why)
+    if (most := settings.stated("alibi_bias_max")) not in (None, 8):
+        config.notes.append(
+            f"{settings.at('alibi_bias_max')} is {shown(most)}: slopes are those of 8 here, as"
+            " transformers ignores it; MPT's own code does not"
+        )
+    return with_slopes(config, scale=settings.number("softmax_scale"))

@@ -1,0 +1,10 @@
+"""OLMo 3: every fourth layer sees all."""
+
+from posenc.models.config.layers import Config, Layer, stack
+
+MODELS = "olmo3 cwm"
+
+
+def layers(config: Config) -> list[Layer]:
+    first = config.family.name == "cwm"
+    return stack(config, config.types(config.every(4, at=0 if first else -1)))

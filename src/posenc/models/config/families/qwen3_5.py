@@ -1,0 +1,12 @@
+"""Qwen3.5: as Qwen3-Next, with axes of text, height and width that take turns."""
+
+from posenc.models.config.families import qwen3_next
+from posenc.models.config.layers import Config, Layer
+from posenc.models.config.rope_settings import rotations
+
+MODELS = "qwen3_5_text qwen3_5_moe_text"
+SECTIONS = (11, 11, 10)
+
+
+def layers(config: Config) -> list[Layer]:
+    return qwen3_next.layers(config, rotations(config, SECTIONS, woven=True))

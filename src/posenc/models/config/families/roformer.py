@@ -1,0 +1,15 @@
+"""RoFormer: its base is fixed; with `rotary_value` values are rotated too."""
+
+from posenc.models.config.layers import Config, Layer, stack
+
+FACTS = {
+    "layout": "interleaved",
+    "defaults": {"rope_theta": 10_000.0},
+    "ignored": ["rope_theta", "partial_rotary_factor", "rope_scaling"],
+}
+
+
+def layers(config: Config) -> list[Layer]:
+    if config.flag("rotary_value"):
+        config.refuse("model_type", config.family.name, "values are turned too")
+    return stack(config)

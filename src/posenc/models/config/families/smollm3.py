@@ -1,0 +1,21 @@
+"""SmolLM3: every fourth layer has no encoding; with `use_sliding_window` those layers slide."""
+
+from posenc.models.config.layers import FULL, SLIDING, Config, Layer, bare, stack, with_windows
+
+
+def layers(config: Config) -> list[Layer]:
+    nope, size = without_encoding(config), config.count("sliding_window")
+    slides = config.flag("use_sliding_window") and size
+    kinds = config.types([SLIDING if slides and none else FULL for none in nope])
+    # Layers that are listed as sliding have a window whatever `use_sliding_window` is
+    return bare(with_windows(stack(config, kinds), size), lambda i, layer: nope[i])
+
+
+def without_encoding(config: Config) -> list[bool]:
+    """Return for each layer whether it has no encoding: a 1 in `no_rope_layers` means that it has
+    one.
+    """
+    if (listed := config.flags("no_rope_layers")) is not None:
+        return [flag != 1 for flag in listed]
+    period = config.count("no_rope_layer_interval") or 4
+    return [(i + 1) % period == 0 for i in range(config.depth())]

@@ -1,0 +1,50 @@
+"""Step 3.5: lists with a base, and a share of rotated channels, for each layer.
+
+Its class takes the first of each type of layer; a scaling is that of full layers.
+"""
+
+from typing import Any
+
+from posenc.models.config.fields import head_dim
+from posenc.models.config.layers import FULL, Config, Layer, stack
+
+FACTS = {
+    "keys": {"num_key_value_heads": "num_attention_groups"},
+    "defaults": {"num_key_value_heads": 8},
+}
+LISTS = {"rope_theta": "rope_theta", "partial_rotary_factors": "partial_rotary_factor"}
+
+
+def layers(config: Config) -> list[Layer]:
+    scale = config.inverse_root("query_pre_attn_scalar")
+    scale = head_dim(config) ** -0.5 if scale is None else scale
+    return stack(config, config.types(config.repeated([FULL]), trimmed=True), scale=scale)
+
+
+def usual(config: Config) -> dict[str, Any]:
+    """Return the values with settings by type of layer in place of the lists."""
+    values = config.without(yarn_only_types=[FULL])
+    nested, kinds = config.object("rope_parameters"), config.words("layer_types") or (FULL,)
+    settings = {} if nested is None else nested.values
+    if isinstance(settings.get(FULL), dict):
+        return values
+    if settings.keys() - {"rope_type", "type"}:
+        config.fail("rope_parameters", f"must hold settings for {FULL}", dict(settings))
+    by_type = {kind: _settings(values, kinds.index(kind), config) for kind in dict.fromkeys(kinds)}
+    scaling = values.pop("rope_scaling", None)
+    if FULL in by_type and isinstance(scaling, dict):
+        by_type[FULL] |= scaling
+    left = {key: value for key, value in values.items() if key not in LISTS}
+    return {**left, "rope_parameters": by_type}
+
+
+def _settings(values: dict[str, Any], index: int, config: Config) -> dict[str, Any]:
+    """The rope settings of one layer."""
+    rope: dict[str, Any] = {"rope_type": "default"}
+    for key, name in LISTS.items():
+        listed = values.get(key)
+        if isinstance(listed, list) and index >= len(listed):
+            config.fail(key, f"must have a number for each layer, has {len(listed)}")
+        if listed is not None:
+            rope[name] = listed[index] if isinstance(listed, list) else listed
+    return rope

@@ -1,0 +1,34 @@
+"""T5: a learned bias for each bucket of distances; scores are not scaled."""
+
+from typing import Any
+
+from posenc.models.config.layers import Config, Layer, stack
+from posenc.models.config.spec import Buckets
+
+MODELS = "t5 mt5 umt5 switch_transformers pop2piano"
+FACTS = {
+    "stacks": {"encoder": {}, "decoder": {"keys": {"num_hidden_layers": "num_decoder_layers"}}}
+}
+LONGEST = 2**24  # tokens up to which distances are told apart
+
+
+def layers(config: Config) -> list[Layer]:
+    return with_buckets(config, scale=1.0)
+
+
+def with_buckets(config: Config, **more: Any) -> list[Layer]:
+    """Return layers with T5's bias, of both directions unless they are causal."""
+    heads = config.count("num_attention_heads")
+    buckets = config.count("relative_attention_num_buckets", least=2, most=LONGEST)
+    reach = config.count("relative_attention_max_distance", most=LONGEST)
+    if heads is None or buckets is None or reach is None:
+        config.fail("relative_attention_num_buckets", "or the number of heads is missing")
+    both = not config.family.causal
+    side = buckets // 2 if both else buckets
+    if side < 2 or reach <= side // 2:
+        config.fail(
+            "relative_attention_max_distance",
+            f"must exceed the {side // 2} distances that have a bucket of their own",
+            reach,
+        )
+    return stack(config, encode=lambda kind: Buckets(heads, buckets, reach, both), **more)

@@ -1,0 +1,11 @@
+"""Unlimited OCR: layers see all of a text that they were given, and a window of what they wrote."""
+
+from posenc.models.config.layers import USUAL, Config, Layer, stack
+
+MODELS = "unlimited_ocr_text"
+KIND = "reference_sliding_attention"
+
+
+def layers(config: Config) -> list[Layer]:
+    config.only("is_causal", True)
+    return stack(config, config.types(config.repeated([KIND]), (*USUAL, KIND)))

@@ -1,0 +1,71 @@
+"""Read what a model adds to its embeddings: a learned row for each position, or fixed waves."""
+
+from posenc.models.config.fields import Config, Fields
+from posenc.models.config.spec import Table, Waves
+
+LARGEST = 2**30  # bytes of a table that is made without being asked twice
+
+
+def embedding(config: Config) -> Table | Waves | None:
+    """Return what a family of this kind adds to its embeddings; None for others."""
+    if config.family.kind == "sinusoidal":
+        return waves(config)
+    if config.family.kind != "learned":
+        return None
+    kind = config.stated("position_embedding_type")
+    if kind not in (None, "absolute"):
+        config.fail("position_embedding_type", "is not read by posenc", kind, "'absolute'")
+    return learned(config)
+
+
+def learned(config: Config) -> Table:
+    """Return the learned table, with as many rows as tokens, or as patches of a picture."""
+    family = config.family
+    rows, width = _rows(config), config.count(family.width)
+    if rows is None or width is None:
+        config.fail("max_position_embeddings" if rows is None else "hidden_size", "is missing")
+    bytes_ = 4 * rows * width
+    if bytes_ > LARGEST:
+        size = f"{bytes_ / 2**40:.1f} TiB" if bytes_ > 2**40 else f"{bytes_ / 2**30:.1f} GiB"
+        config.fail("max_position_embeddings", f"a table of so many rows needs {size}", rows)
+    offset = first_row(config)
+    usable = rows + family.extra - offset
+    if usable < 1:
+        config.fail("max_position_embeddings", f"leaves no row after the first {offset}", rows)
+    return Table(usable, width, offset)
+
+
+def waves(config: Config) -> Waves:
+    """Return the fixed waves."""
+    width, rows = config.count("hidden_size"), config.count("max_position_embeddings")
+    if width is None:
+        config.fail("hidden_size", "is missing")
+    if width % 2:
+        config.fail("hidden_size", "must be even: sines and cosines come in pairs", width)
+    form = config.family.waves
+    base, halves = float(form.get("base", 10_000.0)), bool(form.get("halves"))
+    return Waves(width, base, halves, form.get("step") == "d/2 − 1", rows, first_row(config))
+
+
+def first_row(config: Config) -> int:
+    """Return the row of the first token."""
+    if config.family.offset == "pad + 1":
+        return (config.count("pad_token_id", least=0) or 0) + 1
+    return int(config.family.offset)
+
+
+def _rows(config: Config) -> int | None:
+    if not config.family.grid:
+        return config.count("max_position_embeddings")
+    image, patch = (_sides(config, key) for key in config.family.grid)
+    return (image[0] // patch[0]) * (image[1] // patch[1])
+
+
+def _sides(config: Fields, key: str) -> tuple[int, ...]:
+    """Read height and width, or one number for both."""
+    sides = (
+        config.counts(key, least=1) if isinstance(config.value(key), list) else config.count(key)
+    )
+    if sides is None or (isinstance(sides, tuple) and len(sides) != 2):
+        config.fail(key, "must be a number of pixels, or two", config.value(key))
+    return sides if isinstance(sides, tuple) else (sides, sides)
