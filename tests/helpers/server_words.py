@@ -37,6 +37,7 @@ ROTARY = {  # model_type -> folder, prefix of its rotary module
     "olmo3": ("olmo3", "Olmo3"),
     "gpt_neox": ("gpt_neox", "GPTNeoX"),
     "deepseek_v3": ("deepseek_v3", "DeepseekV3"),
+    "cohere_compass_text": ("cohere_compass", "CohereCompass"),
 }
 SMALL = {"hidden_size": 256, "num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 64}
 SMALL |= {"num_hidden_layers": 6}

@@ -8,6 +8,8 @@ import pytest
 import torch
 from published import published
 from server_words import (
+    METHODS,
+    SMALL,
     WAYS,
     apply,
     differences,
@@ -88,6 +90,19 @@ def test_stacks_that_share_the_settings_of_the_whole_have_options_too():
     after, _ = extended(before, 4096, "yarn")
     words = words_of(serving("m", before, after, specify(after), 4096)["vLLM"])
     assert words["rope_parameters"]["rope_type"] == "yarn"
+
+
+@pytest.mark.parametrize("outer", ["", "cohere_compass"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("way", ["vLLM 0.33", "SGLang 0.5.23"])
+def test_a_base_that_is_left_to_the_class_is_written_by_type_of_layer(outer, method, way):
+    """Cohere Compass opens no other settings; θ by its own rotary module, at base 10,000."""
+    before = SMALL | {"model_type": "cohere_compass_text", "max_position_embeddings": 8192}
+    before = {"model_type": outer, "text_config": before} if outer else before
+    assert differences(before, method, *WAYS[way]) == ""
+    after, to = stretched(before, "linear")
+    slowest = meaning(loaded(after), to)["full_attention_inv_freq"][-1]
+    assert slowest == pytest.approx(10_000 ** (-62 / 64) / 4)
 
 
 def test_a_share_of_channels_stays_whole_channels():

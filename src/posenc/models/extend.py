@@ -416,6 +416,7 @@ def _set(
     config: dict[str, Any],
 ) -> None:
     """Write a rope_type and its keys where the config has its settings."""
+    _state_by_layer(inner, main)
     place = _spelling(inner, config)
     settings = inner.get(place) or _scaled_by_class(main)
     nested = bool(settings) and all(isinstance(v, dict) or v is None for v in settings.values())
@@ -429,6 +430,21 @@ def _set(
                 "layers with a window turn by the same settings, so they are stretched too"
             )
     inner[place] = settings
+
+
+def _state_by_layer(inner: dict[str, Any], main: Spec) -> None:
+    """Write the settings of a class that reads them by type of layer alone, into a silent config.
+
+    Cohere Compass opens no config without them, and ignores a base that stands beside them.
+    """
+    from posenc.models.config.families import family
+
+    entry = family(main.model)
+    usual = (entry.defaults.get(NEW) or {}) if entry and not entry.rope else {}
+    by_layer = bool(usual) and all(isinstance(value, dict) for value in usual.values())
+    if by_layer and not any(inner.get(key) for key in (NEW, OLD, "rope_theta")):
+        inner.pop(OLD, None)
+        inner[NEW] = deepcopy(usual)
 
 
 def _scaled_by_class(main: Spec) -> dict[str, Any]:
@@ -454,6 +470,7 @@ def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> di
 def _raise_base(
     inner: dict[str, Any], turn: Rotary, main: Spec, base: float, notes: list[str]
 ) -> None:
+    _state_by_layer(inner, main)
     settings = inner.get(NEW)
     if not isinstance(settings, dict) or not settings:
         inner[_own_name(main, "rope_theta", inner)] = base

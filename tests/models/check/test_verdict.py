@@ -269,15 +269,17 @@ def test_a_context_below_64_tokens_is_left_open(llama, tmp_path):
     assert "max_position_embeddings" in checked.unknown[0]
 
 
-def test_keys_that_are_all_0_are_named_as_such(llama, tmp_path):
+@pytest.mark.parametrize(("zeroed", "what"), [("k", "keys"), ("q", "queries"), ("qk", "queries")])
+def test_queries_or_keys_that_are_all_0_are_named_as_such(llama, tmp_path, zeroed, what):
+    """Zeros look the same turned and not turned: neither a rotation nor its absence is measured."""
     folder = planted(llama, tmp_path / "a")
     tensors = load_file(folder / "model.safetensors")
-    for name in [name for name in tensors if "k_proj" in name]:
+    for name in [name for name in tensors if any(f"{side}_proj" in name for side in zeroed)]:
         tensors[name] *= 0
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     checked = check(folder, LETTERS)
     assert checked.verdict == "cannot say"
-    assert "keys that are all 0" in checked.unknown[0]
+    assert f"{what} that are all 0" in checked.unknown[0]
     assert "more than pairs" not in checked.unknown[0]
 
 

@@ -507,11 +507,11 @@ def _rotation(
 ) -> tuple[Encoding, int]:
     """Read from queries and keys before and after what turns them; and how many channels do."""
     pairs = [(plain.q, turned.q), (plain.k, turned.k)]
-    if all(torch.equal(before, after) for before, after in pairs):
-        return NoPE(), 0
     for name, (before, _) in zip(("queries", "keys"), pairs, strict=True):
         if not before.any():
             raise _Unsuitable(f"has {name} that are all 0, so that no rotation can be measured")
+    if all(torch.equal(before, after) for before, after in pairs):
+        return NoPE(), 0
     best: tuple[float, Encoding, int] = torch.inf, NoPE(), 0
     for width, layout, trailing in product(widths, ("half", "interleaved"), (False, True)):
         if width < 2 or width % 2 or (trailing and width == turned.q.shape[-1]):
