@@ -1,6 +1,5 @@
 """What pages say of studies: by whom it is read, what holds of all, and what was taken back."""
 
-import json
 import re
 
 import pytest
@@ -16,6 +15,7 @@ from stored_outcomes import (
 )
 
 from posenc import attend, create, masks
+from posenc.models.config.families import family, model_types
 
 pytestmark = pytest.mark.repository
 ROOT = STUDIES.parent
@@ -180,8 +180,8 @@ def page(name):
 
 def test_which_models_pair_channels_in_which_way():
     """By the record of transformers' models that the configs are read with."""
-    families = json.loads((ROOT / "src/posenc/models/config/families.json").read_text("utf-8"))
-    layout = {name: one.get("layout") for name, one in families.items() if one["kind"] == "rotary"}
+    known = {name: family(name) for name in model_types()}
+    layout = {name: one.layout for name, one in known.items() if one and one.kind == "rotary"}
     said = page("docs/faq.md")
     assert "Llama 2 and 3, Qwen, Mistral 7B and Gemma in transformers use `half`" in said
     halves = [name for name in layout if re.match(r"(qwen|gemma)\d|llama$|mistral$|gemma$", name)]
@@ -195,10 +195,9 @@ def test_which_models_pair_channels_in_which_way():
 
 def test_most_kinds_of_layers_in_transformers_turn():
     """ "Most open decoders use it", of the stacks that are read and have positions at all."""
-    families = json.loads((ROOT / "src/posenc/models/config/families.json").read_text("utf-8"))
-    kinds = [one["kind"] for one in families.values()]
+    kinds = [one.kind for name in model_types() if (one := family(name))]
     others = {*kinds} - {"rotary", "refused", "parts", "nothing"}
-    assert others >= {"learned", "sinusoidal", "t5", "alibi", "none"}
+    assert others == {"learned", "sinusoidal", "none"}  # of biases, the type is "none"
     assert kinds.count("rotary") > sum(kinds.count(kind) for kind in others)
 
 

@@ -113,6 +113,14 @@ def test_a_share_of_channels_stays_whole_channels():
     assert int(52 * told["rope_parameters"]["partial_rotary_factor"]) == 30
 
 
+def test_an_option_for_a_config_in_the_old_spelling_states_both():
+    """transformers 4 reads `rope_scaling` and `rope_theta`, and 5 the whole of the other."""
+    for server in ("vLLM", "SGLang"):
+        words = words_of(lines("yarn")[server])
+        assert words["rope_scaling"] == words["rope_parameters"]
+        assert words["rope_theta"] == words["rope_parameters"]["rope_theta"] == 1e6
+
+
 def test_mlx_receives_the_keys_of_the_file_that_changed():
     """mlx_lm.load updates the dictionary of config.json with them."""
     config, spec = longer("yarn")
