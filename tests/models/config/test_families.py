@@ -139,7 +139,7 @@ qwen3_omni_moe_talker_text: RRRRRRRR, base 1e+06
 qwen3_omni_moe_text: RRRRRRRR, base 1e+06
 qwen3_vl_moe_text: RRRRRRRR, base 500000
 qwen3_vl_text: RRRRRRRR, base 500000
-qwen4_exp_text: RRRRRRRR, base 1e+07
+qwen4_exp_text: ---R---R, base 1e+07, unlike
 recurrent_gemma: --r--r--, base 10000, window 2048
 roformer: RRRRRRRR, base 10000, both ways
 sapiens2: BBBBBBBB, both ways
@@ -259,6 +259,18 @@ def test_the_page_shows_the_file_of_the_family_it_adds():
     assert "src/posenc/models/config/families/NAME.py" in (ROOT / "CONTRIBUTING.md").read_text()
 
 
+def test_full_layers_of_qwen4_are_indexed_and_linear_ones_do_not_attend():
+    """As the class renames them; transformers' linear layers are a gated delta rule."""
+    types = ["linear_attention", "full_attention"]
+    config = {"num_hidden_layers": 2, "layer_types": types} | GIVEN["qwen4_exp_text"]
+    spec = specify({"model_type": "qwen4_exp_text", **config})
+    assert [(layer.kind, layer.attends) for layer in spec.layers] == [
+        ("linear_attention", False),
+        ("indexed_attention", True),
+    ]
+    assert "keeps the keys that an indexer chose" in " ".join(spec.notes)
+
+
 def test_each_file_of_the_folder_has_a_line():
     with_line = {vars(of_files()[name])["__name__"] for name in LINES}
     folder = Path(str(families.__file__)).parent
@@ -272,8 +284,7 @@ def test_a_file_reads_a_model_type_by_its_name_and_nothing_else_registers_it(tmp
         "from posenc.models.config.layers import bare, stack\n"
         'FACTS = {"kind": "rotary", "layout": "half", "defaults": {"num_hidden_layers": 6}}\n'
         "def layers(config):\n"
-        "    kinds = config.types(config.every(3))\n"
-        "    return bare(stack(config, kinds), lambda i, layer: i % 2)\n"
+        "    return bare(stack(config, config.every(3)), lambda i, layer: i % 2)\n"
     )
     monkeypatch.setattr(families, "__path__", [*families.__path__, str(tmp_path)])
     cached = families._files, families.by_hand

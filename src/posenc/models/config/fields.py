@@ -288,9 +288,13 @@ class Config(Fields):
         """Return the types of layers that take turns."""
         return list(islice(cycle(kinds), self.depth()))
 
-    def window(self, key: str = "sliding_window") -> int | None:
-        """Return the window of sliding layers: None with `use_sliding_window` false."""
-        return None if self.value("use_sliding_window") is False else self.count(key)
+    def window(self, key: str = "sliding_window", ends: int = 0) -> int | None:
+        """Return the window of sliding layers: None with `use_sliding_window` false.
+
+        ends: 1 if it is a window to both sides that includes its ends
+        """
+        size = None if self.value("use_sliding_window") is False else self.count(key)
+        return size and size + ends
 
     def flags(self, key: str) -> tuple[int, ...] | None:
         """Read a list with a number for each layer; None where there is none, or an empty one."""

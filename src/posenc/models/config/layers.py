@@ -19,23 +19,35 @@ Encode = Callable[[str], Any]  # type of layer → its encoding
 
 
 def stack(
-    config: Config, kinds: Sequence[str] | None = None, encode: Encode | None = None, **more: Any
+    config: Config,
+    usual: Sequence[str] | None = None,
+    known: Collection[str] = USUAL,
+    encode: Encode | None = None,
+    windows: Mapping[str, int | None] | None = None,
+    renamed: Mapping[str, str] | None = None,
+    trimmed: bool = False,
+    **more: Any,
 ) -> list[Layer]:
-    """Return layers of these types with one encoding each; `sliding_attention` has a window.
+    """Return the layers of a stack, of the types that the file lists or else of the usual ones.
 
-    kinds: the type of each layer; by default those of `layer_types`, or else Qwen2's
+    usual: the type of each layer if the file lists none; by default Qwen2's, by depth
+    known, renamed, trimmed: see `Config.types`
     encode: the encoding of each type; by default the rotation, or none if the family is not rotary
+    windows: the window of each type that has one; by default that of `sliding_attention`
     more: further fields of each `Layer`, such as `scale`
     """
     if encode is None:
         encode = rotations(config) if config.family.kind == "rotary" else no_encoding
-    # A class without types of layers has one window for all
-    untyped = kinds is None and config.stated("layer_types") is None
-    alike = untyped and not config.value("max_window_layers")
-    if kinds is None:
-        kinds = config.by_depth() if untyped else config.types(())
-    windows = {kind: config.window() if alike or kind == SLIDING else None for kind in kinds}
-    return [Layer(encode(kind), kind, window=windows[kind], **more) for kind in kinds]
+    if usual is None and config.stated("layer_types") is None:
+        kinds = config.by_depth()
+        # A class without types of layers has one window for all
+        alike = windows is None and not config.value("max_window_layers")
+    else:
+        kinds, alike = config.types(usual or (), known, renamed, trimmed), False
+    if windows is None:
+        sliding = {*kinds} if alike else {*kinds} & {SLIDING}
+        windows = dict.fromkeys(sliding, config.window() if sliding else None)
+    return [Layer(encode(kind), kind, window=windows.get(kind), **more) for kind in kinds]
 
 
 def hybrid(
@@ -43,12 +55,10 @@ def hybrid(
     usual: Sequence[str],
     attending: Collection[str] = (FULL,),
     idle: Collection[str] = IDLE,
-    renamed: Mapping[str, str] | None = None,
     **more: Any,
 ) -> list[Layer]:
     """Return layers of which only some attend: convolutions and recurrences do not."""
-    kinds = config.types(usual, (*attending, *idle), renamed)
-    layers = stack(config, kinds, **more)
+    layers = stack(config, usual, (*attending, *idle), **more)
     return [
         layer if layer.kind in attending else Layer(kind=layer.kind, attends=False)
         for layer in layers
@@ -57,12 +67,6 @@ def hybrid(
 
 def no_encoding(kind: str) -> None:
     """Return no encoding, for a layer of any type."""
-
-
-def with_windows(layers: Sequence[Layer], size: int | None, *kinds: str) -> list[Layer]:
-    """Set the window of layers of these types, by default of the sliding ones."""
-    kinds = kinds or (SLIDING,)
-    return [replace(layer, window=size) if layer.kind in kinds else layer for layer in layers]
 
 
 def bare(layers: Sequence[Layer], without: Callable[[int, Layer], Any]) -> list[Layer]:

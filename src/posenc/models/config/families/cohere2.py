@@ -4,8 +4,8 @@ from posenc.models.config.layers import FULL, Config, Layer, bare, stack
 
 
 def layers(config: Config) -> list[Layer]:
-    kinds = config.types(config.every(config.period("sliding_window_pattern", 4)))
-    return without_far_rotations(config, stack(config, kinds))
+    layers = stack(config, config.every(config.period("sliding_window_pattern", 4)))
+    return without_far_rotations(config, layers)
 
 
 def without_far_rotations(config: Config, layers: list[Layer]) -> list[Layer]:

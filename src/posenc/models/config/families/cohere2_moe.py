@@ -8,8 +8,8 @@ def layers(config: Config) -> list[Layer]:
     pattern = config.count("prefix_dense_sliding_window_pattern")
     usual = _turns(first, pattern or 1)
     usual += _turns(config.depth() - first, config.period("sliding_window_pattern", 4))
-    kinds, rotated = config.types(usual), _dense(config, first) if pattern in (None, 1) else ()
-    return bare(stack(config, kinds), lambda i, layer: layer.kind == FULL and i not in rotated)
+    rotated = _dense(config, first) if pattern in (None, 1) else ()
+    return bare(stack(config, usual), lambda i, layer: layer.kind == FULL and i not in rotated)
 
 
 def _turns(count: int, period: int) -> list[str]:

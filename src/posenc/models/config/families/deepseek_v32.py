@@ -21,5 +21,5 @@ def layers(config: Config) -> list[Layer]:
 
 
 def indexed(config: Config, **more: Any) -> list[Layer]:
-    kinds = config.types(config.repeated([INDEXED]), (*USUAL, INDEXED))
-    return stack(config, kinds, beyond=CHOSEN, **more)
+    usual = config.repeated([INDEXED])
+    return stack(config, usual, (*USUAL, INDEXED), beyond=CHOSEN, **more)

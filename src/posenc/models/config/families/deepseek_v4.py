@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from posenc.models.config.layers import SLIDING, USUAL, Config, Layer, stack, with_windows
+from posenc.models.config.layers import SLIDING, USUAL, Config, Layer, stack
 
 SPARSE, HEAVY = "compressed_sparse_attention", "heavily_compressed_attention"
 RATIOS = {0: SLIDING, 4: SPARSE, 128: HEAVY}
@@ -28,9 +28,9 @@ def usual(config: Config) -> dict[str, Any]:
 
 
 def layers(config: Config) -> list[Layer]:
-    kinds = config.types(_by_ratio(config), (*USUAL, SPARSE, HEAVY), trimmed=True)
-    layers = stack(config, kinds, sinks=True, beyond=BEYOND)
-    return with_windows(layers, config.window(), SLIDING, SPARSE, HEAVY)
+    known, windows = (*USUAL, SPARSE, HEAVY), dict.fromkeys(FACTS["labels"], config.window())
+    more = {"sinks": True, "beyond": BEYOND}
+    return stack(config, _by_ratio(config), known, windows=windows, trimmed=True, **more)
 
 
 def _by_ratio(config: Config) -> list[str]:

@@ -2,12 +2,11 @@
 
 from posenc.models.config.families.gemma4 import FACTS as FACTS
 from posenc.models.config.families.gemma4 import wide_heads
-from posenc.models.config.layers import Config, Layer, with_windows
+from posenc.models.config.layers import Config, Layer
 
 MODELS = "embedding_gemma2_text"
 
 
 def layers(config: Config) -> list[Layer]:
-    size = config.window()
-    layers = wide_heads(config, config.period("sliding_window_pattern", 6))
-    return with_windows(layers, size and size + 1)
+    steps = config.period("sliding_window_pattern", 6)
+    return wide_heads(config, steps, config.window(ends=1))

@@ -8,6 +8,5 @@ MODELS = "exaone4 exaone_moe kolibri1"
 def layers(config: Config) -> list[Layer]:
     fixed = config.family.name == "kolibri1"
     steps = 5 if fixed else config.period("sliding_window_pattern", 4)
-    kinds = config.types(config.every(steps))
     slides = config.value("sliding_window")
-    return bare(stack(config, kinds), lambda i, layer: slides and layer.kind == FULL)
+    return bare(stack(config, config.every(steps)), lambda i, layer: slides and layer.kind == FULL)

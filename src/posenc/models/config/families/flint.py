@@ -5,6 +5,6 @@ from posenc.models.config.layers import FULL, Config, Layer, stack
 
 
 def layers(config: Config) -> list[Layer]:
-    kinds = config.every(4, at=1)
-    kinds = config.types([FULL, *kinds[1:-1], FULL][: len(kinds)])
-    return without_far_rotations(config, stack(config, kinds, sinks=True))
+    usual = config.every(4, at=1)
+    usual = [FULL, *usual[1:-1], FULL][: len(usual)]
+    return without_far_rotations(config, stack(config, usual, sinks=True))

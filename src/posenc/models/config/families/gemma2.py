@@ -6,8 +6,6 @@ MODELS = "gemma2 t5_gemma_module vaultgemma"
 
 
 def layers(config: Config) -> list[Layer]:
-    scale, cap = (
-        config.inverse_root("query_pre_attn_scalar"),
-        config.number("attn_logit_softcapping"),
-    )
-    return stack(config, config.types(config.every(2)), scale=scale, softcap=cap)
+    scale = config.inverse_root("query_pre_attn_scalar")
+    softcap = config.number("attn_logit_softcapping")
+    return stack(config, config.every(2), scale=scale, softcap=softcap)

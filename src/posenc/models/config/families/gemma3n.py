@@ -6,4 +6,4 @@ MODELS = "gemma3n_text"
 
 
 def layers(config: Config) -> list[Layer]:
-    return stack(config, config.types(config.every(5)), scale=1.0)
+    return stack(config, config.every(5), scale=1.0)

@@ -1,9 +1,8 @@
 """Gemma 4: every sixth layer and the last see all, with wider heads; scores are not scaled."""
 
-from dataclasses import replace
 from typing import Any
 
-from posenc.models.config.layers import FULL, Config, Layer, stack
+from posenc.models.config.layers import FULL, SLIDING, Config, Layer
 from posenc.models.config.rope_settings import rotations
 
 MODELS = "gemma4_text gemma4_unified_text diffusion_gemma_text"
@@ -13,22 +12,20 @@ BLOCK = "looks both ways in the block that its decoder fills in"
 
 def layers(config: Config) -> list[Layer]:
     both_ways = config.values.get("use_bidirectional_attention") == "all"
+    size = config.window()
     if config.family.name == "diffusion_gemma_text":
         if both_ways:
             why = "which of its two stacks look both ways is said in no file"
             config.refuse("model_type", config.family.name, why)
-        return wide_heads(config, 6, beyond=BLOCK)
-    layers = wide_heads(config, 6)
-    if not both_ways:
-        return layers
-    return [
-        replace(layer, causal=False, window=layer.window and layer.window // 2 + 2)
-        for layer in layers
-    ]
+        return wide_heads(config, 6, size, beyond=BLOCK)
+    if both_ways:
+        return wide_heads(config, 6, size and size // 2 + 2, causal=False)
+    return wide_heads(config, 6, size)
 
 
-def wide_heads(config: Config, period: int, **more: Any) -> list[Layer]:
+def wide_heads(config: Config, steps: int, size: int | None, **more: Any) -> list[Layer]:
     """Return layers whose heads are wider where they see all, as the last layer always does."""
     rope = rotations(config, wide={FULL: "global_head_dim"})
-    kinds = config.types(config.every(period))
-    return stack(config, [*kinds[:-1], FULL][: len(kinds)], rope, scale=1.0, **more)
+    kinds = config.types(config.every(steps))
+    kinds, windows = [*kinds[:-1], FULL][: len(kinds)], {SLIDING: size}
+    return [Layer(rope(x), x, window=windows.get(x), scale=1.0, **more) for x in kinds]

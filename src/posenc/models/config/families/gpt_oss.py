@@ -4,4 +4,4 @@ from posenc.models.config.layers import Config, Layer, stack
 
 
 def layers(config: Config) -> list[Layer]:
-    return stack(config, config.types(config.every(2)), sinks=True)
+    return stack(config, config.every(2), sinks=True)

@@ -9,8 +9,8 @@ MODELS = "granite_swa granitemoe_swa"
 
 
 def layers(config: Config) -> list[Layer]:
-    kinds, scale = config.types(config.every(4, at=0)), config.number("attention_multiplier")
-    layers, each = stack(config, kinds, scale=scale, sinks=True), config.bases("layer_rope_theta")
+    scale, each = config.number("attention_multiplier"), config.bases("layer_rope_theta")
+    layers = stack(config, config.every(4, at=0), scale=scale, sinks=True)
     if each is None:
         return layers
     return [_with_base(layer, base) for layer, base in zip(layers, each, strict=True)]

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from posenc.models.config.families.smollm3 import without_encoding
-from posenc.models.config.layers import FULL, USUAL, Config, Layer, stack, with_windows
+from posenc.models.config.layers import FULL, SLIDING, USUAL, Config, Layer, stack
 from posenc.models.config.spec import Sharpened
 
 MODELS = "llama4_text"
@@ -11,10 +11,10 @@ CHUNKED = "chunked_attention"
 
 
 def layers(config: Config) -> list[Layer]:
-    nope = without_encoding(config)
-    kinds = config.types([FULL if bare else CHUNKED for bare in nope], (*USUAL, CHUNKED))
-    layers = with_windows(stack(config, kinds), config.window("attention_chunk_size"), CHUNKED)
-    sharpened = temperature(config)
+    nope, sharpened = without_encoding(config), temperature(config)
+    usual = [FULL if bare else CHUNKED for bare in nope]
+    windows = {CHUNKED: config.window("attention_chunk_size"), SLIDING: config.window()}
+    layers = stack(config, usual, (*USUAL, CHUNKED), windows=windows)
     return [
         replace(layer, encoding=None, temperature=sharpened) if bare else layer
         for layer, bare in zip(layers, nope, strict=True)

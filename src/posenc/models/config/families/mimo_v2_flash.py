@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from posenc.models.config.layers import FULL, SLIDING, Config, Layer, stack, with_windows
+from posenc.models.config.layers import FULL, SLIDING, Config, Layer, stack
 
 
 def usual(config: Config) -> dict[str, Any]:
@@ -19,12 +19,9 @@ def usual(config: Config) -> dict[str, Any]:
 
 
 def layers(config: Config) -> list[Layer]:
-    listed = config.flags("hybrid_layer_pattern")
-    if listed is not None:
-        kinds = [FULL if flag == 0 else SLIDING for flag in listed]
-    else:
-        kinds = [FULL, *config.every(6)[1:]]
-    size = config.window("sliding_window_size")
-    size = size + 1 if size else config.window()
-    layers = with_windows(stack(config, config.types(kinds)), size)
+    usual = [FULL, *config.every(6)[1:]]
+    if (flags := config.flags("hybrid_layer_pattern")) is not None:
+        usual = [FULL if flag == 0 else SLIDING for flag in flags]
+    size = config.window("sliding_window_size", ends=1) or config.window()
+    layers = stack(config, usual, windows={SLIDING: size})
     return [replace(layer, sinks=layer.kind == SLIDING) for layer in layers]

@@ -15,4 +15,4 @@ MODELS = " ".join(KINDS)
 
 def layers(config: Config) -> list[Layer]:
     kind = KINDS[config.family.name]
-    return stack(config, config.types(config.repeated([kind]), (*USUAL, kind)))
+    return stack(config, config.repeated([kind]), (*USUAL, kind))

@@ -6,7 +6,7 @@ MODELS = "muse_glimmer_text muse_spark_text"
 
 
 def layers(config: Config) -> list[Layer]:
-    layers = stack(config, config.types(config.every(4, at=0)[::-1]))
+    layers = stack(config, config.every(4, at=0)[::-1])
     each = config.bases("layer_rope_theta")  # 0 for none; all others mean `rope_theta`
     if each is not None:
         return bare(layers, lambda i, layer: not each[i])

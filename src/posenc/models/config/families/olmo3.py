@@ -7,4 +7,4 @@ MODELS = "olmo3 cwm"
 
 def layers(config: Config) -> list[Layer]:
     first = config.family.name == "cwm"
-    return stack(config, config.types(config.every(4, at=0 if first else -1)))
+    return stack(config, config.every(4, at=0 if first else -1))

@@ -1,13 +1,15 @@
-"""Qwen4: the axes of Qwen3.5; an indexer chooses keys in every fourth layer."""
+"""Qwen4: as Qwen3.5, and an indexer chooses the keys of each query."""
 
+from posenc.models.config.families.deepseek_v32 import CHOSEN
 from posenc.models.config.families.qwen3_5 import SECTIONS
-from posenc.models.config.layers import INDEXED, LINEAR, USUAL, Config, Layer, stack
+from posenc.models.config.layers import FULL, INDEXED, LINEAR, Config, Layer, hybrid
 from posenc.models.config.rope_settings import rotations
 
 MODELS = "qwen4_exp_text"
 
 
 def layers(config: Config) -> list[Layer]:
-    rope = rotations(config, SECTIONS, woven=True)
     usual = config.every(config.period("full_attention_interval", 4), INDEXED, LINEAR)
-    return stack(config, config.types(usual, (*USUAL, INDEXED, LINEAR)), rope)
+    more = {"renamed": {FULL: INDEXED}, "beyond": CHOSEN}
+    rope = rotations(config, SECTIONS, woven=True)
+    return hybrid(config, usual, (INDEXED,), encode=rope, **more)

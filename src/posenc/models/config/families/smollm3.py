@@ -1,14 +1,14 @@
 """SmolLM3: every fourth layer has no encoding; with `use_sliding_window` those layers slide."""
 
-from posenc.models.config.layers import FULL, SLIDING, Config, Layer, bare, stack, with_windows
+from posenc.models.config.layers import FULL, SLIDING, Config, Layer, bare, stack
 
 
 def layers(config: Config) -> list[Layer]:
     nope, size = without_encoding(config), config.count("sliding_window")
     slides = config.flag("use_sliding_window") and size
-    kinds = config.types([SLIDING if slides and none else FULL for none in nope])
+    usual = [SLIDING if slides and none else FULL for none in nope]
     # Layers that are listed as sliding have a window whatever `use_sliding_window` is
-    return bare(with_windows(stack(config, kinds), size), lambda i, layer: nope[i])
+    return bare(stack(config, usual, windows={SLIDING: size}), lambda i, layer: nope[i])
 
 
 def without_encoding(config: Config) -> list[bool]:

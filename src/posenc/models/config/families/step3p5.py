@@ -18,7 +18,7 @@ LISTS = {"rope_theta": "rope_theta", "partial_rotary_factors": "partial_rotary_f
 def layers(config: Config) -> list[Layer]:
     scale = config.inverse_root("query_pre_attn_scalar")
     scale = head_dim(config) ** -0.5 if scale is None else scale
-    return stack(config, config.types(config.repeated([FULL]), trimmed=True), scale=scale)
+    return stack(config, config.repeated([FULL]), trimmed=True, scale=scale)
 
 
 def usual(config: Config) -> dict[str, Any]:

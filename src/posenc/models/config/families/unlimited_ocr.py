@@ -8,4 +8,4 @@ KIND = "reference_sliding_attention"
 
 def layers(config: Config) -> list[Layer]:
     config.only("is_causal", True)
-    return stack(config, config.types(config.repeated([KIND]), (*USUAL, KIND)))
+    return stack(config, config.repeated([KIND]), (*USUAL, KIND))
