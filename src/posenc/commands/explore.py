@@ -5,6 +5,7 @@ from pathlib import Path
 
 from posenc.commands.app import LOOK, command
 from posenc.commands.errors import Failure, UsageError, of_models, of_studies, own_code
+from posenc.commands.imports import uncollected
 from posenc.commands.options import Flag, Name, Place, open_in_browser, printed_card
 from posenc.core import names
 from posenc.core.text import printable
@@ -49,8 +50,9 @@ def explore(
     # A typo is answered before torch is imported
     with of_models():
         items = [hub.local(name) if hub.is_model(name) else _encoding(name) for name in what]
-    from posenc.show.explorer import document
-    from posenc.show.explorer.explore import explorer, sorted_out
+    with uncollected():
+        from posenc.show.explorer import document
+        from posenc.show.explorer.explore import explorer, sorted_out
 
     try:
         document.check_place(out, force)
