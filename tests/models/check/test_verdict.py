@@ -323,11 +323,15 @@ def test_exchanged_lists_of_longrope_are_among_the_best(tmp_path):
     assert "short and long factors exchanged" in finding.message
 
 
-OWN = Trial("as read", "as read", 5.0, 16)
+def tried(kind, name, by, half=0.01, tokens=256, frequency=9.0):
+    """A trial that is `by` bits better than as read, in each of 16 stretches."""
+    spread = [half if n % 2 else -half for n in range(16)]
+    losses = tuple(5.0 - by + one for one in spread)
+    return Trial(kind, name, 5.0 - by, 16, -by, -by - half, -by + half, losses, tokens, frequency)
 
 
-def better(kind, name, by):
-    return Trial(kind, name, 5.0 - by, 16, -by, -by - 0.01, -by + 0.01)
+OWN = tried("as read", "as read", 0.0, 0.0)
+better = tried
 
 
 def test_a_remedy_is_named_with_its_distance_to_the_next():
@@ -358,3 +362,75 @@ def test_no_key_is_named_where_no_reading_stands_out(trials):
     assert finding.key == ""
     assert finding.level == "error"
     assert "none of the tried readings fits" in finding.message
+
+
+def test_a_reading_that_is_worse_than_frequencies_is_no_remedy():
+    """It stands out by 1 bit from all others, and a table of frequencies would still be better."""
+    trials = [
+        better("base", "base 10,000", 1.5, frequency=3.4),
+        better("layout", "layout half", 0.5),
+    ]
+    (finding,) = _proved([OWN, *trials], "config.json")
+    assert finding.key == ""
+    assert "none of the tried readings fits" in finding.message
+    assert "3.400" in finding.message
+
+
+def test_the_next_best_is_named_where_none_fits_too():
+    trials = [better("none", "no positions", 1.5), better("base", "base 10,000", 0.5)]
+    (finding,) = _proved([OWN, *trials], "config.json")
+    assert "base 10,000, takes 1.000 more" in finding.message
+
+
+def test_a_reading_that_is_not_surely_better_is_a_rival_too():
+    """Its interval reaches above 0, so that it was not among those that are surely better."""
+    unsure = tried("window", "no window", 1.2, half=1.3)
+    assert not unsure.better
+    (finding,) = _proved([OWN, better("base", "base 10,000", 1.5), unsure], "config.json")
+    assert finding.key == ""
+    assert "base 10,000 or no window" in finding.message
+
+
+def test_readings_are_compared_on_the_same_texts_alone():
+    """On longer texts all is easier; the base gains more there, too, and the window is no rival."""
+    near = [better("base", "base 10,000", 1.0), better("layout", "layout half", 0.4)]
+    far = [better("base", "base 10,000", 2.0, tokens=1024)]
+    far += [better("window", "no window", 1.0, tokens=1024)]
+    (finding,) = _proved([OWN, *near, *far], "config.json")
+    assert finding.key == "rope_theta"
+    assert "layout half, takes 0.600 more" in finding.message
+
+
+@pytest.mark.slow
+def test_windows_are_tried_on_longer_texts_beside_what_seems_better(tmp_path, monkeypatch):
+    """A window of 8 differs from 16 only in texts that are longer than these 12 tokens."""
+    monkeypatch.setattr("posenc.models.check.loss.TOKENS", 12)
+    monkeypatch.setattr("posenc.models.check.verdict.LEAST", 12)
+    folder = trained("Gemma3", tmp_path / "m")
+    checked = check(planted(folder, tmp_path / "a", sliding_window=8), LETTERS)
+    assert {trial.tokens for trial in checked.trials} == {12, 16}
+    assert {trial.tokens for trial in checked.trials if trial.kind == "window"} == {16}
+    (finding,) = [x for x in checked.findings if x.rule.name == "weights-disagree"]
+    assert "a window of 16" in finding.message
+
+
+@pytest.mark.parametrize("fault", ["eps", "residual", "tokenizer"])
+def test_faults_that_are_not_of_positions_get_no_remedy_of_positions(llama, tmp_path, fault):
+    """They make the losses worse under every reading; some reading may hide a part of that."""
+    keys = {"rms_norm_eps": 10.0} if fault == "eps" else {}
+    folder = planted(llama, tmp_path / "a", **keys)
+    if fault == "residual":
+        tensors = load_file(folder / "model.safetensors")
+        for name in [name for name in tensors if "o_proj" in name or "down_proj" in name]:
+            tensors[name] *= 0.1
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    if fault == "tokenizer":
+        path = folder / "tokenizer.json"
+        words = json.loads(path.read_text())
+        known = words["model"]["vocab"]
+        known["<pad>"], known["a"] = known["a"], known["<pad>"]
+        path.write_text(json.dumps(words))
+    checked = check(folder, LETTERS)
+    assert checked.trials
+    assert checked.trials[0].bits > check(llama, LETTERS).trials[0].bits + 0.5
+    assert all(not finding.key for finding in checked.findings)

@@ -8,10 +8,11 @@ up as soon as that is sure.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from math import log
+from math import log, log2
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -56,6 +57,9 @@ class Trial:
     difference: float = 0.0  # bits a token; above 0: worse than as read
     low: float = 0.0  # ends of the interval
     high: float = 0.0
+    losses: tuple[float, ...] = ()  # bits a token of each stretch
+    tokens: int = 0  # of a stretch
+    by_frequency: float = float("inf")  # bits a token, told only how often each one occurs
 
     @property
     def worse(self) -> bool:
@@ -71,6 +75,15 @@ class Trial:
     def unsure(self) -> bool:
         """True where it seems better, and more stretches would have to say."""
         return self.difference < -MARGIN and not self.better
+
+    def gap(self, other: Trial, tests: int = 1) -> tuple[float, float]:
+        """By how many bits a token another trial is worse, and the least that it surely is.
+
+        Both read the same texts, and the stretches that both read are compared.
+        """
+        pairs = zip(self.losses, other.losses, strict=False)
+        mean, low, _ = _interval([theirs - own for own, theirs in pairs], tests)
+        return mean, low
 
 
 @dataclass(frozen=True)
@@ -155,7 +168,9 @@ def trials(
     as_read = Reading("as read", "as read", opened.spec)
     progress(as_read.name, 0, total)
     own = [*_losses(opened, as_read, ids)]
-    found = [Trial("as read", "as read", fmean(own), count)]
+    frequency = bits_by_frequency(ids[:, 1:].flatten().tolist())
+    read = lambda trial: replace(trial, tokens=ids.shape[-1], by_frequency=frequency)  # noqa: E731
+    found = [read(Trial("as read", "as read", fmean(own), count, losses=tuple(own)))]
     runs = Reading("as read", "as transformers runs it", opened.spec)
     for number, reading in enumerate([runs, *readings]):
         progress(reading.name, number + 1, total)
@@ -165,7 +180,7 @@ def trials(
             trial = _judged(reading, losses, own, total)
             if len(losses) >= min(FIRST, count) and trial.low > MARGIN:
                 break
-        found.append(_judged(reading, losses, own, total))
+        found.append(read(_judged(reading, losses, own, total)))
     progress("done", total, total)
     return found
 
@@ -246,10 +261,21 @@ def bits(model: Any, ids: Tensor) -> Tensor:
 
 def _judged(reading: Reading, losses: list[float], own: list[float], tests: int) -> Trial:
     """Compare with the losses as read, over the same stretches."""
-    differences = [loss - usual for loss, usual in zip(losses, own, strict=False)]
-    mean, count = fmean(differences), len(losses)
-    half = float("inf")
+    mean, low, high = _interval([x - y for x, y in zip(losses, own, strict=False)], tests)
+    bits, count = fmean(losses), len(losses)
+    return Trial(reading.kind, reading.name, bits, count, mean, low, high, tuple(losses))
+
+
+def _interval(differences: list[float], tests: int) -> tuple[float, float, float]:
+    """Mean and interval of differences, at a level that holds for so many of them together."""
+    mean, count, half = fmean(differences), len(differences), float("inf")
     if count > 1:
         t = t_quantile(1 - (1 - LEVEL) / (2 * tests), count - 1)
         half = t * stdev(differences) / count**0.5
-    return Trial(reading.kind, reading.name, fmean(losses), count, mean, mean - half, mean + half)
+    return mean, mean - half, mean + half
+
+
+def bits_by_frequency(ids: list[int]) -> float:
+    """Bits a token of a text, as if its tokens were drawn one by one."""
+    shares = [count / len(ids) for count in Counter(ids).values()]
+    return -sum(share * log2(share) for share in shares)

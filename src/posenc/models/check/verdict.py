@@ -12,11 +12,9 @@ counts as none.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from math import log2
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -196,7 +194,7 @@ def check(
     elif turns and files.weights:
         try:
             tried, tokens = _tried(path, letters, progress)
-            asked.append(f"{len(tried) - 2} other readings by their loss")
+            asked.append(f"{len({trial.name for trial in tried}) - 2} other readings by their loss")
             findings += _proved(tried, found.file)
             unknown += _untold(tried)
         except Broken as error:
@@ -249,6 +247,7 @@ def _undetectable(tried: list[Trial], tokens: int) -> Iterator[str]:
         yield f"by rules alone: {PLAUSIBLE}"
         return
     alike = [x.name for x in tried if x.kind != "as read" and not (x.worse or x.better)]
+    alike = [*dict.fromkeys(alike)]
     if alike:
         yield f"in these texts not told apart from the config: {', '.join(alike)}"
     yield f"in texts of {tokens:,} tokens: what differs only beyond them"
@@ -283,7 +282,7 @@ def _tried(path: Path, letters: str | None, progress: Progress) -> tuple[list[Tr
         letters = novel_letters()
     progress("opening the model", 0, 1)
     try:
-        from posenc.models.check.loss import STRETCHES, TOKENS, opened, trials
+        from posenc.models.check.loss import STRETCHES, TOKENS, bits_by_frequency, opened, trials
 
         with opened(path) as model:
             context = model.spec.context or TOKENS
@@ -294,16 +293,21 @@ def _tried(path: Path, letters: str | None, progress: Progress) -> tuple[list[Tr
                 )  # fmt: skip
             tokens = min(TOKENS, max(LEAST, model.spec.trained or context))
             near = model.stretches(letters, tokens, STRETCHES)
-            _refuse_uniform(near.flatten().tolist())
-            others = readings(model.spec)
-            windows = [other for other in others if other.kind == "window"]
-            found = trials(model, [x for x in others if x.kind != "window"], near, progress)
-            if windows:
-                size = _enough(model.spec)
-                far = size > tokens and size <= max(context, model.spec.trained or 0)
-                texts = model.stretches(letters, size, STRETCHES // 2) if far else near
-                windows = [x for x in windows if _hides(model.spec, x.spec, texts.shape[-1])]
-                found += trials(model, windows, texts, progress)[2:]
+            _refuse_uniform(bits_by_frequency(near.flatten().tolist()))
+            others, size = readings(model.spec), _enough(model.spec)
+            far = size > tokens and size <= max(context, model.spec.trained or 0)
+            reach = size if far else tokens
+            windows = [
+                x for x in others if x.kind == "window" and _hides(model.spec, x.spec, reach)
+            ]
+            rest = [x for x in others if x.kind != "window"]
+            found = trials(model, rest if far else [*rest, *windows], near, progress)
+            if far and windows:
+                # Windows need longer texts; what seems better is compared with them on those
+                leading = {trial.name for trial in found if trial.better or trial.unsure}
+                again = [*(x for x in rest if x.name in leading), *windows]
+                texts = model.stretches(letters, size, STRETCHES // 2)
+                found += trials(model, again, texts, progress)[2:]
             return found, tokens
     except ImportError as missing:
         raise ModelError(
@@ -311,10 +315,8 @@ def _tried(path: Path, letters: str | None, progress: Progress) -> tuple[list[Tr
         ) from None
 
 
-def _refuse_uniform(ids: list[int]) -> None:
+def _refuse_uniform(bits: float) -> None:
     """Raise ModelError for a text of nearly one token, which any reading predicts."""
-    shares = [count / len(ids) for count in Counter(ids).values()]
-    bits = -sum(share * log2(share) for share in shares)
     if bits < LEAST_BITS:
         problem = f"tells nothing: its tokens differ by {bits:.2f} bits"
         raise ModelError("the text", "", problem, allowed=f"{LEAST_BITS:g} or more")
@@ -335,36 +337,60 @@ def _enough(spec: Spec) -> int:
 def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
     """Yield the fault that the losses show: another reading is better than the config's.
 
-    A remedy is named only where one reading, or several of one key, stand out. Otherwise the right
-    reading was not tried, and any of them would point to a key that may be right.
+    A remedy is named only where one reading, or several of one key, stand out from all others, and
+    predict better than the frequencies of the tokens do. Otherwise the right reading was not tried,
+    and any of them would point to a key that may be right.
     """
-    better = sorted((x for x in tried if x.better), key=lambda trial: trial.difference)
+    better = [trial for trial in tried if trial.better]
     if not better:
         return
-    best = better[0]
+    longest = max(trial.tokens for trial in tried)
+    pool = [trial for trial in better if trial.tokens == longest] or better
+    best = min(pool, key=lambda trial: trial.difference)
+    gaps = _gaps(best.name, tried)
     near = max(NEAR, NEAR_SHARE * -best.difference)
-    rivals = [trial for trial in better if trial.difference - best.difference < near]
-    others = [trial for trial in tried if trial.name != "as read" and trial not in rivals]
+    # What is surely worse than as read is surely worse than the best
+    rivals = [x for x, (gap, low) in gaps if gap < near or (low <= 0 and not x.worse)]
+    names = dict.fromkeys((best.name, *(trial.name for trial in rivals)))
+    why = _unfit(best, rivals)
     measured = (
         f"{best.bits:.3f} bits a token, {-best.difference:.3f} fewer than as read"
         f" ({-best.high:.3f} … {-best.low:.3f})"
     )
-    named = " or ".join(trial.name for trial in rivals)
-    several = len({_key_of_kind(trial.kind) for trial in rivals}) > 1
-    if several or best.kind == "none":
-        why = "they are too close to tell which is right" if several else "it ignores positions"
+    compared = f"the frequencies of the tokens alone take {best.by_frequency:.3f}"
+    rest = [(gap, trial.name) for trial, (gap, _) in gaps if why or trial.name not in names]
+    if rest:
+        gap, second = min(rest)
+        compared = f"the next best reading, {second}, takes {gap:.3f} more; {compared}"
+    if why:
         message = (
             "the weights contradict the config, but none of the tried readings fits: the best is"
-            f" {named}, {measured}, and {why}"
+            f" {' or '.join(names)}, {measured}, and {why}; {compared}. Two changes at once are not"
+            " tried"
         )
-        yield Fault(WEIGHTS_DISAGREE, message, file)
-        return
-    message = f"the weights predict better read with {named}: {measured}"
-    if others:
-        second = min(others, key=lambda trial: trial.difference)
-        gap = second.difference - best.difference
-        message += f"; the next best reading, {second.name}, takes {gap:.3f} more"
-    yield Fault(WEIGHTS_DISAGREE, message, file, KEYS.get(best.kind, ""))
+    else:
+        message = (
+            f"the weights predict better read with {' or '.join(names)}: {measured}; {compared}"
+        )
+    yield Fault(WEIGHTS_DISAGREE, message, file, "" if why else KEYS.get(best.kind, ""))
+
+
+def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, tuple[float, float]]]:
+    """List by how much each other reading is worse than the best, on texts that both have read."""
+    on = {trial.tokens: trial for trial in tried if trial.name == best}
+    others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
+    return [(trial, on[trial.tokens].gap(trial, len(others))) for trial in others]
+
+
+def _unfit(best: Trial, rivals: list[Trial]) -> str:
+    """Return the reason why the best reading is no remedy, or ""."""
+    if best.kind == "none":
+        return "it ignores positions"
+    if len({_key_of_kind(trial.kind) for trial in (best, *rivals)}) > 1:
+        return "they are too close to tell which is right"
+    if best.bits >= best.by_frequency:
+        return "it predicts no better than the frequencies of the tokens do"
+    return ""
 
 
 def _key_of_kind(kind: str) -> str:
