@@ -248,7 +248,7 @@ def test_without_positions_equal_words_get_one_column_only_where_there_is_no_mas
     assert "Without a mask, attention does not see the order" in page("README.md")
     assert "*Without positions or mask, attention computes the same" in page("README.md")
     glossary = page("docs/glossary.md")
-    for begin in ("Two tokens of the same word", "Shuffle the tokens, and the outputs"):
+    for begin in ("Two tokens of the same word", "If the tokens are shuffled, the outputs"):
         assert "without a mask" in glossary.partition(begin)[2][:150]
 
 
