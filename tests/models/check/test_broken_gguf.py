@@ -89,12 +89,24 @@ def test_a_missing_tensor_is_named_whatever_the_seed(tensors, tmp_path, capsys, 
     assert capsys.readouterr().err == ""
 
 
-def test_a_tensor_of_another_shape_leaves_it_open(tensors, tmp_path):
+@pytest.mark.parametrize("part", ["ffn_up", "ffn_down"])
+def test_a_tensor_whose_shape_contradicts_the_metadata_is_a_fault(tensors, tmp_path, part):
+    name = f"blk.0.{part}.weight"
+    half = tensors | {name: tensors[name][:16]}
+    checked = check(written(tmp_path / "m.gguf", half), TEXT)
+    assert (checked.verdict, checked.exit_code, checked.trials) == ("fault", 1, ())
+    (finding,) = [one for one in checked.findings if one.level == "error"]
+    assert finding.rule.name == "broken-file"
+    assert name in finding.message
+    assert "[16, 32]" in finding.message
+
+
+def test_a_tensor_of_another_shape_of_attention_leaves_it_open(tensors, tmp_path):
     """It may be transformers that builds it otherwise, as Qwen3's heads of other than 128."""
-    half = tensors | {"blk.0.ffn_up.weight": tensors["blk.0.ffn_up.weight"][:16]}
+    half = tensors | {"blk.0.attn_q.weight": tensors["blk.0.attn_q.weight"][:16]}
     checked = check(written(tmp_path / "m.gguf", half), TEXT)
     assert (checked.verdict, checked.trials) == ("cannot say", ())
-    assert "up_proj" in checked.unknown[-1]
+    assert "q_proj" in checked.unknown[-1]
 
 
 @pytest.mark.parametrize(

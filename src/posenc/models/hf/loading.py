@@ -105,6 +105,7 @@ def load_gguf(path: Path) -> tuple[Any, Any]:
                 ignore_mismatched_sizes=True,
                 **how,
             )
+    _refuse_contradicted(report["mismatched_keys"], weights, path.name)
     needed = sum(parameter.numel() for parameter in empty.parameters())
     present = sum(info.elements for info in weights.infos.values())
     if report["mismatched_keys"] or (report["missing_keys"] and present >= needed):
@@ -114,6 +115,25 @@ def load_gguf(path: Path) -> tuple[Any, Any]:
         raise ModelError(path.name, name, more)
     _refuse_lacking(report, weights, path.name)
     return model.eval(), tokenizer
+
+
+def _refuse_contradicted(mismatched: Iterable[Any], weights: Weights, file: str) -> None:
+    """Raise Broken for a part of a GGUF's feed-forward layers that its own metadata contradict.
+
+    transformers must ask for the shape that the metadata state, since some architectures join two
+    of these parts, and it may take sizes of its own classes where it does not read a key.
+    """
+    name = weights.metadata["general.architecture"]
+    width, inner = (
+        weights.metadata.get(f"{name}.{key}") for key in ("embedding_length", "feed_forward_length")
+    )
+    shapes = {"ffn_up": (inner, width), "ffn_gate": (inner, width), "ffn_down": (width, inner)}
+    for info in weights.infos.values():
+        part = info.name.split(".")[-2] if info.name.endswith(".weight") else ""
+        for _, stored, asked in mismatched:
+            if tuple(stored) == info.shape and tuple(asked) == shapes.get(part):
+                more = f"has shape {list(stored)}, and the metadata of {file} ask for {list(asked)}"
+                raise Broken(info.file, info.name, more)
 
 
 @contextmanager
