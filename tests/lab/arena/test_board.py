@@ -229,6 +229,15 @@ def test_rows_that_were_not_equal_give_no_tolerance(honest):
     assert board._spread([row], "near", "copy") == {}
 
 
+def test_the_spread_of_an_entry_gives_no_tolerance(honest):
+    """Of a row that the board has; an entry of far seeds would let others pass."""
+    row = spread(honest, 0.1)
+    for one in row["studies"]["near"]["rows"]:
+        if one["name"] == "entry":
+            one["spread"] = dict.fromkeys(one["curve"], 0.9)
+    assert board._spread([row], "near", "copy")[20] == 0.1
+
+
 def test_a_store_without_checksums_is_refused(copied):
     """Format 1, as an earlier version wrote it, and as a forger may."""
     with sqlite3.connect(copied / "near" / store.RESULTS) as file:
