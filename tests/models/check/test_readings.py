@@ -4,6 +4,7 @@ import pytest
 from published import KINDS, MODELS, published
 
 from posenc.models.check.differences import differences
+from posenc.models.check.loss import OneSide, _one_side
 from posenc.models.check.readings import readings
 from posenc.models.config import specify
 
@@ -48,3 +49,20 @@ def test_a_yarn_whose_gain_was_set_to_1_is_read_with_its_own_too():
 def test_a_model_that_turns_nothing_has_no_other_reading():
     bert = {"model_type": "bert", "num_hidden_layers": 2, "num_attention_heads": 4}
     assert readings(specify(bert | {"hidden_size": 64, "max_position_embeddings": 64})) == []
+
+
+CONFIGS = {name: published(name) for name in ("Qwen3-8B", "Llama-3.1-8B-Instruct")}
+
+
+@pytest.mark.parametrize(
+    ("config", "tried"),
+    [*((config, True) for config in CONFIGS.values()), ({"model_type": "ministral3"}, False)],
+    ids=[*CONFIGS, "ministral3"],
+)
+def test_rows_of_one_side_are_tried_only_where_they_change_an_encoding(config, tried):
+    """Ministral 3 adds a temperature to its RoPE: the passes would repeat the config's own loss."""
+    spec = specify(config).main
+    rows = [reading.rows for reading in readings(spec) if reading.rows]
+    assert rows == (["q", "k"] if tried else [])
+    made = spec.encodings(64, "half")
+    assert any(type(_one_side(encoding, "q")) is OneSide for encoding in made) == tried

@@ -69,8 +69,10 @@ def _all(spec: Spec) -> Iterator[Reading]:
     other = lambda turn: replace(turn, layout=OTHER[turn.layout or "half"])  # noqa: E731
     layout = spec.rotary[0].layout or "half"
     yield Reading("layout", f"layout {OTHER[layout]}", _turned(spec, other))
-    yield Reading("layout", f"layout {OTHER[layout]} of queries alone", spec, "q")
-    yield Reading("layout", f"layout {OTHER[layout]} of keys alone", spec, "k")
+    # The rows of one side are exchanged for RoPE, not for its sum with a temperature
+    if any(isinstance(x.encoding, Rotary) and not x.temperature for x in spec.layers):
+        yield Reading("layout", f"layout {OTHER[layout]} of queries alone", spec, "q")
+        yield Reading("layout", f"layout {OTHER[layout]} of keys alone", spec, "k")
     several = len(spec.rotary) > 1
     for turn in spec.rotary:
         where = f" of {_kinds(spec, turn)} layers" if several else ""
