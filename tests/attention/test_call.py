@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc.attention.call import Call, needs_gradients
+from posenc.attention.inputs import checked, learns
 from posenc.core.biases import per_query_head
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
@@ -12,7 +12,7 @@ from posenc.encodings.bias.t5 import T5Bias
 def call(dtype=torch.float32, groups=2, **options):
     q = torch.randn(2, 4, 5, 8, dtype=dtype)
     k, v = torch.randn(2, 2, groups, 7, 8, dtype=dtype)
-    return Call(ALiBi(4), q, k, v, torch.arange(5), torch.arange(7), 0.3, **options)
+    return checked(q, k, v, ALiBi(4), torch.arange(5), torch.arange(7), None, 0.3, **options)
 
 
 def test_its_shape_is_that_of_the_scores():
@@ -47,15 +47,16 @@ def test_what_changes_the_weights_is_not_plain(options):
 def test_heads_that_share_keys_get_one_each(groups):
     one = call(groups=groups)
     each = per_query_head(one.k, one.q)
-    assert one.grouped == (groups < 4)
     for head in range(4):
         assert each[:, head].equal(one.k[:, head * groups // 4])
 
 
 def test_it_trains_if_anything_of_it_does():
     x = torch.zeros(1)
-    assert not needs_gradients(ALiBi(4), x)
-    assert needs_gradients(ALiBi(4), x, x.clone().requires_grad_())
-    assert needs_gradients(T5Bias(4), x)
+    assert not learns(ALiBi(4), x)
+    assert learns(ALiBi(4), x, x.clone().requires_grad_())
+    assert learns(T5Bias(4), x)
+    q = torch.randn(1, 4, 5, 8)
+    assert checked(q, q, q, T5Bias(4), None, None, None, None).trains
     with torch.no_grad():
-        assert not needs_gradients(T5Bias(4), x)
+        assert not checked(q, q, q, T5Bias(4), None, None, None, None).trains

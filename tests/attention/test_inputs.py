@@ -28,7 +28,11 @@ WRONG = {
     "a cap of 0": (dict(softcap=0.0), ValueError, "`softcap`"),
     "sinks of others": (dict(sinks=torch.zeros(3)), ValueError, "one logit for each of the 4"),
     "whole sinks": (dict(sinks=torch.zeros(4).long()), ValueError, "`sinks` must be floats on"),
-    "keys elsewhere": (dict(k=Q[:, :, 1:], v=Q[:, :, 1:]), ValueError, "where do they stand"),
+    "keys elsewhere": (
+        dict(k=Q[:, :, 1:], v=Q[:, :, 1:]),
+        ValueError,
+        "Pass their positions as `at` and `k_at`",
+    ),
 }
 
 

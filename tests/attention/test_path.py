@@ -4,15 +4,14 @@ import pytest
 import torch
 
 from posenc import NoPE, attend
-from posenc.attention.call import Call
 from posenc.attention.dispatch import PATHS, chosen
-from posenc.attention.inputs import weighing
+from posenc.attention.inputs import checked
 from posenc.attention.path import Path
 
 
 def call():
     q = torch.randn(1, 2, 5, 8)
-    return weighing(Call(NoPE(), q, q, q), torch.arange(5), torch.arange(5))
+    return checked(q, q, q, NoPE(), None, None, None, None)
 
 
 @pytest.mark.parametrize("name", PATHS)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from posenc import CATALOG, NoPE, SelfAttention, attend, masks
-from posenc.attention.call import Call
-from posenc.attention.inputs import weighing
+from posenc.attention.inputs import checked
 from posenc.attention.unseen import visible
+from posenc.core.biases import dense
 from posenc.core.positions import folded
 
 PATHS = ("auto", "reference", "blocks")
@@ -54,6 +54,27 @@ def test_gradients_too_are_those_of_a_text_without(path):
 
 def test_keys_that_are_finite_are_left_as_they_are():
     q = torch.randn(1, 2, 9, 8)
-    call = weighing(Call(NoPE(), q, q, q, mask=masks.padding([6], tokens=9)), None, None)
+    call = checked(q, q, q, NoPE(), None, None, masks.padding([6], tokens=9), None)
+    assert call.hides
     assert visible(call).k is q
-    assert weighing(call._replace(mask=masks.causal()), None, None).seen.is_causal
+
+
+def test_a_mask_that_shows_every_key_to_some_query_hides_none():
+    """Against the definition, key by key; a mask that hides no pair is no mask."""
+    q, pos = torch.randn(1, 1, 6, 8), torch.arange(6)
+    shown = {
+        "causal": masks.causal(),
+        "window": masks.window(2),
+        "later": masks.causal(pos + 3, pos),
+        "earlier": masks.causal(pos - 3, pos),
+        "a window of later ones": masks.window(4, pos + 3, pos) & masks.causal(pos + 3, pos),
+        "far": masks.window(3, pos + 30, pos),
+        "all": masks.causal(pos + 5, pos),
+        "a function": lambda b, h, i, j: i >= j,
+    }
+    for name, mask in shown.items():
+        call = checked(q, q, q, NoPE(), None, None, mask, None)
+        pairs = dense(mask, (1, 1, 6, 6))
+        by_all = bool(pairs.any(-2).all())
+        assert call.hides == (not by_all) or name == "a function", name
+        assert (call.mask is None) == bool(pairs.all()), name

@@ -31,10 +31,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from posenc.analysis.capture import Attended, capture
-from posenc.attention import hooks
 from posenc.attention.layer import SelfAttention
+from posenc.core import hooks
 from posenc.core.biases import ALL, pairs, per_query_head
-from posenc.core.encoding import Encoding, Sum
+from posenc.core.encoding import Encoding, placed
 from posenc.core.frequencies import split
 from posenc.core.masks import Mask
 from posenc.core.positions import folded
@@ -90,7 +90,7 @@ def decompose(
     q_pos = folded(q.shape[-2], encoding.axes).to(q.device) if q_pos is None else q_pos
     at, k_at = encoding.prepare(q_pos), encoding.prepare(q_pos if k_pos is None else k_pos)
     if x is not None:
-        at, k_at = encoding.on_hidden(x, at), encoding.on_hidden(x, k_at)
+        at, k_at = hooks.hidden(encoding, x, at), hooks.hidden(encoding, x, k_at)
     scale = encoding.scale(q.shape[-1]) if scale is None else scale
     parts: dict[str, Tensor] = {}
     if q_place is not None and k_place is not None:
@@ -99,9 +99,10 @@ def decompose(
         products = _products(encoding, q, k, at, k_at, bands)
     for name, value in products:
         _accumulate(parts, name, value * scale)
-    q, k = hooks.queries_and_keys(encoding, q, k, at, k_at)
-    for part, part_at, part_k_at in _leaves_placed(encoding, at, k_at):
-        for name, value in _biases(part, q, per_query_head(k, q), part_at, part_k_at, scale, seen):
+    leaves = placed(encoding, at, k_at)
+    q, k = hooks.queries_and_keys(leaves, q, k)
+    for leaf in leaves:
+        for name, value in _biases(leaf, q, per_query_head(k, q), scale, seen):
             _accumulate(parts, name, value)
     if bias is not None:
         _accumulate(parts, "bias", bias)
@@ -120,17 +121,17 @@ def of_layer(
     encoding = layer.encoding
     pos = folded(x.shape[-2], encoding.axes).to(x.device) if pos is None else pos
     at = encoding.prepare(pos)
-    placed = hooks.embedded(encoding, x, at)
-    q, k, *_ = layer.project(placed, at)
+    embedded = hooks.applied("on_embeddings", placed(encoding, at, at), x)
+    q, k, *_ = layer.project(embedded, at)
     seen = q_place = k_place = None
     if mask is not None:
         seen = mask(*pairs((1, layer.heads, x.shape[-2], x.shape[-2]), device=x.device))[0]
     if "on_embeddings" in encoding.acts_on:
-        row = placed - x
+        row = embedded - x
         q_place = _heads(row @ layer.q.weight.mT, layer.heads)
         k_place = _heads(row @ layer.k.weight.mT, layer.groups)
     return decompose(
-        encoding, q, k, pos, q_place=q_place, k_place=k_place, bands=bands, seen=seen, x=placed
+        encoding, q, k, pos, q_place=q_place, k_place=k_place, bands=bands, seen=seen, x=embedded
     )
 
 
@@ -245,9 +246,10 @@ def _products(
     encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, bands: int
 ) -> Iterator[tuple[str, Tensor]]:
     """The products of encoded queries and keys, by term or by band."""
-    parts = [part for part, *_ in _leaves_placed(encoding, at, k_at)]
+    leaves = placed(encoding, at, k_at)
+    parts = [leaf.encoding for leaf in leaves]
     rotary = [part for part in parts if _is_rotary(part)]
-    turned, keys = hooks.queries_and_keys(encoding, q, k, at, k_at)
+    turned, keys = hooks.queries_and_keys(leaves, q, k)
     if len(rotary) == 1:
         for name, channels in _bands(rotary[0], bands):
             yield name, _product(turned[..., channels], keys[..., channels])
@@ -283,22 +285,13 @@ def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
 
 
 def _biases(
-    part: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, scale: float, seen: Tensor | None
+    leaf: hooks.Part, q: Tensor, k: Tensor, scale: float, seen: Tensor | None
 ) -> Iterator[tuple[str, Tensor]]:
-    bias = hooks.bias_of(part, q, k, at, k_at, scale)
+    bias = hooks.bias_of([leaf], q, k, scale)
     if bias is None:
         return
-    for name, term in (bias.terms() or {f"bias of {type(part).__name__}": bias}).items():
+    for name, term in (bias.terms() or {f"bias of {type(leaf.encoding).__name__}": bias}).items():
         yield name, term.block(ALL, ALL, seen)
-
-
-def _leaves_placed(encoding: Encoding, at: Any, k_at: Any) -> Iterator[tuple[Encoding, Any, Any]]:
-    """The encodings of a sum, and of sums within it, each with its own positions."""
-    if not isinstance(encoding, Sum):
-        yield encoding, at, k_at
-        return
-    for each in zip(encoding, at.parts, k_at.parts, strict=True):
-        yield from _leaves_placed(*each)
 
 
 def _product(q: Tensor, k: Tensor) -> Tensor:

@@ -4,7 +4,7 @@
     out = on_output( weights · on_values(v) + by_weight(weights) )
     where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
 
-`inputs.py` checks what comes in, `hooks.py` applies the hooks, `dispatch.py` lists the ways to
+`inputs.py` checks what comes in, `core/hooks.py` applies the hooks, `dispatch.py` lists the ways to
 compute the rest: the definition, and faster ones that equal it.
 """
 
@@ -13,13 +13,13 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.attention import hooks
 from posenc.attention.call import Call, Implementation
 from posenc.attention.dispatch import Explanation, chosen, run
 from posenc.attention.inputs import checked
 from posenc.attention.unseen import visible
 from posenc.core.elsewhere import WEIGHED, answering
 from posenc.core.encoding import Encoding
+from posenc.core.hooks import applied, queries_and_keys
 from posenc.core.masks import Mask
 from posenc.core.private import left_out
 from posenc.core.shapes import Heads, Keys, Seen, Sinks, Values
@@ -81,12 +81,13 @@ def attend(
     >>> attend(q, k, v, RoPE(8), mask=masks.causal()).shape
     torch.Size([1, 2, 5, 8])
     """
-    call = Call(
-        encoding, q, k, v, at, k_at, scale, mask=mask, dropout=dropout, softcap=softcap,
-        sinks=sinks, implementation=implementation,
+    call = checked(
+        q, k, v, encoding, at, k_at, mask, scale, dropout=dropout, softcap=softcap, sinks=sinks,
+        implementation=implementation,
     )  # fmt: skip
-    call = _encoded(checked(call))
-    return hooks.finished(call, run(call))
+    call = encoded(call)
+    out = run(call)
+    return applied("on_output", call.parts, out) if "on_output" in call.acts_on else out
 
 
 @answering(WEIGHED)
@@ -127,13 +128,20 @@ def explain(
     >>> print(explain(q, q, q, RoPE(8)))
     sdpa: RoPE adds nothing to scores or values, as torch wants it.
     """
-    call = Call(
-        encoding, q, k, v, at, k_at, scale, mask=mask, dropout=dropout, softcap=softcap,
-        sinks=sinks,
-    )  # fmt: skip
-    return chosen(_encoded(checked(call)))
+    call = checked(
+        q, k, v, encoding, at, k_at, mask, scale, dropout=dropout, softcap=softcap, sinks=sinks
+    )
+    return chosen(encoded(call))
 
 
-def _encoded(call: Call) -> Call:
+def encoded(call: Call) -> Call:
     """Apply the hooks of queries, keys and values, to nothing that the mask hides from all."""
-    return hooks.encoded(visible(call))
+    if call.hides:
+        call = visible(call)
+    acts_on = call.acts_on
+    if "on_queries" in acts_on or "on_keys" in acts_on:
+        q, k = queries_and_keys(call.parts, call.q, call.k)
+        call = call._replace(q=q, k=k)
+    if "on_values" in acts_on:
+        call = call._replace(v=applied("on_values", call.parts, call.v, call.q.shape[1]))
+    return call

@@ -9,11 +9,11 @@ from torch import nn
 
 from posenc.attention.cache import Cache
 from posenc.attention.call import Implementation
-from posenc.attention.hooks import embedded
 from posenc.attention.layer import SelfAttention
 from posenc.core.arguments import count, embeddings, room, switch
 from posenc.core.elsewhere import CALLED, CONFIGURED, answering
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, placed
+from posenc.core.hooks import applied
 from posenc.core.masks import Mask, causal
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
 
@@ -85,7 +85,7 @@ class Block(nn.Module):
         """
         embeddings(x, self.attention.width, self.attention.q)
         at: Any = self.attention.prepare(x, pos, cache)
-        x = embedded(self.attention.encoding, x, at)
+        x = applied("on_embeddings", placed(self.attention.encoding, at, at), x)
         if self.causal:
             mask = causal() if mask is None else causal() & mask
         read = self.before_attention(x)

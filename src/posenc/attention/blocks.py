@@ -42,7 +42,8 @@ class Blocks(Path):
         )
 
     def run(self, call: Call) -> Tensor:
-        if carried.serves(call):
+        whole = isinstance(call.bias, CarriedBias)
+        if whole and carried.serves(call):
             return carried.run(call)
         batch, heads, tokens, keys = call.shape
         most = SMALLEST_BLOCK
@@ -50,8 +51,8 @@ class Blocks(Path):
             most = max(most, min(BLOCK, MOST_SCORES // max(1, batch * heads * keys)))
         # The kernel has no place for a cap or for what takes the weights, and drops weights only
         # where it makes all of them. Nor has it one for whole scores.
-        whole = isinstance(call.bias, CarriedBias)
-        can = not (whole or call.by_weight or call.dropout or sdpa.cannot_weigh(call))
+        can = call.plain or not (call.dropout or sdpa.cannot_weigh(call))
+        can = can and not (whole or call.by_weight)
         compute = _fused if call.readable and can else attended
         # A single block computes all, and there is nothing to make again for the gradients
         if tokens <= most or (tokens <= BLOCK and call.trains):
@@ -80,14 +81,14 @@ class Blocks(Path):
 
 def _columns(call: Call, rows: slice) -> slice:
     """The keys that these queries see, as far as the mask is a strip."""
-    if call.seen is None or call.seen.is_all or call.by_weight:
+    if call.mask is None or call.seen is None or call.by_weight:
         return slice(None)
     return call.seen.seen(slice(rows.start, min(rows.stop, call.seen.queries)))
 
 
 def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
     """Compute `attended` by torch's CPU kernel, which keeps no scores and no weights."""
-    seen = mask_block(call, rows, keys)
+    seen = None if call.mask is None else mask_block(call, rows, keys)
     bias = None if call.bias is None else bias_block(call, rows, keys, seen)
     q, k, v = sliced(call.q, rows), sliced(call.k, keys), sliced(call.v, keys)
     # The fast kernel has no gradient for a bias

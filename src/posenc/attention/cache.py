@@ -19,14 +19,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.attention import hooks
-from posenc.attention.call import Call
+from posenc.attention.attend import encoded
 from posenc.attention.dispatch import run
 from posenc.attention.inputs import check_mask, check_tensors, weighing
 from posenc.attention.unseen import visible
 from posenc.core.arguments import brief, whole_number
-from posenc.core.encoding import Encoding, leaves
+from posenc.core.encoding import Encoding, leaves, placed
 from posenc.core.fits import checked_at
+from posenc.core.hooks import applied, queries_and_keys
 from posenc.core.masks import CAUSAL, Mask, refuse_no_function
 from posenc.core.positions import exact_copy, sequence
 from posenc.core.prepared import Prepared, appended, cut, of_texts, where_tokens
@@ -221,30 +221,33 @@ def attend_cached(
     `how` goes to `attend`.
     """
     refuse_by_length(encoding)
-    call = Call(encoding, q, k, v, scale=scale, **how)
-    check_tensors(call)
+    check_tensors(encoding, q, k, v)
     at = checked_at(encoding, at, q, "`at`")
     held, place = _held(cache, layer, encoding, k, v, at), where_tokens(encoding.axes)
-    ats, all_ats, tokens = [*hooks.flat(at)], [], q.shape[-2]
+    new, parts, all_ats, tokens = [], [], [], q.shape[-2]
     last = slice(-tokens, None) if tokens else slice(0)
-    for index, (leaf, before) in enumerate(zip(leaves(encoding), held.ats, strict=True)):
-        goes_on = type(leaf).on_hidden is not Encoding.on_hidden
-        so_far = ats[index] if before is None else appended(before, ats[index], place)
-        needed = goes_on or not held.encoded or SCORES & {*leaf.acts_on}
+    for part, before in zip(placed(encoding, at, at), held.ats, strict=True):
+        goes_on = "on_hidden" in part.acts_on
+        so_far = part.at if before is None else appended(before, part.at, place)
+        needed = goes_on or not held.encoded or SCORES & {*part.acts_on}
         all_ats.append(so_far if needed else None)
         # Sums over tokens go on from the last token in the cache
-        if goes_on:
-            ats[index] = cut(so_far, last, place)
-    at, k_at = (hooks.nested(encoding, iter(parts)) for parts in (ats, all_ats))
-    new = call._replace(at=at, k_at=at)
-    new = hooks.encoded(new) if held.encoded else new
-    k, v, room = _joined(held, new.k, new.v)
+        at = cut(so_far, last, place) if goes_on else part.at
+        new.append(part._replace(at=at, k_at=at))
+        parts.append(part._replace(at=at, k_at=all_ats[-1]))
+    if held.encoded:
+        q, k = queries_and_keys(new, q, k)
+        v = applied("on_values", new, v, q.shape[1])
+    k, v, room = _joined(held, k, v)
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
-    call = new._replace(k=k, v=v, mask=mask)
-    check_mask(call)
-    call = visible(weighing(call, at, k_at))
-    call = call if held.encoded else hooks.encoded(call)
-    out = hooks.finished(call, run(call))
+    if mask is not None:
+        check_mask(mask, q, k.shape[2])
+    call = weighing(encoding, parts, q, k, v, mask, scale, **how)
+    if not held.encoded:
+        call = encoded(call)
+    elif call.hides:
+        call = visible(call)
+    out = applied("on_output", parts, run(call))
     if held.encoded:
         all_ats = [at.settled(k) if isinstance(at, Prepared) else at for at in all_ats]
     pos = _all_positions(held, cache.given.pop(layer, None), place)
@@ -326,7 +329,7 @@ def _all_positions(
 def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
     """Test on one token whether keys that the encoding acts on keep their heads and channels."""
     first_key, at = k[..., :1, :], cut(at, slice(1), where_tokens(encoding.axes))
-    return encoding.on_keys(first_key, at).shape == first_key.shape
+    return applied("on_keys", placed(encoding, at, at), first_key).shape == first_key.shape
 
 
 def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Mask | Seen | None:

@@ -1,13 +1,14 @@
-"""One call of attention: what it was given, then what the hooks made of it."""
+"""The arguments of one attention call, validated. The hooks replace q, k, v and the bias."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from posenc.attention.spacing import Strip
 from posenc.core.biases import ScoreBias
-from posenc.core.encoding import Encoding, leaves, overrides
+from posenc.core.encoding import Encoding
+from posenc.core.hooks import Part
 from posenc.core.masks import Mask
 from posenc.core.shapes import Heads, Keys, Seen, Sinks, Values
 
@@ -16,22 +17,24 @@ Implementation = Literal["auto", "reference", "sdpa", "toeplitz", "blocks", "fle
 
 class Call(NamedTuple):
     encoding: Encoding
+    parts: list[Part]  # the encoding, or those that a `Sum` is made of, with their positions
+    acts_on: tuple[str, ...]  # the hooks that any of them overrides
     q: Heads
     k: Keys
     v: Values
-    at: Any = None
-    k_at: Any = None
-    scale: Any = None  # factor of q · k; None: the encoding's own
-    bias: ScoreBias | None = None
-    mask: Mask | Seen | None = None
-    seen: Strip | None = None  # what the mask shows, where that is a strip
-    trains: bool = False
-    # Whether numbers may be read: on the CPU, not traced, first gradients at most
-    readable: bool = False
+    scale: float  # factor of q · k
+    mask: Mask | Seen | None  # None: every query sees every key
+    seen: Strip | None  # the pairs that the mask shows, where they are a strip
+    hides: bool  # True where there may be keys that no query sees
+    readable: bool  # True where values can be read: on the CPU, not traced, first gradients at most
+    trains: bool
+    plain: bool  # True where the weights are nothing but the softmax of the scores
+    by_weight: bool  # True where the encoding adds to the output by the weights
     dropout: float = 0.0  # probability with which a weight is 0
     softcap: float | None = None  # c of c · tanh(score / c)
     sinks: Sinks | None = None  # logits that have no value
     implementation: Implementation = "auto"
+    bias: ScoreBias | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -45,21 +48,6 @@ class Call(NamedTuple):
         return torch.promote_types(self.q.dtype, torch.float32)
 
     @property
-    def plain(self) -> bool:
-        """True where the weights are nothing but the softmax of the scores."""
-        return self.softcap is None and self.sinks is None and not self.dropout
-
-    @property
-    def by_weight(self) -> bool:
-        """True where the encoding adds to the values, for which it takes the weights."""
-        return any([overrides(leaf, "by_weight") for leaf in leaves(self.encoding)])
-
-    @property
-    def grouped(self) -> bool:
-        """True where heads share keys: a bool, for traced the comparison would be a symbol."""
-        return True if self.q.shape[1] != self.k.shape[1] else False
-
-    @property
     def inputs(self) -> tuple[Tensor, ...]:
         """The tensors that the encoding has no part in."""
         inputs = self.q, self.k, self.v
@@ -69,14 +57,6 @@ class Call(NamedTuple):
     def name(self) -> str:
         """The name of the encoding, for messages."""
         return type(self.encoding).__name__
-
-
-def needs_gradients(encoding: Encoding, *inputs: Tensor) -> bool:
-    if not torch.is_grad_enabled():
-        return False
-    return any([x.requires_grad for x in inputs]) or any(
-        [x.requires_grad for x in encoding.parameters()]
-    )
 
 
 def rows_of(tokens: int, most: int) -> list[slice]:

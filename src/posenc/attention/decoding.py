@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from posenc.attention.attend import attend
-from posenc.attention.call import Call
-from posenc.attention.hooks import bias_of
 from posenc.attention.inputs import checked
 from posenc.attention.sdpa import one_query
 from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
+from posenc.core.hooks import bias_of
 from posenc.core.shapes import Heads, Keys, Values
 from posenc.core.tracing import beyond_gradients, readable
 
@@ -81,8 +80,8 @@ class Decoding:
             return False, None
         if acts_on - {"on_scores", "on_embeddings"}:
             return False, None
-        call = checked(Call(self.encoding, q, k, v, self.at, self.k_at, scale))
-        bias = bias_of(self.encoding, q, k, call.at, call.k_at, scale)
+        call = checked(q, k, v, self.encoding, self.at, self.k_at, None, scale)
+        bias = bias_of(call.parts, q, k, scale)
         if bias is None:
             return True, None
         if bias.distance is None:

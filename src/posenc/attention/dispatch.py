@@ -26,10 +26,11 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.strided import Strided
 from posenc.attention.documents import apart
 from posenc.attention.flex import Flex
-from posenc.attention.hooks import scored
 from posenc.attention.path import Path
 from posenc.attention.reference import Reference
 from posenc.attention.sdpa import Sdpa
+from posenc.core.biases import per_query_head
+from posenc.core.hooks import bias_of
 
 PATHS: dict[str, Path] = {
     "sdpa": Sdpa(), "toeplitz": Strided(), "flex": Flex(), "blocks": Blocks(),
@@ -55,9 +56,12 @@ def run(call: Call) -> Tensor:
 
     The call is one of encoded queries and keys, whose bias has not been asked for.
     """
-    if texts := apart(call):
+    # Documents apart are no strip of pairs
+    if call.seen is None and (texts := apart(call)):
         return _joined(call, texts)
-    call, asked = scored(call), call.implementation
+    if call.acts_on or call.scale <= 0:
+        call = scored(call)
+    asked = call.implementation
     if asked == "auto":
         return _first(call, {}).run(call)
     if reason := PATHS[asked].serves(call):
@@ -69,7 +73,7 @@ def run(call: Call) -> Tensor:
 
 def chosen(call: Call) -> Explanation:
     """The path that "auto" takes, and what kept it from those before."""
-    if texts := apart(call):
+    if call.seen is None and (texts := apart(call)):
         count, longest = sum(map(len, texts)), max(chain(*texts), key=lambda one: prod(one.shape))
         of_one = chosen(longest)
         why = f"{count} in a row, each by itself, the longest by {of_one.path}: {of_one.why}"
@@ -79,6 +83,23 @@ def chosen(call: Call) -> Explanation:
     path = _first(call, passed)
     name = next(name for name, known in PATHS.items() if known is path)
     return Explanation(name, path.why(call), passed)
+
+
+def scored(call: Call) -> Call:
+    """Apply `on_scores` to encoded queries and keys: add the bias, and make the scale positive."""
+    q, k, v, scale, bias = call.q, call.k, call.v, call.scale, None
+    if "on_scores" in call.acts_on:
+        bias = bias_of(call.parts, q, k, scale)
+    if bias is not None and call.implementation != "reference" and call.softcap is None:
+        in_parts = call.implementation in ("auto", "toeplitz") and call.readable and call.plain
+        q, k, bias = bias.absorbed(q, k, not in_parts)
+    # The hooks may have returned different numbers of heads for k and v
+    if k.shape[1] != v.shape[1]:
+        k, v = per_query_head(k, q), per_query_head(v, q)
+    # torch's kernels multiply the −∞ of hidden keys by the scale, and its sign
+    if scale <= 0:
+        q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
+    return call._replace(q=q, k=k, v=v, scale=scale, bias=bias)
 
 
 def _joined(call: Call, texts: list[list[Call]]) -> Tensor:

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.attention import hooks
 from posenc.attention.call import Call
 from posenc.attention.spacing import strip
 from posenc.core.biases import ALL
-from posenc.core.encoding import Encoding, leaves, overrides
+from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.prepared import Prepared, cut, of_texts, where_tokens
 from posenc.core.tracing import readable
@@ -68,10 +67,8 @@ def _can_be_cut(call: Call) -> bool:
 
     An encoding of one's own may prepare anything.
     """
-    for leaf, *ats in zip(
-        leaves(call.encoding), *map(hooks.flat, (call.at, call.k_at)), strict=True
-    ):
-        bare = type(leaf).prepare is Encoding.prepare and not overrides(leaf, "on_hidden")
+    for leaf, acts_on, *ats in call.parts:
+        bare = type(leaf).prepare is Encoding.prepare and "on_hidden" not in acts_on
         if not all([bare or at is None or isinstance(at, Prepared) for at in ats]):
             return False
     return True
@@ -128,10 +125,13 @@ def _pieces(x: Tensor, places: list[slice]) -> list[Tensor]:
     return [pieces[p.start] if p.start < p.stop else x[:, :, :0] for p in places]
 
 
-def _placed(call: Call, *takes: Callable[[Any], Any]) -> Call:
-    """The call with these parts of what hooks know of queries, and of keys."""
-    at, k_at = (
-        hooks.nested(call.encoding, (x if x is None else take(x) for x in hooks.flat(at)))
-        for at, take in zip((call.at, call.k_at), takes, strict=True)
-    )
-    return call._replace(at=at, k_at=k_at)
+def _placed(call: Call, take: Callable[[Any], Any], take_keys: Callable[[Any], Any]) -> Call:
+    """The call with what hooks receive of some queries, and of some keys."""
+    parts = [
+        part._replace(
+            at=None if part.at is None else take(part.at),
+            k_at=None if part.k_at is None else take_keys(part.k_at),
+        )
+        for part in call.parts
+    ]
+    return call._replace(parts=parts)

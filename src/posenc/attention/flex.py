@@ -63,8 +63,9 @@ class Flex(Path):
         if call.softcap is not None:
             score = _capped(call.softcap, score)
         visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device)
+        grouped = True if q.shape[1] != k.shape[1] else False  # traced, it would be a symbol
         out = _compiled(on_cpu)(
-            q, k, v, score_mod=score, block_mask=visible, scale=call.scale, enable_gqa=call.grouped
+            q, k, v, score_mod=score, block_mask=visible, scale=call.scale, enable_gqa=grouped
         )
         return out[..., :channels]
 

@@ -1,62 +1,96 @@
 """Refuse inputs of attention that do not fit together, each in one sentence."""
 
+from itertools import chain
 from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from posenc.attention.call import Call, Implementation, needs_gradients
-from posenc.attention.spacing import strip
+from posenc.attention.call import Call, Implementation
+from posenc.attention.spacing import Strip, strip
 from posenc.core.arguments import brief, number, positive, probability
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, placed
 from posenc.core.fits import check_sizes, checked_at, prepared
+from posenc.core.hooks import Part
 from posenc.core.masks import Mask, refuse_no_function
 from posenc.core.tracing import beyond_gradients, readable
 
 IMPLEMENTATIONS: tuple[str, ...] = get_args(Implementation)
 
 
-def checked(call: Call) -> Call:
-    """The call, whose inputs fit together, with `at` and `k_at` as hooks take them."""
-    check_tensors(call)
-    check_mask(call)
-    at, tokens, keys = call.at, call.q.shape[-2], call.k.shape[-2]
+def checked(
+    q: Any, k: Any, v: Any, encoding: Any, at: Any, k_at: Any, mask: Any, scale: Any, **how: Any
+) -> Call:
+    """Return the call of these arguments of `attend`, which fit together."""
+    check_tensors(encoding, q, k, v)
+    tokens, keys = q.shape[2], k.shape[2]
+    if mask is not None:
+        check_mask(mask, q, keys)
     if at is None:
         if keys != tokens:
             raise ValueError(
-                f"{tokens} queries and {keys} keys: where do they stand? Pass `at` and"
-                " `k_at`, made by `encoding.prepare`."
+                f"{tokens} queries but {keys} keys. Pass their positions as `at` and `k_at`, made"
+                " by `encoding.prepare`."
             )
-        at = prepared(call.encoding, torch.arange(tokens, device=call.q.device), "`at`")
-    at = checked_at(call.encoding, at, call.q, "`at`")
-    k_at = at
-    if call.k_at is not None or keys != tokens:
-        k_at = checked_at(call.encoding, at if call.k_at is None else call.k_at, call.k, "`k_at`")
-    return weighing(call, at, k_at)
+        at = prepared(encoding, torch.arange(tokens, device=q.device), "`at`")
+    at = checked_at(encoding, at, q, "`at`")
+    if k_at is not None or keys != tokens:
+        k_at = checked_at(encoding, at if k_at is None else k_at, k, "`k_at`")
+    parts = placed(encoding, at, at if k_at is None else k_at)
+    return weighing(encoding, parts, q, k, v, mask, scale, **how)
 
 
-def weighing(call: Call, at: Any, k_at: Any) -> Call:
-    """The call, with what makes its weights checked, and what is known of its inputs."""
-    check_implementation(call.implementation)
-    check_softmax(call)
-    encoding, q, scale, inputs = call.encoding, call.q, call.scale, call.inputs
+def weighing(
+    encoding: Encoding,
+    parts: list[Part],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Any = None,
+    scale: Any = None,
+    dropout: Any = 0.0,
+    softcap: Any = None,
+    sinks: Any = None,
+    implementation: Any = "auto",
+) -> Call:
+    """Return the call of tensors that fit, with what makes its weights checked."""
+    if implementation != "auto":
+        check_implementation(implementation)
+    plain = softcap is None and sinks is None and dropout == 0.0
+    if not plain:
+        check_softmax(q, dropout, softcap, sinks)
+    inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
+    tokens, keys = q.shape[2], k.shape[2]
     can_read = readable(*inputs) and not beyond_gradients()
-    return call._replace(
-        at=at,
-        k_at=k_at,
-        scale=encoding.scale(q.shape[-1]) if scale is None else float(number(scale, "scale")),
-        seen=strip(call.mask, q.shape[-2], call.k.shape[-2]) if can_read else None,
-        readable=can_read,
-        trains=needs_gradients(encoding, *inputs),
-    )
+    seen = strip(mask, tokens, keys) if can_read else None
+    # A mask that hides nothing is none
+    if seen is not None and seen == Strip(tokens, keys, 1 - keys, tokens - 1):
+        mask = None
+    hides = mask is not None
+    if hides:
+        hides = not (seen.sees_all_keys if seen else isinstance(mask, Mask) and mask.is_causal)
+    acts_on = parts[0].acts_on if len(parts) == 1 else encoding.acts_on
+    return Call(
+        encoding, parts, acts_on, q, k, v,
+        encoding.scale(q.shape[3]) if scale is None else float(number(scale, "scale")),
+        mask, seen, hides, can_read, torch.is_grad_enabled() and learns(encoding, *inputs), plain,
+        "by_weight" in acts_on, dropout, softcap, sinks, implementation,
+    )  # fmt: skip
 
 
-def check_tensors(call: Call) -> None:
+def learns(encoding: Encoding, *inputs: Tensor) -> bool:
+    """Test whether any of these tensors, or a parameter of the encoding, requires a gradient."""
+    for x in chain(inputs, encoding.parameters()):
+        if x.requires_grad:
+            return True
+    return False
+
+
+def check_tensors(encoding: Any, q: Any, k: Any, v: Any) -> None:
     """Refuse inputs that would end in an error of torch's, or broadcast in silence.
 
     It looks at types and shapes only.
     """
-    encoding, q, k, v, *_ = call
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         for name, x in (("q", q), ("k", k), ("v", v)):
             if not isinstance(x, Tensor):
@@ -99,14 +133,11 @@ def check_implementation(implementation: Any) -> None:
         raise ValueError(f"`implementation` must be one of {names}, got {implementation!r}.")
 
 
-def check_softmax(call: Call) -> None:
+def check_softmax(q: Tensor, dropout: Any, softcap: Any, sinks: Any) -> None:
     """Refuse a `dropout`, `softcap` or `sinks` that is none."""
-    q, sinks = call.q, call.sinks
-    if call.plain and call.dropout == 0.0:
-        return
-    probability(call.dropout, "dropout")
-    if call.softcap is not None:
-        positive(call.softcap, "softcap")
+    probability(dropout, "dropout")
+    if softcap is not None:
+        positive(softcap, "softcap")
     if sinks is None:
         return
     if not isinstance(sinks, Tensor) or sinks.shape != (q.shape[1],):
@@ -121,14 +152,12 @@ def check_softmax(call: Call) -> None:
         )
 
 
-def check_mask(call: Call) -> None:
+def check_mask(mask: Any, q: Tensor, keys: int) -> None:
     """Refuse a mask that was made for other tokens, and what is no mask."""
-    mask, q, k = call.mask, call.q, call.k
     if isinstance(mask, Mask):
-        mask.check(len(q), q.shape[-2], k.shape[-2], q.shape[1])
-    elif mask is not None:
-        some = 0 not in (*q.shape[:-1], k.shape[-2])
-        refuse_no_function(mask, device=q.device if some else None)
+        mask.check(len(q), q.shape[2], keys, q.shape[1])
+    else:
+        refuse_no_function(mask, device=q.device if 0 not in (*q.shape[:-1], keys) else None)
 
 
 def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:

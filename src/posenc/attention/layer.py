@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from posenc.attention.attend import attend
 from posenc.attention.cache import Cache, attend_cached, positions, refuse_by_length
 from posenc.attention.call import Implementation
-from posenc.attention.hooks import embedded
 from posenc.core import names
 from posenc.core.arguments import (
     brief,
@@ -23,8 +22,9 @@ from posenc.core.arguments import (
     whole_number,
 )
 from posenc.core.elsewhere import CALLED, CONFIGURED, answering
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, placed
 from posenc.core.fits import check_sizes
+from posenc.core.hooks import applied, hidden
 from posenc.core.masks import Mask
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
 
@@ -116,7 +116,8 @@ class SelfAttention(nn.Module):
         """
         embeddings(x, self.width, self.q)
         at = self.prepare(x, pos, cache)
-        return self.attended(embedded(self.encoding, x, at), at, mask, implementation, cache)
+        x = applied("on_embeddings", placed(self.encoding, at, at), x)
+        return self.attended(x, at, mask, implementation, cache)
 
     def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
         """Prepare the positions of the tokens of x: what the hooks receive as `at`.
@@ -141,7 +142,7 @@ class SelfAttention(nn.Module):
         """
         q = self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         k, v = (to(x).unflatten(-1, (self.groups, -1)).transpose(1, 2) for to in (self.k, self.v))
-        return q, k, v, self.encoding.on_hidden(x, at)
+        return q, k, v, hidden(self.encoding, x, at)
 
     def attended(
         self,

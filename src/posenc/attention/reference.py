@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posenc.attention import hooks
 from posenc.attention.call import Call
 from posenc.attention.path import Path
+from posenc.core import hooks
 from posenc.core.biases import pairs, per_query_head
 from posenc.core.carried import CarriedBias
 from posenc.core.shapes import Scores
@@ -32,7 +32,7 @@ class Reference(Path):
 
 def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
     """Attention of some queries, which see no keys but these."""
-    seen = mask_block(call, rows, keys)
+    seen = None if call.mask is None else mask_block(call, rows, keys)
     scores = logits(call, rows, keys, seen)
     if seen is None:
         weights = _softmax(scores, call.sinks)
@@ -44,7 +44,7 @@ def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
         weights = F.dropout(weights, call.dropout)
     out = _by_group(weights, sliced(call.v, keys).to(weights.dtype))
     if call.by_weight:
-        extra = hooks.by_weight(call, weights, rows, out.shape)
+        extra = hooks.by_weight(call.parts, weights, rows, out.shape[-1])
         out = out if extra is None else out + extra
     return out.to(call.q.dtype)
 
@@ -82,7 +82,8 @@ def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Ten
 
 def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
     """The mask of these queries and keys, to broadcast; None: each query sees all of them."""
-    if call.mask is None or _sees_all(call, rows, keys):
+    assert call.mask is not None
+    if _sees_all(call, rows, keys):
         return None
     return call.mask(*pairs(call.shape, rows, call.q.device, keys))
 
@@ -96,8 +97,6 @@ def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
     """Test whether each of these queries sees each of these keys."""
     if call.seen is None:
         return False
-    if call.seen.is_all:
-        return True
     queries, columns = range(call.q.shape[-2])[rows], range(call.k.shape[-2])[keys]
     if not queries or not columns:
         return True

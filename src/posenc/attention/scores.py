@@ -3,13 +3,14 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.attention import hooks
-from posenc.attention.call import Call
+from posenc.attention.attend import encoded
+from posenc.attention.dispatch import scored
 from posenc.attention.inputs import weighing
 from posenc.attention.reference import logits
 from posenc.core.biases import pairs, per_query_head
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, placed
 from posenc.core.fits import checked_at
+from posenc.core.hooks import hidden
 from posenc.core.masks import Mask
 from posenc.core.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen
 
@@ -33,10 +34,10 @@ def scores(
     """
     at, k_at = encoding.prepare(q_pos), encoding.prepare(k_pos)
     if x is not None:
-        at, k_at = encoding.on_hidden(x, at), encoding.on_hidden(x if k_x is None else k_x, k_at)
-    checked_at(encoding, at, q, "`q_pos`")
-    checked_at(encoding, k_at, k, "`k_pos`")
-    call = Call(encoding, q, k, k, scale=scale, mask=mask, implementation="reference")
-    call = hooks.scored(hooks.encoded(weighing(call, at, k_at)))
+        at, k_at = hidden(encoding, x, at), hidden(encoding, x if k_x is None else k_x, k_at)
+    at, k_at = checked_at(encoding, at, q, "`q_pos`"), checked_at(encoding, k_at, k, "`k_pos`")
+    parts = placed(encoding, at, k_at)
+    call = weighing(encoding, parts, q, k, k, scale=scale, implementation="reference")
+    call = scored(encoded(call))
     seen = None if mask is None else mask(*pairs(call.shape, device=q.device))
     return logits(call._replace(k=per_query_head(call.k, q)), slice(None), seen=seen)

@@ -19,7 +19,7 @@ class Sdpa(Path):
             return "torch's kernel carries no bias"
         if call.by_weight:
             return f"torch's kernel carries no bias, and {call.name} takes the weights themselves"
-        return cannot_weigh(call)
+        return "" if call.plain else cannot_weigh(call)
 
     def suits(self, call: Call) -> str:
         if not call.readable and beyond_gradients():
@@ -28,7 +28,7 @@ class Sdpa(Path):
             return ""
         if call.seen is None and not call.q.is_cuda:
             return ""
-        if call.seen is not None and (call.seen.is_all or call.seen.is_causal):
+        if call.seen is not None and call.seen.is_causal:
             return ""
         return "a kernel that goes by blocks of keys leaves out what the mask hides"
 
@@ -37,7 +37,7 @@ class Sdpa(Path):
 
     def run(self, call: Call) -> Tensor:
         mask, seen = call.mask, call.seen
-        if mask is None or (seen is not None and seen.is_all):
+        if mask is None:
             return kernel(call, call.q, call.k, call.v)
         if (isinstance(mask, Mask) and mask.is_causal) or (seen is not None and seen.is_causal):
             return kernel(call, call.q, call.k, call.v, is_causal=True)
@@ -73,11 +73,13 @@ def kernel(
         mask = mask.expand(*q.shape[:3], k.shape[2])
     if call.sinks is not None:
         return sinks.attended(call, q, k, v, mask, is_causal)[..., :channels]
-    if call.grouped and q.shape[2] == 1 and not traced():
+    # Traced, the comparison would be a symbol
+    grouped = True if q.shape[1] != k.shape[1] else False
+    if grouped and q.shape[2] == 1 and not traced():
         out = one_query(q, k, v, mask, call.scale, call.dropout)
     else:
         out = F.scaled_dot_product_attention(
-            q, k, v, mask, call.dropout, is_causal, scale=call.scale, enable_gqa=call.grouped
+            q, k, v, mask, call.dropout, is_causal, scale=call.scale, enable_gqa=grouped
         )
     if call.trains and not traced():
         sinks.explain_second_derivative(out)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.core.masks import Mask, OffsetRange
+from posenc.core.masks import Mask
 from posenc.core.shapes import Seen
 from posenc.core.tracing import readable
 
@@ -45,11 +45,6 @@ class Strip(NamedTuple):
         return range(max(0, self.low), min(self.queries, self.keys + self.high))
 
     @property
-    def is_all(self) -> bool:
-        """True where every query sees every key."""
-        return self.low <= 1 - self.keys and self.high >= self.queries - 1
-
-    @property
     def is_causal(self) -> bool:
         """True where it is the triangle that kernels have built in."""
         return self.low == 0 and self.high >= self.queries - 1 and self.queries == self.keys
@@ -57,8 +52,8 @@ class Strip(NamedTuple):
     @property
     def sees_all_keys(self) -> bool:
         """True where each key is seen by a query."""
-        rows = self.rows
-        return bool(rows) and self.seen(slice(rows.start, rows.stop)) == slice(0, self.keys)
+        first, end = max(0, self.low), min(self.queries, self.keys + self.high)
+        return first < end and first <= self.high and end - self.low >= self.keys
 
     def seen(self, rows: slice) -> slice:
         """The keys that some of these rows see; each of them is seen by one of the rows."""
@@ -74,7 +69,11 @@ def line(pos: Tensor, step: int = 0) -> EqualSteps | None:
 
     A single position fits any `step`.
     """
-    if not readable(pos) or pos.is_floating_point() or not pos.numel():
+    return _line(pos, step) if readable(pos) else None
+
+
+def _line(pos: Tensor, step: int) -> EqualSteps | None:
+    if pos.is_floating_point() or not pos.numel():
         return None
     first = pos
     while first.ndim > 1:
@@ -95,8 +94,8 @@ def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
     """Find (step, shift), if every offset is step · (i − j) + shift; else None."""
     if not readable(q_pos, k_pos):
         return None
-    k = line(k_pos, step=1)
-    q = k if q_pos is k_pos else line(q_pos, step=k.step if k else 1)
+    k = _line(k_pos, 1)
+    q = k if q_pos is k_pos else _line(q_pos, k.step if k else 1)
     if q and k and k_pos.shape[-1] == 1:
         k = EqualSteps(k.start, q.step)
     return (k.step, q.start - k.start) if q and k and q.step == k.step else None
@@ -108,13 +107,13 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
         return Strip(queries, keys, 1 - keys, queries - 1)
     if not isinstance(mask, Mask) or mask.bands is None or mask.ids:
         return None
-    if not readable(*mask.made_of or ()):
+    if mask.made_of and not readable(*mask.made_of):
         return None
     low, high = 1 - keys, queries - 1
     for band in mask.bands:
         step, shift = 1, 0
         if band.q_pos is not None and band.k_pos is not None:
-            if _hides_nothing(band, band.q_pos, band.k_pos):
+            if band.hides_nothing:
                 continue
             placed = lines(band.q_pos, band.k_pos)
             if placed is None:
@@ -124,11 +123,3 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
         low = low if isinf(band.low) else max(low, -int((shift - band.low) // step))
         high = high if isinf(band.high) else min(high, int((band.high - shift) // step))
     return Strip(queries, keys, low, high)
-
-
-def _hides_nothing(band: OffsetRange, q_pos: Tensor, k_pos: Tensor) -> bool:
-    """Test by the ends of the positions whether all pairs are seen, as in decoding."""
-    if not q_pos.numel() or not k_pos.numel():
-        return True
-    (first, last), (k_first, k_last) = ([x.item() for x in pos.aminmax()] for pos in (q_pos, k_pos))
-    return first - k_last >= band.low and last - k_first <= band.high

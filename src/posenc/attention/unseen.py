@@ -5,25 +5,21 @@ from torch import Tensor
 
 from posenc.attention.call import Call, rows_of
 from posenc.core.biases import pairs
-from posenc.core.masks import Mask
 
 HUGE = 2.0**60  # the largest ordinary key or value; a product of two is a float32
 BLOCK = 128  # queries at a time
 
 
 def visible(call: Call) -> Call:
-    """Set keys and values that nobody sees to 0 where they count.
+    """Zero keys and values that no query of a call that `hides` keys sees, where they count.
 
-    0 · NaN would be NaN, also in the gradients. Ways that go by a strip of pairs never touch a key
-    that nobody sees.
+    0 · NaN would be NaN, also in the gradients. Paths that go by a strip of pairs never touch a key
+    that no query sees.
     """
-    mask, seen = call.mask, call.seen
-    if mask is None or (isinstance(mask, Mask) and mask.is_causal):
+    mask, by_strips = call.mask, call.implementation in ("auto", "toeplitz")
+    assert mask is not None
+    if call.seen is not None and by_strips and not (call.by_weight or call.trains):
         return call
-    if seen is not None:
-        by_strips = call.implementation in ("auto", "toeplitz") and not call.by_weight
-        if seen.sees_all_keys or (by_strips and not call.trains):
-            return call
     if call.readable and _ordinary(call.k) and _ordinary(call.v):
         # Hidden keys have weight 0, which is enough for finite values
         return call

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from posenc.core import hooks
 from posenc.core.arguments import brief
-from posenc.core.biases import ALL, added, as_bias
+from posenc.core.biases import ALL
 from posenc.core.frequencies import not_positions
 from posenc.core.notebook import card
 from posenc.core.positions import exact_copy, per_head, sequence
@@ -112,7 +113,7 @@ class Encoding(nn.Module):
         An override that reads learned weights must be called again after each step of training.
         """
         pos = per_head(exact_copy(pos), self.axes)
-        return pos.squeeze(1) if overrides(self, "on_embeddings") else pos
+        return pos.squeeze(1) if "on_embeddings" in self.acts_on else pos
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
         """Return embeddings of the same shape, with rows added for instance.
@@ -238,7 +239,11 @@ class Encoding(nn.Module):
     def acts_on(self) -> tuple[str, ...]:
         """The hooks that this encoding overrides, read from its class."""
         own = type(self)
-        return tuple([hook for hook, neutral in NEUTRAL if getattr(own, hook) is not neutral])
+        acts_on = []
+        for hook, neutral in NEUTRAL:
+            if getattr(own, hook) is not neutral:
+                acts_on.append(hook)
+        return tuple(acts_on)
 
     def forward(self, *inputs: Tensor, pos: Tensor | None = None) -> Any:
         """Apply the encoding by itself.
@@ -279,10 +284,10 @@ class Encoding(nn.Module):
                 )
         first = inputs[0]
         pos = inputs[needs] if len(inputs) > needs else sequence(first.shape[-2], 0, first.device)
-        at = self.prepare(pos)
+        parts = placed(self, *[self.prepare(pos)] * 2)
         if needs == 1:
-            return self.on_embeddings(first, at)
-        return self.on_queries(first, at), self.on_keys(inputs[1], at)
+            return hooks.applied("on_embeddings", parts, first)
+        return hooks.applied("on_queries", parts, first), hooks.applied("on_keys", parts, inputs[1])
 
     def _bias(self, q_pos: Positions, k_pos: KeyPositions | None = None) -> Tensor:
         """The bias (batch or 1, head, query, key) of an encoding that reads positions alone."""
@@ -299,7 +304,7 @@ class Encoding(nn.Module):
             torch.zeros(*shape[:2], n, self.dim or 1, dtype=torch.float32, device=q_pos.device)
             for n in shape[2:]
         )
-        bias = as_bias(self.on_scores(q, k, q_at, k_at, scale=1.0), q, k)
+        bias = hooks.bias_of(placed(self, q_at, k_at), q, k, scale=1.0)
         if bias is None or bias.distance is None:
             name = type(self).__name__
             raise TypeError(f"the bias of {name} depends on queries or keys: use `attend`.")
@@ -307,14 +312,6 @@ class Encoding(nn.Module):
 
 
 NEUTRAL = tuple([(hook, getattr(Encoding, hook)) for hook in HOOKS])
-
-
-def overrides(encoding: Encoding, hook: str) -> bool:
-    """Test whether a hook is among those that an encoding, which is no sum, `acts_on`."""
-    own = type(encoding)
-    if own.acts_on is Encoding.acts_on:
-        return getattr(own, hook) is not getattr(Encoding, hook)
-    return hook in encoding.acts_on
 
 
 class Sum(Encoding):
@@ -367,46 +364,29 @@ class Sum(Encoding):
         return (Parts if self.axes == 1 else PartsAtPoints)(tuple(each))
 
     def on_embeddings(self, x: Embeddings, at: Parts) -> Embeddings:
-        for part, part_at in zip(self, at.parts, strict=True):
-            x = part.on_embeddings(x, part_at)
-        return x
+        return hooks.applied("on_embeddings", placed(self, at, at), x)
 
     def on_hidden(self, x: Embeddings, at: Parts) -> Parts:
         parts_at = zip(self, at.parts, strict=True)
-        return self.of_parts(part.on_hidden(x, part_at) for part, part_at in parts_at)
+        return self.of_parts(hooks.hidden(part, x, part_at) for part, part_at in parts_at)
 
     def on_queries(self, q: Heads, at: Parts) -> Wider:
-        for part, part_at in zip(self, at.parts, strict=True):
-            q = part.on_queries(q, part_at)
-        return q
+        return hooks.applied("on_queries", placed(self, at, at), q)
 
     def on_keys(self, k: Heads, at: Parts) -> PerHead:
-        for part, part_at in zip(self, at.parts, strict=True):
-            k = part.on_keys(k, part_at)
-        return k
+        return hooks.applied("on_keys", placed(self, at, at), k)
 
     def on_scores(self, q: Heads, k: Keys, q_at: Parts, k_at: Parts, scale: float) -> Bias | None:
-        ats = zip(self, q_at.parts, k_at.parts, strict=True)
-        biases = [p.on_scores(q, k, p_at, p_k_at, scale) for p, p_at, p_k_at in ats]
-        wrapped = [as_bias(bias, q, k) for bias in biases]
-        return added([bias for bias in wrapped if bias is not None])
+        return hooks.bias_of(placed(self, q_at, k_at), q, k, scale)
 
     def on_values(self, v: Values, at: Parts) -> Values:
-        for part, part_at in zip(self, at.parts, strict=True):
-            v = part.on_values(v, part_at)
-        return v
-
-    def on_output(self, out: Heads, at: Parts) -> Heads:
-        """Undo in reverse: what acted on values last is the first to be turned back."""
-        for part, part_at in zip(reversed([*self]), reversed(at.parts), strict=True):
-            out = part.on_output(out, part_at)
-        return out
+        return hooks.applied("on_values", placed(self, at, at), v)
 
     def by_weight(self, weights: Tensor, q_at: Parts, k_at: Parts, rows: slice) -> Tensor | None:
-        ats = zip(self, q_at.parts, k_at.parts, strict=True)
-        extras = [p.by_weight(weights, p_at, p_k_at, rows) for p, p_at, p_k_at in ats]
-        extras = [extra for extra in extras if extra is not None]
-        return sum(extras[1:], extras[0]) if extras else None
+        return hooks.by_weight(placed(self, q_at, k_at), weights, rows)
+
+    def on_output(self, out: Heads, at: Parts) -> Heads:
+        return hooks.applied("on_output", placed(self, at, at), out)
 
     def scale(self, dim: int) -> float:
         """The usual scale, times the factor of each part."""
@@ -446,3 +426,11 @@ def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
     if not isinstance(encoding, Sum):
         return (encoding,)
     return tuple(leaf for part in encoding for leaf in leaves(part))
+
+
+def placed(encoding: Encoding, at: Any, k_at: Any) -> list[hooks.Part]:
+    """The `leaves` of an encoding, each with what its hooks receive of queries and of keys."""
+    if not isinstance(encoding, Sum):
+        return [hooks.Part(encoding, encoding.acts_on, at, k_at)]
+    each = zip(encoding, at.parts, k_at.parts, strict=True)
+    return [part for one in each for part in placed(*one)]

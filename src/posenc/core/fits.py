@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.encoding import Encoding, Sum, leaves, on_meta, overrides
+from posenc.core.encoding import Encoding, Sum, leaves, on_meta
 from posenc.core.frequencies import not_positions
 from posenc.core.positions import exact, per_head
 from posenc.core.prepared import Parts, Prepared, describe
@@ -80,7 +80,7 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     if type(encoding).prepare is Encoding.prepare:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))
-        if at.dtype is not torch.int64 or overrides(encoding, "on_scores"):
+        if at.dtype is not torch.int64 or "on_scores" in encoding.acts_on:
             # Offsets of integers that are too far apart would wrap around
             at = exact(at)
         # Otherwise it is one position for each token, the same for all texts and heads

@@ -7,7 +7,7 @@ of the queries and `k_pos` of the keys.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from inspect import signature
 from math import inf
 from operator import and_, or_
@@ -40,6 +40,20 @@ class OffsetRange:
     high: float
     q_pos: Tensor | None = None
     k_pos: Tensor | None = None
+
+    @cached_property
+    def hides_nothing(self) -> bool:
+        """True where the ends of the positions show that every pair is in the band.
+
+        Reads values. Kept, for the positions are copies that never change.
+        """
+        if self.q_pos is None or self.k_pos is None:
+            return False
+        if not self.q_pos.numel() or not self.k_pos.numel():
+            return True
+        (first, last), (k_first, k_last) = self.q_pos.aminmax(), self.k_pos.aminmax()
+        low, high = first.item() - k_last.item(), last.item() - k_first.item()
+        return self.low <= low and high <= self.high
 
     def of(self, rows: slice, keys: slice, texts: slice = ALL) -> "OffsetRange":
         """The band of some of the queries and of the keys, of some texts."""

@@ -5,6 +5,7 @@ formulas are taken: they are right everywhere, and slower.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -42,10 +43,8 @@ def takes_one_gradient() -> bool:
     return len(transforms) == 1 and transforms[0].key() == _GRAD
 
 
-def differentiates_forward() -> bool:
-    """True within `forward_ad.dual_level`."""
-    return getattr(forward_ad, "_current_level", 0) >= 0
-
+# The level of forward derivatives, `forward_ad.dual_level`; below 0 outside of them
+forward_level: Callable[[], int] = partial(getattr, forward_ad, "_current_level", 0)
 
 # Attention on the CPU with its log-sum-exps, and its gradients; None: nothing can be built on them
 flash: Any = _part("_scaled_dot_product_flash_attention_for_cpu", None)

@@ -18,7 +18,7 @@ def traced() -> bool:
 
 def transformed() -> bool:
     """True while torch traces, or transforms functions: of grad, vmap, jvp."""
-    return traced() or private.transforming() or private.differentiates_forward()
+    return traced() or private.transforming() or private.forward_level() >= 0
 
 
 def unwrapped(x: Tensor) -> bool:
@@ -50,7 +50,7 @@ def by_products() -> bool:
 
 def readable(*tensors: Tensor) -> bool:
     """True if reading their values costs nothing: no device to wait for, nothing traced."""
-    if traced():
+    if is_compiling() or private.is_traced():
         return False
     may_wrap = private.transforming()
     for x in tensors:
@@ -81,7 +81,7 @@ def beyond_gradients() -> bool:
     """
     if is_compiling():
         return False
-    if private.differentiates_forward():
+    if private.forward_level() >= 0:
         return True
     return private.transforming() and not private.takes_one_gradient()
 

@@ -33,6 +33,8 @@ from posenc import (
     masks,
 )
 from posenc.attention.cpu import toeplitz
+from posenc.attention.dispatch import scored
+from posenc.attention.inputs import checked
 from posenc.attention.spacing import strip
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding, leaves
@@ -168,9 +170,8 @@ def uncut(q, k, v, encoding, mask, monkeypatch):
 
 def cut_tiles(q, k, v, encoding, mask):
     """Pairs that are left, of all that the mask shows."""
-    pos, seen = sequence(q.shape[2]), strip(mask, q.shape[2], k.shape[2])
-    bias = encoding.on_scores(q, k, pos, pos, DIM**-0.5)
-    call = toeplitz.Call(encoding, q, k, v, pos, pos, DIM**-0.5, bias, mask)
+    seen = strip(mask, q.shape[2], k.shape[2])
+    call = scored(checked(q, k, v, encoding, None, None, mask, None))
     u = toeplitz.vector(call, seen, (1, 0))
     tiles = toeplitz.cut_negligible(u, q, k, v, DIM**-0.5, seen)
     return tiles, u, toeplitz.tiled(seen, slice(0, q.shape[1]))

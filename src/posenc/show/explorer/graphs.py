@@ -35,9 +35,9 @@ from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from posenc.attention import hooks
+from posenc.core import hooks
 from posenc.core.biases import ALL, ScoreBias, dense, pairs
-from posenc.core.encoding import Encoding
+from posenc.core.encoding import Encoding, placed
 from posenc.core.masks import causal
 from posenc.core.offset_biases import FEW_QUERIES
 from posenc.core.positions import folded
@@ -106,11 +106,11 @@ def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> di
     pos, q, k, x, hidden, head = content
     tensors, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
     if "on_embeddings" in acts_on:
-        tensors["embedded"] = hooks.embedded(encoding, x, at)
+        tensors["embedded"] = hooks.applied("on_embeddings", placed(encoding, at, at), x)
     if "on_hidden" in acts_on:
-        at = encoding.on_hidden(hidden, at)
+        at = hooks.hidden(encoding, hidden, at)
     if {"on_queries", "on_keys"} & {*acts_on}:
-        q, k = hooks.queries_and_keys(encoding, q, k, at, at)
+        q, k = hooks.queries_and_keys(placed(encoding, at, at), q, k)
         tensors |= {"q": of_head(q, head), "k": of_head(k, head)}
     scale = encoding.scale(q.shape[-1])
     shape = (1, 1, q.shape[2], k.shape[2])
@@ -118,7 +118,7 @@ def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> di
     seen = dense(causal(), shape) if encoding.causal else None
     if alone:
         q, k, at, head = of_head(q, head), of_head(k, head), at_of_head(at, head), 0 * head
-    bias = hooks.bias_of(encoding, q, k, at, at, scale)
+    bias = hooks.bias_of(placed(encoding, at, at), q, k, scale)
     if bias is not None:
         tensors["bias"] = bias_of_head(bias, head, shape, seen)
         scores = scores + tensors["bias"]
@@ -332,14 +332,14 @@ class Written:
 
     def _number_inputs(self) -> None:
         values = inputs(self.program)
-        placed = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
+        holders = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
         inner = {node: name for node, (name, value) in values.items() if value is not None}
-        outer = [node for node in values if node not in inner and placed[node] in self.needed]
-        kept = [node for node in inner if placed[node] in self.needed]
+        outer = [node for node in values if node not in inner and holders[node] in self.needed]
+        kept = [node for node in inner if holders[node] in self.needed]
         for number, node in enumerate([*outer, *kept]):
             self.references[node] = f"${number}"
         for node in outer:
-            shape = placed[node].meta["val"].shape
+            shape = holders[node].meta["val"].shape
             self.inputs[node] = [size if isinstance(size, int) else "token" for size in shape]
         self.constants = {inner[node]: values[node][1] for node in kept}  # type: ignore[misc]
 

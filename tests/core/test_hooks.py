@@ -1,13 +1,17 @@
 """What hooks give back, against what attention needs of them: each message names class and hook."""
 
+import ast
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-from posenc import ALiBi, NoPE, RoPE, SelfAttention, Sum, attend, masks
-from posenc.attention import flex, hooks
-from posenc.core.encoding import Encoding
+from posenc import RoPE, SelfAttention, Sum, attend
+from posenc.attention import flex
+from posenc.core import encoding as encodings
+from posenc.core.encoding import HOOKS, Encoding
 
 DIM, HEADS, TOKENS = 8, 4, 6
 PATHS = ("auto", "reference", "blocks")
@@ -172,14 +176,55 @@ def test_outputs_are_turned_back_in_reverse():
     assert passed == [("on_values", 1), ("on_values", 2), ("on_output", 2), ("on_output", 1)]
 
 
-def test_nested_is_the_inverse_of_flat():
-    encoding = Sum(RoPE(DIM), Sum(ALiBi(HEADS), NoPE()))
-    at = encoding.prepare(torch.arange(3))
-    again = hooks.nested(encoding, hooks.flat(at))
-    assert [type(part) for part in hooks.flat(at)] == [type(part) for part in hooks.flat(again)]
-    assert again.parts[1].parts[0] is at.parts[1].parts[0]
-    q = heads(tokens=3)
-    torch.testing.assert_close(
-        attend(q, q, q, encoding, again, mask=masks.causal()),
-        attend(q, q, q, encoding, at, mask=masks.causal()),
-    )
+LIBRARY = Path(encodings.__file__).parent.parent
+CALLING = [
+    file
+    for room in ("core", "attention")
+    for file in sorted((LIBRARY / room).rglob("*.py"))
+    if file.name != "hooks.py"
+]
+
+
+@pytest.mark.parametrize("file", CALLING, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_a_hook_is_called_where_its_result_is_checked(file):
+    """Against every call in the source: `super().on_scores(…)` would be one too."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            of = node.func.value
+            by_check = isinstance(of, ast.Name) and of.id == "hooks"
+            assert node.func.attr not in HOOKS or by_check, f"line {node.lineno}"
+
+
+OF_A_PART = {
+    "on_embeddings": lambda whole, x, at: whole.on_embeddings(x[:, 0], at),
+    "on_queries": lambda whole, x, at: whole.on_queries(x, at),
+    "on_keys": lambda whole, x, at: whole.on_keys(x, at),
+    "on_scores": lambda whole, x, at: whole.on_scores(x, x, at, at, 1.0),
+    "on_values": lambda whole, x, at: whole.on_values(x, at),
+    "by_weight": lambda whole, x, at: whole.by_weight(x @ x.mT, at, at, slice(None)),
+    "on_output": lambda whole, x, at: whole.on_output(x, at),
+    "on_hidden": lambda whole, x, at: whole.on_hidden(x[:, 0], at),
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_sum_that_is_called_by_itself_checks_each_part(unchecked, hook):
+    value = None if hook == "on_hidden" else torch.ones(3, 5).bool()
+    whole, x = Sum(RoPE(DIM), Sum(returning(hook, value))), heads()
+    with pytest.raises(TypeError, match=rf"`Wrong\.{hook}` must return .*, got "):
+        OF_A_PART[hook](whole, x, whole.prepare(torch.arange(TOKENS)))
+
+
+def test_an_encoding_that_is_called_by_itself_checks_its_hooks(unchecked):
+    pos, q = torch.arange(TOKENS), heads()
+    for hook, given in (("on_queries", (q, q)), ("on_keys", (q, q)), ("on_embeddings", (q[0],))):
+        with pytest.raises(TypeError, match=rf"`Wrong\.{hook}` must return floats of shape"):
+            returning(hook, torch.ones(TOKENS, DIM).bool())(*given, pos)
+    with pytest.raises(TypeError, match=r"`Wrong\.on_scores` must return numbers that broadcast"):
+        returning("on_scores", torch.ones(TOKENS, TOKENS).bool())(pos)
+
+
+def test_a_layer_names_a_hook_that_forgets_to_return_its_positions(unchecked):
+    layer = SelfAttention(32, 4, returning("on_hidden", None))
+    with pytest.raises(TypeError, match=r"`Wrong\.on_hidden` must return .*, got None"):
+        layer(torch.randn(2, 5, 32))

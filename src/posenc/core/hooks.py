@@ -1,0 +1,179 @@
+"""Apply the hooks of encodings, and check what each hook returns.
+
+Attention calls no hook anywhere else. Each part of a `Sum` is applied and checked by itself, so
+that a message names the part.
+"""
+
+from collections.abc import Sequence
+from inspect import CO_VARARGS
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from posenc.core.arguments import brief
+from posenc.core.biases import ScoreBias, added, as_bias
+from posenc.core.shapes import Embeddings, Heads, Keys
+
+Shape = tuple[int, ...]
+OF_KEYS = ("on_keys", "on_values")  # the hooks that receive the positions of the keys
+
+
+class Part(NamedTuple):
+    """An encoding that is no `Sum`, the hooks that it overrides, and what these receive as `at`."""
+
+    encoding: Any  # an `Encoding`, whose file imports this one
+    acts_on: tuple[str, ...]
+    at: Any
+    k_at: Any
+
+
+def applied(hook: str, parts: Sequence[Part], x: Tensor, heads: int | None = None) -> Tensor:
+    """Apply a hook that maps tokens to tokens, part by part: `on_queries`, `on_output`, …
+
+    `heads` are those of the queries: `on_keys` and `on_values` may return as many. None: not known.
+    """
+    # What acted on values last is undone first
+    for part in reversed(parts) if hook == "on_output" else parts:
+        if hook in part.acts_on:
+            out = getattr(part.encoding, hook)(x, part.k_at if hook in OF_KEYS else part.at)
+            x = _checked(part.encoding, hook, out, x, heads)
+    return x
+
+
+def queries_and_keys(parts: Sequence[Part], q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
+    """Apply `on_queries` and `on_keys`: q and k as they enter the dot product."""
+    q = applied("on_queries", parts, q)
+    k = applied("on_keys", parts, k, q.shape[1])
+    if q.shape[-1] != k.shape[-1]:
+        names = " + ".join(type(part.encoding).__name__ for part in parts)
+        raise TypeError(
+            f"`on_queries` and `on_keys` of {names} must return equally many channels, got"
+            f" {q.shape[-1]} and {k.shape[-1]}."
+        )
+    return q, k
+
+
+def bias_of(parts: Sequence[Part], q: Tensor, k: Tensor, scale: float) -> ScoreBias | None:
+    """Apply `on_scores` to encoded queries and keys, and add the biases of all parts."""
+    biases: list[ScoreBias] = []
+    for part in parts:
+        if "on_scores" not in part.acts_on:
+            continue
+        bias = part.encoding.on_scores(q, k, part.at, part.k_at, scale)
+        if isinstance(bias, Tensor):
+            check_broadcast(part.encoding, "on_scores", bias, (*q.shape[:3], k.shape[-2]))
+        elif not (bias is None or isinstance(bias, ScoreBias) or hasattr(bias, "block")):
+            _check_function(part.encoding, bias)
+        wrapped = bias if isinstance(bias, ScoreBias) else as_bias(bias, q, k)
+        if wrapped is not None:
+            biases.append(wrapped)
+    return biases[0] if len(biases) == 1 else added(biases)
+
+
+def by_weight(
+    parts: Sequence[Part], weights: Tensor, rows: slice, channels: int | None = None
+) -> Tensor | None:
+    """Apply `by_weight`: what is added to the output of some queries, or None.
+
+    `channels` are those of the values; None: not known.
+    """
+    total = None
+    for part in parts:
+        if "by_weight" in part.acts_on:
+            extra = part.encoding.by_weight(weights, part.at, part.k_at, rows)
+            if extra is None:
+                continue
+            last = extra.shape[-1:] if channels is None else (channels,)
+            check_broadcast(part.encoding, "by_weight", extra, (*weights.shape[:3], *last))
+            total = extra if total is None else total + extra
+    return total
+
+
+def hidden(encoding: Any, x: Embeddings, at: Any) -> Any:
+    """Apply `on_hidden` of an encoding, which may be a `Sum`."""
+    at = encoding.on_hidden(x, at)
+    if at is None:
+        raise TypeError(
+            f"`{type(encoding).__name__}.on_hidden` must return what the other hooks receive as"
+            " `at`, got None. End with `return at`."
+        )
+    return at
+
+
+def _checked(encoding: Any, hook: str, out: Any, x: Tensor, heads: int | None) -> Tensor:
+    """Check the shape and the dtype of what a hook made of x."""
+    if torch.compiler.is_compiling():
+        return out
+    whole, due = hook == "on_embeddings", x.shape[:-1]
+    if isinstance(out, Tensor) and out.is_floating_point():
+        fits = out.shape == x.shape if whole else out.shape[:-1] == due
+        if fits or (hook in OF_KEYS and _for_query_heads(out, x, heads)):
+            if out.dtype is x.dtype or torch.is_autocast_enabled(out.device.type):
+                return out
+            raise TypeError(
+                f"`{type(encoding).__name__}.{hook}` must return the dtype that it is given,"
+                f" {x.dtype}, got {out.dtype}. End with `.to({x.dtype})`, or that of what comes in."
+            )
+    # Channels of embeddings are fixed, those of heads are not
+    shapes = [_shape(x.shape) if whole else _shape(due, open_end=True)]
+    if hook in OF_KEYS and heads not in (None, due[1]):
+        shapes.append(_shape((due[0], heads, *due[2:]), open_end=True))
+    raise TypeError(
+        f"`{type(encoding).__name__}.{hook}` must return floats of shape {' or '.join(shapes)}, got"
+        f" {_came(out)}."
+    )
+
+
+def _for_query_heads(out: Tensor, x: Tensor, heads: int | None) -> bool:
+    """Test whether keys or values x were returned for each head of the queries."""
+    if out.ndim != x.ndim or (out.shape[0], *out.shape[2:-1]) != (x.shape[0], *x.shape[2:-1]):
+        return False
+    return out.shape[1] == heads or (heads is None and out.shape[1] % x.shape[1] == 0)
+
+
+def _check_function(encoding: Any, bias: Any) -> None:
+    """Refuse a bias that is no function of one pair."""
+    if torch.compiler.is_compiling():
+        return
+    code = getattr(bias, "__code__", None)
+    if callable(bias) and (code is None or code.co_argcount > 3 or code.co_flags & CO_VARARGS):
+        return
+    got = (
+        brief(bias)
+        if code is None
+        else f"one of ({', '.join(code.co_varnames[: code.co_argcount])})"
+    )
+    raise TypeError(
+        f"`{type(encoding).__name__}.on_scores` must return a tensor that broadcasts to (batch,"
+        " head, query, key), a function of one pair, (b, h, i, j) -> value, or an object with"
+        f" `block`, got {got}."
+    )
+
+
+def check_broadcast(encoding: Any, hook: str, out: Any, due: Shape) -> None:
+    """Check that what a hook returned broadcasts to the shape that is `due`, and no further."""
+    if torch.compiler.is_compiling():
+        return
+    if isinstance(out, Tensor) and out.dtype is not torch.bool and not out.is_complex():
+        fits = out.ndim <= len(due)
+        for size, full in zip(reversed(out.shape), reversed(due), strict=False):
+            fits = fits and size in (1, full)
+        if fits:
+            return
+    masking = isinstance(out, Tensor) and out.dtype is torch.bool
+    remedy = ": what a query sees is said by `mask`" if masking else ""
+    raise TypeError(
+        f"`{type(encoding).__name__}.{hook}` must return numbers that broadcast to {_shape(due)},"
+        f" got {_came(out)}{remedy}."
+    )
+
+
+def _shape(sizes: Sequence[Any], open_end: bool = False) -> str:
+    return f"({', '.join(map(str, [*sizes, '…'] if open_end else sizes))})"
+
+
+def _came(out: Any) -> str:
+    if not isinstance(out, Tensor):
+        return brief(out)
+    return f"{out.dtype} of shape {_shape(out.shape)}"
