@@ -10,18 +10,18 @@ from posenc import (
     Shaw,
     attend,
 )
-from posenc.attention.spacing import EqualSteps, line, lines, strip
+from posenc.attention.spacing import strip
 from posenc.core.masks import Mask, causal
-from posenc.core.positions import sequence
+from posenc.core.positions import line, lines, sequence
 
 
 @pytest.mark.parametrize(
     ("pos", "expected"),
     [
-        ([3, 4, 5], EqualSteps(3, 1)),
-        ([3, 7, 11], EqualSteps(3, 4)),
-        ([[3, 4], [3, 4]], EqualSteps(3, 1)),
-        ([9], EqualSteps(9, 0)),
+        ([3, 4, 5], (3, 1)),
+        ([3, 7, 11], (3, 4)),
+        ([[3, 4], [3, 4]], (3, 1)),
+        ([9], (9, 0)),
         ([3, 3, 3], None),
         ([5, 4, 3], None),
         ([3, 4, 6], None),

@@ -13,7 +13,7 @@ from posenc.attention import sdpa
 from posenc.attention.call import Call, rows_of
 from posenc.attention.cpu import carried
 from posenc.attention.path import Path
-from posenc.attention.reference import attended, bias_block, mask_block, sliced
+from posenc.attention.reference import ALL, attended, bias_block, mask_block
 from posenc.core.carried import CarriedBias
 from posenc.core.tracing import beyond_gradients, traced, transformed
 
@@ -45,20 +45,22 @@ class Blocks(Path):
         whole = isinstance(call.bias, CarriedBias)
         if whole and carried.serves(call):
             return carried.run(call)
-        batch, heads, tokens, keys = call.shape
-        most = SMALLEST_BLOCK
+        tokens, most = call.q.shape[2], SMALLEST_BLOCK
         if tokens > most:
+            batch, heads, _, keys = call.shape
             most = max(most, min(BLOCK, MOST_SCORES // max(1, batch * heads * keys)))
         # The kernel has no place for a cap or for what takes the weights, and drops weights only
         # where it makes all of them. Nor has it one for whole scores.
         can = call.plain or not (call.dropout or sdpa.cannot_weigh(call))
         can = can and not (whole or call.by_weight)
         compute = _fused if call.readable and can else attended
+        # The keys that some queries see, as far as the mask is a strip
+        strip = None if call.mask is None or call.by_weight else call.seen
         # A single block computes all, and there is nothing to make again for the gradients
         if tokens <= most or (tokens <= BLOCK and call.trains):
-            return compute(call, slice(None), _columns(call, slice(0, tokens)))
+            return compute(call, ALL, ALL if strip is None else strip.seen(slice(0, tokens)))
         blocks = rows_of(tokens, most)
-        columns = [_columns(call, rows) for rows in blocks]
+        columns = [ALL if strip is None else strip.seen(rows) for rows in blocks]
         if call.trains and call.bias is not None:
             call.bias.hold()
         # `torch.func` cannot transform a checkpoint
@@ -79,18 +81,13 @@ class Blocks(Path):
         return out
 
 
-def _columns(call: Call, rows: slice) -> slice:
-    """The keys that these queries see, as far as the mask is a strip."""
-    if call.mask is None or call.seen is None or call.by_weight:
-        return slice(None)
-    return call.seen.seen(slice(rows.start, min(rows.stop, call.seen.queries)))
-
-
 def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
     """Compute `attended` by torch's CPU kernel, which keeps no scores and no weights."""
     seen = None if call.mask is None else mask_block(call, rows, keys)
     bias = None if call.bias is None else bias_block(call, rows, keys, seen)
-    q, k, v = sliced(call.q, rows), sliced(call.k, keys), sliced(call.v, keys)
+    q, k, v = call.q, call.k, call.v
+    if rows != ALL or keys != ALL:
+        q, k, v = q[:, :, rows], k[:, :, keys], v[:, :, keys]
     # The fast kernel has no gradient for a bias
     if (bias is not None and bias.requires_grad) or not k.shape[-2]:
         return attended(call, rows, keys)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from posenc.attention.attend import encoded
 from posenc.attention.dispatch import run
-from posenc.attention.inputs import check_mask, check_tensors, weighing
+from posenc.attention.inputs import check_tensors, weighing
 from posenc.attention.unseen import visible
 from posenc.core.arguments import brief, whole_number
 from posenc.core.encoding import Encoding, leaves, placed
@@ -240,8 +240,6 @@ def attend_cached(
         v = applied("on_values", new, v, q.shape[1])
     k, v, room = _joined(held, k, v)
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
-    if mask is not None:
-        check_mask(mask, q, k.shape[2])
     call = weighing(encoding, parts, q, k, v, mask, scale, **how)
     if not held.encoded:
         call = encoded(call)

@@ -30,6 +30,8 @@ class Call(NamedTuple):
     trains: bool
     plain: bool  # True where the weights are nothing but the softmax of the scores
     by_weight: bool  # True where the encoding adds to the output by the weights
+    # The dtype of scores: at least float32; 16 bits would not even tell 1,024 from 1,025
+    exact: torch.dtype
     dropout: float = 0.0  # probability with which a weight is 0
     softcap: float | None = None  # c of c · tanh(score / c)
     sinks: Sinks | None = None  # logits that have no value
@@ -41,11 +43,6 @@ class Call(NamedTuple):
         """The sizes (batch, head, query, key) of the scores."""
         batch, heads, tokens, _ = self.q.shape
         return batch, heads, tokens, self.k.shape[-2]
-
-    @property
-    def exact(self) -> torch.dtype:
-        """The dtype of scores: at least float32; 16 bits would not even tell 1,024 from 1,025."""
-        return torch.promote_types(self.q.dtype, torch.float32)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:

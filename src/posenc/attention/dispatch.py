@@ -29,7 +29,7 @@ from posenc.attention.flex import Flex
 from posenc.attention.path import Path
 from posenc.attention.reference import Reference
 from posenc.attention.sdpa import Sdpa
-from posenc.core.biases import per_query_head
+from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.hooks import bias_of
 
 PATHS: dict[str, Path] = {
@@ -92,7 +92,8 @@ def scored(call: Call) -> Call:
         bias = bias_of(call.parts, q, k, scale)
     if bias is not None and call.implementation != "reference" and call.softcap is None:
         in_parts = call.implementation in ("auto", "toeplitz") and call.readable and call.plain
-        q, k, bias = bias.absorbed(q, k, not in_parts)
+        if type(bias).absorbed is not ScoreBias.absorbed:
+            q, k, bias = bias.absorbed(q, k, not in_parts)
     # The hooks may have returned different numbers of heads for k and v
     if k.shape[1] != v.shape[1]:
         k, v = per_query_head(k, q), per_query_head(v, q)

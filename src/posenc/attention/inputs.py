@@ -24,8 +24,6 @@ def checked(
     """Return the call of these arguments of `attend`, which fit together."""
     check_tensors(encoding, q, k, v)
     tokens, keys = q.shape[2], k.shape[2]
-    if mask is not None:
-        check_mask(mask, q, keys)
     if at is None:
         if keys != tokens:
             raise ValueError(
@@ -53,28 +51,34 @@ def weighing(
     sinks: Any = None,
     implementation: Any = "auto",
 ) -> Call:
-    """Return the call of tensors that fit, with what makes its weights checked."""
+    """Return the call of tensors and positions that fit, with all other arguments checked."""
+    batch, heads, tokens, channels = q.shape
+    keys = k.shape[2]
+    if isinstance(mask, Mask):
+        mask.check(batch, tokens, keys, heads)
+    elif mask is not None:
+        refuse_no_function(mask, device=q.device if batch and heads and tokens and keys else None)
     if implementation != "auto":
         check_implementation(implementation)
     plain = softcap is None and sinks is None and dropout == 0.0
     if not plain:
         check_softmax(q, dropout, softcap, sinks)
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
-    tokens, keys = q.shape[2], k.shape[2]
     can_read = readable(*inputs) and not beyond_gradients()
     seen = strip(mask, tokens, keys) if can_read else None
     # A mask that hides nothing is none
     if seen is not None and seen == Strip(tokens, keys, 1 - keys, tokens - 1):
         mask = None
-    hides = mask is not None
-    if hides:
-        hides = not (seen.sees_all_keys if seen else isinstance(mask, Mask) and mask.is_causal)
+    hides = not (mask is None or (isinstance(mask, Mask) and mask.is_causal))
+    if hides and seen is not None:
+        hides = not seen.sees_all_keys
     acts_on = parts[0].acts_on if len(parts) == 1 else encoding.acts_on
+    scale = encoding.scale(channels) if scale is None else float(number(scale, "scale"))
+    trains = torch.is_grad_enabled() and learns(encoding, *inputs)
+    exact = torch.promote_types(q.dtype, torch.float32)
     return Call(
-        encoding, parts, acts_on, q, k, v,
-        encoding.scale(q.shape[3]) if scale is None else float(number(scale, "scale")),
-        mask, seen, hides, can_read, torch.is_grad_enabled() and learns(encoding, *inputs), plain,
-        "by_weight" in acts_on, dropout, softcap, sinks, implementation,
+        encoding, parts, acts_on, q, k, v, scale, mask, seen, hides, can_read, trains, plain,
+        "by_weight" in acts_on, exact, dropout, softcap, sinks, implementation,
     )  # fmt: skip
 
 
@@ -150,14 +154,6 @@ def check_softmax(q: Tensor, dropout: Any, softcap: Any, sinks: Any) -> None:
             f"`sinks` must be floats on the device of q, {q.device}, got {sinks.dtype} on"
             f" {sinks.device}: convert."
         )
-
-
-def check_mask(mask: Any, q: Tensor, keys: int) -> None:
-    """Refuse a mask that was made for other tokens, and what is no mask."""
-    if isinstance(mask, Mask):
-        mask.check(len(q), q.shape[2], keys, q.shape[1])
-    else:
-        refuse_no_function(mask, device=q.device if 0 not in (*q.shape[:-1], keys) else None)
 
 
 def _shapes(q: Tensor, k: Tensor, v: Tensor) -> str:

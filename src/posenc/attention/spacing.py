@@ -1,28 +1,16 @@
-"""Positions at equal steps, and the strip of pairs that a mask leaves of them.
+"""The strip of pairs that a mask shows, where positions stand at equal steps.
 
 The fast paths need both. Over such positions an offset is step · (i − j) + shift, so whatever
-depends on distance depends on the difference of indices; and the keys that a query sees in a
+depends on distance depends on the difference of indices, and the keys that a query sees in a
 causal text or in a window are an interval of these differences.
 """
 
-from dataclasses import dataclass
 from math import isinf
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
-
 from posenc.core.masks import Mask
+from posenc.core.positions import lines
 from posenc.core.shapes import Seen
-from posenc.core.tracing import readable
-
-
-@dataclass(frozen=True)
-class EqualSteps:
-    """Positions start, start + step, start + 2 · step, …"""
-
-    start: int
-    step: int
 
 
 class Strip(NamedTuple):
@@ -64,50 +52,11 @@ class Strip(NamedTuple):
         return Strip(self.queries, self.keys, max(self.low, low), min(self.high, high))
 
 
-def line(pos: Tensor, step: int = 0) -> EqualSteps | None:
-    """Read whole positions at equal steps forwards, alike in all texts and heads; else None.
-
-    A single position fits any `step`.
-    """
-    return _line(pos, step) if readable(pos) else None
-
-
-def _line(pos: Tensor, step: int) -> EqualSteps | None:
-    if pos.is_floating_point() or not pos.numel():
-        return None
-    first = pos
-    while first.ndim > 1:
-        first = first[0]
-    if pos.ndim > 1 and not (pos == first).all():
-        return None
-    if len(first) == 1:
-        return EqualSteps(int(first), step)
-    (start, second), last = first[:2].tolist(), int(first[-1])
-    step = second - start
-    if step < 1 or last != start + step * (len(first) - 1):
-        return None
-    alike = torch.arange(start, last + 1, step, dtype=first.dtype, device=first.device)
-    return EqualSteps(start, step) if first.equal(alike) else None
-
-
-def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
-    """Find (step, shift), if every offset is step · (i − j) + shift; else None."""
-    if not readable(q_pos, k_pos):
-        return None
-    k = _line(k_pos, 1)
-    q = k if q_pos is k_pos else _line(q_pos, k.step if k else 1)
-    if q and k and k_pos.shape[-1] == 1:
-        k = EqualSteps(k.start, q.step)
-    return (k.step, q.start - k.start) if q and k and q.step == k.step else None
-
-
 def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
     """The pairs that this mask shows, if they are a strip; else None."""
     if mask is None:
         return Strip(queries, keys, 1 - keys, queries - 1)
     if not isinstance(mask, Mask) or mask.bands is None or mask.ids:
-        return None
-    if mask.made_of and not readable(*mask.made_of):
         return None
     low, high = 1 - keys, queries - 1
     for band in mask.bands:

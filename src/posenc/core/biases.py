@@ -6,7 +6,7 @@ where it has one.
 """
 
 from collections.abc import Callable
-from functools import reduce
+from functools import cached_property, reduce
 from operator import add
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.arguments import brief
-from posenc.core.positions import per_head, whole
+from posenc.core.positions import lines, per_head, whole
 from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairBias, Positions
 from posenc.core.tracing import readable
 
@@ -33,6 +33,11 @@ class ScoreBias:
     distance: OfDistance | None = None
     q_pos: Any
     k_pos: Any
+
+    @cached_property
+    def steps(self) -> tuple[int, int] | None:
+        """(step, shift) if the offset of query i and key j is step · (i − j) + shift, or None."""
+        return lines(self.q_pos, self.k_pos)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         """The bias of some queries and keys; it broadcasts to (batch, head, query, key).
@@ -83,7 +88,9 @@ class DistanceBias(ScoreBias):
     ):
         self.f = self.distance = f
         self.q_pos, self.heads = q_pos, q.shape[1]
-        self.k_pos, self.reach = for_query_heads(k_pos, self.heads), reach
+        one_for_all = k_pos.ndim < 3 or k_pos.shape[1] == 1
+        self.k_pos = k_pos if one_for_all else for_query_heads(k_pos, self.heads)
+        self.reach = reach
         # A table is made now where blocks are made again for gradients, else when it is asked for
         now = reach is not None and (torch.is_grad_enabled() or not readable(q_pos))
         self.lookup = f if reach is None else self.of_pairs() if now else None
@@ -285,19 +292,17 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
     """Offsets of these queries and keys, (batch or 1, head or 1, query, key)."""
     if q_pos.ndim == k_pos.ndim == 1:
         # The usual case, in the fewest calls of torch
-        return _some(q_pos, rows).view(1, 1, -1, 1) - _some(k_pos, keys)
+        return q_pos[rows].view(1, 1, -1, 1) - k_pos[keys]
     # Positions with fewer axes serve all texts or heads
     if q_pos.ndim != k_pos.ndim:
         q_pos, k_pos = (pos if pos.ndim == 3 else pos.unsqueeze(-2) for pos in (q_pos, k_pos))
-    apart = _some(q_pos, rows).unsqueeze(-1) - _some(k_pos, keys).unsqueeze(-2)
+    # Slicing costs as much as a small kernel
+    q_pos = q_pos if rows == ALL else q_pos[..., rows]
+    k_pos = k_pos if keys == ALL else k_pos[..., keys]
+    apart = q_pos.unsqueeze(-1) - k_pos.unsqueeze(-2)
     if apart.ndim == 4:
         return apart
     return apart.unsqueeze(-3) if apart.ndim == 3 else apart.unsqueeze(0).unsqueeze(0)
-
-
-def _some(pos: Positions, tokens: slice) -> Tensor:
-    """Slice tokens, but not where all are taken: slicing costs as much as a small kernel."""
-    return pos if tokens == ALL else pos[..., tokens]
 
 
 def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:

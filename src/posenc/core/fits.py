@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.encoding import Encoding, Sum, leaves, on_meta
+from posenc.core.encoding import Encoding, Sum, on_meta
 from posenc.core.frequencies import not_positions
 from posenc.core.positions import exact, per_head
 from posenc.core.prepared import Parts, Prepared, describe
@@ -23,17 +23,20 @@ def check_sizes(
 
     `width` is that of a layer. With `needs_values`, refuse learned weights that have none, too.
     """
-    for leaf in leaves(encoding):
-        if leaf.heads and leaf.heads != heads:
-            raise ValueError(_wrong_size(leaf, "heads", heads, width))
-        if leaf.dim and leaf.dim != dim:
-            raise ValueError(_wrong_size(leaf, "dim", dim, width))
-        if width is not None and leaf.width and leaf.width != width:
-            raise ValueError(_wrong_size(leaf, "width", width, width))
-        if needs_values:
-            for weight in leaf._parameters.values():
-                if weight is not None and weight.is_meta:
-                    raise ValueError(on_meta(leaf))
+    if isinstance(encoding, Sum):
+        for part in encoding:
+            check_sizes(part, heads, dim, width, needs_values)
+        return
+    if encoding.heads and encoding.heads != heads:
+        raise ValueError(_wrong_size(encoding, "heads", heads, width))
+    if encoding.dim and encoding.dim != dim:
+        raise ValueError(_wrong_size(encoding, "dim", dim, width))
+    if width is not None and encoding.width and encoding.width != width:
+        raise ValueError(_wrong_size(encoding, "width", width, width))
+    if needs_values:
+        for weight in encoding._parameters.values():
+            if weight is not None and weight.is_meta:
+                raise ValueError(on_meta(encoding))
 
 
 def _wrong_size(leaf: Encoding, size: str, has: int, width: int | None) -> str:
@@ -80,12 +83,13 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
     if type(encoding).prepare is Encoding.prepare:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))
-        if at.dtype is not torch.int64 or "on_scores" in encoding.acts_on:
+        if at.dtype is not torch.int64 or type(encoding).on_scores is not Encoding.on_scores:
             # Offsets of integers that are too far apart would wrap around
             at = exact(at)
-        # Otherwise it is one position for each token, the same for all texts and heads
-        if encoding.axes > 1 or at.shape != x.shape[-2:-1] or at.device != x.device:
-            _check_positions(encoding, at, x, name)
+        # As `prepare` returns the positions of one text for all texts and heads
+        if encoding.axes == 1 and at.shape == (1, 1, x.shape[2]) and at.device == x.device:
+            return at
+        _check_positions(encoding, at, x, name)
         return per_head(at, encoding.axes)
     if encoding.prepared is not Tensor:
         if not isinstance(at, Tensor):

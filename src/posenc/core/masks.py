@@ -22,7 +22,7 @@ from posenc.core.biases import ALL, pairs, take
 from posenc.core.frequencies import not_positions
 from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, filling, sequence
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
-from posenc.core.tracing import traced
+from posenc.core.tracing import readable, traced
 
 __all__ = ["Mask", "causal", "documents", "padding", "window"]
 
@@ -45,9 +45,9 @@ class OffsetRange:
     def hides_nothing(self) -> bool:
         """True where the ends of the positions show that every pair is in the band.
 
-        Reads values. Kept, for the positions are copies that never change.
+        It is kept, for the positions are copies that never change.
         """
-        if self.q_pos is None or self.k_pos is None:
+        if self.q_pos is None or self.k_pos is None or not readable(self.q_pos, self.k_pos):
             return False
         if not self.q_pos.numel() or not self.k_pos.numel():
             return True

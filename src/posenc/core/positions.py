@@ -194,7 +194,15 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     if not pos.ndim:
         raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}: add one.")
     if pos.dtype is torch.int64:
-        return _within_far(pos, name)
+        if readable(pos) and pos.numel():
+            ends = pos.aminmax()
+            low, high = ends[0].item(), ends[1].item()
+            if not -FAR <= low <= high < FAR:
+                raise ValueError(
+                    f"`{name}` must be from −2⁶² to 2⁶² − 1, got {low} … {high}, whose offsets"
+                    " would wrap around: count from somewhere nearer."
+                )
+        return pos
     if pos.dtype is torch.bool:
         raise TypeError(
             f"`{name}` is a boolean mask; pass positions, for instance `mask.cumsum(-1)`."
@@ -208,7 +216,44 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     integers = pos.long()
     if pos.dtype is torch.uint64 and visible(pos) and bool((integers < 0).any()):
         raise ValueError(f"`{name}` has numbers past 2⁶³ − 1: pass positions that int64 holds.")
-    return _within_far(integers, name) if pos.dtype is torch.uint64 else integers
+    return exact(integers, name) if pos.dtype is torch.uint64 else integers
+
+
+def line(pos: Tensor, step: int = 0) -> tuple[int, int] | None:
+    """Find (start, step) of whole positions at equal steps forwards, alike in all texts and heads.
+
+    None where they are not. A single position fits any `step`.
+    """
+    if pos.is_floating_point() or not pos.numel():
+        return None
+    first = pos
+    while first.ndim > 1:
+        first = first[0]
+    if pos.ndim > 1 and pos.numel() > len(first) and not (pos == first).all():
+        return None
+    if len(first) == 1:
+        return int(first), step
+    (start, second), last = first[:2].tolist(), int(first[-1])
+    step = second - start
+    if step < 1 or last != start + step * (len(first) - 1):
+        return None
+    alike = torch.arange(start, last + 1, step, dtype=first.dtype, device=first.device)
+    return (start, step) if first.equal(alike) else None
+
+
+def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
+    """Find (step, shift) where the offset of query i and key j is step · (i − j) + shift.
+
+    None where it is not, and where positions cannot be read.
+    """
+    if not readable(q_pos, k_pos):
+        return None
+    k = line(k_pos, 1)
+    q = k if q_pos is k_pos else line(q_pos, k[1] if k else 1)
+    if q is None or k is None:
+        return None
+    step = q[1] if k_pos.shape[-1] == 1 else k[1]
+    return (step, q[0] - k[0]) if q[1] == step else None
 
 
 def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
@@ -236,17 +281,6 @@ def exact_copy(pos: Tensor, name: str = "pos") -> Tensor:
     """Copy what `exact` returns, if it is `pos` itself: writing to `pos` later changes nothing."""
     integers = exact(pos, name)
     return integers.clone() if integers is pos else integers
-
-
-def _within_far(pos: Tensor, name: str) -> Tensor:
-    if readable(pos) and pos.numel():
-        low, high = map(int, pos.aminmax())
-        if not -FAR <= low <= high < FAR:
-            raise ValueError(
-                f"`{name}` must be from −2⁶² to 2⁶² − 1, got {low} … {high}, whose offsets would"
-                " wrap around: count from somewhere nearer."
-            )
-    return pos
 
 
 def _countable(pos: Tensor, name: str) -> Tensor:

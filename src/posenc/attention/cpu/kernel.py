@@ -24,7 +24,8 @@ def flash(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Output (batch, head, query, value) and log-sum-exps (batch, head, query)."""
-    k, v, mask = _readable(q, k, v, mask)
+    if not READS_STRIDES:
+        k, v, mask = _readable(q, k, v, mask)
     return private.flash(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
 
 
@@ -33,7 +34,7 @@ def flash_backward(
     scale: float, causal: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of q, k and v."""
-    keys, values, mask = _readable(q, k, v, mask)
+    keys, values, mask = (k, v, mask) if READS_STRIDES else _readable(q, k, v, mask)
     of_q, of_k, of_v = private.flash_backward(
         grad, q, keys, values, out, lse, 0.0, causal, attn_mask=mask, scale=scale
     )
@@ -43,9 +44,7 @@ def flash_backward(
 def _readable(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Keys, values and mask as the kernel of any version reads them."""
-    if READS_STRIDES:
-        return k, v, mask
+    """Keys, values and mask as the kernel of old versions reads them."""
     if mask is not None and mask.stride(-1) not in (0, 1):
         mask = mask.contiguous()
     return per_query_head(k, q), per_query_head(v, q), mask

@@ -11,10 +11,8 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu import counts, decay, kernel, offset_tables, offset_vectors, toeplitz
 from posenc.attention.path import Path
-from posenc.attention.spacing import lines
-from posenc.core.biases import DecayBias, ScoreBias
+from posenc.core.biases import DecayBias
 from posenc.core.count_bias import CountBias
-from posenc.core.encoding import leaves
 from posenc.core.offset_biases import TableBias, VectorBias
 
 FEW_QUERIES = 8  # queries, as in decoding
@@ -30,7 +28,7 @@ class Strided(Path):
         summed = isinstance(bias, DecayBias | CountBias)
         if bias is not None and bias.distance is None and not (goes_by_content or summed):
             return f"the bias of {call.name} is no view"
-        if not _carries_values(call):
+        if call.by_weight and not _carries_values(call):
             return f"{call.name} adds to the values, which takes the weights themselves"
         if call.softcap is not None or call.dropout:
             what = "`dropout`" if call.softcap is None else "`softcap`"
@@ -41,7 +39,7 @@ class Strided(Path):
             return UNREADABLE
         if reason := kernel.lacks():
             return reason
-        if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
+        if not (call.q.numel() and call.k.numel() and call.v.numel()):
             return "there is nothing to attend to"
         if call.seen is None:
             return "the mask is no strip along the diagonal"
@@ -49,7 +47,7 @@ class Strided(Path):
             return decay.cannot_serve(bias, call.seen)
         if isinstance(bias, CountBias):
             return counts.cannot_serve(call, bias, call.seen)
-        if _steps(bias) is None:
+        if bias is not None and bias.steps is None:
             return "positions are not whole numbers at equal steps, alike in the batch"
         return ""
 
@@ -79,7 +77,7 @@ class Strided(Path):
             return decay.attended(call, seen)
         if isinstance(call.bias, CountBias):
             return counts.attended(call, seen)
-        steps = _steps(call.bias)
+        steps = (1, 0) if call.bias is None else call.bias.steps
         assert steps is not None
         if isinstance(call.bias, TableBias):
             return offset_tables.near_and_far(call, seen, steps)
@@ -88,18 +86,12 @@ class Strided(Path):
         return toeplitz.view(call, seen, steps)
 
 
-def _steps(bias: ScoreBias | None) -> tuple[int, int] | None:
-    return (1, 0) if bias is None else lines(bias.q_pos, bias.k_pos)
-
-
 def _carries_values(call: Call) -> bool:
-    """Test whether the bias carries what is added to the values, or nothing is.
+    """Test whether the bias carries what is added to the values.
 
     It does for itself: no other part of a sum may add to the values.
     """
-    if not call.by_weight:
-        return True
-    adding = sum("by_weight" in leaf.acts_on for leaf in leaves(call.encoding))
+    adding = sum("by_weight" in part.acts_on for part in call.parts)
     return isinstance(call.bias, TableBias) and call.bias.value_table is not None and adding == 1
 
 

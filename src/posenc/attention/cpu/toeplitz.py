@@ -69,8 +69,7 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     # With a learned bias the kernel runs in float32 anyhow
     if sinks is not None and not learned:
         q, k, v = widened(q, k, v, sinks)
-    inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
-    if learned or (torch.is_grad_enabled() and any(x.requires_grad for x in inputs)):
+    if learned or call.trains:
         out: Tensor = Viewed.apply(q, k, v, u, sinks, strip, tiles, call.scale)[0]  # type: ignore
     elif sinks is not None:
         lse = u.new_zeros(q.shape[:3])
@@ -165,11 +164,12 @@ def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
 
 def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
     """Tiles that cover the strip; the fewer rows in each, the fewer hidden pairs are computed."""
-    count = len(strip.rows)
-    step = max(FEWEST_ROWS, min(-(-count // 8), strip.width // 2)) if most is None else most
-    starts = strip.rows[::step]
-    rows = [slice(start, min(start + step, strip.rows.stop)) for start in starts]
-    return [Tile(heads, some, strip.seen(some)) for some in rows]
+    rows, width, tiles = strip.rows, strip.high - strip.low + 1, []
+    step = max(FEWEST_ROWS, min(-(-len(rows) // 8), width // 2)) if most is None else most
+    for start in rows[::step]:
+        some = slice(start, min(start + step, rows.stop))
+        tiles.append(Tile(heads, some, strip.seen(some)))
+    return tiles
 
 
 def _strided(u: Tensor, queries: int, tile: Tile) -> Tensor:
