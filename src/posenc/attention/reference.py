@@ -77,7 +77,7 @@ def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Ten
         (batch, heads, queries, _), tokens = call.q.shape, call.k.shape[2]
         shape = (batch, heads, len(range(queries)[rows]), len(range(tokens)[keys]))
         hooks.check_broadcast(call.encoding, "on_scores", bias, shape)
-    return bias.to(call.exact)
+    return bias if bias.dtype is call.exact else bias.to(call.exact)
 
 
 def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:

@@ -158,7 +158,7 @@ def check_broadcast(encoding: Any, hook: str, out: Any, due: Shape) -> None:
     if isinstance(out, Tensor) and out.dtype is not torch.bool and not out.is_complex():
         fits = out.ndim <= len(due)
         for size, full in zip(reversed(out.shape), reversed(due), strict=False):
-            fits = fits and size in (1, full)
+            fits = fits and (size == full or size == 1)
         if fits:
             return
     masking = isinstance(out, Tensor) and out.dtype is torch.bool

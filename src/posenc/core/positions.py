@@ -195,7 +195,7 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
         raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}: add one.")
     if pos.dtype is torch.int64:
         if readable(pos) and pos.numel():
-            ends = pos.aminmax()
+            ends = (pos, pos) if pos.numel() == 1 else pos.aminmax()
             low, high = ends[0].item(), ends[1].item()
             if not -FAR <= low <= high < FAR:
                 raise ValueError(
