@@ -98,7 +98,7 @@ class DistanceBias(ScoreBias):
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
-        if self.lookup is None and self.reach is not None and apart.numel() <= 4 * self.reach:
+        if self.lookup is None and self.reach is not None and apart.numel() <= 16 * self.reach:
             # Of few pairs: no table is worth its making
             return self.f(h, self._whole(apart))
         return (self.lookup or self.of_pairs())(h, apart)
@@ -114,18 +114,19 @@ class DistanceBias(ScoreBias):
         heads = torch.arange(self.heads, device=device)
         table = self.f(heads.unsqueeze(-1), torch.arange(-reach, reach + 1, device=device))
 
-        def look_up(h: Tensor, apart: Tensor) -> Tensor:
-            columns = self._whole(apart).clamp(-reach, reach) + reach
-            if h.ndim < 4 or h.shape[1] != self.heads or columns.shape[1] != 1:
-                return table[h, columns]
-            # All heads look up the same columns, (batch or 1, 1, query, key): ten times as fast
-            found = table.index_select(1, columns.flatten())
-            return found.unflatten(1, columns[:, 0].shape).transpose(0, 1)
-
-        return look_up
+        return lambda h, apart: looked_up(table, h, self._whole(apart).clamp(-reach, reach) + reach)
 
     def _whole(self, apart: Tensor) -> Tensor:
         return whole(apart, type(getattr(self.f, "__self__", self)).__name__)
+
+
+def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
+    """Look up columns of a table (head, column) for heads h, which broadcast."""
+    if h.ndim < 4 or h.shape[1] != len(table) or columns.shape[1] != 1:
+        return table[h, columns]
+    # All heads look up the same columns, (batch or 1, 1, query, key): ten times as fast
+    found = table.index_select(1, columns.flatten())
+    return found.unflatten(1, columns[:, 0].shape).transpose(0, 1)
 
 
 class PlaceBias(ScoreBias):

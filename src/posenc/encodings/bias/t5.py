@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import brief, count, query_heads, room, switch, whole_number
-from posenc.core.biases import DistanceBias
+from posenc.core.biases import DistanceBias, looked_up
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import full
@@ -63,8 +63,9 @@ def bucket(offset: Tensor, buckets: int, reach: int, bidirectional: bool) -> Ten
 
 def _bucketed(offset: Tensor, first: Tensor, bidirectional: bool) -> Tensor:
     distance = offset.abs() if bidirectional else offset.clamp_min(0)
-    ahead = (offset < 0) * len(first) if bidirectional else 0
-    return torch.bucketize(distance, first, right=True) - 1 + ahead
+    # The first bucket starts at 0
+    bucket = torch.bucketize(distance, first[1:], right=True)
+    return bucket + (offset < 0) * len(first) if bidirectional else bucket
 
 
 class T5Bias(Encoding):
@@ -106,7 +107,7 @@ class T5Bias(Encoding):
         """
         bucket = _bucketed(δ, self.first.to(δ.device), self.bidirectional)
         # The gradient is a sum over all pairs that share a bucket
-        return full(self.weight)[bucket, h]
+        return looked_up(full(self.weight).mT, h, bucket)
 
     def extra_repr(self) -> str:
         way = "bidirectional" if self.bidirectional else "causal"
