@@ -285,7 +285,7 @@ def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
 
 
 def _biases(
-    leaf: hooks.Part, q: Tensor, k: Tensor, scale: float, seen: Tensor | None
+    leaf: hooks.Placed, q: Tensor, k: Tensor, scale: float, seen: Tensor | None
 ) -> Iterator[tuple[str, Tensor]]:
     bias = hooks.bias_of([leaf], q, k, scale)
     if bias is None:

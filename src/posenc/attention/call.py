@@ -8,7 +8,7 @@ from torch import Tensor
 from posenc.attention.spacing import Strip
 from posenc.core.biases import ScoreBias
 from posenc.core.encoding import Encoding
-from posenc.core.hooks import Part
+from posenc.core.hooks import Placed
 from posenc.core.masks import Mask
 from posenc.core.shapes import Heads, Keys, Seen, Sinks, Values
 
@@ -17,7 +17,7 @@ Implementation = Literal["auto", "reference", "sdpa", "toeplitz", "blocks", "fle
 
 class Call(NamedTuple):
     encoding: Encoding
-    parts: list[Part]  # the encoding, or those that a `Sum` is made of, with their positions
+    parts: list[Placed]  # the encoding, or those that a `Sum` is made of, with their positions
     acts_on: tuple[str, ...]  # the hooks that any of them overrides
     q: Heads
     k: Keys

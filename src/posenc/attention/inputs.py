@@ -11,7 +11,7 @@ from posenc.attention.spacing import Strip, strip
 from posenc.core.arguments import brief, number, positive, probability
 from posenc.core.encoding import Encoding, placed
 from posenc.core.fits import check_sizes, checked_at, prepared
-from posenc.core.hooks import Part
+from posenc.core.hooks import Placed
 from posenc.core.masks import Mask, refuse_no_function
 from posenc.core.tracing import beyond_gradients, readable
 
@@ -40,7 +40,7 @@ def checked(
 
 def weighing(
     encoding: Encoding,
-    parts: list[Part],
+    parts: list[Placed],
     q: Tensor,
     k: Tensor,
     v: Tensor,

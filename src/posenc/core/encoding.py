@@ -428,9 +428,9 @@ def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
     return tuple(leaf for part in encoding for leaf in leaves(part))
 
 
-def placed(encoding: Encoding, at: Any, k_at: Any) -> list[hooks.Part]:
+def placed(encoding: Encoding, at: Any, k_at: Any) -> list[hooks.Placed]:
     """The `leaves` of an encoding, each with what its hooks receive of queries and of keys."""
     if not isinstance(encoding, Sum):
-        return [hooks.Part(encoding, encoding.acts_on, at, k_at)]
+        return [hooks.Placed(encoding, encoding.acts_on, at, k_at)]
     each = zip(encoding, at.parts, k_at.parts, strict=True)
     return [part for one in each for part in placed(*one)]

@@ -19,7 +19,7 @@ Shape = tuple[int, ...]
 OF_KEYS = ("on_keys", "on_values")  # the hooks that receive the positions of the keys
 
 
-class Part(NamedTuple):
+class Placed(NamedTuple):
     """An encoding that is no `Sum`, the hooks that it overrides, and what these receive as `at`."""
 
     encoding: Any  # an `Encoding`, whose file imports this one
@@ -28,7 +28,7 @@ class Part(NamedTuple):
     k_at: Any
 
 
-def applied(hook: str, parts: Sequence[Part], x: Tensor, heads: int | None = None) -> Tensor:
+def applied(hook: str, parts: Sequence[Placed], x: Tensor, heads: int | None = None) -> Tensor:
     """Apply a hook that maps tokens to tokens, part by part: `on_queries`, `on_output`, …
 
     `heads` are those of the queries: `on_keys` and `on_values` may return as many. None: not known.
@@ -41,7 +41,7 @@ def applied(hook: str, parts: Sequence[Part], x: Tensor, heads: int | None = Non
     return x
 
 
-def queries_and_keys(parts: Sequence[Part], q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
+def queries_and_keys(parts: Sequence[Placed], q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
     """Apply `on_queries` and `on_keys`: q and k as they enter the dot product."""
     q = applied("on_queries", parts, q)
     k = applied("on_keys", parts, k, q.shape[1])
@@ -54,7 +54,7 @@ def queries_and_keys(parts: Sequence[Part], q: Heads, k: Keys) -> tuple[Tensor, 
     return q, k
 
 
-def bias_of(parts: Sequence[Part], q: Tensor, k: Tensor, scale: float) -> ScoreBias | None:
+def bias_of(parts: Sequence[Placed], q: Tensor, k: Tensor, scale: float) -> ScoreBias | None:
     """Apply `on_scores` to encoded queries and keys, and add the biases of all parts."""
     biases: list[ScoreBias] = []
     for part in parts:
@@ -72,7 +72,7 @@ def bias_of(parts: Sequence[Part], q: Tensor, k: Tensor, scale: float) -> ScoreB
 
 
 def by_weight(
-    parts: Sequence[Part], weights: Tensor, rows: slice, channels: int | None = None
+    parts: Sequence[Placed], weights: Tensor, rows: slice, channels: int | None = None
 ) -> Tensor | None:
     """Apply `by_weight`: what is added to the output of some queries, or None.
 
