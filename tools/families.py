@@ -14,7 +14,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -81,20 +81,14 @@ def line(model_type: str) -> dict[str, Any]:
     if "rotary_dim" in made["ignored"]:
         made["defaults"].pop("rotary_dim", None)
     stacks = families.merged(made, hand).get("stacks", {})
-    own_defaults = {name: stack_defaults(kind, stack) for name, stack in stacks.items()}
     if stacks:
-        made["stacks"] = families.merged(
-            {"stacks": made.get("stacks", {})},
-            {"stacks": {name: {"defaults": own} for name, own in own_defaults.items()}},
-        )["stacks"]
+        made.setdefault("stacks", {})
+    stated = {field.name: field.default for field in fields(kind)}
+    for name, stack in stacks.items():
+        own = {usual: stated.get(key) for usual, key in stack.get("keys", {}).items()}
+        own = {usual: value for usual, value in own.items() if value not in (None, MISSING)}
+        made["stacks"].setdefault(name, {})["defaults"] = own
     return made
-
-
-def stack_defaults(kind: Any, stack: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults of the keys that one stack of a model has for itself."""
-    stated = {f.name: f.default for f in fields(kind)}
-    own = {usual: stated.get(key) for usual, key in stack.get("keys", {}).items()}
-    return {usual: value for usual, value in own.items() if value not in (None, MISSING)}
 
 
 BASES = ("rope_theta", "rope_local_base_freq", "global_rope_theta", "local_rope_theta")
@@ -113,20 +107,12 @@ def labelled(model_type: str) -> dict[str, dict[str, Any]]:
     labels = [label for label, own in settings().items() if isinstance(own, dict)]
     based = {key: settings(**{key: 54_321.0}) for key in BASES} if labels else {}
     scaled = settings(rope_scaling={"rope_type": "linear", "factor": 8.0}) if labels else {}
-    return {
-        label: {
-            "theta": next(
-                (
-                    key
-                    for key, made in based.items()
-                    if made.get(label, {}).get("rope_theta") == 54_321.0
-                ),
-                "",
-            ),
-            "scaled": scaled.get(label, {}).get("factor") == 8.0,
-        }
-        for label in labels
-    }
+    found = {}
+    for label in labels:
+        heeded = [k for k in BASES if based[k].get(label, {}).get("rope_theta") == 54_321.0]
+        factor = scaled.get(label, {}).get("factor")
+        found[label] = {"theta": next(iter(heeded), ""), "scaled": factor == 8.0}
+    return found
 
 
 SHARE = "partial_rotary_factor"
@@ -366,29 +352,20 @@ NAMES = re.compile(
 def added(model_type: str, config: PreTrainedConfig, names: Mapping[str, str]) -> dict[str, Any]:
     """A table that is added to the embeddings: learned or fixed, how long, from which row on."""
     model = watched.built(config)
-    found = {n: p for n, p in _tensors(model) if NAMES.search(n) and p.ndim in (2, 3)}
-    if not found:
-        raise LookupError("no table of positions")
-    made: dict[str, Any] = {}
+    buffers = [(n, b) for n, b in model.named_buffers() if b.is_floating_point()]
     stacks = {}
-    for name, table in found.items():
-        owner = model.get_submodule(name.rsplit(".", 1)[0]) if "." in name else model
-        part = "decoder" if "decoder" in name else "encoder" if "encoder" in name else ""
-        stacks[part] = _table(model, config, names, owner, table, part)
-    lone = [s for s in stacks if s in ("encoder", "decoder")]
-    if len(lone) == 2:
-        kinds = {stacks["encoder"].pop("kind"), stacks["decoder"].pop("kind")}
-        made["kind"] = kinds.pop()
-        made["stacks"] = {part: stacks[part] for part in lone}
-    else:
-        made |= next(iter(stacks.values()))
-        made.pop("keys", None) if len(stacks) == 1 and not made.get("keys") else None
-    return made
-
-
-def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from model.named_parameters()
-    yield from ((n, b) for n, b in model.named_buffers() if b.is_floating_point())
+    for name, table in (*model.named_parameters(), *buffers):
+        if NAMES.search(name) and table.ndim in (2, 3):
+            owner = model.get_submodule(name.rsplit(".", 1)[0]) if "." in name else model
+            part = "decoder" if "decoder" in name else "encoder" if "encoder" in name else ""
+            stacks[part] = _table(model, config, names, owner, table, part)
+    if not stacks:
+        raise LookupError("no table of positions")
+    if {"encoder", "decoder"} <= stacks.keys():
+        both = {part: stacks[part] for part in sorted(stacks, reverse=True) if part}
+        (kind,) = {stack.pop("kind") for stack in both.values()}
+        return {"kind": kind, "stacks": both}
+    return next(iter(stacks.values()))
 
 
 def _table(
@@ -402,7 +379,11 @@ def _table(
     rows = table.shape[-2]
     learned = isinstance(table, nn.Parameter) and "Sinus" not in type(owner).__name__
     made: dict[str, Any] = {"kind": "learned" if learned else "sinusoidal"}
-    own = _own_keys(config, part)
+    own = {
+        "num_hidden_layers": f"{part}_layers",
+        "num_attention_heads": f"{part}_attention_heads",
+    }
+    own = {usual: key for usual, key in own.items() if part and key in vars(config)}
     if own:
         made["keys"] = own
     usual = "max_position_embeddings"
@@ -434,14 +415,6 @@ def _table(
     if not learned:
         made["waves"] = form(_made(owner, rows, 64).detach().double())
     return made
-
-
-def _own_keys(config: PreTrainedConfig, part: str) -> dict[str, str]:
-    found = {
-        "num_hidden_layers": f"{part}_layers",
-        "num_attention_heads": f"{part}_attention_heads",
-    }
-    return {usual: own for usual, own in found.items() if part and own in vars(config)}
 
 
 def _made(owner: nn.Module, rows: int, width: int) -> Tensor:
@@ -480,16 +453,12 @@ def form(table: Tensor) -> dict[str, Any]:
     pairs = table.shape[-1] // 2
     for step, last in (("d/2", pairs), ("d/2 − 1", pairs - 1)):
         angle = pos * torch.exp(-math.log(10_000.0) * torch.arange(pairs) / last)
-        sin, cos = angle.sin(), angle.cos()
+        waves = angle.sin(), angle.cos()
         for halves in (True, False):
-            join = torch.cat((sin, cos), -1) if halves else torch.stack((sin, cos), -1).flatten(-2)
-            other = torch.cat((cos, sin), -1) if halves else torch.stack((cos, sin), -1).flatten(-2)
-            for expected, first in ((join, "sin"), (other, "cos")):
-                # fairseq's tables have zeros in the row of the padding token
-                off = (table - expected).abs().amax(-1)
-                if (off > 1e-4).sum() <= 1:
-                    found = {"halves": halves, "base": 10_000.0, "step": step}
-                    return found | ({"first": "cos"} if first == "cos" else {})
+            made = torch.cat(waves, -1) if halves else torch.stack(waves, -1).flatten(-2)
+            # fairseq's tables have zeros in the row of the padding token
+            if ((table - made).abs().amax(-1) > 1e-4).sum() <= 1:
+                return {"halves": halves, "base": 10_000.0, "step": step}
     raise LookupError("a table of waves in no form that is known")
 
 
@@ -508,8 +477,9 @@ def main() -> None:
     text = "{\n" + ",\n".join(lines.values()) + "\n}\n"
     file = ROOM / "families.json"
     if "--check" in sys.argv:
-        held = {line.removesuffix(",") for line in file.read_text("utf-8").splitlines()}
-        if not {*lines.values()} <= held:
+        held = file.read_text("utf-8")
+        stands = {line.removesuffix(",") for line in held.splitlines()}
+        if not {*lines.values()} <= stands if names else held != text:
             sys.exit("families.json is stale: run `python tools/families.py`.")
     elif names:
         print(text)

@@ -37,6 +37,7 @@ OF_LAYERS = {  # keys that say of each layer whether it attends, in one class or
     *("hybrid_override_pattern", "linear_attn_config", "full_attn_idxs", "hybrid_layer_pattern"),
     *("attn_layer_period", "full_attention_interval", "layer_group_size", "hybrid_layer_ids"),
 }
+WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")  # keys of their sizes
 KINDS = {  # of encoding → what a stack with such layers is called
     Rotary: "rotary",
     Slopes: "alibi",
@@ -261,7 +262,7 @@ def _keys_heeded(config: Config) -> dict[str, Any]:
     of_windows = {"use_sliding_window", "max_window_layers"} - {*family.defaults}
     # A class does not read what it does not state
     if family.folder:
-        windows = values.get("sliding_window", family.defaults.get("sliding_window"))
+        windows = any(values.get(key, family.defaults.get(key)) for key in WINDOWS)
         # Without a window these keys change nothing, so no note is made
         if not windows:
             values = {key: value for key, value in values.items() if key not in of_windows}

@@ -172,9 +172,9 @@ def by_hand(model_type: str) -> dict[str, Any]:
 
 
 def named_by_hand() -> frozenset[str]:
-    """Return every `model_type` that by_hand.toml or a file of this folder names."""
+    """Return every `model_type` that by_hand.toml names."""
     listed = [n for key in ("kind", "causal", "refused") for n in _read()[key].values()]
-    return frozenset((*" ".join(listed).split(), *_read()["facts"], *_files()))
+    return frozenset((*" ".join(listed).split(), *_read()["facts"]))
 
 
 @cache
