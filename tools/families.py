@@ -1,7 +1,6 @@
 """Write families.json: facts about models, asked of the transformers that is installed; --check.
 
-    python tools/families.py [--check]
-    python tools/families.py model_type …   # prints the lines, and writes nothing
+    python tools/families.py [--check] [model_type …]   # by default all models, which takes minutes
 
 Names and defaults of keys, layout, place and direction of rotations, sizes and forms of tables, and
 keys that are ignored are found by making each model without values and watching it on four tokens.
@@ -468,23 +467,21 @@ def main() -> None:
         sys.exit(f"transformers has no {', '.join(sorted(unknown))}")
     watched.quiet()
     names = [name for name in sys.argv[1:] if name != "--check"]
-    lines: dict[str, str] = {}
-    for model_type in names or sorted(CONFIG_MAPPING.keys()):
+    file = ROOM / "families.json"
+    held = json.loads(file.read_text("utf-8"))
+    lines = {name: held[name] for name in held if names and name in CONFIG_MAPPING}
+    for model_type in names or CONFIG_MAPPING.keys():
         try:
-            lines[model_type] = f"{json.dumps(model_type)}: {_compact(line(model_type))}"
+            lines[model_type] = json.loads(_compact(line(model_type)))
         except Exception as error:
             print(f"{model_type}: {type(error).__name__}: {error}"[:200], file=sys.stderr)
-    text = "{\n" + ",\n".join(lines.values()) + "\n}\n"
-    file = ROOM / "families.json"
-    if "--check" in sys.argv:
-        held = file.read_text("utf-8")
-        stands = {line.removesuffix(",") for line in held.splitlines()}
-        if not {*lines.values()} <= stands if names else held != text:
-            sys.exit("families.json is stale: run `python tools/families.py`.")
-    elif names:
-        print(text)
-    else:
+    written = [f"{json.dumps(name)}: {_compact(lines[name])}" for name in sorted(lines)]
+    text = "{\n" + ",\n".join(written) + "\n}\n"
+    if "--check" not in sys.argv:
         file.write_text(text, "utf-8")
+        print("\n".join(f"{name}: {_compact(lines[name])}" for name in names if name in lines))
+    elif file.read_text("utf-8") != text:
+        sys.exit("families.json is stale: run `python tools/families.py`.")
 
 
 def _compact(values: Mapping[str, Any]) -> str:

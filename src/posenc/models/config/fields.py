@@ -212,14 +212,14 @@ class Config(Fields):
         return Config(values, self.file, self.path, family or self.family, self.notes)
 
     def only(self, key: str, usual: Any) -> None:
-        """Raise Unread for any other value of a key than `usual` and null."""
+        """Raise Unread unless a key is missing, null or `usual`."""
         value = self.values.get(key)
         if value is not None and value != usual:
             why = f"with {key} {shown(value)}, but only where it is {shown(usual)}"
             self.refuse(key, self.family.name, why)
 
     def without(self, **fixed: Any) -> dict[str, Any]:
-        """Return the values without keys that the class sets, whatever a file states.
+        """Return the values without keys that the class sets by itself.
 
         Raises Unread for a value other than the one it sets.
         """

@@ -70,7 +70,7 @@ def no_encoding(kind: str) -> None:
 
 
 def bare(layers: Sequence[Layer], without: Callable[[int, Layer], Any]) -> list[Layer]:
-    """Take the encoding from the layers for which `without(index, layer)` is true."""
+    """Remove the encoding of the layers for which `without(index, layer)` is true."""
     return [
         replace(layer, encoding=None) if without(i, layer) else layer
         for i, layer in enumerate(layers)

@@ -234,7 +234,7 @@ def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
 
 
 def _usual_names(values: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """Take away usual names of keys that the class has renamed, and does not read."""
+    """Remove keys under the usual name if the class reads them under another, with a note."""
     values, family, notes = dict(values), config.family, config.notes
     for usual in ("rope_theta", "partial_rotary_factor"):
         renamed = family.keys.get(usual, usual)

@@ -1,4 +1,4 @@
-"""ESM: rotated, or with a learned table, as a key says."""
+"""ESM: rotated, or with a learned table."""
 
 from posenc.models.config import tables
 from posenc.models.config.layers import Config, Layer, no_encoding, stack

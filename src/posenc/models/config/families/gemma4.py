@@ -15,7 +15,7 @@ def layers(config: Config) -> list[Layer]:
     size = config.window()
     if config.family.name == "diffusion_gemma_text":
         if both_ways:
-            why = "which of its two stacks look both ways is said in no file"
+            why = "no file states which of its two stacks look both ways"
             config.refuse("model_type", config.family.name, why)
         return wide_heads(config, 6, size, beyond=BLOCK)
     if both_ways:

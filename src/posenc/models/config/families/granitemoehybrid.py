@@ -1,5 +1,7 @@
-"""Granite 4 hybrid: recurrent layers, of which a file replaces some by attention, with or without
-rotation."""
+"""Granite 4 hybrid: recurrent layers, some of which a file replaces by attention.
+
+That is rotated if `position_embedding_type` is "rope", and has no encoding otherwise.
+"""
 
 from posenc.models.config.layers import LINEAR, Config, Layer, hybrid, no_encoding
 

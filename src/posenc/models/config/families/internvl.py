@@ -1,4 +1,4 @@
-"""InternViT: a key takes the learned table away."""
+"""InternViT: the learned table is optional."""
 
 from posenc.models.config import tables
 from posenc.models.config.layers import Config

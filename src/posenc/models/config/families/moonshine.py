@@ -1,4 +1,7 @@
-"""Moonshine: its attention writes the heads of one stack into the config that both share."""
+"""Moonshine: its attention overwrites the heads in the config that both stacks share.
+
+Only the default numbers of heads are read.
+"""
 
 from posenc.models.config.layers import Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""MPT: ALiBi's slopes, with settings in an object of their own."""
+"""MPT: ALiBi's slopes, with settings in an object, `attn_config`."""
 
 from posenc.core.text import shown
 from posenc.models.config.families.bloom import with_slopes

@@ -5,6 +5,6 @@ from posenc.models.config.layers import Config, Layer, stack
 
 def layers(config: Config) -> list[Layer]:
     if config.flag("use_sliding_window"):
-        why = "which of its layers slide is said in a way of its own"
+        why = "which of its layers slide follows a rule that only this class has"
         config.refuse("model_type", config.family.name, why)
     return stack(config)

@@ -1,4 +1,4 @@
-"""TrOCR: a learned table, or the waves of fairseq, as a key says."""
+"""TrOCR: a learned table, or the waves of fairseq."""
 
 from posenc.models.config import tables
 from posenc.models.config.layers import Config

@@ -1,4 +1,4 @@
-"""Unlimited OCR: layers see all of a text that they were given, and a window of what they wrote."""
+"""Unlimited OCR: layers see the whole prompt, and a window of the generated text."""
 
 from posenc.models.config.layers import USUAL, Config, Layer, stack
 
