@@ -2,7 +2,8 @@
 
 import pytest
 
-from posenc.models.config.fields import Fields, head_dim
+from posenc.models.config.families import Family
+from posenc.models.config.fields import Config, Fields, head_dim
 from posenc.models.files.errors import ModelError, Unread
 
 VALUES = [True, 3, 2.5, 4096.0, "3", [1], ["a"], [1.5], {"a": 1}, -1, 0, 2**60, float("nan")]
@@ -80,3 +81,60 @@ def test_a_head_is_as_wide_as_given_or_an_even_share(values, channels):
     else:
         with pytest.raises(ModelError, match=channels):
             head_dim(fields)
+
+
+def config(**values):
+    return Config(
+        {"num_hidden_layers": 7, **values}, "a.json", "", Family("some", "some", "rotary")
+    )
+
+
+def test_types_of_layers_that_take_turns():
+    """Against lists written out for seven layers."""
+    full, sliding = "full_attention", "sliding_attention"
+    assert config().every(3) == [sliding, sliding, full, sliding, sliding, full, sliding]
+    assert config().every(3, "a", "b", at=0) == ["a", "b", "b", "a", "b", "b", "a"]
+    assert config().every(4, "a", "b", at=1) == ["b", "a", "b", "b", "b", "a", "b"]
+    assert config().repeated("xyz") == [*"xyzxyzx"]
+    assert config(max_window_layers=5, sliding_window=3).by_depth() == [full] * 5 + [sliding] * 2
+    unused = config(max_window_layers=5, sliding_window=3, use_sliding_window=False)
+    assert unused.by_depth() == [full] * 7
+
+
+def test_types_that_the_file_lists_count_if_the_class_has_them():
+    usual = config().every(2)
+    assert config().types(usual) == usual
+    assert config(layer_types=["attention"] * 7).types(usual) == ["full_attention"] * 7
+    with pytest.raises(ModelError, match="layer_types: must name the type of each of 7 layers"):
+        config(layer_types=["full_attention"]).types(usual)
+    for unknown in ("", "conv"):
+        with pytest.raises(ModelError, match="names a type that no layer of some has, got"):
+            config(layer_types=[unknown] * 7).types(usual)
+    assert config(layer_types=["conv"] * 7).types(usual, ("conv",)) == ["conv"] * 7
+    assert config(layer_types=[*"aaaaaaabb"]).types(usual, "a", trimmed=True) == ["a"] * 7
+    assert config(layer_types=["a"] * 7).types(usual, ("b",), {"a": "b"}) == ["b"] * 7
+
+
+def test_a_period_is_not_read_where_the_file_lists_the_types():
+    """EXAONE 4 states it in letters then."""
+    letters = config(pattern="LLLG", layer_types=["full_attention"] * 7)
+    assert (letters.period("pattern", 4), config(pattern=5).period("pattern", 4)) == (4, 5)
+    with pytest.raises(ModelError, match="pattern: must be a whole number"):
+        config(pattern="LLLG").period("pattern", 4)
+
+
+def test_a_window_with_its_ends_and_none():
+    assert config(sliding_window=8).window() == 8
+    assert config(sliding_window=8).window(ends=1) == 9
+    assert config(sliding_window=8, use_sliding_window=False).window(ends=1) is None
+    assert config().window(ends=1) is None
+
+
+def test_a_key_with_a_value_that_nothing_reads_is_refused():
+    config(offset=4).only("offset", 4)
+    config(offset=None).only("offset", 4)
+    with pytest.raises(Unread, match="with offset 3, but only where it is 4"):
+        config(offset=3).only("offset", 4)
+    assert config(fixed=True).without(fixed=True) == {"num_hidden_layers": 7}
+    with pytest.raises(Unread, match="its class takes fixed for True"):
+        config(fixed=False).without(fixed=True)

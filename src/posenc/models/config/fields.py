@@ -96,14 +96,6 @@ class Fields:
             self.fail(key, "must be true or false", value)
         return value
 
-    def choice(self, key: str, allowed: Sequence[str]) -> str | None:
-        value = self.value(key)
-        if value is None or (isinstance(value, str) and value in allowed):
-            return value
-        near = get_close_matches(str(value)[:80], allowed, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        self.fail(key, f"is not known{hint}", value, ", ".join(allowed))
-
     def numbers(self, key: str, length: int) -> tuple[float, ...] | None:
         """Read a list of `length` positive numbers."""
         value = self.value(key)
