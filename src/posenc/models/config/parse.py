@@ -224,13 +224,11 @@ def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
 
     Relative positions end nowhere, unless a table is added to the embeddings too.
     """
+    if isinstance(spec.embedding, Table):
+        return {"context": spec.embedding.rows, "trained": spec.embedding.rows}
     relative = any(isinstance(x.encoding, (Buckets, Projected, Pictured)) for x in spec.layers)
-    rows = config.count("max_position_embeddings")
-    if isinstance(spec.embedding, Table) and spec.kind != "deberta":
-        rows = spec.embedding.rows
-    elif relative:
-        rows = None
-    return {"context": rows, "trained": rows}
+    longest = None if relative else config.count("max_position_embeddings")
+    return {"context": longest, "trained": longest}
 
 
 def _usual_names(values: Mapping[str, Any], config: Config) -> dict[str, Any]:
