@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from posenc.lab import study as study
     from posenc.lab.compare.comparison import compare as compare
     from posenc.models.inspection import inspect as inspect
+    from posenc.models.model import Model as Model
     from posenc.properties.card import Card as Card
     from posenc.rotation.rotate import rotate as rotate
     from posenc.rotation.table import turn as turn
@@ -47,6 +48,7 @@ _HOME = {
     "Card": "properties.card",
     "Decoding": "attention.decoding",
     "Encoding": "core.encoding",
+    "Model": "models.model",
     "SelfAttention": "attention.layer",
     "Sum": "core.encoding",
     "attend": "attention.attend",

@@ -31,19 +31,18 @@ from typing import TYPE_CHECKING, Any
 from posenc.core.text import printable
 from posenc.core.written import written_beside
 from posenc.models import from_gguf
-from posenc.models.config import families, specify
+from posenc.models.config import families
 from posenc.models.config.gguf import specify_gguf
+from posenc.models.config.source import Source
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import (
     ModelFiles,
-    find_files,
     inside,
-    read_json,
     unused_folder,
 )
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.layouts import KEY, OTHER, config_of, plan
-from posenc.models.weights import Weights, open_weights
+from posenc.models.weights import Weights
 from posenc.models.weights.info import BITS
 from posenc.models.weights.memory import check_memory
 from posenc.models.weights.safetensors import read_safetensors
@@ -72,13 +71,13 @@ class Converted:
 
 
 def convert(
-    path: Path,
+    model: Path | Source,
     to: Layout,
     out: Path,
     from_: Layout | None = None,
     progress: Progress = lambda doing, count, of: None,
 ) -> Converted:
-    """Write the model in `path` to the new folder `out`, in layout `to`.
+    """Write a model, of a folder or a GGUF file, to the new folder `out`, in layout `to`.
 
     `from_` is its present layout, where its weights do not show it. Raises ModelError for a model
     that cannot be converted with certainty, ValueError for an unknown layout, FileExistsError if
@@ -88,12 +87,11 @@ def convert(
         if layout not in OTHER and not (name == "from_" and layout is None):
             names = " or ".join(map(repr, OTHER))
             raise ValueError(f"`{name}` is a layout: {names}, got {layout!r}.")
-    out = unused_folder(out)
-    files = find_files(path)
-    if files.config is None and files.format != "gguf":
-        raise ModelError(path, "", "holds no config.json, which says how its heads lie")
-    weights = open_weights(files)
-    source = (Gguf if files.format == "gguf" else Safetensors)(files, weights, out)
+    out, opened_model = unused_folder(out), Source.of(model)
+    files = opened_model.files
+    opened_model.config("which says how its heads lie")
+    weights = opened_model.weights
+    source = (Gguf if files.format == "gguf" else Safetensors)(opened_model, out)
     orders, notes = plan(source.infos, source.config, to, source.file.name)
     was, by = _present_layout(source, weights, from_)
     if was == to and files.format != "gguf":
@@ -123,11 +121,11 @@ def convert(
 class Safetensors:
     """A folder with a config and safetensors, copied but for the rows that move."""
 
-    def __init__(self, files: ModelFiles, weights: Weights, out: Path):
+    def __init__(self, model: Source, out: Path):
+        files, weights = model.files, model.weights
         assert files.config is not None
         self.root, self.file, self.infos = files.root, files.config, weights.infos
-        self.config = read_json(self.file)
-        self.spec = specify(self.config, self.file.name).main
+        self.config, self.spec = model.config(""), model.spec.main
         self.shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
         self.copied, self.left = other_files(files, self.shards, out)
         self.notes: list[str] = []
@@ -154,8 +152,9 @@ class Safetensors:
 class Gguf:
     """A GGUF file, written as a folder for transformers."""
 
-    def __init__(self, files: ModelFiles, weights: Weights, out: Path):
-        self.file, self.weights = files.weights[0], weights
+    def __init__(self, model: Source, out: Path):
+        weights = model.weights
+        self.file, self.weights = model.files.weights[0], weights
         self.renamed = from_gguf.renamed(weights)
         self.infos = {info.name: info for info in self.renamed.values()}
         self.config = from_gguf.config_of(weights, self.file.name)

@@ -25,12 +25,11 @@ from posenc.core.text import shown
 from posenc.core.written import written_beside
 from posenc.models.check.readers import unheard
 from posenc.models.config import specify
+from posenc.models.config.source import Source
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import (
-    find_files,
     inside,
-    read_json,
     unused_folder,
 )
 from posenc.models.recipes import recipe_of
@@ -70,7 +69,7 @@ class Extension:
 
 
 def extend(
-    path: Path,
+    model: Path | Source,
     to: int | None = None,
     method: str = "yarn",
     factor: float | None = None,
@@ -82,35 +81,38 @@ def extend(
 
     Parameters
     ----------
-    path
-        A model folder or its config.json. The old config is kept beside the new one.
+    model
+        A model folder or its config.json, or a `posenc.Model`. The old config is kept beside the
+        new one.
     to, factor, trained
         `to` tokens are `factor` times `trained`; a value left out follows from the others, from
         what the model's makers give, or from the config.
     method, base
         One of METHODS, or "base" with the new base.
     out
-        A new folder for a copy of the model folder; the folder at `path` is then left alone.
+        A new folder for a copy of the model folder; the folder of the model is then left alone.
 
     Raises ModelError where the model cannot be stretched so, and FileExistsError where `out` holds
     anything; nothing is written then.
     """
-    config = _read_config(path) if out else _own_config(path)
-    before = read_json(config)
+    source = Source.of(model)
+    before = source.config("so there is nothing to extend")
+    config = _own_config(source, out)
     after, notes = extended(before, to, method, config.name, factor, trained, base)
-    return write(path, after, notes, to, out)
+    return write(source, after, notes, to, out)
 
 
 def write(
-    path: Path,
+    model: Path | Source,
     after: dict[str, Any],
     notes: list[str],
     to: int | None = None,
     out: Path | None = None,
 ) -> Extension:
     """Write a config for texts of `to` tokens, as `extend` does, in place or into a copy."""
-    config = _read_config(path) if out else _own_config(path)
-    raw, before = config.read_bytes(), read_json(config)
+    source = Source.of(model)
+    config, path = _own_config(source, out), source.path
+    raw, before = config.read_bytes(), source.config("so there is nothing to extend")
     spec = specify(after, config.name)
     tokens = to or spec.main.context or 0
     text = raw.decode()
@@ -166,18 +168,12 @@ def _copied(path: Path, name: str, new: bytes, out: Path) -> Path:
     return out / name
 
 
-def _read_config(path: Path) -> Path:
-    """The config at `path`. Raises ModelError where there is none."""
-    config = find_files(path).config
+def _own_config(source: Source, out: Path | None) -> Path:
+    """The config that is written in place of, or copied. Raises ModelError where there is none."""
+    config = source.files.config
     if config is None:
-        raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
-    return config
-
-
-def _own_config(path: Path) -> Path:
-    """The config at `path`. Raises ModelError where there is none, or where it is a link."""
-    config = _read_config(path)
-    if config.is_symlink():
+        raise ModelError(source.path, "", "holds no config.json, so there is nothing to extend")
+    if out is None and config.is_symlink():
         target = os.path.realpath(config)
         meant = f"is a link to {target}, which may serve others: give that file, or a copy"
         raise ModelError(config, "", meant)

@@ -21,6 +21,7 @@ from posenc.analysis.rounding import ROUNDED, phase_error
 from posenc.core.notebook import card, table
 from posenc.core.provenance import Provenance, since
 from posenc.models import config
+from posenc.models.config.source import Source
 from posenc.models.config.spec import (
     Buckets,
     Disentangled,
@@ -36,7 +37,6 @@ from posenc.models.config.spec import (
 from posenc.models.extend import METHODS, extended
 from posenc.models.files import hub
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import find_files, read_json
 from posenc.models.outlook import judged, outlook, sees_all
 
 # These need torch, which a config alone does not
@@ -179,7 +179,10 @@ class Inspection:
 
 
 def inspect(
-    model: str | Path | Values, target: int | None = None, weights: bool = False, name: str = ""
+    model: str | Path | Values | Source,
+    target: int | None = None,
+    weights: bool = False,
+    name: str = "",
 ) -> Inspection:
     """Inspect the positional encoding of a model.
 
@@ -199,23 +202,21 @@ def inspect(
     start = time.time()
     if isinstance(model, Mapping):
         return replace(_of_values(model, target, weights, name), provenance=since(start))
-    path = hub.local(model, weights) if isinstance(model, str) else model
+    source = Source.of(hub.local(model, weights) if isinstance(model, str) else model)
+    files, path = source.files, source.path
     name = name or (model if isinstance(model, str) and model != str(path) else name_of(path))
-    files = find_files(path)
     weighing, bare = None, files.config is None and files.format == "safetensors"
     if bare and not weights:
         raise ModelError(
             path, "", "has no config.json beside it; pass --weights to ask its tensors"
         )
-    spec = Spec("", "nothing") if bare else config.read(path)
+    spec = Spec("", "nothing") if bare else source.spec
     if weights:
         from posenc.models.weighing import weigh
-        from posenc.models.weights import open_weights
 
-        weighing = weigh(None if bare else spec, open_weights(files))
+        weighing = weigh(None if bare else spec, source.weights)
     file = files.config or (files.weights[0] if bare else path)
-    values = read_json(files.config) if files.config else None
-    report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing, values)
+    report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing, source.values)
     return replace(report, provenance=since(start), name=name)
 
 

@@ -32,8 +32,8 @@ from posenc.core.arguments import precision as checked_precision
 from posenc.core.provenance import Provenance, since
 from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.check.loss import Opened, opened, read_as
-from posenc.models.config.gguf import as_config
 from posenc.models.config.parse import specify
+from posenc.models.config.source import Source
 from posenc.models.config.spec import Spec
 from posenc.models.extend import (
     NEW,
@@ -45,10 +45,8 @@ from posenc.models.extend import (
     trained_length,
 )
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import find_files, read_json
 from posenc.models.inspection import name_of
 from posenc.models.serving import cache_bytes, gguf_keys
-from posenc.models.weights import open_weights
 
 AS_IT_IS = "as it is"  # but for the length that its config says
 TRIED = ("linear", "ntk", "yarn", "llama3")
@@ -110,7 +108,7 @@ class Proof:
 
 
 def prove(
-    path: Path,
+    model: Path | Source,
     to: int,
     letters: str | None = None,
     base: float | None = None,
@@ -127,38 +125,39 @@ def prove(
         from posenc.analysis.text import novel_letters
 
         letters = novel_letters()
-    config = _config(path)
+    source = Source.of(model)
+    config = source.config("so there is nothing to extend")
     configs, notes = ways(config, to, base, trained)
-    with opened(path, dtype) as model:
-        length = trained or trained_length(model.spec) or 0
+    with opened(source, dtype) as loaded:
+        length = trained or trained_length(loaded.spec) or 0
         if not 0 < length < to:
             raise ModelError("config.json", "max_position_embeddings", "is not exceeded by", to)
         count = min(MOST_STRETCHES, max(STRETCHES, READ // to))
-        ids = model.stretches(letters, to, count)
+        ids = loaded.stretches(letters, to, count)
         if len(ids) < 2:
             raise ModelError("the text", "", f"must hold 2 stretches of {to:,} tokens")
         total, found = len(configs) + 2, []
         for number, (name, tried) in enumerate(configs.items()):
             progress(name, number, total)
-            found.append(_measured(model, name, tried, ids, length))
+            found.append(_measured(loaded, name, tried, ids, length))
         progress("yarn, searched", total - 2, total)
         if "yarn" in configs:
-            found.append(_searched(model, configs["yarn"], ids, length))
+            found.append(_searched(loaded, configs["yarn"], ids, length))
         progress(PAIRS, total - 1, total)
         best = min(found, key=lambda way: way.chosen_by)
-        if find_files(path).format == "gguf":
+        if source.files.format == "gguf":
             searched: Way | str = "not tried, for no key of a GGUF file holds a factor a pair"
         else:
-            searched = _pair_by_pair(model, configs[AS_IT_IS], best, ids, length)
+            searched = _pair_by_pair(loaded, configs[AS_IT_IS], best, ids, length)
         if isinstance(searched, Way):
             found.append(searched)
         else:
             notes.append(f"{PAIRS}: {searched}")
-        sliding = _sliding(model, ids[1::2], length)
+        sliding = _sliding(loaded, ids[1::2], length)
     found.sort(key=lambda way: way.chosen_by)
     spec = specify(found[0].config)
-    keys = _keys_of(path, spec, to)
-    made = name_of(path), since(start)
+    keys = _keys_of(source, spec, to)
+    made = name_of(source.path), since(start)
     cache = cache_bytes(spec, to)
     return Proof(length, to, sliding, found, cache, notes, keys, *made, precision)
 
@@ -187,21 +186,10 @@ def ways(
     return found, notes
 
 
-def _keys_of(path: Path, spec: Spec, to: int) -> dict[str, Any]:
-    files = find_files(path)
-    if files.format != "gguf":
+def _keys_of(source: Source, spec: Spec, to: int) -> dict[str, Any]:
+    if source.files.format != "gguf":
         return {}
-    return gguf_keys(open_weights(files).metadata["general.architecture"], spec, to)
-
-
-def _config(path: Path) -> dict[str, Any]:
-    files = find_files(path)
-    if files.format == "gguf":
-        weights = open_weights(files)
-        return as_config(weights.metadata, weights, files.weights[0].name)
-    if files.config is None:
-        raise ModelError(path, "", "holds no config.json, so there is nothing to extend")
-    return read_json(files.config)
+    return gguf_keys(source.weights.metadata["general.architecture"], spec, to)
 
 
 def _measured(model: Opened, name: str, config: dict[str, Any], ids: Tensor, trained: int) -> Way:

@@ -28,17 +28,16 @@ from posenc.core.written import written_beside
 from posenc.encodings.additive.learned import Learned
 from posenc.models.config import families, specify
 from posenc.models.config.families import Family
+from posenc.models.config.source import Source
 from posenc.models.config.spec import Spec, Table
 from posenc.models.convert import PIECE, exactly, header_bytes, other_files
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import (
     ModelFiles,
-    find_files,
-    read_json,
     unused_folder,
 )
 from posenc.models.files.strict import opened, parse_json
-from posenc.models.weights import Weights, open_weights
+from posenc.models.weights import Weights
 from posenc.models.weights.memory import check_memory
 
 POSITIONS = re.compile(r"(^|[._])(pos|position|positions|wpe|positional)([._]|$)")
@@ -59,8 +58,8 @@ class Resized:
     notes: tuple[str, ...]
 
 
-def resize(path: Path, to: int, out: Path, part: str = "") -> Resized:
-    """Write the model in `path` to the new folder `out`, its table made for `to` tokens or pixels.
+def resize(model: Path | Source, to: int, out: Path, part: str = "") -> Resized:
+    """Write a model to the new folder `out`, its table made for `to` tokens or pixels.
 
     `part` is the key of the config inside whose table is meant, "vision_config" say, or "decoder".
     Raises ModelError for a model without such a table, FileExistsError if `out` holds anything;
@@ -69,10 +68,11 @@ def resize(path: Path, to: int, out: Path, part: str = "") -> Resized:
     if not 1 <= to <= LONGEST:
         raise ValueError(f"`to` is a number of tokens, or pixels of a side, to 2²⁰, got {to}.")
     out = unused_folder(out)
-    files = find_files(path)
+    source = Source.of(model)
+    files = source.files
     if files.config is None or files.format != "safetensors":
-        raise ModelError(path, "", "must hold a config.json, and weights in safetensors")
-    config, weights = read_json(files.config), open_weights(files)
+        raise ModelError(source.path, "", "must hold a config.json, and weights in safetensors")
+    config, weights = source.config(""), source.weights
     inner, family, said = _meant(config, files.config.name, part)
     name = _tensor(weights, family, said, part, files.config.name)
     changed, key, new, notes = _lengthened(inner, family, said, weights, name, to)

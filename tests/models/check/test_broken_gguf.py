@@ -9,6 +9,7 @@ from trained_models import LETTERS, text, trained
 from transformers import PreTrainedModel
 
 from posenc.models.check.verdict import check
+from posenc.models.config.source import Source
 from posenc.models.files.errors import Broken
 from posenc.models.hf import loading
 from posenc.models.hf.loading import load_gguf
@@ -124,7 +125,7 @@ def test_sizes_that_no_tensor_fills_are_refused_before_memory_is_asked_for(
     path = written(tmp_path / "m.gguf", {"token_embd.weight": np.zeros((14, 32), "f4")}, **sizes)
     monkeypatch.setattr(PreTrainedModel, "from_pretrained", pytest.fail)
     with pytest.raises(Broken):
-        load_gguf(path)
+        load_gguf(Source(path))
 
 
 def test_a_file_that_is_cut_off_is_refused_before_it_is_opened(tensors, tmp_path, monkeypatch):
@@ -133,7 +134,7 @@ def test_a_file_that_is_cut_off_is_refused_before_it_is_opened(tensors, tmp_path
     monkeypatch.setattr(loading, "_empty", pytest.fail)
     path.write_bytes(whole[:-400])
     with pytest.raises(Broken, match="cut off"):
-        load_gguf(path)
+        load_gguf(Source(path))
 
 
 def test_a_table_of_a_terabyte_that_the_file_does_not_hold_is_refused(tmp_path, monkeypatch):
@@ -144,4 +145,4 @@ def test_a_table_of_a_terabyte_that_the_file_does_not_hold_is_refused(tmp_path, 
     header.write_bytes(raw.replace(sizes, np.array([2**19, 2**19], "<u8").tobytes()))
     monkeypatch.setattr(loading, "_empty", pytest.fail)
     with pytest.raises(Broken, match="cut off"):
-        load_gguf(header)
+        load_gguf(Source(header))

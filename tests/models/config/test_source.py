@@ -7,7 +7,7 @@ from published import published
 from weight_files import save_gguf
 
 from posenc.models.config import read, specify
-from posenc.models.config.source import read_itself
+from posenc.models.config.source import Source
 
 
 def test_a_file_or_a_folder_is_read(tmp_path):
@@ -28,5 +28,5 @@ def test_a_gguf_file_is_read_itself_whatever_config_lies_beside_it(tmp_path):
     keys = {f"llama.{key}": ("uint32", n) for key, n in sizes.items()}
     save_gguf(tmp_path / "a.gguf", {"token_embd.weight": np.zeros((2, 4), np.float32)}, **keys)
     assert read(tmp_path / "a.gguf") == specify(config)
-    assert len(read_itself(tmp_path / "a.gguf").layers) == 3
-    assert read_itself(tmp_path) == specify(config)
+    assert len(Source(tmp_path / "a.gguf").own_spec.layers) == 3
+    assert Source(tmp_path).own_spec == specify(config)

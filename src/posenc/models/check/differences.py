@@ -16,9 +16,8 @@ from math import isclose
 from pathlib import Path
 from typing import Any
 
-from posenc.models.config.source import read_itself
+from posenc.models.config.source import Source
 from posenc.models.config.spec import Layer, Rotary, Spec
-from posenc.models.files.folder import find_files
 from posenc.models.inspection import describe_encoding, describe_layer
 
 NEAR = 1e-5  # relative: GGUF keeps numbers in float32, and Llama 3's factors as such
@@ -49,13 +48,13 @@ class Difference:
         return f"{where}{self.what}: {self.first} ≠ {self.second}"
 
 
-def compare(first: Path, second: Path) -> list[Difference]:
+def compare(first: Path | Source, second: Path | Source) -> list[Difference]:
     """List in what two configs, or a config and a GGUF file, differ.
 
     Raises ModelError for a file that cannot be read.
     """
-    of_gguf = {_is_gguf(path) for path in (first, second)}
-    return differences(read_itself(first), read_itself(second), layouts=len(of_gguf) == 1)
+    one, other = Source.of(first), Source.of(second)
+    return differences(one.own_spec, other.own_spec, layouts=_is_gguf(one) == _is_gguf(other))
 
 
 def differences(spec: Spec, other: Spec, layouts: bool = True) -> list[Difference]:
@@ -182,6 +181,6 @@ def _named(layers: Sequence[int]) -> str:
     return f"layer{'s' if len(layers) > 1 else ''} {', '.join(spans)}"
 
 
-def _is_gguf(path: Path) -> bool:
-    files = find_files(path)
-    return files.format == "gguf" and (path.is_file() or files.config is None)
+def _is_gguf(source: Source) -> bool:
+    files = source.files
+    return files.format == "gguf" and (source.path.is_file() or files.config is None)

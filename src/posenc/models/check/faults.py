@@ -20,10 +20,9 @@ from typing import Literal
 from posenc.analysis.frequencies import reach
 from posenc.core.text import printable
 from posenc.models.check import contradictions
-from posenc.models.config.source import read_itself
+from posenc.models.config.source import Source
 from posenc.models.config.spec import Spec
 from posenc.models.files.errors import ModelError, Unread
-from posenc.models.files.folder import find_files, read_json
 from posenc.models.outlook import sees_all
 
 Level = Literal["error", "warning", "note"]
@@ -271,15 +270,16 @@ class Faults:
     unknown: tuple[str, ...] = ()  # why nothing can be said
 
 
-def faults(path: Path) -> Faults:
-    """Read the config at `path`, a file or a folder, or the metadata of a GGUF file, for faults.
+def faults(model: Path | Source) -> Faults:
+    """Read the config of a file or a folder, or the metadata of a GGUF file, for faults.
 
     Raises ModelError where there is no file to read.
     """
-    files = find_files(path)
+    source = Source.of(model)
+    files, path = source.files, source.path
     name = (path if path.is_file() else files.config or (*files.weights, path)[0]).name
     try:
-        spec = read_itself(path)
+        spec = source.own_spec
     except Unread as error:
         return Faults(name, None, (), (str(error),))
     except ModelError as error:
@@ -288,7 +288,7 @@ def faults(path: Path) -> Faults:
         rule = _rule(REFUSED, str(error)) or IMPOSSIBLE
         return Faults(name, None, (Fault(rule, str(error), name, _key_of(str(error))),))
     findings = [*_findings(spec, name, files.notes)]
-    config = read_json(files.config) if files.config and files.config.name == name else {}
+    config = source.values or {} if files.config and files.config.name == name else {}
     if message := contradictions.other_class(config, spec):
         findings.append(Fault(OTHER_CLASS, message, name, "architectures"))
     unknown = contradictions.unknown_model(spec)

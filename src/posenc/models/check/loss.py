@@ -25,15 +25,12 @@ from posenc.core.encoding import Encoding
 from posenc.encodings.rotary.rope import RoPE
 from posenc.models.adapter import applied
 from posenc.models.check.readings import Reading
-from posenc.models.config.gguf import as_config
 from posenc.models.config.parse import specify
-from posenc.models.config.source import read_itself
+from posenc.models.config.source import Source
 from posenc.models.config.spec import Layer, Rotary, Spec
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import find_files
 from posenc.models.hf.loading import load, load_gguf
 from posenc.models.layouts import permutation
-from posenc.models.weights import open_weights
 
 TOKENS = 256  # tokens of a stretch
 STRETCHES = 16
@@ -115,7 +112,7 @@ class Opened:
 
 
 @contextmanager
-def opened(path: Path, dtype: torch.dtype = torch.float32) -> Iterator[Opened]:
+def opened(model: Path | Source, dtype: torch.dtype = torch.float32) -> Iterator[Opened]:
     """Open the model in a folder, or in a GGUF file, for the time of a `with`; on a GPU, if any.
 
     Its weights are in `dtype`.
@@ -124,26 +121,24 @@ def opened(path: Path, dtype: torch.dtype = torch.float32) -> Iterator[Opened]:
     """
     from transformers.utils import logging
 
-    files = find_files(path)
+    source = Source.of(model)
     logging.disable_progress_bar()
-    if files.format != "gguf":
-        model, tokenizer, _ = load(files.root, head=True)
-        yield Opened(_placed(model, dtype), tokenizer, read_itself(path).main)
+    if source.files.format != "gguf":
+        module, tokenizer, _ = load(source.files.root, head=True, source=source)
+        yield Opened(_placed(module, dtype), tokenizer, source.own_spec.main)
         return
-    file = files.weights[0]
-    model, tokenizer = load_gguf(file)
-    spec = _in_their_order(read_itself(path).main, file)
-    yield Opened(_placed(model, dtype), tokenizer, spec)
+    module, tokenizer = load_gguf(source)
+    yield Opened(_placed(module, dtype), tokenizer, _in_their_order(source))
 
 
 def _placed(model: Any, dtype: torch.dtype) -> Any:
     return model.to("cuda" if torch.cuda.is_available() else "cpu", dtype)
 
 
-def _in_their_order(spec: Spec, file: Path) -> Spec:
+def _in_their_order(source: Source) -> Spec:
     """The spec of a GGUF file in the layout of its rows as transformers puts them."""
-    weights = open_weights(find_files(file))
-    usual = specify(as_config(weights.metadata, weights, file.name)).rotary
+    spec = source.own_spec.main
+    usual = specify(source.config("")).rotary
 
     def laid(layer: Layer) -> Layer:
         turn = layer.encoding

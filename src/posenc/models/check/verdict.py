@@ -24,9 +24,10 @@ from posenc.models.check import differences, faults, readers
 from posenc.models.check.differences import Difference
 from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.check.readings import readings
+from posenc.models.config.source import Source
 from posenc.models.config.spec import Spec
 from posenc.models.files.errors import Broken, ModelError
-from posenc.models.files.folder import ModelFiles, find_files, read_json
+from posenc.models.files.folder import ModelFiles
 from posenc.models.inspection import name_of
 
 # These need torch, which a config alone does not
@@ -152,7 +153,7 @@ class Check:
 
 
 def check(
-    path: Path,
+    model: Path | Source,
     letters: str | None = None,
     against: Path | None = None,
     progress: Progress = lambda doing, count, of: None,
@@ -160,28 +161,29 @@ def check(
     strict: bool = False,
     ignore: Sequence[str] = (),
 ) -> Check:
-    """Check the config at `path`, and its weights where `path` is a folder or a GGUF file.
+    """Check the config of a model, and its weights where it is a folder or a GGUF file.
 
     `letters` is the text that they read, the packaged novel by default; `against` another file of
     the same model; `used_by` names programs of readers.toml that will read the config. With
     `strict`, warnings count as faults; `ignore` names rules to switch off. Raises ModelError where
     there is no file to read, and ValueError for a program or a rule that is not known.
     """
-    start, names = time.time(), readers.named(used_by)
+    start, names, source = time.time(), readers.named(used_by), Source.of(model)
+    path = source.path
     ignored = tuple(dict.fromkeys(map(_rule_named, ignore)))
     try:
-        files, found = find_files(path), faults.faults(path)
+        files, found = source.files, faults.faults(source)
     except Broken as error:
         name = path.name if path.is_file() else "config.json"
         broken = Fault(BROKEN_FILE, str(error), name)
         files, found = NO_FILES, faults.Faults(name, None, (broken,))
     asked = [f"the rules of {printable(found.file)}"]
     findings, unknown = [*found.findings], [*found.unknown]
-    findings += _of_readers(files, found, names)
+    findings += _of_readers(source, files, found, names)
     others = [against] if against else _beside(path)
     for other in others if found.spec else []:
         try:
-            findings += _differing(path, other)
+            findings += _differing(source, other)
             asked.append(f"{printable(found.file)} against {printable(other.name)}")
         except ModelError as error:
             unknown.append(f"the two files could not be compared: {error}")
@@ -193,7 +195,7 @@ def check(
         unknown.append(f"its weights are {kind}, which are not asked: give safetensors or GGUF")
     elif turns and files.weights:
         try:
-            tried, tokens = _tried(path, letters, progress)
+            tried, tokens = _tried(source, letters, progress)
             asked.append(f"{len({trial.name for trial in tried}) - 2} other readings by their loss")
             findings += _proved(tried, found.file)
             unknown += _untold(tried)
@@ -209,15 +211,13 @@ def check(
     )  # fmt: skip
 
 
-def _of_readers(files: ModelFiles, found: faults.Faults, names: tuple[str, ...]) -> Iterator[Fault]:
+def _of_readers(
+    source: Source, files: ModelFiles, found: faults.Faults, names: tuple[str, ...]
+) -> Iterator[Fault]:
     """Yield the keys of a config.json that some programs ignore."""
     if files.config is None or files.config.name != found.file:
         return
-    try:
-        config = read_json(files.config)
-    # The rules have named that fault
-    except ModelError:
-        return
+    config = source.values or {}
     if found.spec is None:
         yield from readers.without_spec(config, found.file, names)
     else:
@@ -258,8 +258,8 @@ def _beside(path: Path) -> list[Path]:
     return sorted(path.glob("*.gguf")) if path.is_dir() and (path / "config.json").exists() else []
 
 
-def _differing(path: Path, other: Path) -> Iterator[Fault]:
-    for difference in differences.compare(path, other):
+def _differing(source: Source, other: Path) -> Iterator[Fault]:
+    for difference in differences.compare(source, other):
         rule = CONTEXTS_DIFFER if difference.what == "context" else FILES_DIFFER
         yield Fault(rule, f"{difference}", other.name, _key(difference))
 
@@ -270,7 +270,7 @@ def _key(difference: Difference) -> str:
     )
 
 
-def _tried(path: Path, letters: str | None, progress: Progress) -> tuple[list[Trial], int]:
+def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[list[Trial], int]:
     """Try other readings of a config by the loss of its weights, on texts of so many tokens.
 
     A wrong factor shortens the trained length of the config, so that it does not limit the texts
@@ -284,12 +284,12 @@ def _tried(path: Path, letters: str | None, progress: Progress) -> tuple[list[Tr
     try:
         from posenc.models.check.loss import STRETCHES, TOKENS, bits_by_frequency, opened, trials
 
-        with opened(path) as model:
+        with opened(source) as model:
             context = model.spec.context or TOKENS
             if context < LEAST:
                 raise ModelError(
-                    path, "max_position_embeddings", f"readings are told apart by texts of {LEAST}"
-                    " tokens or more, which is beyond its context", context,
+                    source.path, "max_position_embeddings", "readings are told apart by texts of"
+                    f" {LEAST} tokens or more, which is beyond its context", context,
                 )  # fmt: skip
             tokens = min(TOKENS, max(LEAST, model.spec.trained or context))
             near = model.stretches(letters, tokens, STRETCHES)
@@ -311,7 +311,9 @@ def _tried(path: Path, letters: str | None, progress: Progress) -> tuple[list[Tr
             return found, tokens
     except ImportError as missing:
         raise ModelError(
-            path, "", f"weights are opened by transformers, and {missing.name} is not installed"
+            source.path,
+            "",
+            f"weights are opened by transformers, and {missing.name} is not installed",
         ) from None
 
 

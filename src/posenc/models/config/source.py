@@ -1,13 +1,81 @@
-"""Specify a model on this machine from its config.json, or from the metadata of a GGUF file."""
+"""The files of one model, found and read once, for everything that is asked of it."""
 
+from copy import deepcopy
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from posenc.models.config.gguf import specify_gguf
+from posenc.models.config.gguf import as_config, specify_gguf
 from posenc.models.config.parse import specify
 from posenc.models.config.spec import Spec
-from posenc.models.files.errors import Unread
-from posenc.models.files.folder import find_files, read_json
-from posenc.models.weights import open_weights
+from posenc.models.files.errors import ModelError, Unread
+from posenc.models.files.folder import ModelFiles, find_files
+from posenc.models.weights import Weights, open_weights
+
+
+class Source:
+    """A config file, a model folder, or a file of weights; each part is read when first asked for.
+
+    - `path`: what was given
+    - `files`: the files that may be read; raises ModelError where there are none
+
+    What is read is kept for the life of the object, so a file that changes needs a new one.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    @classmethod
+    def of(cls, model: "Path | Source") -> "Source":
+        """Return `model` if it is open already, otherwise open it."""
+        return model if isinstance(model, Source) else cls(model)
+
+    @cached_property
+    def files(self) -> ModelFiles:
+        return find_files(self.path)
+
+    @property
+    def values(self) -> dict[str, Any] | None:
+        """A copy of what config.json holds; None without one."""
+        return deepcopy(dict(self.files.values)) if self.files.values is not None else None
+
+    def config(self, purpose: str) -> dict[str, Any]:
+        """Return `values`, of a GGUF file its metadata as a config. Raises ModelError for none.
+
+        `purpose` ends the sentence "holds no config.json, …".
+        """
+        if self.files.format == "gguf":
+            return as_config(self.weights.metadata, self.weights, self.files.weights[0].name)
+        if (values := self.values) is None:
+            raise ModelError(self.path, "", f"holds no config.json, {purpose}")
+        return values
+
+    @cached_property
+    def weights(self) -> Weights:
+        """The weights, of which headers alone are read. Raises ModelError without any."""
+        return open_weights(self.files)
+
+    @cached_property
+    def spec(self) -> Spec:
+        """What the config states, without one the metadata of a GGUF file.
+
+        Raises ModelError, which names file, key, value and what is allowed; Unread for neither.
+        """
+        if self.files.config is not None and self.files.values is not None:
+            return specify(self.files.values, self.files.config.name)
+        if self.files.format == "gguf":
+            return self._of_metadata
+        raise Unread(self.path, "", "holds no config.json, so what it does cannot be read")
+
+    @property
+    def own_spec(self) -> Spec:
+        """What the file at `path` states: of a GGUF file its metadata, whatever lies beside it."""
+        of_file = self.files.format == "gguf" and not self.path.is_dir()
+        return self._of_metadata if of_file else self.spec
+
+    @cached_property
+    def _of_metadata(self) -> Spec:
+        return specify_gguf(self.weights.metadata, self.weights, self.files.weights[0].name)
 
 
 def read(path: Path) -> Spec:
@@ -15,21 +83,4 @@ def read(path: Path) -> Spec:
 
     Raises ModelError, which names file, key, value and what is allowed; Unread without a config.
     """
-    files = find_files(path)
-    if files.config is not None:
-        return specify(read_json(files.config), files.config.name)
-    if files.format == "gguf":
-        weights = open_weights(files)
-        return specify_gguf(weights.metadata, weights, files.weights[0].name)
-    raise Unread(path, "", "holds no config.json, so what it does cannot be read")
-
-
-def read_itself(path: Path) -> Spec:
-    """Return the specification of the file at `path`: of a GGUF file by its metadata, whatever
-    config.json lies beside it.
-    """
-    files = find_files(path)
-    if path.is_dir() or files.format != "gguf":
-        return read(path)
-    weights = open_weights(files)
-    return specify_gguf(weights.metadata, weights, path.name)
+    return Source(path).spec

@@ -9,10 +9,11 @@ No file is read that lies outside of the folder, and no code.
 """
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path, PureWindowsPath
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from posenc.core.text import printable
 from posenc.models.files.errors import ModelError
@@ -37,6 +38,7 @@ class ModelFiles:
     weights: tuple[Path, ...]
     format: Kind | None  # None: no weights that can be read
     notes: tuple[str, ...]
+    values: Mapping[str, Any] | None = None  # what the config holds
 
 
 def find_files(path: Path) -> ModelFiles:
@@ -46,13 +48,28 @@ def find_files(path: Path) -> ModelFiles:
     opened(path).close()
     root = path.parent
     if path.suffix == ".json" and not path.name.endswith(".index.json"):
-        return ModelFiles(root, path, (), None, _code_asked_for(path))
+        return _found(root, path, (), None)
     config = inside(root, "config.json") if (root / "config.json").exists() else None
     if path.suffix in PICKLES:
-        return ModelFiles(
-            root, config, (path,), None, (*_remarks([path.name]), *_code_asked_for(config))
+        return _found(root, config, (path,), None, [path.name])
+    return _found(root, config, (path,), _kind(path))
+
+
+def _found(
+    root: Path,
+    config: Path | None,
+    weights: tuple[Path, ...],
+    kind: Kind | None,
+    remarkable: Iterable[str] = (),
+) -> ModelFiles:
+    """Read the config, once, and note what is never loaded: files by name, and code it asks for."""
+    values = None if config is None else read_json(config)
+    notes = [*_remarks(remarkable)]
+    if config is not None and values is not None and "auto_map" in values:
+        notes.append(
+            f"{printable(config.name)}:auto_map asks for code of the model's own; it is never run"
         )
-    return ModelFiles(root, config, (path,), _kind(path), _code_asked_for(config))
+    return ModelFiles(root, config, weights, kind, tuple(notes), values)
 
 
 def _kind(path: Path) -> Kind:
@@ -78,15 +95,13 @@ def _folder(root: Path) -> ModelFiles:
             [name for name in names if name.endswith(f".{kind}")], kind
         )
         if weights:
-            notes = (*_remarks(code), *_code_asked_for(config))
-            return ModelFiles(root, config, tuple(inside(root, n) for n in weights), kind, notes)
+            return _found(root, config, tuple(inside(root, n) for n in weights), kind, code)
     pickles = [name for name in names if name.endswith(PICKLES)]
     if config is None and not pickles:
         raise ModelError(
             root, "", "holds no config.json and no weights", allowed="*.safetensors, *.gguf"
         )
-    notes = (*_remarks(code + pickles), *_code_asked_for(config))
-    return ModelFiles(root, config, tuple(root / name for name in pickles), None, notes)
+    return _found(root, config, tuple(root / name for name in pickles), None, code + pickles)
 
 
 def _names(root: Path) -> list[str]:
@@ -106,18 +121,12 @@ def _whole_model(names: list[str], kind: str) -> list[str]:
     return usual or names
 
 
-def _remarks(names: list[str]) -> tuple[str, ...]:
+def _remarks(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         f"{printable(name)} is in the folder; "
         + ("code from a model folder is never run" if name.endswith(".py") else NO_PICKLE)
         for name in names
     )
-
-
-def _code_asked_for(config: Path | None) -> tuple[str, ...]:
-    if config is None or "auto_map" not in read_json(config):
-        return ()
-    return (f"{printable(config.name)}:auto_map asks for code of the model's own; it is never run",)
 
 
 def inside(root: Path, name: str, said_by: str | Path = "", key: str = "") -> Path:

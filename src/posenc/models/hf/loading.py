@@ -20,11 +20,12 @@ from torch.nn.modules.module import register_module_module_registration_hook
 from posenc.core.arguments import memory
 from posenc.core.text import printable
 from posenc.models.config.parse import ENTRY
+from posenc.models.config.source import Source
 from posenc.models.files.errors import Broken, ModelError
-from posenc.models.files.folder import find_files, inside, read_json
+from posenc.models.files.folder import inside
 from posenc.models.files.strict import opened
 from posenc.models.hf.tokens import Tokens
-from posenc.models.weights import Weights, open_weights
+from posenc.models.weights import Weights
 from posenc.models.weights.info import BITS
 from posenc.models.weights.memory import check_memory
 
@@ -51,18 +52,23 @@ CHOICES = ("attn_implementation", "experts_implementation")
 LABELS = ("num_labels", "id2label", "label2id")  # keys of heads, which are not built
 
 
-def load(folder: Path, head: bool = False) -> tuple[Any, Any, tuple[str, ...]]:
+def load(
+    folder: Path, head: bool = False, source: Source | None = None
+) -> tuple[Any, Any, tuple[str, ...]]:
     """Load a model without its head, its tokenizer, and the names of weights that belong to heads.
 
-    With `head` it is the model that predicts the next token. Raises ModelError for what cannot be
+    With `head` it is the model that predicts the next token. `source` is the folder, if it was
+    opened before. Raises ModelError for what cannot be
     read with certainty, before any of it is loaded.
     """
     if os.path.lexists(folder / "adapter_config.json"):
         raise ModelError("adapter_config.json", "", "is an adapter: merge it into its model first")
-    files = find_files(folder)
-    config = read_json(inside(folder, "config.json"))
+    source = source or Source(folder)
+    files, config = source.files, source.values
+    if config is None:
+        raise ModelError(folder, "", "holds no config.json, so it cannot be loaded")
     _refuse_what_acts(config)
-    weights = open_weights(files)
+    weights = source.weights
     if files.format != "safetensors":
         raise ModelError(files.weights[0], "", "cannot be read with", files.format, "safetensors")
     for name, info in weights.infos.items():
@@ -73,7 +79,7 @@ def load(folder: Path, head: bool = False) -> tuple[Any, Any, tuple[str, ...]]:
     return model, tokenizer, unused
 
 
-def load_gguf(path: Path) -> tuple[Any, Any]:
+def load_gguf(source: Source) -> tuple[Any, Any]:
     """Load the model that predicts the next token from a GGUF file, and its tokenizer.
 
     Raises ModelError for what cannot be read with certainty, before any of it is allocated; Broken
@@ -83,7 +89,7 @@ def load_gguf(path: Path) -> tuple[Any, Any]:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
     from transformers.models.auto.tokenization_auto import AutoTokenizer
 
-    weights = open_weights(find_files(path))
+    weights, path = source.weights, source.files.weights[0]
     weights.check_whole()
     # transformers reads a GGUF file from a folder in which nothing else is.
     with tempfile.TemporaryDirectory() as alone, _quiet():

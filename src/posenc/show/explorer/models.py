@@ -18,9 +18,9 @@ from posenc.core.frequencies import frequencies
 from posenc.encodings.rotary.theta import Theta
 from posenc.models import config, published
 from posenc.models.config.families import model_types
+from posenc.models.config.source import Source
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import find_files, read_json
 from posenc.models.inspection import Inspection, Verdict, advise, inspect, inspect_spec
 from posenc.models.inspection import Turning as Inspected
 from posenc.models.outlook import outlook
@@ -147,11 +147,10 @@ def architecture(name: str) -> tuple[ModelEntry, dict[str, TurningEntry]]:
 
 def model(path: Path, name: str = "") -> tuple[ModelEntry, dict[str, TurningEntry]]:
     """Describe a user's model folder or config.json. Raises ModelError for what is not read."""
-    inspection = inspect(path, name=name)
-    file, spec = find_files(path).config, config.read(path)
-    values = read_json(file) if file else None
-    advised = partial(advise, spec.main, str(path), values=values)
-    return _described(inspection.name, True, spec, inspection, advised)
+    source = Source(path)
+    inspection = inspect(source, name=name)
+    advised = partial(advise, source.spec.main, str(path), values=source.values)
+    return _described(inspection.name, True, source.spec, inspection, advised)
 
 
 def _inspect_yours(targets: Sequence[int]) -> list[list[str]]:

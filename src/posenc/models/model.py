@@ -1,0 +1,113 @@
+"""A published model, opened once: `posenc.Model("folder").inspect(131072)`."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posenc.models import inspection
+from posenc.models.check.verdict import Check, check
+from posenc.models.config.source import Source
+from posenc.models.extend import Extension, extend
+from posenc.models.files import hub
+from posenc.models.files.folder import ModelFiles
+
+if TYPE_CHECKING:
+    from posenc.core.encoding import Encoding
+    from posenc.core.frequencies import Layout
+    from posenc.models.convert import Converted
+    from posenc.models.prove import Proof
+    from posenc.models.resize import Resized
+
+
+class Model(Source):
+    """A published model: what its files state, each of them found and read once, on demand.
+
+    - `model`: a model folder, its config.json, or a file of weights (safetensors, GGUF); the id of
+      a model on the Hugging Face hub; or the values of a config
+    - `weights`: True fetches the weights too, of a model on the hub
+
+    Attributes: `spec` (what each layer does), `values` (a copy of the config), `weights` (name →
+    tensor), `files`, `path`. A missing or faulty file raises ModelError where it is first needed.
+
+    >>> llama = Model({"model_type": "llama", "max_position_embeddings": 8192})
+    >>> llama.inspect(131072).verdict
+    'breaks'
+    >>> len(llama.encodings())
+    32
+    """
+
+    def __init__(self, model: str | Path | Mapping[str, Any], weights: bool = False):
+        self.name = ""
+        if isinstance(model, Mapping):
+            super().__init__(Path("config.json"))
+            self.files = ModelFiles(Path(), self.path, (), None, (), model)
+            return
+        super().__init__(hub.local(model, weights) if isinstance(model, str) else model)
+        if str(model) != str(self.path):
+            self.name = str(model)
+
+    def encodings(self) -> "Sequence[Encoding]":
+        """Return the encoding of each layer, ready for `attend`; see `Spec.encodings`."""
+        return self.spec.encodings()
+
+    def inspect(self, target: int | None = None, weights: bool = False) -> inspection.Inspection:
+        """State what each layer does, and what breaks in longer texts; see `posenc.inspect`.
+
+        - `target`: length in tokens that is judged; None: no length is judged
+        - `weights`: True measures the tensors too
+        """
+        of_values = self.values if not self.files.root.name and not weights else None
+        return inspection.inspect(of_values or self, target, weights, self.name)
+
+    def check(self, **options: Any) -> Check:
+        """Check the files for faults, by rules and by the weights.
+
+        - `options`: those of `posenc.models.check.verdict.check`: `letters`, `against`, `used_by`,
+          `strict`, `ignore`, `progress`
+        """
+        return check(self, **options)
+
+    def extend(self, to: int | None = None, method: str = "yarn", **options: Any) -> Extension:
+        """Write a config for longer texts, in place or into a copy of the folder.
+
+        - `to`: length in tokens; None: it follows from `factor` and `trained`
+        - `method`: "yarn", "linear", "ntk", "dynamic", "llama3" or "base"
+        - `options`: those of `posenc.models.extend.extend`: `factor`, `trained`, `base`, `out`
+
+        This object keeps the config as it was read.
+        """
+        return extend(self, to, method, **options)
+
+    def prove(self, to: int, **options: Any) -> "Proof":
+        """Measure each way to read longer texts, by the loss of the weights.
+
+        - `to`: length in tokens
+        - `options`: those of `posenc.models.prove.prove`: `letters`, `base`, `trained`,
+          `precision`, `progress`
+        """
+        # Imported here, since it needs torch
+        from posenc.models.prove import prove
+
+        return prove(self, to, **options)
+
+    def convert(self, to: "Layout", out: Path, **options: Any) -> "Converted":
+        """Write a copy whose queries and keys pair their channels in the other layout.
+
+        - `to`: "interleaved" or "half"
+        - `out`: a new folder
+        - `options`: those of `posenc.models.convert.convert`: `from_`, `progress`
+        """
+        from posenc.models.convert import convert
+
+        return convert(self, to, out, **options)
+
+    def resize(self, to: int, out: Path, part: str = "") -> "Resized":
+        """Write a copy whose learned table is made for another length.
+
+        - `to`: tokens, or pixels of a side
+        - `out`: a new folder
+        - `part`: the key of the config inside whose table is meant, such as "vision_config"
+        """
+        from posenc.models.resize import resize
+
+        return resize(self, to, out, part)
