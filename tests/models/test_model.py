@@ -1,4 +1,4 @@
-"""`posenc.Model`: what it answers is what the functions answer of its path; how often files open."""
+"""`posenc.Model` answers what the functions answer of its path; how often files are opened."""
 
 import json
 import sys
