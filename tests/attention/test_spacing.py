@@ -1,6 +1,5 @@
-"""Lines and strips, held against all pairs of positions, asked one by one."""
+"""Strips of pairs, held against all pairs of positions, asked one by one."""
 
-import pytest
 import torch
 from spaced_attention import DIM, MASKS, PLACES, both, heads, masked
 
@@ -12,33 +11,6 @@ from posenc import (
 )
 from posenc.attention.spacing import strip
 from posenc.core.masks import Mask, causal
-from posenc.core.positions import line, lines, sequence
-
-
-@pytest.mark.parametrize(
-    ("pos", "expected"),
-    [
-        ([3, 4, 5], (3, 1)),
-        ([3, 7, 11], (3, 4)),
-        ([[3, 4], [3, 4]], (3, 1)),
-        ([9], (9, 0)),
-        ([3, 3, 3], None),
-        ([5, 4, 3], None),
-        ([3, 4, 6], None),
-        ([[3, 4], [4, 5]], None),
-        ([0.0, 1.0], None),
-        ([], None),
-    ],
-)
-def test_a_line_has_one_step(pos, expected):
-    assert line(torch.tensor(pos)) == expected
-
-
-def test_a_single_token_goes_with_any_step():
-    assert lines(torch.tensor([12]), 3 * sequence(4)) == (3, 12)
-    assert lines(3 * sequence(4), torch.tensor([12])) == (3, -12)
-    assert lines(torch.tensor([2]), torch.tensor([5])) == (1, -3)
-    assert lines(2 * sequence(4), 3 * sequence(4)) is None
 
 
 @masked

@@ -274,3 +274,17 @@ def test_a_cache_goes_on_under_a_mask_of_positions_by_head():
         for n in range(0, 6, 2)
     ]  # fmt: skip
     torch.testing.assert_close(torch.cat(parts, 1), whole)
+
+
+@pytest.mark.parametrize("size", [None, 1, 3, 9])
+def test_a_band_that_hides_nothing_shows_all_pairs(size):
+    """Against the mask of all pairs."""
+    for start, step in ((0, 1), (4, 1), (-9, 2), (30, 3)):
+        pos, k_pos = start + torch.arange(3), step * torch.arange(5)
+        mask = causal(pos, k_pos) if size is None else window(size, pos, k_pos)
+        (band,) = mask.bands
+        shown = bool(dense(mask, (1, 1, 3, 5)).all())
+        assert band.hides_nothing == shown
+        assert pickle.loads(pickle.dumps(band)).hides_nothing == shown
+    assert causal(pos[:0], k_pos).bands[0].hides_nothing
+    assert not causal().bands[0].hides_nothing

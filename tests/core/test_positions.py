@@ -1,10 +1,12 @@
 """Positions against lists written out by hand."""
 
+from itertools import product
+
 import pytest
 import torch
 
 from posenc import positions
-from posenc.core.positions import exact, folded, grid, packed, padded, sequence
+from posenc.core.positions import exact, folded, grid, line, lines, packed, padded, sequence
 
 
 def test_a_sequence_counts_on_from_its_start():
@@ -73,3 +75,45 @@ def test_says_what_does_not_fit(unchecked):
         padded([1], side="top")
     with pytest.raises(ValueError, match="text of 5 tokens does not fit into `tokens`=4"):
         padded([2, 5], tokens=4)
+
+
+@pytest.mark.parametrize(
+    ("pos", "expected"),
+    [
+        ([3, 4, 5], (3, 1)),
+        ([3, 7, 11], (3, 4)),
+        ([[3, 4], [3, 4]], (3, 1)),
+        ([9], (9, 0)),
+        ([3, 3, 3], None),
+        ([5, 4, 3], None),
+        ([3, 4, 6], None),
+        ([[3, 4], [4, 5]], None),
+        ([0.0, 1.0], None),
+        ([], None),
+    ],
+)
+def test_a_line_has_one_step(pos, expected):
+    assert line(torch.tensor(pos)) == expected
+
+
+def test_a_single_token_goes_with_any_step():
+    assert lines(torch.tensor([12]), 3 * sequence(4)) == (3, 12)
+    assert lines(3 * sequence(4), torch.tensor([12])) == (3, -12)
+    assert lines(torch.tensor([2]), torch.tensor([5])) == (1, -3)
+    assert lines(2 * sequence(4), 3 * sequence(4)) is None
+
+
+def test_offsets_are_a_line_of_indices_wherever_one_is_found():
+    """Against the offsets of all pairs, of positions that differ in start, step and number."""
+    i, j = torch.arange(4).unsqueeze(-1), torch.arange(5)
+    for start, step, k_start, k_step in product((-3, 0, 7), (1, 2, 3), (0, 2**40), (1, 2)):
+        q_pos, k_pos = start + step * torch.arange(4), k_start + k_step * torch.arange(5)
+        found = lines(q_pos, k_pos)
+        assert (found is not None) == (step == k_step)
+        if found is not None:
+            expected = q_pos.unsqueeze(-1) - k_pos
+            torch.testing.assert_close(found[0] * (i - j) + found[1], expected, rtol=0, atol=0)
+
+
+def test_positions_that_cannot_be_read_are_no_line():
+    assert lines(sequence(3, device="meta"), sequence(3)) is None

@@ -195,8 +195,10 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
         raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}: add one.")
     if pos.dtype is torch.int64:
         if readable(pos) and pos.numel():
-            ends = (pos, pos) if pos.numel() == 1 else pos.aminmax()
-            low, high = ends[0].item(), ends[1].item()
+            if pos.numel() == 1:
+                low = high = pos.item()
+            else:
+                low, high = map(Tensor.item, pos.aminmax())
             if not -FAR <= low <= high < FAR:
                 raise ValueError(
                     f"`{name}` must be from −2⁶² to 2⁶² − 1, got {low} … {high}, whose offsets"
