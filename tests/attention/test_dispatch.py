@@ -22,6 +22,7 @@ from posenc import (
     explain,
     masks,
 )
+from posenc.core.biases import dense
 from posenc.core.masks import causal, window
 from posenc.core.positions import sequence
 
@@ -192,3 +193,14 @@ def test_on_cuda_what_flex_attention_has_no_place_for_goes_by_blocks():
             said = explain(q, q, q, ALiBi(4), pos, **how)
             assert said.path == "blocks"
             assert "no place for" in said.passed["flex"]
+
+
+@pytest.mark.parametrize("scale", [-0.3, 0.0])
+@pytest.mark.parametrize("mask", [None, causal(), window(2)], ids=["all", "causal", "a window"])
+def test_a_scale_of_0_or_below_is_one_without_an_encoding_too(scale, mask):
+    """Against the formula: a kernel that multiplied the −∞ of hidden keys would give NaN."""
+    q, k, v = torch.randn(3, 2, 4, 6, 8)
+    shown = torch.ones(6, 6).bool() if mask is None else dense(mask, (1, 1, 6, 6))
+    scores = (q @ k.mT * scale).masked_fill(~shown, float("-inf"))
+    out = attend(q, k, v, NoPE(), mask=mask, scale=scale)
+    torch.testing.assert_close(out, scores.softmax(-1) @ v, rtol=1e-4, atol=1e-5)

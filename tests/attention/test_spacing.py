@@ -1,5 +1,7 @@
 """Strips of pairs, held against all pairs of positions, asked one by one."""
 
+from itertools import product
+
 import torch
 from spaced_attention import DIM, MASKS, PLACES, both, heads, masked
 
@@ -9,7 +11,7 @@ from posenc import (
     Shaw,
     attend,
 )
-from posenc.attention.spacing import strip
+from posenc.attention.spacing import Strip, strip
 from posenc.core.masks import Mask, causal
 
 
@@ -50,3 +52,11 @@ def test_a_mask_is_read_once_a_layer_and_a_plain_triangle_never():
         read.clear()
         attend(q, k, v, encoding, mask=causal())
         assert not read
+
+
+def test_a_strip_that_shows_each_key_to_a_query_says_so():
+    """Against all pairs of every small strip."""
+    for queries, keys, low, high in product((1, 2, 4), (1, 3, 4), range(-5, 6), range(-5, 6)):
+        apart = torch.arange(queries).unsqueeze(-1) - torch.arange(keys)
+        shown = ((apart >= low) & (apart <= high)).any(0)
+        assert Strip(queries, keys, low, high).sees_all_keys == bool(shown.all())

@@ -64,6 +64,7 @@ def test_a_mask_that_shows_every_key_to_some_query_hides_none():
     q, pos = torch.randn(1, 1, 6, 8), torch.arange(6)
     shown = {
         "causal": masks.causal(),
+        "causal by position": masks.causal(pos, pos),
         "window": masks.window(2),
         "later": masks.causal(pos + 3, pos),
         "earlier": masks.causal(pos - 3, pos),

@@ -272,3 +272,19 @@ def test_a_part_that_was_changed_afterwards_is_refused_too():
     encoding, q = Sum(NoPE(), Sum(ALiBi(4))), torch.randn(1, 2, 5, 8)
     with pytest.raises(ValueError, match="this ALiBi was made for 4 heads, `q` has 2: make it for"):
         attend(q, q, q, encoding)
+
+
+class Points(Encoding):
+    """Acts on points of two axes, which it leaves to `prepare` of the base class."""
+
+    axes = 2
+
+
+def test_positions_in_the_shape_that_prepare_returns_are_checked_as_well(unchecked):
+    """On another device, and one point for what are two tokens."""
+    q = torch.randn(1, 2, 2, 8)
+    with pytest.raises(ValueError, match="move them to one device"):
+        attend(q, q, q, NoPE(), torch.arange(2, device="meta").view(1, 1, 2))
+    with pytest.raises(ValueError, match="1 positions for 2 tokens"):
+        attend(q, q, q, Points(), torch.zeros(1, 1, 2))
+    assert attend(q, q, q, Points(), torch.zeros(1, 1, 2, 2)).shape == q.shape

@@ -40,8 +40,8 @@ class Strip(NamedTuple):
     @property
     def sees_all_keys(self) -> bool:
         """True where each key is seen by a query."""
-        first, end = max(0, self.low), min(self.queries, self.keys + self.high)
-        return first < end and first <= self.high and end - self.low >= self.keys
+        end = min(self.queries, self.keys + self.high)
+        return max(0, self.low) <= self.high and end - self.low >= self.keys
 
     def seen(self, rows: slice) -> slice:
         """The keys that some of these rows see; each of them is seen by one of the rows."""
