@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from posenc import FoX, RoPE, SelfAttention, Sum, attend, explain, masks
-from posenc.attention.cpu import decay
+from posenc.attention.cpu import decay, engine
 from posenc.attention.cpu.kernel import flash
 from posenc.attention.spacing import Strip
 from posenc.core.biases import DecayBias
@@ -152,7 +152,7 @@ def test_keys_that_are_forgotten_are_left_out():
     q = heads(HEADS, 200)
     bias = DecayBias(q, c, c)
     strip = Strip(200, 200, 0, 199)
-    parts = [part.tile for part in decay.cut(bias, strip, q, q, q, 1.0) if not part.triangle]
+    parts = [part for part in decay.cut(bias, strip, q, q, q, 1.0) if not part.causal]
     kept = lambda head: sum(  # noqa: E731
         len(range(200)[tile.keys])
         for tile in parts
@@ -164,7 +164,7 @@ def test_keys_that_are_forgotten_are_left_out():
 
 def test_gates_that_forget_little_take_one_call(monkeypatch):
     calls = []
-    monkeypatch.setattr(decay, "flash", lambda *args: calls.append(args) or flash(*args))
+    monkeypatch.setattr(engine, "flash", lambda *args: calls.append(args) or flash(*args))
     q = heads(HEADS, TOKENS)
     attend(
         q,

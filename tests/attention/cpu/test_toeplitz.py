@@ -178,7 +178,9 @@ def cut_tiles(q, k, v, encoding, mask):
 
 
 def area(tiles):
-    return sum((h.stop - h.start) * (r.stop - r.start) * (k.stop - k.start) for h, r, k in tiles)
+    return sum(
+        (h.stop - h.start) * (r.stop - r.start) * (k.stop - k.start) for h, r, k, *_ in tiles
+    )
 
 
 @pytest.mark.slow

@@ -14,31 +14,19 @@ second derivative.
 """
 
 from collections.abc import Iterator
-from math import ceil, e, floor, log2
-from typing import Any, NamedTuple
+from math import ceil, floor
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.kernel import flash, flash_backward
-from posenc.attention.cpu.parts import join_, softmax
-from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
+from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed, zeros_around
+from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
-from posenc.core.biases import per_query_head
 from posenc.core.offset_biases import TableBias
 
 FEWEST_ROWS, MOST_ROWS = 128, 256  # queries at a time
-LOG2_E = log2(e)
-
-
-class TableTile(NamedTuple):
-    """Some queries and some of the keys that they see; far: they share one row of each table."""
-
-    rows: slice
-    keys: slice
-    far: bool
 
 
 # Autocast would make the scores 16 bits
@@ -54,23 +42,30 @@ def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     # rows of tables a tile takes for each of its queries.
     size = max(FEWEST_ROWS, min(MOST_ROWS, bias.reach // step))
     blocks = [slice(start, min(start + size, strip.rows.stop)) for start in strip.rows[::size]]
-    parts = [part for rows in blocks for part in _parts(strip, rows, behind, ahead)]
+    heads = slice(0, call.q.shape[1])
+    tiles = [
+        Tile(heads, rows, keys, far, first=not n)
+        for rows in blocks
+        for n, (keys, far) in enumerate(_parts(strip, rows, behind, ahead))
+    ]
     # The offsets of all differences i − j, the largest first
     differences = torch.arange(strip.queries - 1, -strip.keys, -1, device=call.q.device)
-    terms = _Terms(parts, strip, call.scale, *_tensors(call, bias, step * differences + shift))
-    out: Tensor = (NearAndFar.apply(*terms) if call.trains else _forward(terms))[0]  # type: ignore
-    return out.to(call.q.dtype)
+    q, k, v, *tensors = _tensors(call, bias, step * differences + shift)
+    q, k, v = fitted(q, k, v)
+    terms = TiledTables(tiles, strip, tuple(tensors), call.trains)
+    out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
+    return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
 
 def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
-    """The tensors of `_Terms`, in float32 at least but where the kernel takes 16 bits."""
+    """The tensors of `TiledTables` after q, k and v, in float32 unless the kernel takes 16."""
     row = bias.query_row(offsets)
     a, c = (bias.query_table * bias.scale).to(call.exact).index_select(-2, row), None
     b = y = None
     if bias.value_table is not None:
         c = bias.value_table.to(call.exact).index_select(-2, row)
     if bias.key_row is not None and bias.key_table is not None and bias.k is not None:
-        b = bias.key_table.to(call.exact).index_select(-2, bias.key_row(offsets.flip(0)))
+        b = bias.key_table.to(call.exact).index_select(-2, bias.key_row(offsets))
         y = bias.k.to(call.exact)
     q, k, v = call.q, call.k, call.v
     if call.trains or b is not None:
@@ -78,8 +73,8 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
     return q, k, v, bias.q.to(call.exact), y, a, b, c
 
 
-def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[TableTile]:
-    """The parts of the keys that some rows see.
+def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[tuple[slice, bool]]:
+    """Yield parts of the keys that some rows see, and whether they are far.
 
     From left to right: the corner below the strip's edge, far behind, near by, far ahead, and the
     corner above its other edge. Most are empty.
@@ -96,19 +91,19 @@ def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[T
         after = slice(keys.stop, keys.stop)
     yield from _tiles(rows, slice(keys.start, before.start))
     if before.start < before.stop:
-        yield TableTile(rows, before, True)
+        yield before, True
     yield from _tiles(rows, slice(before.stop, after.start))
     if after.start < after.stop:
-        yield TableTile(rows, after, True)
+        yield after, True
     yield from _tiles(rows, slice(after.stop, keys.stop))
 
 
-def _tiles(rows: slice, keys: slice) -> Iterator[TableTile]:
+def _tiles(rows: slice, keys: slice) -> Iterator[tuple[slice, bool]]:
     """Cut keys that are near by into tiles about as wide as high."""
     count = max(1, round(_count(keys) / _count(rows)))
     size = max(1, ceil(_count(keys) / count))
     for start in range(keys.start, keys.stop, size):
-        yield TableTile(rows, slice(start, min(start + size, keys.stop)), False)
+        yield slice(start, min(start + size, keys.stop)), False
 
 
 def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
@@ -119,224 +114,84 @@ def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
     return slice(start, max(start, min(keys.stop, rows.start - strip.low + 1)))
 
 
-class _Terms(NamedTuple):
-    """What scores are made of: x is q, and y is k, as they meet tables; y, b and c may be None.
-
-    a and c, (head or none, query + key − 1, channel), have a row for each difference i − j, the
-    largest first, b the smallest first.
-    """
-
-    parts: list[TableTile]
-    strip: Strip
-    scale: float
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    x: Tensor
-    y: Tensor | None
-    a: Tensor
-    b: Tensor | None
-    c: Tensor | None
-
-    def of_query(self, part: TableTile) -> slice:
-        """The rows of a and c that a part meets: of its last query and first key, and on."""
-        first = part.keys.start + self.strip.queries - part.rows.stop
-        return slice(first, first + _count(part.rows) + _count(part.keys) - 1)
-
-    def of_key(self, part: TableTile) -> slice:
-        """The rows of b that a part meets: of its first query and last key, and on."""
-        first = part.rows.start + self.strip.keys - part.keys.stop
-        return slice(first, first + _count(part.rows) + _count(part.keys) - 1)
-
-    def some(self, part: TableTile) -> tuple[Tensor, Tensor, Tensor]:
-        """The queries, keys and values of a part, in the dtype of scores, head by head."""
-        q = self.q[:, :, part.rows].to(self.a.dtype)
-        k, v = (per_query_head(x[:, :, part.keys], q).to(q.dtype) for x in (self.k, self.v))
-        return q, k, v
-
-    def scores(self, part: TableTile, q: Tensor, k: Tensor) -> Tensor:
-        """Scores of a part as they are defined, (batch, head, query, key)."""
-        products = self.x[:, :, part.rows] @ self.a[..., self.of_query(part), :].mT
-        scores = torch.add(_diagonals(products, k.shape[2]), q @ k.mT, alpha=self.scale)
-        if self.y is not None and self.b is not None:
-            products = self.y[:, :, part.keys] @ self.b[..., self.of_key(part), :].mT
-            scores += _diagonals(products, q.shape[2]).mT
-        if _seen_by_all(self.strip, part.rows, part.keys) != part.keys:
-            i = torch.arange(part.rows.start, part.rows.stop, device=q.device).unsqueeze(-1)
-            apart = i - torch.arange(part.keys.start, part.keys.stop, device=q.device)
-            unseen = (apart < self.strip.low) | (apart > self.strip.high)
-            # Not −∞: a row that sees none of these keys has some elsewhere, which outweigh these.
-            scores.masked_fill_(unseen, torch.finfo(scores.dtype).min)
-        return scores
-
-
 def _count(some: slice) -> int:
     return some.stop - some.start
 
 
-def _diagonals(x: Tensor, m: int) -> Tensor:
-    """The view (…, n, m) of x, (…, n, n + m − 1), with x[…, i, n − 1 − i + j] at i, j.
+class TiledTables(TiledBias):
+    """A `TableBias` for the engine; its tensors are x, y, a, b and c; y, b and c may be None.
 
-    Row i of it begins in x at i · columns + n − 1 − i = n − 1 + i · (columns − 1).
+    x is q, and y is k, as they meet tables; a, b and c, (head or none, query + key − 1, channel),
+    have a row for each difference i − j, the largest first.
     """
-    *outer, n, columns = x.shape
-    strides = (*x.stride()[:-2], columns - 1, 1)
-    return x.as_strided((*outer, n, m), strides, x.storage_offset() + n - 1)
+
+    what = "attention by near and far keys"
+
+    def __init__(self, tiles: list[Tile], strip: Strip, tensors: Any, learned: bool):
+        self.tiles, self.strip, self.tensors, self.learned = tiles, strip, tensors, learned
+
+    def columns(self, tile: Tile) -> slice:
+        first = tile.keys.start + self.strip.queries - tile.rows.stop
+        return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
+
+    def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
+        x, _, a, _, _ = t
+        x = x[texts, :, tile.rows].flip(2)
+        x = x if unit == 1 else x * unit
+        columns = x @ a[..., self.columns(tile), :].mT
+        if _seen_by_all(self.strip, tile.rows, tile.keys) != tile.keys:
+            # Column c has the difference most − c: hidden below `low`, and above `high`. Not −∞: a
+            # row that sees none of these keys has some elsewhere, which outweigh these.
+            most, least = tile.rows.stop - 1 - tile.keys.start, torch.finfo(x.dtype).min / 4
+            columns[..., max(0, most - self.strip.low + 1) :] = least
+            columns[..., : max(0, most - self.strip.high)] = least
+        return columns
+
+    def extra(self, tile: Tile, t: Any, unit: float) -> Tensor | None:
+        _, y, _, b, _ = t
+        if y is None or b is None:
+            return None
+        y = y[:, :, tile.keys] if unit == 1 else y[:, :, tile.keys] * unit
+        n, m = tile.size
+        return skewed(y @ b[..., self.columns(tile), :].mT, m, n).mT
+
+    def near_grad(
+        self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor
+    ) -> None:
+        (x, y, a, b, _), (dx, dy, da, db, _), some = t, grads, self.columns(tile)
+        dx[texts, :, tile.rows] += (of_e @ a[..., some, :]).flip(2)
+        add_to_(da[..., some, :], of_e.mT @ x[texts, :, tile.rows].flip(2))
+        if y is not None and b is not None:
+            n, m = tile.size
+            columns, view = zeros_around(ds, ds.shape[:2], m, n)
+            view.copy_(ds.mT)
+            dy[texts, :, tile.keys] += columns @ b[..., some, :]
+            add_to_(db[..., some, :], columns.mT @ y[texts, :, tile.keys])
+
+    def far(self, tile: Tile, t: Any) -> tuple[Tensor, Tensor | None]:
+        x, y, a, b, _ = t
+        some = self.columns(tile)
+        of_key = None
+        if y is not None and b is not None:
+            of_key = (y[:, :, tile.keys] @ b[..., some, :].mT).mT
+        return (x[:, :, tile.rows] @ a[..., some, :].mT).squeeze(-1), of_key
+
+    def far_grad(self, tile: Tile, t: Any, grads: Any, of_query: Tensor, of_key: Tensor) -> None:
+        (x, y, a, b, _), (dx, dy, da, db, _), some = t, grads, self.columns(tile)
+        of_query, of_key = of_query.unsqueeze(-1), of_key.unsqueeze(-1)
+        dx[:, :, tile.rows] += of_query @ a[..., some, :]
+        add_to_(da[..., some, :], of_query.mT @ x[:, :, tile.rows])
+        if y is not None and b is not None:
+            dy[:, :, tile.keys] += of_key @ b[..., some, :]
+            add_to_(db[..., some, :], of_key.mT @ y[:, :, tile.keys])
+
+    def values(self, tile: Tile, t: Any) -> Tensor | None:
+        return None if t[4] is None else t[4][self.columns(tile)]
+
+    def values_grad(self, tile: Tile, t: Any, grads: Any, of_values: Tensor) -> None:
+        grads[4][self.columns(tile)] += of_values
 
 
-def _onto_columns(x: Tensor) -> Tensor:
-    """The adjoint of `_diagonals`, (…, n, n + m − 1), of x, (…, n, m): zeros elsewhere."""
-    *outer, n, m = x.shape
-    columns = x.new_zeros(*outer, n, n + m - 1)
-    _diagonals(columns, m).copy_(x)
-    return columns
-
-
-def _forward(terms: _Terms) -> tuple[Tensor, Tensor]:
-    """The output (batch, head, query, value) and log-sum-exps (batch, head, query)."""
-    lse = terms.a.new_zeros(terms.q.shape[:3])
-    out = lse.new_zeros(*lse.shape, terms.v.shape[-1])
-    start = None
-    for part in terms.parts:
-        some = (_far_part if part.far else _near_part)(terms, part)
-        if part.rows.start == start:
-            join_(out[:, :, part.rows], lse[:, :, part.rows], *some)
-        else:
-            out[:, :, part.rows], lse[:, :, part.rows] = some
-        start = part.rows.start
-    return out, lse
-
-
-def _near_part(terms: _Terms, part: TableTile) -> tuple[Tensor, Tensor]:
-    """Compute attention of some rows to some keys as it is defined."""
-    q, k, v = terms.some(part)
-    weights, lse = softmax(terms.scores(part, q, k))
-    out = weights @ v
-    if terms.c is not None:
-        out += _onto_columns(weights) @ terms.c[..., terms.of_query(part), :]
-    return out, lse
-
-
-def _far_part(terms: _Terms, part: TableTile) -> tuple[Tensor, Tensor]:
-    """Compute attention of some rows to keys that share one row of each table."""
-    rows, keys, _ = part
-    q, k, v = fitted(terms.q[:, :, rows], terms.k[:, :, keys], terms.v[:, :, keys])
-    a, of_key, c = _of_far_keys(terms, part)
-    # One number for each key serves all rows, so it is expanded and not copied
-    if of_key is not None:
-        of_key = of_key.mT.expand(*q.shape[:3], -1)
-    out, lse = flash(q, k, v, of_key, terms.scale)
-    out = out[..., : terms.v.shape[-1]].to(lse.dtype)
-    # One number a query on all these scores leaves the weights alone, and moves their lse
-    lse = lse + (terms.x[:, :, rows] @ a).squeeze(-1)
-    return out if c is None else out + c, lse
-
-
-def _of_far_keys(terms: _Terms, part: TableTile) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The row of a as a column, y · b of each key, (batch, head, key, 1), and the row of c."""
-    some = terms.of_query(part).start
-    of_key = None
-    if terms.y is not None and terms.b is not None:
-        b = terms.b[..., terms.of_key(part).start, :].unsqueeze(-1)
-        of_key = terms.y[:, :, part.keys] @ b
-    c = None if terms.c is None else terms.c[..., some, :].unsqueeze(-2)
-    return terms.a[..., some, :].unsqueeze(-1), of_key, c
-
-
-class NearAndFar(torch.autograd.Function):
-    """The same with gradients: the output and the log-sum-exp of each row."""
-
-    @staticmethod
-    def forward(*terms: Any) -> tuple[Tensor, Tensor]:
-        return _forward(_Terms(*terms))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        ctx.pairs, tensors = inputs[:3], inputs[3:]
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*tensors, *output)
-
-    @staticmethod
-    @torch.autocast("cpu", enabled=False)
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
-        refuse_second_derivative("attention by near and far keys")
-        *tensors, out, lse = ctx.saved_tensors
-        terms = _Terms(*ctx.pairs, *tensors)
-        zeros = [None if x is None else torch.zeros_like(x) for x in tensors]
-        grads = _Terms(*ctx.pairs, *zeros)
-        for part in terms.parts:
-            add = _far_gradients if part.far else _near_gradients
-            add(terms, grads, part, *(x[:, :, part.rows] for x in (grad, out, lse)))
-        return None, None, None, *grads[3:]
-
-
-def _near_gradients(
-    terms: _Terms, grads: _Terms, part: TableTile, grad: Tensor, out: Tensor, lse: Tensor
-) -> None:
-    """Add the gradients from some rows and keys as they are defined."""
-    q, k, v = terms.some(part)
-    some = terms.of_query(part)
-    # P = exp(score − L), by powers of 2: `exp` takes many times as long where a weight is tiny
-    p = (terms.scores(part, q, k) - lse.unsqueeze(-1)).mul_(LOG2_E).exp2_()
-    # dS = P (dO (v + c)ᵀ − Σ dO · out)
-    ds = grad @ v.mT
-    _add(grads.v[:, :, part.keys], p.mT @ grad)
-    if terms.c is not None and grads.c is not None:
-        c = terms.c[..., some, :]
-        ds += _diagonals(grad @ c.mT, k.shape[2])
-        _add(grads.c[..., some, :], _onto_columns(p).mT @ grad)
-    ds.sub_((grad * out).sum(-1, keepdim=True)).mul_(p)
-    grads.q[:, :, part.rows].add_(ds @ k, alpha=terms.scale)
-    _add(grads.k[:, :, part.keys], ds.mT @ q, terms.scale)
-    by_column = _onto_columns(ds)
-    grads.x[:, :, part.rows] += by_column @ terms.a[..., some, :]
-    _add(grads.a[..., some, :], by_column.mT @ terms.x[:, :, part.rows])
-    if terms.y is not None and terms.b is not None and grads.y is not None and grads.b is not None:
-        some, by_column = terms.of_key(part), _onto_columns(ds.mT)
-        grads.y[:, :, part.keys] += by_column @ terms.b[..., some, :]
-        _add(grads.b[..., some, :], by_column.mT @ terms.y[:, :, part.keys])
-
-
-def _far_gradients(
-    terms: _Terms, grads: _Terms, part: TableTile, grad: Tensor, out: Tensor, lse: Tensor
-) -> None:
-    """Add the gradients from some rows and keys that share one row of each table, by the kernel.
-
-    Two more channels carry the terms of the tables, whose gradients so are those of channels: q has
-    x · a / scale and 1, k has 1 and y · b / scale. The kernel's own Σ dO · out is of all keys.
-    """
-    (rows, keys, _), scale = part, terms.scale
-    a, of_key, c = _of_far_keys(terms, part)
-    q, k, v, x = terms.q[:, :, rows], terms.k[:, :, keys], terms.v[:, :, keys], terms.x[:, :, rows]
-    if of_key is None:
-        of_key = torch.zeros_like(k[..., :1])
-    else:
-        # Heads that share a key have numbers of their own for it
-        k, v = per_query_head(k, q), per_query_head(v, q)
-    of_query, dim, values = x @ a, q.shape[-1], v.shape[-1]
-    q = torch.cat((q, of_query / scale, torch.ones_like(of_query)), -1)
-    k = torch.cat((k, torch.ones_like(of_key), of_key / scale), -1)
-    # The kernel is faster where channels are a multiple of 8.
-    wide = ceil(max(dim + 2, values) / 8) * 8
-    v = v if c is None else v + c
-    grad, q, k, v, out = (F.pad(x, (0, wide - x.shape[-1])) for x in (grad, q, k, v, out))
-    of_q, of_k, of_v = flash_backward(grad, q, k, v, out, lse, None, scale)
-    grads.q[:, :, rows] += of_q[..., :dim]
-    _add(grads.k[:, :, keys], of_k[..., :dim])
-    _add(grads.v[:, :, keys], of_v[..., :values])
-    row, by_query = terms.of_query(part).start, of_q[..., dim : dim + 1] / scale
-    grads.x[:, :, rows] += by_query @ a.mT
-    _add(grads.a[..., row : row + 1, :], by_query.mT @ x)
-    if grads.c is not None:
-        _add(grads.c[..., row : row + 1, :], of_v[..., :values].sum(2, keepdim=True))
-    if terms.y is not None and terms.b is not None and grads.y is not None and grads.b is not None:
-        row, by_key = terms.of_key(part).start, of_k[..., dim + 1 : dim + 2] / scale
-        grads.y[:, :, keys] += by_key @ terms.b[..., row : row + 1, :]
-        _add(grads.b[..., row : row + 1, :], by_key.mT @ terms.y[:, :, keys])
-
-
-def _add(total: Tensor, x: Tensor, scale: float = 1.0) -> None:
-    """Add x, (batch, head, …), summed over the heads, or texts too, that share an entry."""
-    if total.ndim == 4 and total.shape[1] != x.shape[1]:
-        x = x.unflatten(1, (total.shape[1], -1)).sum(2)
-    total.add_(x.sum_to_size(total.shape), alpha=scale)
+def add_to_(total: Tensor, x: Tensor) -> None:
+    """Add x, (text, head, …), summed over the texts, or heads too, that share an entry."""
+    total += x.sum_to_size(total.shape)

@@ -12,21 +12,19 @@ derivative. For positions at equal steps.
 """
 
 from collections.abc import Iterator
-from math import e, log2
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.kernel import flash
-from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
+from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
+from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
 from posenc.core.offset_biases import VectorBias
 from posenc.core.tracing import full, in_full
 
 ROWS, HEADS = 128, 2  # queries and heads of a block
-LOG2_E = log2(e)
 
 
 def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
@@ -39,28 +37,48 @@ def skewed(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     apart = torch.arange(_largest(strip), end, -1, device=q.device)
     with in_full(q):
         vectors = bias.vectors(step * apart + shift)  # (head, difference, channel)
-        if call.trains:
-            q, k, v = full(q), full(k), full(v)
-            out = Skewed.apply(q, k, v, bias.x, vectors, strip, call.scale)[0]  # type: ignore
-        else:
-            out = _forward(q, k, v, bias.x, vectors, strip, call.scale)[0]
+        q, k, v = (full(q), full(k), full(v)) if call.trains else (q, k, v)
+        terms = TiledVectors(strip, bias.x, vectors, q.shape[1] // k.shape[1], call.trains)
+        out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
     return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
 
-class SkewedBlock(NamedTuple):
-    """Some queries and the keys that they see, whose differences are `columns` of all."""
+class TiledVectors(TiledBias):
+    """A `VectorBias` for the engine; its tensors are x and the vectors of all differences."""
 
-    heads: slice
-    shared: slice  # the same heads, counted in heads of the keys
-    rows: slice
-    keys: slice
-    columns: slice
-    ahead: int  # column from which on, up to `behind`, all is hidden
-    behind: int
+    what, joins = "attention by skewed blocks", False
 
-    @property
-    def size(self) -> tuple[int, int]:
-        return self.rows.stop - self.rows.start, self.keys.stop - self.keys.start
+    def __init__(self, strip: Strip, x: Tensor, vectors: Tensor, group: int, learned: bool):
+        self.strip, self.tensors, self.learned = strip, (x, vectors), learned
+        self.tiles = list(_tiles(strip, x.shape[1], group))
+        # Memory for E of any tile
+        self.held = x.new_empty(len(x) * HEADS * ROWS * (strip.keys + ROWS))
+
+    def columns(self, tile: Tile) -> slice:
+        first = _largest(self.strip) - (tile.rows.stop - 1 - tile.keys.start)
+        return slice(first, first + sum(tile.size) - 1)
+
+    def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
+        x, vectors = (
+            t[0][texts, tile.heads, tile.rows].flip(2),
+            t[1][tile.heads, self.columns(tile)],
+        )
+        shape = (*x.shape[:3], vectors.shape[1])
+        products = self.held[: x[..., 0].numel() * shape[-1]].view(shape)
+        torch.matmul(x if unit == 1 else x * unit, vectors.mT, out=products)
+        # Column c has the difference most − c: hidden below `low`, and above `high`
+        most = tile.rows.stop - 1 - tile.keys.start
+        products[..., max(0, most - self.strip.low + 1) :] = float("-inf")
+        products[..., : max(0, most - self.strip.high)] = float("-inf")
+        return products
+
+    def near_grad(
+        self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor
+    ) -> None:
+        (x, vectors), (dx, dvectors), some = t, grads, self.columns(tile)
+        dx[texts, tile.heads, tile.rows] += (of_e @ vectors[tile.heads, some]).flip(2)
+        rows = x[texts, tile.heads, tile.rows].flip(2)
+        dvectors[tile.heads, some] += (of_e.mT @ rows).sum(0)
 
 
 def _largest(strip: Strip) -> int:
@@ -68,115 +86,10 @@ def _largest(strip: Strip) -> int:
     return min(strip.queries - 1, strip.high + ROWS)
 
 
-def _blocks(strip: Strip, heads: int, group: int) -> Iterator[SkewedBlock]:
-    largest = _largest(strip)
-    # The heads of a block must share their keys
+def _tiles(strip: Strip, heads: int, group: int) -> Iterator[Tile]:
+    # The heads of a tile must share their keys
     some = HEADS if group % HEADS == 0 or group == 1 else 1
     for start in strip.rows[::ROWS]:
         rows = slice(start, min(start + ROWS, strip.rows.stop))
-        keys = strip.seen(rows)
-        # n rows and m keys meet at n + m − 1 differences: from that of the last row and the first
-        # key, column 0, down to that of the first row and the last key.
-        most = rows.stop - 1 - keys.start
-        columns = slice(largest - most, largest - (rows.start - keys.stop))
-        # Column c has the difference most − c: hidden below `low`, and above `high`
-        ahead, behind = max(0, most - strip.low + 1), max(0, most - strip.high)
         for h in range(0, heads, some):
-            these = slice(h, min(h + some, heads))
-            shared = slice(h // group, (these.stop - 1) // group + 1)
-            yield SkewedBlock(these, shared, rows, keys, columns, ahead, behind)
-
-
-def _held(q: Tensor, x: Tensor, strip: Strip) -> Tensor:
-    """Memory for E of any block."""
-    return x.new_empty(len(q) * HEADS * ROWS * (strip.keys + ROWS))
-
-
-def _products(
-    x: Tensor, vectors: Tensor, block: SkewedBlock, held: Tensor
-) -> tuple[Tensor, Tensor]:
-    """E of a block, (batch, head, row, column), and the view of it that is the bias."""
-    (n, m), heads = block.size, block.heads.stop - block.heads.start
-    shape = (len(x), heads, n, n + m - 1)
-    products = held[: len(x) * heads * n * (n + m - 1)].view(shape)
-    torch.matmul(
-        x[:, block.heads, block.rows], vectors[block.heads, block.columns].mT, out=products
-    )
-    products[..., block.ahead :] = float("-inf")
-    products[..., : block.behind] = float("-inf")
-    # Row r meets key j in column j + n − 1 − r, at r · columns + j + n − 1 − r in memory:
-    # n − 1 + r · (columns − 1) + j, which is a view (…, n, m) of these strides.
-    strides = (*products.stride()[:2], n + m - 2, 1)
-    return products, products.as_strided((*shape[:3], m), strides, n - 1)
-
-
-def _forward(
-    q: Tensor, k: Tensor, v: Tensor, x: Tensor, vectors: Tensor, strip: Strip, scale: float
-) -> tuple[Tensor, Tensor]:
-    """Output and log-sum-exps; rows that see no key are in no block, and stay 0."""
-    out = torch.zeros_like(q, memory_format=torch.contiguous_format)
-    lse, held = x.new_zeros(q.shape[:3]), _held(q, x, strip)
-    for block in _blocks(strip, q.shape[1], q.shape[1] // k.shape[1]):
-        heads, shared, rows, keys = block[:4]
-        out[:, heads, rows], lse[:, heads, rows] = flash(
-            q[:, heads, rows], k[:, shared, keys], v[:, shared, keys],
-            _products(x, vectors, block, held)[1], scale,
-        )  # fmt: skip
-    return out, lse
-
-
-class Skewed(torch.autograd.Function):
-    """Attention by skewed blocks, and the log-sum-exp of each row, of inputs of one dtype."""
-
-    @staticmethod
-    def forward(
-        q: Tensor, k: Tensor, v: Tensor, x: Tensor, vectors: Tensor, strip: Strip, scale: float
-    ) -> tuple[Tensor, Tensor]:
-        return _forward(q, k, v, x, vectors, strip, scale)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        *tensors, ctx.strip, ctx.scale = inputs
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(*tensors, *output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
-        refuse_second_derivative("attention by skewed blocks")
-        with in_full(grad):
-            grads = _gradients(ctx.strip, ctx.scale, grad, *ctx.saved_tensors)
-        return *grads, None, None
-
-
-def _gradients(
-    strip: Strip, scale: float, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, x: Tensor,
-    vectors: Tensor, out: Tensor, lse: Tensor,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """The gradients of q, k, v, x and the vectors, block by block."""
-    inner = (grad * out).sum(-1, keepdim=True)  # Σ dO · O = Σ P dP, of each row
-    # Powers of 2 of scores in bits: `exp` takes many times as long where a weight is hidden
-    bits, lse = x * LOG2_E, (lse * LOG2_E).unsqueeze(-1)
-    dq, dk, dv, dx, dvectors = map(torch.zeros_like, (q, k, v, x, vectors))
-    held = _held(q, x, strip)
-    for block in _blocks(strip, q.shape[1], q.shape[1] // k.shape[1]):
-        heads, shared, rows, keys = block[:4]
-        some_q, some_grad = q[:, heads, rows] * scale, grad[:, heads, rows]
-        some_k, some_v = k[:, shared, keys], v[:, shared, keys]
-        products, view = _products(bits, vectors, block, held)
-        # P = 2^(score − L) in bits; then dS = P (dP − Σ P dP), written where the bias stood
-        weights = (some_q * LOG2_E) @ some_k.mT
-        weights.add_(view).sub_(lse[:, heads, rows]).exp2_()
-        of_weights = (some_grad @ some_v.mT).sub_(inner[:, heads, rows])
-        products.zero_()
-        torch.mul(weights, of_weights, out=view)
-        dq[:, heads, rows] = view @ some_k * scale
-        dk[:, shared, keys] += _of_shared(view.mT @ some_q, some_k)
-        dv[:, shared, keys] += _of_shared(weights.mT @ some_grad, some_v)
-        dx[:, heads, rows] = products @ vectors[heads, block.columns]
-        dvectors[heads, block.columns] += (products.mT @ x[:, heads, rows]).sum(0)
-    return dq, dk, dv, dx, dvectors
-
-
-def _of_shared(grad: Tensor, x: Tensor) -> Tensor:
-    """Sum the gradients of the heads that share the one head of x, if they do."""
-    return grad if grad.shape[1] == x.shape[1] else grad.sum(1, keepdim=True)
+            yield Tile(slice(h, min(h + some, heads)), rows, strip.seen(rows))

@@ -21,62 +21,66 @@ The gradients come from the kernel's own backward on the same view; those of a l
 anti-diagonal sums of dscores, made again a few rows at a time. There is no second derivative.
 """
 
-from math import e, log, log2
-from typing import Any, NamedTuple
+from math import log
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.kernel import flash, flash_backward
-from posenc.attention.cpu.sinks import (
-    fitted,
-    gradient,
-    joined,
-    refuse_second_derivative,
-    weight,
-    widened,
-)
+from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
+from posenc.attention.cpu.sinks import fitted, widened
 from posenc.attention.spacing import Strip
 
 FEWEST_ROWS = 128  # the fewest rows worth a call of the kernel
 WORTH_CUTTING = 512  # the fewest rows of which far terms cost more than to find them
-# Scores of several texts at a time: 1 MB in float32, as much as the nearest cache holds
-CACHED_SCORES = 2**18
-LOG2_E = log2(e)
 MOST_SCORES = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
 
 
-class Tile(NamedTuple):
-    """Some heads, some of their queries, and the keys that these see."""
+class TiledDistance(TiledBias):
+    """A bias of distance for the engine; its tensor is u, (head, query + key − 1)."""
 
-    heads: slice
-    rows: slice
-    keys: slice
+    whole, joins, what = True, False, "attention by views"
+
+    def __init__(self, u: Tensor, strip: Strip, tiles: list[Tile], learned: bool):
+        self.tensors, self.strip, self.tiles, self.learned = (u,), strip, tiles, learned
+
+    def again(self) -> list[Tile]:
+        strip, heads = self.strip, len(self.tensors[0])  # type: ignore
+        most = MOST_SCORES // (heads * min(strip.keys, strip.width))
+        return tiled(strip, slice(0, heads), max(16, min(FEWEST_ROWS, most)))
+
+    def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
+        u = t[0][tile.heads, self.columns(tile)]
+        u = u if unit == 1 else u * unit
+        return u.view(1, len(u), 1, -1)
+
+    def near_grad(
+        self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor
+    ) -> None:
+        grads[0][tile.heads, self.columns(tile)] += of_e.sum((0, 2))
+
+    def columns(self, tile: Tile) -> slice:
+        """Return the part of u that is E: from the last row and the first key on."""
+        first = self.strip.queries - tile.rows.stop + tile.keys.start
+        return slice(first, first + sum(tile.size) - 1)
 
 
 def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     """Compute attention of a call without a bias, or with one of distance."""
     q, k, v = fitted(call.q, call.k, call.v)
-    bias = call.bias
     u = vector(call, strip, steps)
     learned, sinks = u.requires_grad and torch.is_grad_enabled(), call.sinks
     tiles = tiled(strip, slice(0, q.shape[1]))
-    if not learned and bias is not None and strip.queries >= WORTH_CUTTING:
+    if not learned and call.bias is not None and strip.queries >= WORTH_CUTTING:
         u = u.detach()
         tiles = cut_negligible(u, q, k, v, call.scale, strip) or tiles
     # With a learned bias the kernel runs in float32 anyhow
     if sinks is not None and not learned:
         q, k, v = widened(q, k, v, sinks)
-    if learned or call.trains:
-        out: Tensor = Viewed.apply(q, k, v, u, sinks, strip, tiles, call.scale)[0]  # type: ignore
-    elif sinks is not None:
-        lse = u.new_zeros(q.shape[:3])
-        out = joined(_forward(q, k, v, u, tiles, call.scale, lse), lse, sinks)[0]
-    else:
-        out = _forward(q, k, v, u, tiles, call.scale)
-    out = out.to(call.q.dtype)
+    trains, terms = learned or call.trains, TiledDistance(u, strip, tiles, learned)
+    out = by_tiles(q, k, v, terms, sinks, call.scale, trains).to(call.q.dtype)
     return out if out.shape[-1] == call.v.shape[-1] else out[..., : call.v.shape[-1]]
 
 
@@ -170,180 +174,3 @@ def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
         some = slice(start, min(start + step, rows.stop))
         tiles.append(Tile(heads, some, strip.seen(some)))
     return tiles
-
-
-def _strided(u: Tensor, queries: int, tile: Tile) -> Tensor:
-    """The bias of a tile, (1, head, row, key), its rows backwards: a view of u."""
-    heads, rows, keys = tile
-    shape = (1, heads.stop - heads.start, rows.stop - rows.start, keys.stop - keys.start)
-    start = u.storage_offset() + heads.start * u.stride(0) + queries - rows.stop + keys.start
-    return u.as_strided(shape, (0, u.stride(0), 1, 1), start)
-
-
-def _keys_of(x: Tensor, tile: Tile) -> Tensor:
-    """Take the keys of a tile; its heads are those of x."""
-    return x[:, tile.heads, tile.keys]
-
-
-def in_key_heads(tile: Tile, q: Tensor, k: Tensor) -> Tile:
-    """The tile with its heads counted in heads of the keys, which queries may share."""
-    group = q.shape[1] // k.shape[1]
-    return tile._replace(heads=slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1))
-
-
-def _forward(
-    q: Tensor, k: Tensor, v: Tensor, u: Tensor, tiles: list[Tile], scale: float,
-    lse: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """Compute the output tile by tile; rows that see no key are in none, and stay 0."""
-    if (
-        len(tiles) == 1
-        and lse is None
-        and tiles[0][:2] == (slice(0, q.shape[1]), slice(0, q.shape[2]))
-    ):
-        bias, (_, _, keys) = _strided(u, q.shape[2], tiles[0]), tiles[0]
-        backwards = flash(q.flip(2), k[:, :, keys], v[:, :, keys], bias, scale)[0]
-        return backwards.flip(2)
-    out = torch.zeros_like(q, memory_format=torch.contiguous_format)
-    for tile in tiles:
-        heads, rows, _ = tile
-        shared = in_key_heads(tile, q, k)
-        bias = _strided(u, q.shape[2], tile)
-        backwards, sums = flash(
-            q[:, heads, rows].flip(2),
-            _keys_of(k, shared),
-            _keys_of(v, shared),
-            bias,
-            scale,
-        )
-        out[:, heads, rows] = backwards.flip(2)
-        if lse is not None:
-            lse[:, heads, rows] = sums.flip(2)
-    return out
-
-
-class Viewed(torch.autograd.Function):
-    """Attention by views with gradients: the output and the log-sum-exp of each row."""
-
-    @staticmethod
-    def forward(
-        q: Tensor, k: Tensor, v: Tensor, u: Tensor, sinks: Tensor | None, strip: Strip,
-        tiles: list[Tile], scale: float,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        lse = u.new_zeros(q.shape[:3])
-        return joined(_forward(q, k, v, u, tiles, scale, lse), lse, sinks)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        q, k, v, u, sinks, ctx.strip, ctx.tiles, ctx.scale = inputs
-        out, lse = output
-        ctx.mark_non_differentiable(lse)
-        ctx.save_for_backward(q, k, v, u, sinks, out, lse)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
-        refuse_second_derivative("attention by views")
-        q, k, v, u, sinks, out, lse = ctx.saved_tensors
-        if ctx.needs_input_grad[3]:
-            rest = (lse, sinks, ctx.strip, ctx.scale)
-            grads = _gradients_with_learned_bias(grad, q, k, v, u, *rest)
-        else:
-            of_sinks = None if sinks is None else gradient(grad, out, lse, sinks)
-            of_inputs = _gradients(grad, q, k, v, u, out, lse, ctx.tiles, ctx.scale)
-            grads = (*of_inputs, None, of_sinks)
-        return *grads, None, None, None
-
-
-def _gradients(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, u: Tensor, out: Tensor, lse: Tensor,
-    tiles: list[Tile], scale: float,
-) -> tuple[Tensor, ...]:  # fmt: skip
-    dq = torch.zeros_like(q)
-    dk, dv = torch.zeros_like(k, dtype=u.dtype), torch.zeros_like(v, dtype=u.dtype)
-    for tile in tiles:
-        heads, rows, _ = tile
-        shared = in_key_heads(tile, q, k)
-        some_grad, some_q, some_out, some_lse = (
-            x[:, heads, rows].flip(2) for x in (grad, q, out, lse)
-        )
-        for_q, for_k, for_v = flash_backward(
-            some_grad, some_q, _keys_of(k, shared), _keys_of(v, shared), some_out, some_lse,
-            _strided(u, q.shape[2], tile), scale,
-        )  # fmt: skip
-        dq[:, heads, rows] = for_q.flip(2)
-        _keys_of(dk, shared).add_(for_k)
-        _keys_of(dv, shared).add_(for_v)
-    return dq, dk.to(k.dtype), dv.to(v.dtype)
-
-
-def _gradients_with_learned_bias(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, u: Tensor, lse: Tensor, sinks: Tensor | None,
-    strip: Strip, scale: float,
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Compute the gradients of q, k, v, u and the sinks, a few rows at a time.
-
-    dS = P (dO vᵀ − Σ P dO vᵀ) is made again for these rows; du sums it along r + j. Without sinks a
-    row of dS sums to 0. What rounding leaves of it is multiplied by the derivative of the bias,
-    which may be large far away. So Σ P dO vᵀ is not taken from the output, which may be rounded to
-    16 bits, and P is divided by its sum, which L, a rounded number, leaves near 1.
-    """
-    exact, (batch, heads, queries, _) = u.dtype, q.shape
-    dq, du = torch.zeros_like(q), torch.zeros_like(u)
-    dk, dv = (torch.zeros(x.shape, dtype=exact) for x in (k, v))
-    # The weight of the sink, (batch, head, query), and its gradient, (head,)
-    share = torch.zeros_like(lse) if sinks is None else weight(sinks, lse)
-    of_sinks = None if sinks is None else torch.zeros_like(sinks, dtype=exact)
-    few = max(16, min(FEWEST_ROWS, MOST_SCORES // (heads * min(strip.keys, strip.width))))
-    # Powers of 2 of scores in bits: `exp` takes many times as long where a weight is hidden or tiny
-    bits, lse = u * LOG2_E, lse * LOG2_E
-    # (text, head, n, x) -> (text · key head, heads that share it · n, x), a view: one product for
-    # each text and key head
-    by_group = lambda x: x.view(x.shape[0] * k.shape[1], -1, x.shape[-1])  # noqa: E731
-    for tile in tiled(strip, slice(0, heads), few):
-        _, rows, keys = tile
-        n, m = rows.stop - rows.start, keys.stop - keys.start
-        # (1, head, n, m), rows backwards, as all rows are below
-        bias = _strided(bits, queries, tile)
-        most = max(1, CACHED_SCORES // (heads * n * (m + n)))  # texts at a time
-        # dS goes into the first m columns; the n columns behind it stay 0, for the skew at the end
-        held = u.new_zeros(min(most, batch), heads, n, m + n)
-        for start in range(0, batch, most):
-            texts = slice(start, min(start + most, batch))
-            padded = held[: texts.stop - start]
-            some_q, some_grad = (
-                x[texts, :, rows].flip(2).to(exact).contiguous() for x in (q, grad)
-            )
-            some_k, some_v = (x[texts, :, keys].flatten(0, 1).to(exact) for x in (k, v))
-            grouped_q = by_group(some_q)
-            # P = 2^(bias + scale q kᵀ − L), in bits, (text, head, n, m): L is of all keys, so these
-            # are weights
-            some_lse, some_share = (x[texts, :, rows, None].flip(2) for x in (lse, share))
-            p = torch.sub(bias, some_lse, out=u.new_empty(*padded.shape[:3], m))
-            by_group(p).baddbmm_(grouped_q, some_k.mT, alpha=scale * LOG2_E)
-            p.exp2_()
-            total = p.sum(-1, keepdim=True).add_(some_share)
-            # A row of dO divided by `total` divides that row of P in all that follows
-            grouped_grad = by_group(some_grad / total)
-            # dv = Pᵀ dO, (text · key head, m, value): rows of all heads that share the key are
-            # summed
-            dv[texts, :, keys].flatten(0, 1).baddbmm_(by_group(p).mT, grouped_grad)
-            # dS = P (dO vᵀ − Σ P dO vᵀ), written into `padded`, of which `ds` is a view
-            ds = padded[..., :m]
-            grouped_ds = by_group(padded)[..., :m]
-            torch.bmm(grouped_grad, some_v.mT, out=grouped_ds)
-            some_inner = ds.mul_(p).sum(-1, keepdim=True)
-            ds.addcmul_(p, some_inner / total, value=-1)
-            if of_sinks is not None:
-                of_sinks -= (some_share / total * some_inner).sum((0, 2, 3))
-            # dq = scale dS k, (text, head, n, channel), turned forwards again; dk = scale dSᵀ q
-            dq[texts, :, rows] = torch.bmm(grouped_ds, some_k).view_as(some_q).mul_(scale).flip(2)
-            dk[texts, :, keys].flatten(0, 1).baddbmm_(grouped_ds.mT, grouped_q, alpha=scale)
-            # dS of row r and key j belongs to u[r + j]. Read with rows of m + n − 1 instead of
-            # m + n, `padded` has (r, j) in column r + j: r · (m + n) + j = r · (m + n − 1) + r + j.
-            # r + j is at most m + n − 2, so no row runs into the next, and the rest is zeros.
-            strides = (*padded.stride()[:2], m + n - 1, 1)
-            skewed = padded.as_strided((*padded.shape[:3], m + n - 1), strides)
-            # Its column 0 is row 0, query i₁ − 1, and the first key, which stand here in u
-            first = queries - rows.stop + keys.start
-            du[:, first : first + m + n - 1] += skewed.sum((0, 2))
-    return dq, dk.to(k.dtype), dv.to(v.dtype), du, of_sinks

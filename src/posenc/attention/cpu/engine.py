@@ -1,0 +1,387 @@
+"""Attention on the CPU, tile by tile, for every bias that describes its tiles.
+
+    score(i, j) = qᵢ · kⱼ · scale + bias(i, j)          outputs of tiles are joined (`parts.py`)
+
+A bias is a `TiledBias`. Each of its tiles, n queries and m keys, has one of two forms:
+
+near  E, (text or 1, head, n or 1, n + m − 1): a number for each difference i − j. Rows are read
+      backwards, so row r meets key j in column r + j. The bias is a view of E whose rows are one
+      number further apart, and the gradient of the bias is written into such a view of zeros.
+far   One number per query and one per key. Torch's kernel adds the latter as a mask. For their
+      gradients q and k get two more channels, (1, 0) and (0, 1), whose products sum dS by query
+      and by key.
+
+Where nothing in the bias is learned, torch's kernel computes the gradients of q, k and v. Otherwise
+dS is computed again tile by tile. There is no second derivative. Memory O(tokens · channels +
+tile).
+"""
+
+from collections.abc import Sequence
+from math import e, log2
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posenc.attention.cpu.kernel import flash, flash_backward
+from posenc.attention.cpu.parts import join_, softmax
+from posenc.attention.cpu.sinks import gradient, joined, refuse_second_derivative, weight
+from posenc.core.biases import per_query_head
+from posenc.core.tracing import full
+
+LOG2_E = log2(e)
+ALL = slice(None)
+# Scores of several texts at a time: 1 MB in float32, as much as the nearest cache holds
+CACHED_SCORES = 2**18
+
+Tensors = Sequence[Any]  # the tensors of a bias, or their gradients
+
+
+class Tile(NamedTuple):
+    """Some heads, some of their queries, and keys that these see."""
+
+    heads: slice
+    rows: slice
+    keys: slice
+    far: bool = False
+    first: bool = True  # False: its output is joined to that of the tile before it
+    causal: bool = False  # a triangle: row r sees the keys up to the r-th
+    origin: int | None = None  # the key at which running sums begin, see `decay.py`
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.rows.stop - self.rows.start, self.keys.stop - self.keys.start
+
+
+class TiledBias:
+    """The base class of biases that the engine computes.
+
+    - `tiles`: every pair that is seen, once
+    - `tensors`: what the terms are made of. Methods receive them as `t`, and the tensors to which
+      their gradients are added as `grads`
+    - `learned`: True where `tensors` have gradients
+    - `whole`: True where a tile of `again` holds all keys of its rows
+    - `joins`: True where rows have several tiles, so outputs are in float32 at least
+    - `what`: its name in messages
+    """
+
+    tiles: list[Tile]
+    tensors: tuple[Tensor | None, ...] = ()
+    learned = False
+    whole = False
+    joins = True
+    what = "attention by tiles"
+
+    def again(self) -> list[Tile]:
+        """Return the tiles by which gradients are computed where the bias is learned."""
+        return self.tiles
+
+    def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
+        """Return E · unit; None where `extra` is all."""
+        return None
+
+    def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor | None:
+        """Return a bias · unit to add to E, (text, head, n, m), rows backwards; or None."""
+        return None
+
+    def near_grad(
+        self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
+    ) -> None:
+        """Add the gradients of `tensors`.
+
+        - `of_e`: the gradient of E, (text, head, n, n + m − 1)
+        - `ds`: the same as a view, (text, head, n, m), the gradient of `extra`
+        """
+
+    def far(self, tile: Tile, t: Tensors) -> tuple[Tensor | None, Tensor | None]:
+        """Return a number per query, (text, head, n), and per key, (text, head, n or 1, m)."""
+        raise NotImplementedError
+
+    def far_grad(
+        self, tile: Tile, t: Tensors, grads: Tensors, of_query: Tensor, of_key: Tensor
+    ) -> None:
+        """Add the gradients of `tensors`; those of the numbers are (text, head, n or m)."""
+
+    def values(self, tile: Tile, t: Tensors) -> Tensor | None:
+        """Return what is added to values: (n + m − 1, value) by column of E; far, (1, value)."""
+        return None
+
+    def values_grad(self, tile: Tile, t: Tensors, grads: Tensors, of_values: Tensor) -> None:
+        """Add the gradients of `tensors`; that of the values has their shape."""
+
+
+def by_tiles(
+    q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, sinks: Tensor | None, scale: float,
+    trains: bool,
+) -> Tensor:  # fmt: skip
+    """Compute attention of q, k and v, (batch, head, query, value), as `sinks.fitted` lays them."""
+    if trains:
+        return Tiled.apply(q, k, v, sinks, bias, scale, *bias.tensors)  # type: ignore
+    out, lse = _forward(q, k, v, bias, bias.tensors, scale, sinks is not None)
+    return out if lse is None else joined(out, lse, sinks)[0]
+
+
+def skewed(x: Tensor, n: int, m: int) -> Tensor:
+    """Return the view (…, n, m) of x, (…, n or 1, n + m − 1), with x[…, r, r + j] at r, j."""
+    row = x.stride(-2) if x.shape[-2] > 1 else 0
+    return x.as_strided((*x.shape[:-2], n, m), (*x.stride()[:-2], row + 1, 1), x.storage_offset())
+
+
+def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Tensor, Tensor]:
+    """Return columns (…, n, n + m − 1), and the `skewed` view (…, n, m) of them, to be written.
+
+    Zeros stand outside of the view. x[r, r + j] in rows of n + m − 1 is x[r, j] in rows of n + m,
+    of which the last n are the zeros.
+    """
+    padded = x.new_empty(*shape, n, n + m)
+    padded[..., m:] = 0
+    strides = (*padded.stride()[:-2], n + m - 1, 1)
+    return padded.as_strided((*shape, n, n + m - 1), strides), padded[..., :m]
+
+
+def key_heads(tile: Tile, q: Tensor, k: Tensor) -> slice:
+    """Return the heads of a tile, counted in heads of the keys, which queries may share."""
+    group = q.shape[1] // k.shape[1]
+    return slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1)
+
+
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, t: Tensors, scale: float, sums: bool
+) -> tuple[Tensor, Any]:
+    """Return the output and log-sum-exps; rows that see no key are in no tile, and stay 0."""
+    exact, tiles = torch.promote_types(q.dtype, torch.float32), bias.tiles
+    if len(tiles) == 1 and not (sums or tiles[0].far) and tiles[0].size[0] == q.shape[2]:
+        return _part(q, k, v, bias, tiles[0], t, scale)[0], None
+    dtype, empty = (exact, float("-inf")) if bias.joins else (q.dtype, 0.0)
+    out = q.new_zeros(*q.shape[:3], v.shape[-1], dtype=dtype)
+    lse = q.new_full(q.shape[:3], empty, dtype=exact)
+    for tile in tiles:
+        some, some_lse = _part(q, k, v, bias, tile, t, scale)
+        at = (ALL, tile.heads, tile.rows)
+        if tile.first:
+            out[at], lse[at] = some, some_lse
+        else:
+            join_(out[at], lse[at], some, some_lse)
+    return out, lse if sums else None
+
+
+def _part(
+    q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, tile: Tile, t: Tensors, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Return output and log-sum-exps of a tile."""
+    (n, m), heads = tile.size, key_heads(tile, q, k)
+    q, k, v = q[:, tile.heads, tile.rows], k[:, heads, tile.keys], v[:, heads, tile.keys]
+    c = bias.values(tile, t)
+    if tile.far:
+        of_query, of_key = bias.far(tile, t)
+        mask = None if of_key is None else of_key.expand(*q.shape[:2], n, m)
+        out, lse = flash(q, k, v, mask, scale, tile.causal)
+        # A number per query moves the sum of a row, and no weight in it
+        return out if c is None else out + c, lse if of_query is None else lse + of_query
+    e_, extra, q = bias.near(tile, t, 1.0, ALL), bias.extra(tile, t, 1.0), q.flip(2)
+    view = extra if e_ is None else skewed(e_, n, m)
+    assert view is not None
+    if c is None and (extra is None or e_ is None):
+        out, lse = flash(q, k, v, view, scale)
+        return out.flip(2), lse.flip(2)
+    q, k, v = full(q), full(per_query_head(k, q)), full(per_query_head(v, q))
+    scores = torch.add(view, q @ k.mT, alpha=scale)
+    weights, lse = softmax(scores if extra is None else scores.add_(extra))
+    out = weights @ v
+    if c is not None:
+        columns, view = zeros_around(weights, weights.shape[:2], n, m)
+        view.copy_(weights)
+        out += columns @ c
+    return out.flip(2), lse.flip(2)
+
+
+class Tiled(torch.autograd.Function):
+    """Attention by tiles, with gradients for q, k, v, the sinks and the tensors of the bias."""
+
+    @staticmethod
+    def forward(  # type: ignore
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, bias: TiledBias,
+        scale: float, *t: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        out, lse = joined(*_forward(q, k, v, bias, t, scale, True), sinks)
+        ctx.bias, ctx.scale = bias, scale
+        ctx.save_for_backward(q, k, v, sinks, out, lse, *t)
+        return out.to(q.dtype)
+
+    @staticmethod
+    @torch.autocast("cpu", enabled=False)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
+        refuse_second_derivative(ctx.bias.what)
+        return _Gradients(ctx.bias, ctx.scale, grad, *ctx.saved_tensors).all()
+
+
+class _Gradients:
+    """The gradients of one call, added up tile by tile."""
+
+    def __init__(
+        self, bias: TiledBias, scale: float, grad: Tensor, q: Tensor, k: Tensor, v: Tensor,
+        sinks: Tensor | None, out: Tensor, lse: Tensor, *t: Tensor | None,
+    ):  # fmt: skip
+        self.bias, self.scale, self.t, self.sinks = bias, scale, t, sinks
+        self.dtype, self.exact = q.dtype, lse.dtype
+        self.dim, self.channels = q.shape[-1], v.shape[-1]
+        self.tiles = bias.again() if bias.learned else bias.tiles
+        self.learns_far = bias.learned and any([tile.far for tile in self.tiles])
+        # Σ dO · out, of each row
+        self.inner = None
+        if bias.learned and not bias.whole:
+            self.inner = (grad * out).sum(-1, keepdim=True)
+        if self.learns_far:
+            q, k, v, grad, out = self._with_two_channels(q, k, v, grad, out)
+        self.q, self.k, self.v, self.grad, self.out, self.lse = q, k, v, grad, out, lse
+        self.dq, self.dk, self.dv = (torch.zeros_like(x, dtype=self.exact) for x in (q, k, v))
+        self.grads = [None if x is None or not bias.learned else torch.zeros_like(x) for x in t]
+        self.of_sinks = None if sinks is None else torch.zeros_like(sinks, dtype=self.exact)
+
+    def _with_two_channels(
+        self, q: Tensor, k: Tensor, *others: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Append two channels whose products are 0 in the scores, see the head of this file.
+
+        The kernel is faster where channels are a multiple of 8.
+        """
+        dim = self.dim
+        wide = -(-max(dim + 2, self.channels) // 8) * 8
+        q, k, v, grad, out = (F.pad(x, (0, wide - x.shape[-1])) for x in (q, k, *others))
+        q[..., dim] = k[..., dim + 1] = 1
+        return q, k, v, grad, out
+
+    def all(self) -> tuple[Tensor | None, ...]:
+        """Return the gradients in the order of the arguments of `Tiled.forward`."""
+        for tile in self.tiles:
+            if tile.far or not self.bias.learned:
+                self.by_kernel(tile)
+            else:
+                self.by_scores(tile)
+        if self.sinks is not None and not (self.bias.learned and self.bias.whole):
+            self.of_sinks = gradient(self.grad, self.out, self.lse, self.sinks)
+        dq, dk = (x[..., : self.dim].to(self.dtype) for x in (self.dq, self.dk))
+        dv = self.dv[..., : self.channels].to(self.dtype)
+        return dq, dk, dv, self.of_sinks, None, None, *self.grads
+
+    def by_kernel(self, tile: Tile) -> None:
+        """Add the gradients of a tile by the backward of torch's kernel."""
+        (n, m), bias, t, heads = tile.size, self.bias, self.t, key_heads(tile, self.q, self.k)
+        at, keys = (ALL, tile.heads, tile.rows), (ALL, heads, tile.keys)
+        grad, q, out, lse = (x[at] for x in (self.grad, self.q, self.out, self.lse))
+        k, v, c = self.k[keys], self.v[keys], bias.values(tile, t)
+        if tile.far:
+            of_query, mask = bias.far(tile, t)
+            mask = None if mask is None else mask.expand(*q.shape[:2], n, m)
+            lse = lse if of_query is None else lse - of_query
+            v = v if c is None else v + F.pad(c, (0, v.shape[-1] - c.shape[-1]))
+            # Heads that share a key have numbers of their own for it
+            if self.learns_far and mask is not None:
+                k, v = per_query_head(k, q), per_query_head(v, q)
+        else:
+            grad, q, out, lse = (x.flip(2) for x in (grad, q, out, lse))
+            e_ = bias.near(tile, t, 1.0, ALL)
+            mask = bias.extra(tile, t, 1.0) if e_ is None else skewed(e_, n, m)
+        rest = lse, mask, self.scale, tile.causal
+        dq, dk, dv = flash_backward(grad, q, k, v, out.to(q.dtype), *rest)
+        if self.learns_far:
+            # The kernel has multiplied the two channels by the scale
+            of_query, of_key = dq[..., self.dim + 1], dk[..., self.dim]
+            bias.far_grad(tile, t, self.grads, of_query / self.scale, of_key / self.scale)
+            if c is not None:
+                of_values = dv[..., : c.shape[-1]].sum((0, 1, 2)).unsqueeze(0)
+                bias.values_grad(tile, t, self.grads, of_values)
+        self.dq[at] += dq if tile.far else dq.flip(2)
+        _add(self.dk[keys], dk)
+        _add(self.dv[keys], dv)
+
+    def by_scores(self, tile: Tile) -> None:
+        """Add the gradients of a tile with a learned bias: dS = P (dO vᵀ − Σ P dO vᵀ).
+
+        Without sinks a row of dS sums to 0. What rounding leaves of the sum is multiplied by the
+        derivative of the bias, which may be large far away. So of a `whole` bias Σ P dO vᵀ is not
+        taken from the output, which may be rounded to 16 bits, and P is divided by its sum, which
+        L, a rounded number, leaves near 1.
+        """
+        (n, m), heads = tile.size, tile.heads.stop - tile.heads.start
+        batch, extra = len(self.q), self.bias.extra(tile, self.t, LOG2_E)
+        most = batch if extra is not None else max(1, CACHED_SCORES // (heads * n * (n + m)))
+        for start in range(0, batch, most):
+            self._of_texts(tile, slice(start, min(start + most, batch)), extra)
+
+    def _of_texts(self, tile: Tile, texts: slice, extra: Tensor | None) -> None:
+        (n, m), bias, t, scale = tile.size, self.bias, self.t, self.scale
+        at = texts, tile.heads, tile.rows
+        keys = texts, key_heads(tile, self.q, self.k), tile.keys
+        dim, channels = slice(self.dim), slice(self.channels)
+        q, grad = (
+            x[at].flip(2).to(self.exact).contiguous()
+            for x in (self.q[..., dim], self.grad[..., channels])
+        )
+        k, v = (
+            x[keys].to(self.exact).flatten(0, 1) for x in (self.k[..., dim], self.v[..., channels])
+        )
+        # (text · key head, heads that share it · n, x): one product for each text and key head
+        by_group = lambda x: x.reshape(len(k), -1, x.shape[-1])  # noqa: E731
+        grouped_q = by_group(q)
+        # P = 2^(bias + scale q kᵀ − L), in bits, (text, head, n, m). `exp` takes many times as long
+        # where a weight is hidden or tiny
+        lse, e_ = self.lse[at].flip(2).unsqueeze(-1) * LOG2_E, bias.near(tile, t, LOG2_E, texts)
+        view = extra if e_ is None else skewed(e_, n, m)
+        assert view is not None
+        p = torch.sub(view, lse, out=q.new_empty(*q.shape[:3], m))
+        if extra is not None and e_ is not None:
+            p += extra
+        by_group(p).baddbmm_(grouped_q, k.mT, alpha=scale * LOG2_E)
+        p.exp2_()
+        total = share = None
+        if bias.whole:
+            total = p.sum(-1, keepdim=True)
+            if self.sinks is not None:
+                share = weight(self.sinks[tile.heads], self.lse[at].flip(2)).unsqueeze(-1)
+                total += share
+            # A row of dO divided by `total` divides that row of P in all that follows
+            grad = grad / total
+        grouped_grad = by_group(grad)
+        # dv = Pᵀ dO, summed over the heads that share a key
+        _add_product(self.dv[(*keys, channels)], by_group(p).mT, grouped_grad)
+        # dS, (text, head, n, m), written into columns of E
+        of_e, ds = zeros_around(q, q.shape[:2], n, m)
+        shared = q.shape[0] * q.shape[1] // len(k)
+        strides = (ds.stride(1) * shared, n + m, 1)
+        grouped_ds = ds.as_strided((len(k), shared * n, m), strides)
+        torch.bmm(grouped_grad, v.mT, out=grouped_ds)
+        if (c := bias.values(tile, t)) is not None:
+            ds += skewed(grad @ c.mT, n, m)
+            columns, of_p = zeros_around(q, q.shape[:2], n, m)
+            of_p.copy_(p)
+            of_values = columns.flatten(0, 2).mT @ grad.flatten(0, 2)
+            bias.values_grad(tile, t, self.grads, of_values)
+        if total is not None:
+            inner = ds.mul_(p).sum(-1, keepdim=True)
+            ds.addcmul_(p, inner / total, value=-1)
+            if self.of_sinks is not None and share is not None:
+                self.of_sinks[tile.heads] -= (share / total * inner).sum((0, 2, 3))
+        else:
+            assert self.inner is not None
+            ds.sub_(self.inner[at].flip(2)).mul_(p)
+        # dq = scale dS k, dk = scale dSᵀ q
+        self.dq[(*at, dim)] += torch.bmm(grouped_ds, k).view_as(q).mul_(scale).flip(2)
+        _add_product(self.dk[(*keys, dim)], grouped_ds.mT, grouped_q, scale)
+        bias.near_grad(tile, t, self.grads, texts, of_e, ds)
+
+
+def _add(total: Tensor, x: Tensor) -> None:
+    """Add x, summed over the heads that share a head of `total`."""
+    if x.shape[1] != total.shape[1]:
+        x = x.unflatten(1, (total.shape[1], -1)).sum(2)
+    total += x
+
+
+def _add_product(total: Tensor, x: Tensor, y: Tensor, scale: float = 1.0) -> None:
+    """Add x @ y · scale to `total`, (text, key head, key, channel), in place where it is a view."""
+    if len(total) == 1 or total.stride(0) == total.stride(1) * total.shape[1]:
+        total.flatten(0, 1).baddbmm_(x, y, alpha=scale)
+    else:
+        total += (x @ y).mul_(scale).view(total.shape)
