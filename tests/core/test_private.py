@@ -51,7 +51,7 @@ def test_nothing_private_of_torch_is_reached_but_here():
 
 def test_every_part_is_found_in_this_torch():
     named = re.findall(r'_part\(\s*"([\w.]+)"', Path(private.__file__).read_text("utf-8"))
-    assert len(named) == 11
+    assert len(named) == 12
     for path in named:
         assert private._part(path, None) is not None, path
     assert isinstance(forward_ad._current_level, int)

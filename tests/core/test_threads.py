@@ -1,9 +1,12 @@
 """Held against torch's own count of threads."""
 
+import threading
+
 import pytest
 import torch
 
-from posenc.core.threads import threads
+from posenc.core import private
+from posenc.core.threads import spread, threads
 
 
 @pytest.fixture(autouse=True)
@@ -30,3 +33,37 @@ def test_the_caller_has_its_threads_again_after_an_error():
     with pytest.raises(ValueError, match="of this test"):
         _fail()
     assert torch.get_num_threads() == 2
+
+
+def _seen(n):
+    return n, threading.current_thread(), torch.get_num_threads(), torch.is_grad_enabled()
+
+
+def test_items_are_computed_in_threads_that_start_no_others():
+    numbers, by, counts, records = zip(*spread(_seen, range(3)), strict=True)
+    assert numbers == (0, 1, 2)
+    assert len({*by}) == 3
+    assert counts == (1, 1, 1)
+    assert not any(records)
+    assert torch.get_num_threads() == 2
+
+
+def test_an_error_of_a_thread_reaches_the_caller():
+    def fail(n):
+        if n:
+            raise ValueError("of this test")
+
+    with pytest.raises(ValueError, match="of this test"):
+        spread(fail, range(2))
+    assert torch.get_num_threads() == 2
+
+
+def test_a_mode_that_observes_operations_observes_all():
+    """Held against the threads: a mode of torch is seen in one of them only."""
+
+    class Mode(private.DispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        assert {by for _, by, *_ in spread(_seen, range(2))} == {threading.current_thread()}

@@ -60,6 +60,15 @@ def _assert_now(condition: Tensor, message: str) -> None:
 assert_async: Callable[[Tensor, str], None] = _part("_assert_async", _assert_now)
 
 
+# The number of modes in which each operation of torch is seen
+_modes: Callable[[], int] = _part("_C._len_torch_dispatch_stack", lambda: 1)
+
+
+def is_observed() -> bool:
+    """Return True within a mode that sees each operation of torch."""
+    return _modes() > 0
+
+
 class _NoMode:
     def __enter__(self) -> None:
         raise RuntimeError(

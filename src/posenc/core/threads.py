@@ -1,9 +1,13 @@
 """So many threads of torch for a while, and those that the caller had afterwards."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
+
+from posenc.core import private
 
 
 @contextmanager
@@ -23,3 +27,39 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """Return f of each item, each computed by a Python thread of its own that starts no others.
+
+    In each parallel region of torch the threads spin until the last one arrives, which on a busy
+    machine may take milliseconds. These threads wait for each other once, and do not spin. No
+    gradients are recorded. Where a mode observes torch's operations, which are seen in the caller's
+    thread only, the items are computed one after the other.
+
+    >>> spread(abs, [-1, 2])
+    [1, 2]
+    """
+    if len(items) < 2 or private.is_observed():
+        return [f(item) for item in items]
+    results: list[Any] = [None] * len(items)
+    errors: list[BaseException] = []
+
+    def compute(n: int) -> None:
+        try:
+            with torch.no_grad():
+                results[n] = f(items[n])
+        except BaseException as error:
+            errors.append(error)
+
+    # A new thread computes with as many threads as were set last
+    with threads(1):
+        others = [threading.Thread(target=compute, args=(n,)) for n in range(1, len(items))]
+        for thread in others:
+            thread.start()
+        compute(0)
+        for thread in others:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return results

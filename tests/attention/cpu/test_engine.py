@@ -1,8 +1,11 @@
 """Held against the formula in float64: biases that only describe their tiles."""
 
+import itertools
+
 import pytest
 import torch
 
+from posenc.attention.cpu import engine
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed, zeros_around
 
 BATCH, HEADS, DIM, TOKENS, ROWS = 2, 4, 8, 21, 8
@@ -100,6 +103,43 @@ def test_a_bias_needs_no_autograd_code(name, with_sinks, groups):
     exact = gradients(formula, *(x.double() for x in inputs))
     for mine, expected in zip(gradients(ours, *inputs), exact, strict=True):
         torch.testing.assert_close(mine.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_threads_that_share_the_tiles_give_what_one_gives(name, monkeypatch):
+    """Held against one thread: output and all gradients, of tiles that are joined too."""
+    shape, tiled, _ = MADE[name]
+    inputs = [numbers(BATCH, HEADS, TOKENS, DIM) for _ in "qkv"]
+    inputs = [*inputs, numbers(*shape), numbers(HEADS)]
+
+    def gradients():
+        q, k, v, learned, sinks = leaves = [x.clone().requires_grad_() for x in inputs]
+        out = by_tiles(q, k, v, tiled(learned), sinks, 0.5, True)
+        return out.detach(), *torch.autograd.grad((out * out).sum(), leaves)
+
+    one = gradients()
+    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert len(engine.dealt(tiled(inputs[3]).tiles, BATCH)) == 2
+        two = gradients()
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(two, one)
+
+
+def test_tiles_of_the_same_rows_stay_together(monkeypatch):
+    """Against the list: each tile once, and one that is joined follows the one before it."""
+    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    tiles = Columns(numbers(BATCH, HEADS, TOKENS), numbers(BATCH, HEADS, TOKENS)).tiles
+    shares = engine.dealt(tiles, BATCH)
+    assert len(shares) == 2
+    assert sorted(map(str, [tile for share in shares for tile in share])) == sorted(map(str, tiles))
+    for share in shares:
+        for before, tile in itertools.pairwise(share):
+            assert tile.first or tile.rows == before.rows
 
 
 def test_a_view_has_rows_one_number_further_apart():

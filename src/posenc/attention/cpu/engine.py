@@ -17,6 +17,7 @@ tile).
 """
 
 from collections.abc import Sequence
+from copy import copy
 from math import e, log2
 from typing import Any, NamedTuple
 
@@ -28,12 +29,16 @@ from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import gradient, joined, refuse_second_derivative, weight
 from posenc.core.biases import per_query_head
+from posenc.core.threads import spread
 from posenc.core.tracing import full
 
 LOG2_E = log2(e)
 ALL = slice(None)
 # Scores of several texts at a time: 1 MB in float32, as much as the nearest cache holds
 CACHED_SCORES = 2**18
+# Scores of a call whose tiles are dealt out to threads, each of which has gradients of its own to
+# add to. With fewer, and with more, each operation is computed by all threads.
+FEWEST_SCORES, MOST_SCORES, MOST_THREADS = 2**19, 2**25, 4
 
 Tensors = Sequence[Any]  # the tensors of a bias, or their gradients
 
@@ -146,6 +151,34 @@ def key_heads(tile: Tile, q: Tensor, k: Tensor) -> slice:
     return slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1)
 
 
+def dealt(tiles: list[Tile], texts: int) -> list[list[Tile]]:
+    """Deal the tiles of a call out to threads, or keep them together where that is faster.
+
+    Tiles of the same rows, which are joined, stay together.
+    """
+    sizes = [_scores(tile) for tile in tiles]
+    count = torch.get_num_threads()
+    few = MOST_THREADS if FEWEST_SCORES <= texts * sum(sizes) <= MOST_SCORES else 1
+    starts = [n for n, tile in enumerate(tiles) if tile.first]
+    count = min(count, few, len(starts))
+    if count < 2:
+        return [tiles]
+    rows = [tiles[a:b] for a, b in zip(starts, [*starts[1:], len(tiles)], strict=True)]
+    shares: list[list[Tile]] = [[] for _ in range(count)]
+    taken = [0] * count
+    # The largest go first, each to the thread that has least
+    for some in sorted(rows, key=lambda some: -sum(map(_scores, some))):
+        least = taken.index(min(taken))
+        shares[least] += some
+        taken[least] += sum(map(_scores, some))
+    return shares
+
+
+def _scores(tile: Tile) -> int:
+    n, m = tile.size
+    return (tile.heads.stop - tile.heads.start) * n * m // (2 if tile.causal else 1)
+
+
 def _forward(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, t: Tensors, scale: float, sums: bool
 ) -> tuple[Tensor, Any]:
@@ -156,13 +189,17 @@ def _forward(
     dtype, empty = (exact, float("-inf")) if bias.joins else (q.dtype, 0.0)
     out = q.new_zeros(*q.shape[:3], v.shape[-1], dtype=dtype)
     lse = q.new_full(q.shape[:3], empty, dtype=exact)
-    for tile in tiles:
-        some, some_lse = _part(q, k, v, bias, tile, t, scale)
-        at = (ALL, tile.heads, tile.rows)
-        if tile.first:
-            out[at], lse[at] = some, some_lse
-        else:
-            join_(out[at], lse[at], some, some_lse)
+
+    def compute(tiles: list[Tile]) -> None:
+        for tile in tiles:
+            some, some_lse = _part(q, k, v, bias, tile, t, scale)
+            at = (ALL, tile.heads, tile.rows)
+            if tile.first:
+                out[at], lse[at] = some, some_lse
+            else:
+                join_(out[at], lse[at], some, some_lse)
+
+    spread(compute, dealt(tiles, len(q)))
     return out, lse if sums else None
 
 
@@ -254,16 +291,38 @@ class _Gradients:
 
     def all(self) -> tuple[Tensor | None, ...]:
         """Return the gradients in the order of the arguments of `Tiled.forward`."""
-        for tile in self.tiles:
-            if tile.far or not self.bias.learned:
-                self.by_kernel(tile)
-            else:
-                self.by_scores(tile)
+        shares = dealt(self.tiles, len(self.q))
+        parts = [self, *[self.apart() for _ in shares[1:]]]
+        spread(lambda n: parts[n].add(shares[n]), range(len(parts)))
+        for part in parts[1:]:
+            for total, x in zip(self.sums(), part.sums(), strict=True):
+                if total is not None:
+                    total += x
         if self.sinks is not None and not (self.bias.learned and self.bias.whole):
             self.of_sinks = gradient(self.grad, self.out, self.lse, self.sinks)
         dq, dk = (x[..., : self.dim].to(self.dtype) for x in (self.dq, self.dk))
         dv = self.dv[..., : self.channels].to(self.dtype)
         return dq, dk, dv, self.of_sinks, None, None, *self.grads
+
+    def apart(self) -> "_Gradients":
+        """Return gradients with sums of their own; those of queries are of different rows."""
+        other = copy(self)
+        other.dk, other.dv, other.of_sinks, *other.grads = (
+            None if x is None else torch.zeros_like(x) for x in self.sums()
+        )
+        return other
+
+    def sums(self) -> list[Any]:
+        """Return the gradients to which tiles of any rows add."""
+        return [self.dk, self.dv, self.of_sinks, *self.grads]
+
+    def add(self, tiles: list[Tile]) -> None:
+        """Add the gradients from some tiles."""
+        for tile in tiles:
+            if tile.far or not self.bias.learned:
+                self.by_kernel(tile)
+            else:
+                self.by_scores(tile)
 
     def by_kernel(self, tile: Tile) -> None:
         """Add the gradients of a tile by the backward of torch's kernel."""

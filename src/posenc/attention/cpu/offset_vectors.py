@@ -4,7 +4,7 @@
 
 For rows r of a block, E[r, c] = x[r] · vectors(offset of column c) is one matrix product; with
 c = j − r + rows − 1 the bias of the block is E read with the strides (columns − 1, 1), so nothing
-is gathered and nothing copied. One block of E, small enough to stay in the cache, serves all.
+is gathered and nothing copied.
 
 For the gradients a block is made again: those of its scores, written with the same strides into
 zeros, are those of E, and two more products take them to x and to the vectors. There is no second
@@ -51,8 +51,6 @@ class TiledVectors(TiledBias):
     def __init__(self, strip: Strip, x: Tensor, vectors: Tensor, group: int, learned: bool):
         self.strip, self.tensors, self.learned = strip, (x, vectors), learned
         self.tiles = list(_tiles(strip, x.shape[1], group))
-        # Memory for E of any tile
-        self.held = x.new_empty(len(x) * HEADS * ROWS * (strip.keys + ROWS))
 
     def columns(self, tile: Tile) -> slice:
         first = _largest(self.strip) - (tile.rows.stop - 1 - tile.keys.start)
@@ -63,9 +61,7 @@ class TiledVectors(TiledBias):
             t[0][texts, tile.heads, tile.rows].flip(2),
             t[1][tile.heads, self.columns(tile)],
         )
-        shape = (*x.shape[:3], vectors.shape[1])
-        products = self.held[: x[..., 0].numel() * shape[-1]].view(shape)
-        torch.matmul(x if unit == 1 else x * unit, vectors.mT, out=products)
+        products = (x if unit == 1 else x * unit) @ vectors.mT
         # Column c has the difference most − c: hidden below `low`, and above `high`
         most = tile.rows.stop - 1 - tile.keys.start
         products[..., max(0, most - self.strip.low + 1) :] = float("-inf")
