@@ -18,7 +18,7 @@ def rows(size=ROWS):
 class Whole(TiledBias):
     """A learned bias of all pairs, (head, query, key), by tiles of whole rows."""
 
-    whole, joins, learned = True, False, True
+    whole, joins, learned, has_extra = True, False, True, True
 
     def __init__(self, bias):
         self.tensors = (bias,)
@@ -34,7 +34,7 @@ class Whole(TiledBias):
 class Columns(TiledBias):
     """A learned number for each query and each key: keys before the middle far, others near."""
 
-    learned = True
+    learned = has_extra = True
 
     def __init__(self, of_query, of_key):
         self.tensors, middle = (of_query, of_key), TOKENS // 2

@@ -67,6 +67,7 @@ class TiledBias:
       their gradients are added as `grads`
     - `learned`: True where `tensors` have gradients
     - `whole`: True where a tile of `again` holds all keys of its rows
+    - `has_extra`, `adds_values`: True where `extra` or `values` return something
     - `joins`: True where rows have several tiles, so outputs are in float32 at least
     - `what`: its name in messages
     """
@@ -74,7 +75,7 @@ class TiledBias:
     tiles: list[Tile]
     tensors: tuple[Tensor | None, ...] = ()
     learned = False
-    whole = False
+    whole = has_extra = adds_values = False
     joins = True
     what = "attention by tiles"
 
@@ -123,8 +124,7 @@ def by_tiles(
     """Compute attention of q, k and v, (batch, head, query, value), as `sinks.fitted` lays them."""
     if trains:
         return Tiled.apply(q, k, v, sinks, bias, scale, *bias.tensors)  # type: ignore
-    out, lse = _forward(q, k, v, bias, bias.tensors, scale, sinks is not None)
-    return out if lse is None else joined(out, lse, sinks)[0]
+    return joined(*_forward(q, k, v, bias, bias.tensors, scale), sinks)[0]
 
 
 def skewed(x: Tensor, n: int, m: int) -> Tensor:
@@ -180,12 +180,10 @@ def _scores(tile: Tile) -> int:
 
 
 def _forward(
-    q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, t: Tensors, scale: float, sums: bool
-) -> tuple[Tensor, Any]:
+    q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, t: Tensors, scale: float
+) -> tuple[Tensor, Tensor]:
     """Return the output and log-sum-exps; rows that see no key are in no tile, and stay 0."""
-    exact, tiles = torch.promote_types(q.dtype, torch.float32), bias.tiles
-    if len(tiles) == 1 and not (sums or tiles[0].far) and tiles[0].size[0] == q.shape[2]:
-        return _part(q, k, v, bias, tiles[0], t, scale)[0], None
+    exact = torch.promote_types(q.dtype, torch.float32)
     dtype, empty = (exact, float("-inf")) if bias.joins else (q.dtype, 0.0)
     out = q.new_zeros(*q.shape[:3], v.shape[-1], dtype=dtype)
     lse = q.new_full(q.shape[:3], empty, dtype=exact)
@@ -199,24 +197,28 @@ def _forward(
             else:
                 join_(out[at], lse[at], some, some_lse)
 
-    spread(compute, dealt(tiles, len(q)))
-    return out, lse if sums else None
+    if len(bias.tiles) == 1:
+        compute(bias.tiles)
+    else:
+        spread(compute, dealt(bias.tiles, len(q)))
+    return out, lse
 
 
 def _part(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, tile: Tile, t: Tensors, scale: float
 ) -> tuple[Tensor, Tensor]:
     """Return output and log-sum-exps of a tile."""
-    (n, m), heads = tile.size, key_heads(tile, q, k)
+    heads = tile.heads if q.shape[1] == k.shape[1] else key_heads(tile, q, k)
     q, k, v = q[:, tile.heads, tile.rows], k[:, heads, tile.keys], v[:, heads, tile.keys]
-    c = bias.values(tile, t)
+    n, m, c = q.shape[2], k.shape[2], bias.values(tile, t) if bias.adds_values else None
     if tile.far:
         of_query, of_key = bias.far(tile, t)
         mask = None if of_key is None else of_key.expand(*q.shape[:2], n, m)
         out, lse = flash(q, k, v, mask, scale, tile.causal)
         # A number per query moves the sum of a row, and no weight in it
         return out if c is None else out + c, lse if of_query is None else lse + of_query
-    e_, extra, q = bias.near(tile, t, 1.0, ALL), bias.extra(tile, t, 1.0), q.flip(2)
+    e_, q = bias.near(tile, t, 1.0, ALL), q.flip(2)
+    extra = bias.extra(tile, t, 1.0) if bias.has_extra else None
     view = extra if e_ is None else skewed(e_, n, m)
     assert view is not None
     if c is None and (extra is None or e_ is None):
@@ -241,7 +243,9 @@ class Tiled(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, bias: TiledBias,
         scale: float, *t: Tensor | None,
     ) -> Tensor:  # fmt: skip
-        out, lse = joined(*_forward(q, k, v, bias, t, scale, True), sinks)
+        out, lse = _forward(q, k, v, bias, t, scale)
+        if sinks is not None:
+            out, lse = joined(out, lse, sinks)
         ctx.bias, ctx.scale = bias, scale
         ctx.save_for_backward(q, k, v, sinks, out, lse, *t)
         return out.to(q.dtype)

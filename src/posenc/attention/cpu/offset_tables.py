@@ -129,6 +129,8 @@ class TiledTables(TiledBias):
 
     def __init__(self, tiles: list[Tile], strip: Strip, tensors: Any, learned: bool):
         self.tiles, self.strip, self.tensors, self.learned = tiles, strip, tensors, learned
+        _, _, _, b, c = tensors
+        self.has_extra, self.adds_values = b is not None, c is not None
 
     def columns(self, tile: Tile) -> slice:
         first = tile.keys.start + self.strip.queries - tile.rows.stop

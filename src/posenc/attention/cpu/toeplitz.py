@@ -29,7 +29,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
+from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed
+from posenc.attention.cpu.kernel import flash
 from posenc.attention.cpu.sinks import fitted, widened
 from posenc.attention.spacing import Strip
 
@@ -64,7 +65,8 @@ class TiledDistance(TiledBias):
     def columns(self, tile: Tile) -> slice:
         """Return the part of u that is E: from the last row and the first key on."""
         first = self.strip.queries - tile.rows.stop + tile.keys.start
-        return slice(first, first + sum(tile.size) - 1)
+        rows, keys = tile.rows, tile.keys
+        return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)
 
 
 def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
@@ -79,8 +81,15 @@ def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
     # With a learned bias the kernel runs in float32 anyhow
     if sinks is not None and not learned:
         q, k, v = widened(q, k, v, sinks)
-    trains, terms = learned or call.trains, TiledDistance(u, strip, tiles, learned)
-    out = by_tiles(q, k, v, terms, sinks, call.scale, trains).to(call.q.dtype)
+    trains, (_, rows, keys, *_) = learned or call.trains, tiles[0]
+    if len(tiles) == 1 and not trains and sinks is None and rows == slice(0, q.shape[2]):
+        bias = u[None, :, None, keys.start :]
+        bias = skewed(bias, rows.stop, keys.stop - keys.start)
+        out = flash(q.flip(2), k[:, :, keys], v[:, :, keys], bias, call.scale)[0].flip(2)
+    else:
+        terms = TiledDistance(u, strip, tiles, learned)
+        out = by_tiles(q, k, v, terms, sinks, call.scale, trains)
+    out = out.to(call.q.dtype)
     return out if out.shape[-1] == call.v.shape[-1] else out[..., : call.v.shape[-1]]
 
 
