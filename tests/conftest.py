@@ -47,6 +47,9 @@ def pytest_collection():
         gc.freeze()
 
 
+collect_ignore = [] if (TESTS.parent / "benchmarks").is_dir() else ["benchmarks"]
+
+
 def pytest_collection_modifyitems(config, items):
     """Skip what lacks its data, and in a quick run most of many like cases."""
     if not (TESTS.parent / "studies").is_dir():
@@ -187,33 +190,3 @@ def portrait(small):
     from posenc.lab.compare.portrait import portray
 
     return portray(["sinusoidal", "rope", "alibi", "axial-rope"], settings=small)
-
-
-@pytest.fixture(scope="session")
-def benchmarked():
-    """Benchmarks made up; the name of one way to do it, and why another is missing, are hostile."""
-    from dataclasses import replace
-    from itertools import product
-
-    from posenc.core.provenance import since
-    from posenc.lab.bench import growth
-    from posenc.lab.bench.results import BenchTable, Target, TimedRow
-    from posenc.lab.bench.run import Benchmark
-    from posenc.lab.bench.timing import Times
-
-    hostile = '</script><script>alert("x")</script>'
-    rows = [
-        TimedRow("a copy", Times(0.00123, 0.00121, 21, 2), 1.0),
-        TimedRow("posenc half: blocks", Times(0.00297, 0.00291, 19, 4), 2.41, 8.1e-8, 48.2),
-        TimedRow(f"others {hostile}", Times(0.0153, 0.0147, 20, 3), 12.4, 1.7e-4, 96.9),
-    ]
-    targets = [Target("half / a copy", 2.41, 2.8), Target("half, MB", 48.2, 30.0)]
-    tables = [
-        BenchTable(part, case, "a copy", rows, {"torchtune": hostile}, "warm", 2, targets)
-        for part, case in product(("rotation", "attention"), ("long", "short"))
-    ]
-    times = {256: 0.0011, 512: 0.0023, 1024: 0.0049}
-    grown = [growth.fit_growth("rotation", name, times) for name in ("a copy", "posenc half")]
-    libraries = {"transformers": "5.23.0"}
-    made = replace(since(0.0, seed=0), seconds=83.0)
-    return Benchmark(tables, grown, True, "A processor, AVX2", libraries, made)

@@ -6,9 +6,6 @@ from dataclasses import fields
 from pathlib import Path
 
 from posenc.core.provenance import Provenance
-from posenc.lab.bench import run
-from posenc.lab.bench.results import BenchTable, Growth, TimedRow
-from posenc.lab.bench.timing import Times
 from posenc.lab.compare import comparison
 from posenc.models import inspection
 from posenc.models.inspection import inspect
@@ -41,14 +38,12 @@ def test_an_inspection_is_documented(tmp_path):
     assert tree["schema"] == inspection.SCHEMA
 
 
-def test_benchmarks_and_provenance_are_documented():
-    kinds = run.Benchmark, BenchTable, TimedRow, Times, Growth
-    assert {field.name for kind in kinds for field in fields(kind)} <= named(SECTIONS["bench"])
+def test_provenance_is_documented():
     assert {field.name for field in fields(Provenance)} <= named(DOCUMENT.split("\n## ")[0])
 
 
 def test_the_schemas_are_those_of_the_code():
     numbers = {"compare": comparison.SCHEMA, "report": comparison.SCHEMA}
-    numbers |= {"inspect": inspection.SCHEMA, "bench": run.SCHEMA}
+    numbers |= {"inspect": inspection.SCHEMA}
     for command, number in numbers.items():
         assert SECTIONS[command].startswith(f"{command}, schema {number}\n")

@@ -32,7 +32,6 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "lab.compare",
     "lab.study",
     "lab.arena",
-    "lab.bench",
     "lab",
     "show.report.saving",
     "show.report.drawing",

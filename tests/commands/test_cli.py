@@ -31,18 +31,6 @@ def test_the_command_can_be_pasted(capsys):
     assert provenance.command_line.get() == "posenc show 'two words; rm'"
 
 
-@pytest.mark.slow
-def test_nothing_in_the_working_directory_is_run(tmp_path):
-    """`posenc bench` begins a second Python, which would look for posenc there first."""
-    (tmp_path / "posenc").mkdir()
-    (tmp_path / "posenc" / "__init__.py").write_text("raise SystemExit('it was run')")
-    command = "import sys; from posenc.commands import cli; cli.main(['bench', 'rotating'])"
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", command], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert (done.returncode, "there is no part 'rotating'" in done.stderr) == (2, True)
-
-
 def test_every_python_that_is_begun_ignores_the_working_directory():
     """In the source: whoever names this Python as a command gives it -P first."""
     source = Path(cli.__file__).parents[1]
@@ -133,7 +121,7 @@ def test_one_name_too_many_is_named(posenc):
     "words",
     [
         ["compare", "rope", "--text=none.txt"], ["report", "nosuch"], ["results", "none/"],
-        ["inspect", "none"], ["bench", "nosuch", "--malloc=default"],
+        ["inspect", "none"],
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -130,8 +130,6 @@ def test_what_goes_wrong_in_ones_own_encoding_is_one_line(posenc, tmp_path, comm
         (["compare", "--out", "empty.txt/below"], "--out: empty.txt/below cannot be written to"),
         (["compare", "--outt", "x"], "--outt"),
         (["comprae"], "comprae"),
-        (["bench", "rotating", "--malloc", "default"], "there is no part 'rotating': name some"),
-        (["bench", "--malloc", "cold"], "cold"),
     ],
 )
 def test_bad_input_gets_one_line_and_2(posenc, tmp_path, monkeypatch, words, says):

@@ -25,7 +25,6 @@ LINES = [line for lines in EXAMPLES.values() for line, _ in lines]
 LONG = (
     "compare",
     "report",
-    "bench",
     "study",
     "results",
     "convert",

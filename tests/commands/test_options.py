@@ -75,7 +75,6 @@ OPTIONS = {  # a command line, in which each hostile value takes the place of No
         NAMES,
         [["show", None], ["cite", None], ["compare", None], ["report", None, "--out=o"]],
     ),
-    "parts": (NAMES, [["bench", "--malloc=default", None]]),
     "files": (
         PLACES,
         [
@@ -106,7 +105,6 @@ OPTIONS = {  # a command line, in which each hostile value takes the place of No
             ["convert", ".", "--out=new", "--layout", None],
             ["convert", ".", "--out=new", "--layout=half", "--was", None],
             ["report", "nope", "--out=o", "--figures", None],
-            ["bench", "--malloc", None],
         ],
     ),
 }
@@ -146,7 +144,7 @@ def test_a_name_that_is_empty_does_not_mean_this_folder(posenc, tmp_path, monkey
     assert os.listdir() == ["config.json"]
 
 
-@pytest.mark.parametrize("command", ["compare", "inspect model", "bench"])
+@pytest.mark.parametrize("command", ["compare", "inspect model"])
 @pytest.mark.parametrize("option", ["--open", "--figures svg"])
 def test_figures_and_open_need_a_page(command, option, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -154,7 +152,7 @@ def test_figures_and_open_need_a_page(command, option, capsys, tmp_path, monkeyp
     (tmp_path / "model" / "config.json").write_text(json.dumps(LLAMA))
     words = [*command.split(), *option.split()]
     with pytest.raises(SystemExit, match="2"):
-        cli.main([*words, "--malloc", "default"] if command == "bench" else words)
+        cli.main(words)
     asked = option.split()[0]
     assert f"{asked} needs a page: name its folder with --out" in capsys.readouterr().err
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 import torch
 
+from benchmarks.memory import FREE_AT_ONCE, STATUS
 from posenc import CoPE, NoPE, attend, masks
 from posenc.core.positions import sequence
-from posenc.lab.bench.memory import FREE_AT_ONCE, STATUS
 
 DIM, HEADS = 8, 3
 
@@ -80,7 +80,7 @@ MEASURE = """
 import torch
 from posenc import CoPE, attend, masks
 from posenc.core.positions import sequence
-from posenc.lab.bench.memory import peak
+from benchmarks.memory import peak
 cope = CoPE(64)
 def run(tokens):
     q, k, v = torch.randn(3, 1, 8, tokens, 64)

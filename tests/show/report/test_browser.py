@@ -88,7 +88,7 @@ def visit(chromium):
 
 
 @pytest.fixture(scope="module")
-def pages(everything, portrait, benchmarked, tmp_path_factory):
+def pages(everything, portrait, tmp_path_factory):
     """Folders of the pages of each command; `all` holds every encoding."""
     out = tmp_path_factory.mktemp("pages")
     config = out / "config.json"
@@ -105,7 +105,6 @@ def pages(everything, portrait, benchmarked, tmp_path_factory):
         ("compare", dataclasses.replace(everything, encodings=few)),
         ("inspect", inspection.inspect(config, 200_000)),
         ("report", read),
-        ("bench", benchmarked),
         ("study", studied),
     ):
         (out / name).mkdir()
@@ -113,7 +112,7 @@ def pages(everything, portrait, benchmarked, tmp_path_factory):
     return out
 
 
-PAGES = ("compare", "inspect", "report", "bench", "study")
+PAGES = ("compare", "inspect", "report", "study")
 BOTH = [
     (name, scheme)
     for n, name in enumerate(PAGES)
@@ -128,7 +127,7 @@ def test_in_both_themes_everybody_can_read_it(pages, visit, name, scheme):
     assert seen.violations == []
 
 
-@pytest.mark.parametrize("name", ["all", "inspect", "report", "bench", "study"])
+@pytest.mark.parametrize("name", ["all", "inspect", "report", "study"])
 def test_opens_alone_and_soon(pages, visit, name):
     path = pages / name / page.PAGE
     seen = visit(path, axe=False)

@@ -16,14 +16,14 @@ def draw(result):
     return kind_of(result).draw(result)
 
 
-def test_a_result_is_shown_by_the_module_of_its_name(everything, portrait, benchmarked):
-    for result in (everything, portrait, benchmarked, summarise(study(plan(seeds=1)))):
+def test_a_result_is_shown_by_the_module_of_its_name(everything, portrait):
+    for result in (everything, portrait, summarise(study(plan(seeds=1)))):
         assert kind_of(result).__name__ == f"{kinds.__name__}.{type(result).__name__.lower()}"
 
 
 @pytest.mark.parametrize("result", ["rope", None, {}])
 def test_what_is_no_result_is_refused(result):
-    with pytest.raises(TypeError, match=r"`result` must be one of benchmark, comparison, .*, got"):
+    with pytest.raises(TypeError, match=r"`result` must be one of comparison, .*, got"):
         kind_of(result)
 
 
@@ -53,10 +53,6 @@ def test_a_comparison_has_a_figure_for_each_encoding(everything):
 def test_the_page_shows_properties_as_a_table_and_all_else_as_figures(kind, request):
     drawn = draw(request.getfixturevalue(kind))
     assert [name for name, figure in drawn.items() if not figure.on_page] == ["properties"]
-
-
-def test_benchmarks_have_a_figure_for_each_table_and_each_growth(benchmarked):
-    assert [*draw(benchmarked)] == [*(f"table-{n}" for n in range(4)), "growth-rotation"]
 
 
 def test_a_portrait_has_the_figures_that_its_encodings_have_data_for(portrait):

@@ -1,9 +1,9 @@
 """The kinds of results: each is a module here, with its page beside it.
 
-    kinds/benchmark/        its figures, its sentences, its form on the terminal
-    kinds/benchmark.html    its page, filled with `result`, `figures`, and the module as `kind`
+    kinds/comparison/       its figures, its sentences, its form on the terminal
+    kinds/comparison.html   its page, filled with `result`, `figures`, and the module as `kind`
 
-A module has the name of the class of its results: a `Benchmark` is shown by `kinds.benchmark`. It
+A module has the name of the class of its results: a `Comparison` is shown by `kinds.comparison`. It
 is found by that name, so that a new kind is a new module, and nothing else knows of it.
 """
 

@@ -1,0 +1,59 @@
+"""Measure peak memory of calls, in a process that gives freed memory back at once.
+
+    peak = most memory resident during the call − memory resident before
+
+so results count, inputs do not. Linux only: elsewhere nothing is measured.
+"""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.timing import WARM
+
+STATUS = Path("/proc/self/status")
+FREE_AT_ONCE = {
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_TRIM_THRESHOLD_": "65536",
+    "MALLOC_TOP_PAD_": "0",
+}
+
+
+def peaks(part: str, *words: str) -> dict[str, float]:
+    """Measure MB by implementation: `benchmarks.{part}.peaks(*words)` in another process."""
+    if not STATUS.exists():
+        return {}
+    code = f"import json; from benchmarks.{part} import peaks; print(json.dumps(peaks(*{words!r})))"
+    environment = {k: v for k, v in os.environ.items() if k not in WARM} | FREE_AT_ONCE
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[1],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"memory of {part} {words}: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def peak(run: Callable[[], object]) -> float:
+    """Measure MB of one call in this process. Call it on less before, to load libraries."""
+    # Garbage that is collected during the call would be taken for memory that the call gave back
+    gc.collect()
+    # Reset the peak that the kernel has recorded
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _resident("VmRSS")
+    run()
+    # Linux counts pages in lots, so that a call which takes none may seem to give some back.
+    return max(0.0, _resident("VmHWM") - before)
+
+
+def _resident(key: str) -> float:
+    lines = STATUS.read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key))

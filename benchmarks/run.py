@@ -1,0 +1,219 @@
+"""Run all tables of one benchmark, with the machine they were measured on."""
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import (
+    adapter,
+    attention,
+    embeddings,
+    growth,
+    rotation,
+    serving,
+    startup,
+    study,
+    training,
+)
+from benchmarks.results import BenchTable, Growth, Target
+from posenc.catalog import CATALOG
+from posenc.core.provenance import Provenance, since
+
+SCHEMA = 1
+PARTS = (
+    "rotation", "embeddings", "attention", "serving", "training", "study", "adapter", "start-up",
+    "fast", "growth",
+)  # fmt: skip
+BY_NAME = ("growth",)  # parts that take long, and run where they are named
+PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
+PEERS += ("positional-encodings", "numba")
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """The size of a benchmark: samples of each way, seconds of each table, lengths, cases."""
+
+    rounds: int
+    budget: float
+    tokens: tuple[int, ...]  # lengths for attention
+    longest: int  # longest text for the rotation's growth
+    compiled: tuple[str, ...]  # cases that are also compiled, half a minute each
+    peers: bool  # True: time the start-up of other libraries
+    rotated: tuple[str, ...]  # cases of `rotation.CASES`
+    model: adapter.Size = adapter.FULL  # model that encodings are plugged into
+    profile: str = "cpu"  # profile of `posenc study`
+    served: tuple[serving.Served, ...] = serving.FULL
+
+
+LENGTHS = (512, 2048, 4096, 16384)
+FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
+QUICK = Effort(
+    5, 2.0, (256, 1024), 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke", serving.QUICK
+)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    tables: list[BenchTable]
+    growth: list[Growth]
+    quick: bool
+    processor: str
+    libraries: dict[str, str]
+    provenance: Provenance
+    schema: int = SCHEMA
+    unmeasured: tuple[str, ...] = ()  # what was left when it was interrupted
+
+    def __repr__(self) -> str:
+        parts = ", ".join(dict.fromkeys(table.part for table in self.tables))
+        return f"Benchmark of {len(self.tables)} tables on {self.processor}: {parts}"
+
+    @property
+    def targets(self) -> list[tuple[BenchTable, Target]]:
+        return [(table, target) for table in self.tables for target in table.targets]
+
+    def to_json(self) -> dict[str, Any]:
+        tree = asdict(self)
+        for table, result in zip(tree["tables"], self.tables, strict=True):
+            for target, measured in zip(table["targets"], result.targets, strict=True):
+                target["met"] = measured.met
+        return tree
+
+
+def benchmark(
+    parts: Iterable[str] = (),
+    quick: bool = False,
+    progress: Progress = lambda doing, done, of: None,
+) -> Benchmark:
+    """Measure the parts named, or all but `BY_NAME`. Raises LookupError for an unknown part.
+
+    One that is interrupted ends with what it has measured, if anything.
+    """
+    wanted = list(dict.fromkeys(parts)) or [part for part in PARTS if part not in BY_NAME]
+    for part in wanted:
+        if part not in PARTS:
+            raise LookupError(f"there is no part {part!r}: name some of {', '.join(PARTS)}.")
+    begun = time.time()
+    effort = QUICK if quick else FULL
+    jobs = [job for part in wanted for job in _jobs(part, effort)]
+    tables: list[BenchTable] = []
+    grown: list[Growth] = []
+    unmeasured: tuple[str, ...] = ()
+    for done, (name, job) in enumerate(jobs):
+        progress(name, done, len(jobs))
+        torch.manual_seed(0)
+        try:
+            # Some peers print when they are imported
+            with redirect_stdout(sys.stderr):
+                result = job()
+        except KeyboardInterrupt:
+            if not done:
+                raise
+            unmeasured = tuple([name for name, _ in jobs[done:]])
+            break
+        if isinstance(result, BenchTable):
+            tables.append(result)
+        else:
+            grown += result
+    if "attention" in wanted:
+        lengths = list(effort.tokens)
+        forward = [t for t in tables if t.part == "attention" and t.case.startswith("forward")]
+        grown += growth.of_attention(forward, lengths)
+    progress("done", len(jobs), len(jobs))
+    made = since(begun, seed=0)
+    return Benchmark(tables, grown, quick, processor(), libraries(), made, unmeasured=unmeasured)
+
+
+def _jobs(
+    part: str, effort: Effort
+) -> Iterable[tuple[str, Callable[[], BenchTable | list[Growth]]]]:
+    rounds, budget = effort.rounds, effort.budget
+    if part == "rotation":
+        for case, dtype, backward in product(effort.rotated, rotation.DTYPES, (False, True)):
+            yield (
+                f"rotation, {case}",
+                lambda c=case, d=dtype, b=backward: rotation.time_rotation(
+                    c, d, b, rounds, budget, c in effort.compiled
+                ),
+            )
+        for dtype in rotation.DTYPES:
+            yield (
+                f"rotation on busy cores, {dtype}",
+                lambda d=dtype: rotation.time_beside_load(d, rounds, budget),
+            )
+        yield "rotation, growth", lambda: growth.of_rotations(rounds, budget / 4, effort.longest)
+    if part == "fast":
+        large = [case for case in effort.rotated if case not in rotation.SMALL]
+        for case, dtype, backward in product(large, rotation.DTYPES, (False, True)):
+            yield (
+                f"fast, {case}",
+                lambda c=case, d=dtype, b=backward: rotation.time_numba(c, d, b, rounds, budget),
+            )
+    if part == "embeddings":
+        yield part, lambda: embeddings.time_embeddings(rounds, budget)
+    if part == "attention":
+        for kind in attention.KINDS:
+            for tokens in attention.lengths(kind, effort.tokens):
+                yield (
+                    f"attention, {kind}, {tokens:,}",
+                    lambda n=tokens, k=kind: attention.time_attention(n, k, rounds, budget),
+                )
+    if part == "serving":
+        for case in effort.served:
+            yield (
+                f"serving, {case}",
+                lambda c=case: serving.time_serving(c, rounds, budget),
+            )
+    if part == "training":
+        yield part, lambda: training.time_training(rounds, budget)
+    if part == "study" and find_spec("safetensors"):
+        yield (
+            "training in the study",
+            lambda: study.time_study_steps(effort.profile, rounds, 4 * budget),
+        )
+    if part == "adapter" and find_spec("transformers"):
+        for kind in adapter.TARGETS:
+            yield (
+                f"adapter, {kind}",
+                lambda k=kind: adapter.time_adapter(k, effort.model, rounds, budget),
+            )
+    if part == "growth":
+        for card in CATALOG:
+            yield (
+                f"growth, {card.slug}",
+                lambda name=card.slug: growth.of_layer(name, rounds, 4 * budget),
+            )
+    if part == "start-up":
+        yield part, lambda: startup.time_start_up(rounds, budget, effort.peers)
+
+
+def processor() -> str:
+    """The model of the processor, and the instruction set that torch uses on it."""
+    path, name = Path("/proc/cpuinfo"), platform.processor()
+    for line in path.read_text().splitlines() if path.exists() else ():
+        if line.startswith("model name"):
+            name = line.partition(":")[2].strip()
+            break
+    return f"{name or 'unknown'}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def libraries() -> dict[str, str]:
+    """Versions of the peers that are installed."""
+    versions = {}
+    for name in PEERS:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,94 @@
+"""Benchmarks on the terminal: a table for each case, then targets and growth."""
+
+from itertools import groupby
+
+from rich.console import Console
+from rich.text import Text
+
+from benchmarks.results import BenchTable
+from benchmarks.run import Benchmark
+from posenc.show.report import words
+from posenc.show.report.terminal.tables import empty_table
+
+MEMORY = {"warm": "memory reused", "default": "memory from the system"}
+
+
+def show(result: Benchmark, console: Console) -> None:
+    for table in result.tables:
+        _ways(table, console)
+    _targets(result, console)
+    _growth(result, console)
+    if result.unmeasured:
+        console.print(Text(f"not measured: {'; '.join(result.unmeasured)}", "yellow"))
+    provenance, versions = result.provenance, result.provenance.versions | result.libraries
+    named = ", ".join(f"{name} {version}" for name, version in versions.items())
+    console.print(
+        Text(
+            f"{result.processor}; {provenance.threads} threads; {provenance.started}; {named}",
+            "dim",
+        )
+    )
+
+
+def _ways(table: BenchTable, console: Console) -> None:
+    note = (
+        f"ratio to {table.limit}; {MEMORY.get(table.malloc, table.malloc)}, {table.threads} threads"
+    )
+    console.print(Text(f"{table.part}, {table.case}", "bold"), Text(f" {note}", "dim"))
+    shown = empty_table("", "median", "min", "ratio", "max error", "MB", "samples / discarded")
+    for row in table.rows:
+        error = "" if row.error is None else words.number(row.error, 1)
+        memory = "" if row.memory is None else f"{row.memory:,.0f}"
+        shown.add_row(
+            Text(row.name, "bold" if row.ours else ""),
+            words.brief(row.times.median).replace(" ", "\u00a0"),
+            words.brief(row.times.least).replace(" ", "\u00a0"),
+            f"{row.ratio:.2f}",
+            error,
+            memory,
+            f"{row.times.samples} / {row.times.disturbed}",
+        )
+    console.print(shown)
+    for who, why in table.skipped.items():
+        console.print(Text(f"left out: {who}, {why}", "dim"))
+    console.print()
+
+
+def _targets(result: Benchmark, console: Console) -> None:
+    if not result.targets:
+        return
+    missed = sum(not target.met for _, target in result.targets)
+    console.print(
+        Text(f"{len(result.targets) - missed} of {len(result.targets)} targets met", "bold")
+    )
+    for name, targets in groupby(
+        result.targets, key=lambda pair: f"{pair[0].part}, {pair[0].case}"
+    ):
+        console.print(Text(name, "dim"))
+        shown = empty_table("", "target", "found", "at most")
+        for _, target in targets:
+            mark = Text("✓", "green") if target.met else Text("missed", "red")
+            shown.add_row(mark, target.what, words.number(target.found), words.number(target.most))
+        console.print(shown)
+    console.print()
+
+
+def _growth(result: Benchmark, console: Console) -> None:
+    if not result.growth:
+        return
+    console.print(Text("growth: seconds ~ tokensᵖ", "bold"))
+    shown = empty_table("", "", "tokens", "p over all", "p at the end", "seconds", "MB", "p of MB")
+    for curve in result.growth:
+        lengths = f"{curve.tokens[0]:,} … {curve.tokens[-1]:,}"
+        memory = (f"{curve.megabytes[-1]:,.0f}" if curve.megabytes else "",)
+        if curve.last_of_memory is not None:
+            memory += (f"{curve.last_of_memory:.2f}",)
+        shown.add_row(
+            curve.part, curve.name, lengths, f"{curve.exponent:.2f}", f"{curve.last:.2f}",
+            words.number(curve.seconds[-1]), *memory,
+        )  # fmt: skip
+    console.print(shown)
+    for curve in result.growth:
+        if curve.stopped:
+            console.print(Text(f"{curve.name}: {curve.stopped}", "dim"))
+    console.print()

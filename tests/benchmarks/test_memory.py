@@ -1,0 +1,37 @@
+"""Peak memory of calls whose size is known."""
+
+import pytest
+import torch
+
+from benchmarks import memory
+
+pytestmark = pytest.mark.slow
+
+needs_linux = pytest.mark.skipif(not memory.STATUS.exists(), reason="reads what Linux tells")
+
+
+@needs_linux
+@pytest.mark.parametrize("mb", [64, 128])  # which malloc always fetches anew
+def test_the_peak_is_what_is_made_and_not_what_was_there(mb):
+    there = torch.ones(mb, 2**18)  # so many MB
+
+    def twice_then_once():
+        both = there + 1, there + 2
+        return both[0]
+
+    assert memory.peak(twice_then_once) == pytest.approx(2 * mb, rel=0.1, abs=2)
+
+
+@needs_linux
+def test_peaks_come_from_a_process_of_their_own():
+    found = memory.peaks("embeddings")
+    result = 8 * 2048 * 512 * 4 / 2**20
+    assert found["a copy"] == pytest.approx(result, rel=0.1)
+    assert found["posenc, rows made once a forward"] == pytest.approx(result, rel=0.1)
+    assert found["posenc, rows made anew"] < 2.5 * result
+
+
+@needs_linux
+def test_what_goes_wrong_there_is_told_here():
+    with pytest.raises(RuntimeError, match=r"memory of rotation .*KeyError: 'nowhere'"):
+        memory.peaks("rotation", "nowhere", "float32")
