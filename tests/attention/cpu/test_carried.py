@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from posenc import PaTH, Sum, Wall, attend, masks
-from posenc.attention.cpu import carried
+from posenc.attention.cpu import carried, engine
 from posenc.core.positions import sequence
 from posenc.encodings.bias.alibi import ALiBi
 
@@ -154,3 +154,19 @@ def test_has_no_second_derivative(name):
     out = attend(q, k, v, encoding, at, mask=masks.causal()).sum()
     with pytest.raises(RuntimeError, match="carried keys has no second derivative"):
         torch.autograd.grad(out, q, create_graph=True)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_threads_that_share_the_heads_give_what_one_gives(name, monkeypatch):
+    """Held against one thread, of enough chunks that keys are carried again for the gradients."""
+    encoding = made(name).double()
+    x, q, k, v = (t.detach().double().requires_grad_() for t in inputs(64 * 10))
+    one = output_and_gradients(encoding, x, q, k, v, "auto")
+    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        two = output_and_gradients(encoding, x, q, k, v, "auto")
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(two, one)

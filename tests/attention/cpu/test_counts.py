@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posenc import CoPE, RoPE, Sum, attend, explain, masks
-from posenc.attention.cpu import counts
+from posenc.attention.cpu import counts, engine
 from posenc.attention.cpu.kernel import flash
 from posenc.core.positions import sequence
 
@@ -182,3 +182,22 @@ def test_a_second_derivative_is_refused():
     out = attend(q, k, v, cope(), mask=masks.causal(), implementation="toeplitz")
     with pytest.raises(RuntimeError, match="attention by counts has no second derivative"):
         torch.autograd.grad(out.sum(), q, create_graph=True)
+
+
+@pytest.mark.parametrize("groups", [HEADS, 2])
+def test_threads_that_share_the_heads_give_what_one_gives(groups, monkeypatch):
+    """Held against one thread: heads whose near keys are many and few."""
+    encoding, inputs = cope(), heads("differ by head", groups=groups)
+    one = outcomes("toeplitz", encoding, inputs, mask=masks.causal())
+    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert len(engine.heads_dealt(groups, 1)) == 2
+        two = outcomes("toeplitz", encoding, inputs, mask=masks.causal())
+        with torch.no_grad():
+            alone = attend(*inputs, encoding, mask=masks.causal(), implementation="toeplitz")
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(two, one)
+    torch.testing.assert_close(alone, one[0])

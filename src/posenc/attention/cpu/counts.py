@@ -19,12 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
+from posenc.attention.cpu.engine import heads_dealt
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
 from posenc.attention.spacing import Strip
 from posenc.core.biases import per_query_head
 from posenc.core.count_bias import CountBias
+from posenc.core.threads import spread
 from posenc.core.tracing import full, in_full
 
 ROWS, FEWEST_ROWS = 128, 16  # queries at a time
@@ -68,8 +70,30 @@ def attended(call: Call, strip: Strip) -> Tensor:
             q, k, v = (per_query_head(full(x), q) for x in (q, k, v))
             out: Tensor = Counted.apply(q, k, v, e, strip, call.scale)  # type: ignore
         else:
-            out = _forward(q, k, v, e, strip, call.scale)[0]
+            out = _by_heads(q, k, v, e, strip, call.scale, _heads(q, k))[0]
     return out[..., : call.v.shape[-1]].to(call.q.dtype)
+
+
+def _heads(q: Tensor, k: Tensor) -> list[slice]:
+    """Return heads of the keys, dealt out to threads."""
+    batch, heads, queries, _ = q.shape
+    return heads_dealt(k.shape[1], batch * heads * queries * k.shape[2])
+
+
+def _by_heads(
+    q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float, heads: list[slice]
+) -> tuple[Tensor, Tensor, list[list[NearAndFarKeys]]]:
+    """Return what `_forward` does, with a list of blocks for each of the `heads` of keys."""
+    group = q.shape[1] // k.shape[1]
+
+    def of_heads(some: slice) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
+        queries = q[:, some.start * group : some.stop * group]
+        return _forward(queries, k[:, some], v[:, some], e, strip, scale)
+
+    outs, sums, blocks = zip(*spread(of_heads, heads), strict=True)
+    if len(heads) == 1:
+        return outs[0], sums[0], [*blocks]
+    return torch.cat(outs, 1), torch.cat(sums, 1), [*blocks]
 
 
 def _forward(
@@ -158,8 +182,8 @@ class Counted(torch.autograd.Function):
     def forward(  # type: ignore
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float
     ) -> Tensor:
-        out, lse, ctx.blocks = _forward(q, k, v, e, strip, scale)
-        ctx.strip, ctx.scale = strip, scale
+        ctx.heads, ctx.strip, ctx.scale = _heads(q, k), strip, scale
+        out, lse, ctx.blocks = _by_heads(q, k, v, e, strip, scale, ctx.heads)
         ctx.save_for_backward(q, k, v, e, out, lse)
         return out
 
@@ -167,12 +191,39 @@ class Counted(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
         refuse_second_derivative("attention by counts")
         q, k, v, e, out, lse = ctx.saved_tensors
+
+        def of_heads(n: int) -> tuple[Tensor, ...]:
+            q_, k_, v_, out_, lse_, grad_ = (x[:, ctx.heads[n]] for x in (q, k, v, out, lse, grad))
+            some = _Saved(q_, k_, v_, e, out_, lse_, ctx.blocks[n], ctx.strip, ctx.scale)
+            return some.gradients(grad_)
+
+        dq, dk, dv, de = zip(*spread(of_heads, range(len(ctx.heads))), strict=True)
+        dq, dk, dv = (x[0] if len(x) == 1 else torch.cat(x, 1) for x in (dq, dk, dv))
+        return dq, dk, dv, torch.stack(de).sum(0), None, None
+
+
+class _Saved(NamedTuple):
+    """What the forward pass leaves for the gradients of some heads."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    e: Tensor
+    out: Tensor
+    lse: Tensor
+    blocks: list[NearAndFarKeys]
+    strip: Strip
+    scale: float
+
+    def gradients(self, grad: Tensor) -> tuple[Tensor, ...]:
+        """Return the gradients of q, k, v and e, block by block."""
+        q, k, v, e, out, lse, blocks, strip, scale = self
         dq, dk, dv, de = (torch.zeros_like(x) for x in (q, k, v, e))
-        for block in ctx.blocks:
+        for block in blocks:
             rows, keys = block
             some_q, some_grad, some_lse = q[:, :, rows], grad[:, :, rows], lse[:, :, rows]
             some_k, some_v = (x[:, :, keys].flip(2) for x in (k, v))
-            near, by_count = _near(q, k, block, ctx.strip, ctx.scale), some_q @ e.mT
+            near, by_count = _near(q, k, block, strip, scale), some_q @ e.mT
             bias, slope, whole, rest = _looked_up(by_count, near.counts)
             # P = exp(scores − L), L of all keys
             weights = (near.scores + bias).sub_(some_lse.unsqueeze(-1)).exp_()
@@ -188,13 +239,13 @@ class Counted(torch.autograd.Function):
             of_count = of_whole + F.pad(of_next, (1, -1))
             # The gate of a key moves the counts of this key and of all after it, backwards
             of_gates = (ds * slope).flip(-1).cumsum(-1).flip(-1)
-            of_scores = of_gates.mul_(near.gates).mul_(1 - near.gates).add_(ds).mul_(ctx.scale)
+            of_scores = of_gates.mul_(near.gates).mul_(1 - near.gates).add_(ds).mul_(scale)
             dq[:, :, rows] += of_scores @ some_k
             dk[:, :, keys] += (of_scores.mT @ some_q).flip(2)
             if keys.start:
                 for_q, for_k, for_v = flash_backward(
                     some_grad, some_q, k[:, :, block.far], v[:, :, block.far], out[:, :, rows],
-                    some_lse - by_count[..., -1], None, ctx.scale,
+                    some_lse - by_count[..., -1], None, scale,
                 )  # fmt: skip
                 dq[:, :, rows] += for_q
                 dk[:, :, block.far] += for_k
@@ -202,4 +253,4 @@ class Counted(torch.autograd.Function):
                 of_count[..., -1] -= ds.sum(-1)
             dq[:, :, rows] += of_count @ e
             de += of_count.flatten(0, 2).mT @ some_q.flatten(0, 2)
-        return dq, dk, dv, de, None, None
+        return dq, dk, dv, de

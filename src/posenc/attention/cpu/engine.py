@@ -16,6 +16,7 @@ dS is computed again tile by tile. There is no second derivative. Memory O(token
 tile).
 """
 
+import itertools
 from collections.abc import Sequence
 from copy import copy
 from math import e, log2
@@ -156,11 +157,8 @@ def dealt(tiles: list[Tile], texts: int) -> list[list[Tile]]:
 
     Tiles of the same rows, which are joined, stay together.
     """
-    sizes = [_scores(tile) for tile in tiles]
-    count = torch.get_num_threads()
-    few = MOST_THREADS if FEWEST_SCORES <= texts * sum(sizes) <= MOST_SCORES else 1
     starts = [n for n, tile in enumerate(tiles) if tile.first]
-    count = min(count, few, len(starts))
+    count = thread_count(texts * sum([_scores(tile) for tile in tiles]), len(starts))
     if count < 2:
         return [tiles]
     rows = [tiles[a:b] for a, b in zip(starts, [*starts[1:], len(tiles)], strict=True)]
@@ -172,6 +170,19 @@ def dealt(tiles: list[Tile], texts: int) -> list[list[Tile]]:
         shares[least] += some
         taken[least] += sum(map(_scores, some))
     return shares
+
+
+def thread_count(scores: int, parts: int) -> int:
+    """Return the number of threads among which the parts of so many scores are shared."""
+    few = MOST_THREADS if FEWEST_SCORES <= scores <= MOST_SCORES else 1
+    return min(few, parts, torch.get_num_threads())
+
+
+def heads_dealt(heads: int, scores: int) -> list[slice]:
+    """Deal heads that do not depend on each other out to threads, each as many as another."""
+    count = thread_count(scores, heads)
+    ends = [heads * n // count for n in range(count + 1)]
+    return [slice(a, b) for a, b in itertools.pairwise(ends)]
 
 
 def _scores(tile: Tile) -> int:
