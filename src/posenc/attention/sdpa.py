@@ -69,8 +69,8 @@ def kernel(
     # The fused kernels want as many channels of v as of q and k.
     if channels < q.shape[-1]:
         v = F.pad(v, (0, q.shape[-1] - channels))
-    if mask is not None:
-        mask = mask.expand(*q.shape[:3], k.shape[2])
+    if mask is not None and mask.shape != (shape := (*q.shape[:3], k.shape[2])):
+        mask = mask.expand(shape)
     if call.sinks is not None:
         return sinks.attended(call, q, k, v, mask, is_causal)[..., :channels]
     # Traced, the comparison would be a symbol

@@ -126,7 +126,7 @@ def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
         return table[h, columns]
     # All heads look up the same columns, (batch or 1, 1, query, key): ten times as fast
     found = table.index_select(1, columns.flatten())
-    return found.unflatten(1, columns[:, 0].shape).transpose(0, 1)
+    return found.reshape(len(table), len(columns), *columns.shape[2:]).transpose(0, 1)
 
 
 class PlaceBias(ScoreBias):
@@ -300,7 +300,9 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
     # Slicing costs as much as a small kernel
     q_pos = q_pos if rows == ALL else q_pos[..., rows]
     k_pos = k_pos if keys == ALL else k_pos[..., keys]
-    apart = q_pos.unsqueeze(-1) - k_pos.unsqueeze(-2)
+    # One row of keys broadcasts as it is, which saves a call
+    one_row = k_pos.ndim == 3 and k_pos.shape[:2] == (1, 1)
+    apart = q_pos.unsqueeze(-1) - (k_pos if one_row else k_pos.unsqueeze(-2))
     if apart.ndim == 4:
         return apart
     return apart.unsqueeze(-3) if apart.ndim == 3 else apart.unsqueeze(0).unsqueeze(0)

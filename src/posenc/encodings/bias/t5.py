@@ -62,10 +62,11 @@ def bucket(offset: Tensor, buckets: int, reach: int, bidirectional: bool) -> Ten
 
 
 def _bucketed(offset: Tensor, first: Tensor, bidirectional: bool) -> Tensor:
-    distance = offset.abs() if bidirectional else offset.clamp_min(0)
-    # The first bucket starts at 0
-    bucket = torch.bucketize(distance, first[1:], right=True)
-    return bucket + (offset < 0) * len(first) if bidirectional else bucket
+    # The first bucket has what is below the start of the second, keys ahead included
+    if not bidirectional:
+        return torch.bucketize(offset, first[1:], right=True)
+    bucket = torch.bucketize(offset.abs(), first[1:], right=True)
+    return bucket + (offset < 0) * len(first)
 
 
 class T5Bias(Encoding):
