@@ -48,7 +48,8 @@ POS = sequence(200)
         (ALiBi(4), POS * 0.5, None, "blocks", "not whole numbers at equal steps"),
         (ALiBi(4), torch.stack((POS, POS + 1)), None, "blocks", "not .* alike in the batch"),
         (Sum(ALiBi(4), Shaw(DIM)), POS, None, "blocks", "the bias of Sum is no view"),
-        (FIRE(4, length=9), POS, None, "blocks", "the bias of FIRE is no view"),
+        (FIRE(4, length=9), POS, None, "toeplitz", "few units of FIRE bend"),
+        (FIRE(4, length=9), POS * 0.5, None, "blocks", "not whole numbers at equal steps"),
     ],
 )  # fmt: skip
 def test_the_path_is_explained(encoding, pos, mask, path, why):

@@ -153,6 +153,18 @@ class PlaceBias(ScoreBias):
         return lambda b, h, i, j: self.f(h, q_pos(b, h, i), k_pos(b, h, j))
 
 
+class RelativeBias(PlaceBias):
+    """A `PlaceBias` Σₙ outer[h, n] · ReLU(wₙ y + bₙ),      y = ψ(pᵢ − pⱼ) · ρ(pᵢ)
+
+    `factors` receives offsets and positions of queries. It returns ψ and ρ, which are at least 0,
+    w and b, (unit,), and `outer`, (head, unit).
+    """
+
+    def __init__(self, factors: Callable[[Tensor, Tensor], tuple[Tensor, ...]], *args: Any):
+        super().__init__(*args)
+        self.factors = factors
+
+
 class DecayBias(ScoreBias):
     """The bias −|cᵢ − c'ⱼ| of running sums of the queries and of the keys, (batch, head, token)."""
 

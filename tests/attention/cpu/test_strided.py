@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from posenc import (
-    FIRE,
     ALiBi,
     CoPE,
     FoX,
@@ -30,7 +29,6 @@ REASONS = {
     "a cap": (dict(encoding=ALiBi(4), softcap=1.0), "no place for `softcap`"),
     "padding": (dict(encoding=ALiBi(4), mask=masks.padding([40])), "no strip along the diagonal"),
     "halves": (dict(encoding=ALiBi(4), at=sequence(40) / 2), "no.* whole numbers at equal steps"),
-    "beyond its length": (dict(encoding=FIRE(4, length=9)), "the bias of FIRE is no view"),
 }
 
 

@@ -9,9 +9,17 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu import counts, decay, kernel, offset_tables, offset_vectors, toeplitz
+from posenc.attention.cpu import (
+    counts,
+    decay,
+    kernel,
+    offset_tables,
+    offset_vectors,
+    relative,
+    toeplitz,
+)
 from posenc.attention.path import Path
-from posenc.core.biases import DecayBias
+from posenc.core.biases import DecayBias, RelativeBias
 from posenc.core.count_bias import CountBias
 from posenc.core.offset_biases import TableBias, VectorBias
 
@@ -25,8 +33,8 @@ class Strided(Path):
     def serves(self, call: Call) -> str:
         bias = call.bias
         goes_by_content = isinstance(bias, TableBias | VectorBias)
-        summed = isinstance(bias, DecayBias | CountBias)
-        if bias is not None and bias.distance is None and not (goes_by_content or summed):
+        own = goes_by_content or isinstance(bias, DecayBias | CountBias | RelativeBias)
+        if bias is not None and bias.distance is None and not own:
             return f"the bias of {call.name} is no view"
         if call.by_weight and not _carries_values(call):
             return f"{call.name} adds to the values, which takes the weights themselves"
@@ -65,6 +73,8 @@ class Strided(Path):
             return f"the bias of {call.name} is one number for each key, up to each query's own."
         if isinstance(call.bias, CountBias):
             return f"{call.name} has one row for all keys beyond its last count."
+        if isinstance(call.bias, RelativeBias):
+            return f"few units of {call.name} bend among the pairs of a tile."
         goes = f"the bias of {call.name} goes by distance, " if call.bias is not None else ""
         return f"{goes}positions stand at equal steps and the mask is a strip along the diagonal."
 
@@ -79,6 +89,8 @@ class Strided(Path):
             return counts.attended(call, seen)
         steps = (1, 0) if call.bias is None else call.bias.steps
         assert steps is not None
+        if isinstance(call.bias, RelativeBias):
+            return relative.attended(call, seen, steps)
         if isinstance(call.bias, TableBias):
             return offset_tables.near_and_far(call, seen, steps)
         if isinstance(call.bias, VectorBias):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core.arguments import number, query_heads, room, whole_number
-from posenc.core.biases import DistanceBias, OfDistance, PlaceBias
+from posenc.core.biases import DistanceBias, OfDistance, RelativeBias
 from posenc.core.encoding import Encoding
 from posenc.core.pieces import straight
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
@@ -102,7 +102,7 @@ class FIRE(Encoding):
         if self._near_enough(q_at):
             return DistanceBias(self.of_distance, q, q_at, k_at)
         f = self.in_pieces() if readable(q_at, self.multiplier) else self.f
-        return PlaceBias(partial(self.of_places, f), q, q_at, k_at)
+        return RelativeBias(self.factors, partial(self.of_places, f), q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
         """Return the bias of an offset for queries up to L, in logits.
@@ -121,6 +121,15 @@ class FIRE(Encoding):
         # A single pair evaluates f and looks nothing up
         f = f if h.ndim else self.f
         return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
+
+    def factors(self, δ: Tensor, p: Tensor) -> tuple[Tensor, ...]:
+        """Return the two factors of the argument of f, and the weights of f.
+
+        - `δ`, `p`: offsets, and positions of queries, in tokens
+        """
+        reached = torch.maximum(self.L, p.to(self.L.dtype))
+        weights = full(self.inner.weight)[:, 0], full(self.inner.bias), full(self.outer.weight)
+        return self.ψ(δ.abs()), 1 / (self.ψ(reached) + EPS), *weights
 
     def in_pieces(self) -> OfDistance:
         """The map f of all pairs, which goes by straight lines, as ReLUs do."""
