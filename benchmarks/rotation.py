@@ -107,7 +107,7 @@ def time_beside_load(dtype: str, rounds: int, budget: float) -> BenchTable:
         ways |= _transformers(pos, dim, q.dtype)
     except ImportError as error:
         skipped["transformers"] = f"not installed ({error.name})"
-    with threads(os.cpu_count() or 1), _busy_processes(2):
+    with threads(os.cpu_count() or 1), busy_processes(2):
         runs = {who: _run(who, run, q, k, False) for who, run in ways.items()}
         times = timed(runs, rounds, budget, busy=True)
         case = f"long, beside two busy processes: {tuple(q.shape)}, {dtype}, forward"
@@ -120,7 +120,7 @@ def time_beside_load(dtype: str, rounds: int, budget: float) -> BenchTable:
 
 
 @contextmanager
-def _busy_processes(count: int) -> Iterator[None]:
+def busy_processes(count: int) -> Iterator[None]:
     begun = [
         subprocess.Popen([sys.executable, "-P", "-c", "while True: pass"]) for _ in range(count)
     ]

@@ -17,6 +17,7 @@ import torch
 from benchmarks import (
     adapter,
     attention,
+    busy,
     embeddings,
     growth,
     rotation,
@@ -32,9 +33,9 @@ from posenc.core.provenance import Provenance, since
 SCHEMA = 1
 PARTS = (
     "rotation", "embeddings", "attention", "serving", "training", "study", "adapter", "start-up",
-    "fast", "growth",
+    "fast", "busy", "growth",
 )  # fmt: skip
-BY_NAME = ("growth",)  # parts that take long, and run where they are named
+BY_NAME = ("busy", "growth")  # parts that take long, and run where they are named
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
 PEERS += ("positional-encodings", "numba")
 
@@ -55,12 +56,23 @@ class Effort:
     model: adapter.Size = adapter.FULL  # model that encodings are plugged into
     profile: str = "cpu"  # profile of `posenc study`
     served: tuple[serving.Served, ...] = serving.FULL
+    crowded: tuple[int, ...] = (1024, 2048)  # lengths on busy cores
 
 
 LENGTHS = (512, 2048, 4096, 16384)
 FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
 QUICK = Effort(
-    5, 2.0, (256, 1024), 16_384, (), False, ("mid", "tiny"), adapter.QUICK, "smoke", serving.QUICK
+    5,
+    2.0,
+    (256, 1024),
+    16_384,
+    (),
+    False,
+    ("mid", "tiny"),
+    adapter.QUICK,
+    "smoke",
+    serving.QUICK,
+    (256,),
 )
 
 
@@ -169,6 +181,12 @@ def _jobs(
                     f"attention, {kind}, {tokens:,}",
                     lambda n=tokens, k=kind: attention.time_attention(n, k, rounds, budget),
                 )
+    if part == "busy":
+        for kind, tokens, condition in product(busy.KINDS, effort.crowded, busy.CONDITIONS):
+            yield (
+                f"{kind} of {tokens:,} tokens, {condition}",
+                lambda n=tokens, k=kind, c=condition: busy.time_busy(n, k, c, rounds, budget),
+            )
     if part == "serving":
         for case in effort.served:
             yield (
