@@ -12,6 +12,7 @@ derivative. For positions at equal steps.
 """
 
 from collections.abc import Iterator
+from threading import local
 from typing import Any
 
 import torch
@@ -51,6 +52,14 @@ class TiledVectors(TiledBias):
     def __init__(self, strip: Strip, x: Tensor, vectors: Tensor, group: int, learned: bool):
         self.strip, self.tensors, self.learned = strip, (x, vectors), learned
         self.tiles = list(_tiles(strip, x.shape[1], group))
+        self.held = local()
+
+    def room(self, x: Tensor) -> Tensor:
+        """Return memory for E of any tile, the same one for all tiles of a thread."""
+        if not hasattr(self.held, "room"):
+            size = len(self.tensors[0]) * HEADS * ROWS * (self.strip.keys + ROWS)  # type: ignore
+            self.held.room = x.new_empty(size)
+        return self.held.room
 
     def columns(self, tile: Tile) -> slice:
         first = _largest(self.strip) - (tile.rows.stop - 1 - tile.keys.start)
@@ -61,7 +70,9 @@ class TiledVectors(TiledBias):
             t[0][texts, tile.heads, tile.rows].flip(2),
             t[1][tile.heads, self.columns(tile)],
         )
-        products = (x if unit == 1 else x * unit) @ vectors.mT
+        shape = (*x.shape[:3], vectors.shape[1])
+        products = self.room(x)[: x[..., 0].numel() * shape[-1]].view(shape)
+        torch.matmul(x if unit == 1 else x * unit, vectors.mT, out=products)
         # Column c has the difference most − c: hidden below `low`, and above `high`
         most = tile.rows.stop - 1 - tile.keys.start
         products[..., max(0, most - self.strip.low + 1) :] = float("-inf")
