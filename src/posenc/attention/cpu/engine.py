@@ -284,6 +284,7 @@ class _Gradients:
         self.inner = None
         if bias.learned and not bias.whole:
             self.inner = (grad * out).sum(-1, keepdim=True)
+        self.inputs = q, k, v, grad  # without more channels
         if self.learns_far:
             q, k, v, grad, out = self._with_two_channels(q, k, v, grad, out)
         self.q, self.k, self.v, self.grad, self.out, self.lse = q, k, v, grad, out, lse
@@ -389,13 +390,9 @@ class _Gradients:
         at = texts, tile.heads, tile.rows
         keys = texts, key_heads(tile, self.q, self.k), tile.keys
         dim, channels = slice(self.dim), slice(self.channels)
-        q, grad = (
-            x[at].flip(2).to(self.exact).contiguous()
-            for x in (self.q[..., dim], self.grad[..., channels])
-        )
-        k, v = (
-            x[keys].to(self.exact).flatten(0, 1) for x in (self.k[..., dim], self.v[..., channels])
-        )
+        q, k, v, grad = self.inputs
+        q, grad = (x[at].flip(2).to(self.exact).contiguous() for x in (q, grad))
+        k, v = (x[keys].to(self.exact).flatten(0, 1) for x in (k, v))
         # (text · key head, heads that share it · n, x): one product for each text and key head
         by_group = lambda x: x.reshape(len(k), -1, x.shape[-1])  # noqa: E731
         grouped_q = by_group(q)
