@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # torch reads it when it is
 import torch
 
 TESTS = Path(__file__).parent
-LIBRARY = {"core", "attention", "rotation", "encodings", "properties", "analysis"}
+LIBRARY = {"core", "biases", "attention", "rotation", "encodings", "properties", "analysis"}
 CHECKED = LIBRARY | {"test_checker.py", "test_strangers.py"}
 
 # Where the root has no handler, Python writes what is logged on stderr, which tests read.

@@ -11,12 +11,13 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src/posenc"
 WINGS = {  # all that lies at the top of the package, from the ground up
-    *("core", "attention", "rotation", "properties", "encodings", "catalog", "analysis"),
+    *("core", "biases", "attention", "rotation", "properties", "encodings", "catalog", "analysis"),
     *("models", "lab", "show", "commands"),
 }
 DOORS = {"__init__", "__main__", "testing"}  # public names, `python -m posenc`, and for pytest
 FLOORS = (  # from the ground up: a room imports from rooms below it, and from itself
     "core",
+    "biases",
     "attention",
     "rotation",
     "properties",

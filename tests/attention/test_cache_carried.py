@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from posenc import ALiBi, Cache, PaTH, RoPE, SelfAttention, Sum, Wall, masks
-from posenc.core import carried
+from posenc.biases import carried
 from posenc.core.encoding import Encoding
 
 WIDTH, HEADS, DIM, TOKENS = 32, 4, 8, 30

@@ -179,7 +179,7 @@ def test_outputs_are_turned_back_in_reverse():
 LIBRARY = Path(encodings.__file__).parent.parent
 CALLING = [
     file
-    for room in ("core", "attention")
+    for room in ("core", "biases", "attention")
     for file in sorted((LIBRARY / room).rglob("*.py"))
     if file.name != "hooks.py"
 ]

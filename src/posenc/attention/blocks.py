@@ -14,7 +14,7 @@ from posenc.attention.call import Call, rows_of
 from posenc.attention.cpu import carried
 from posenc.attention.path import Path
 from posenc.attention.reference import ALL, attended, bias_block, mask_block
-from posenc.core.carried import CarriedBias
+from posenc.biases.carried import CarriedBias
 from posenc.core.tracing import beyond_gradients, traced, transformed
 
 BLOCK = 128  # queries at a time, at most

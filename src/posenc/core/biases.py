@@ -153,33 +153,6 @@ class PlaceBias(ScoreBias):
         return lambda b, h, i, j: self.f(h, q_pos(b, h, i), k_pos(b, h, j))
 
 
-class RelativeBias(PlaceBias):
-    """A `PlaceBias` Σₙ outer[h, n] · ReLU(wₙ y + bₙ),      y = ψ(pᵢ − pⱼ) · ρ(pᵢ)
-
-    `factors` receives offsets and positions of queries. It returns ψ and ρ, which are at least 0,
-    w and b, (unit,), and `outer`, (head, unit).
-    """
-
-    def __init__(self, factors: Callable[[Tensor, Tensor], tuple[Tensor, ...]], *args: Any):
-        super().__init__(*args)
-        self.factors = factors
-
-
-class DecayBias(ScoreBias):
-    """The bias −|cᵢ − c'ⱼ| of running sums of the queries and of the keys, (batch, head, token)."""
-
-    def __init__(self, q: Tensor, c: Tensor, c_key: Tensor):
-        self.c, self.c_key = (x.expand(len(q), -1, -1) for x in (c, c_key))
-        self.dtype = torch.promote_types(q.dtype, torch.float32)
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        between = self.c[..., rows].unsqueeze(-1) - self.c_key[..., keys].unsqueeze(-2)
-        return -between.abs().to(self.dtype)
-
-    def pair(self) -> PairBias:
-        return lambda b, h, i, j: -(self.c[b, h, i] - self.c_key[b, h, j]).abs().to(self.dtype)
-
-
 class SumBias(ScoreBias):
     """The sum of several biases, in the forms that all of them have."""
 

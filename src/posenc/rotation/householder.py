@@ -7,7 +7,7 @@ Attention", arXiv:2505.16381, §3.
 import torch
 from torch import Tensor
 
-from posenc.core.carried import Chunks, in_chunks
+from posenc.biases.carried import Chunks, in_chunks
 from posenc.core.running import chunks
 from posenc.core.shapes import Heads, Keys, Scores
 from posenc.core.tracing import visible

@@ -13,7 +13,7 @@ from posenc import FoX, RoPE, SelfAttention, Sum, attend, explain, masks
 from posenc.attention.cpu import decay, engine
 from posenc.attention.cpu.kernel import flash
 from posenc.attention.spacing import Strip
-from posenc.core.biases import DecayBias
+from posenc.biases.decay import DecayBias
 from posenc.core.positions import sequence
 from posenc.encodings.bias.fox import Forgotten
 

@@ -17,8 +17,8 @@ from posenc.attention.cpu.engine import heads_dealt
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import refuse_second_derivative
+from posenc.biases.carried import CarriedBias, Chunks, carried, in_chunks
 from posenc.core.biases import per_query_head
-from posenc.core.carried import CarriedBias, Chunks, carried, in_chunks
 from posenc.core.threads import spread
 from posenc.core.tracing import in_full
 

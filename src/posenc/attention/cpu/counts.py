@@ -24,8 +24,8 @@ from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
 from posenc.attention.spacing import Strip
+from posenc.biases.counts import CountBias
 from posenc.core.biases import per_query_head
-from posenc.core.count_bias import CountBias
 from posenc.core.threads import spread
 from posenc.core.tracing import full, in_full
 

@@ -24,7 +24,7 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed, zeros_around
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
-from posenc.core.offset_biases import TableBias
+from posenc.biases.offsets import TableBias
 
 FEWEST_ROWS, MOST_ROWS = 128, 256  # queries at a time
 

@@ -22,7 +22,7 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
-from posenc.core.offset_biases import VectorBias
+from posenc.biases.offsets import VectorBias
 from posenc.core.tracing import full, in_full
 
 ROWS, HEADS = 128, 2  # queries and heads of a block

@@ -21,7 +21,7 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tensors, Tile, TiledBias, by_tiles, skewed
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
-from posenc.core.biases import RelativeBias
+from posenc.biases.relative import RelativeBias
 from posenc.core.tracing import full, in_full
 
 ROWS = 64  # queries of a tile

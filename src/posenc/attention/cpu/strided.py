@@ -19,9 +19,10 @@ from posenc.attention.cpu import (
     toeplitz,
 )
 from posenc.attention.path import Path
-from posenc.core.biases import DecayBias, RelativeBias
-from posenc.core.count_bias import CountBias
-from posenc.core.offset_biases import TableBias, VectorBias
+from posenc.biases.counts import CountBias
+from posenc.biases.decay import DecayBias
+from posenc.biases.offsets import TableBias, VectorBias
+from posenc.biases.relative import RelativeBias
 
 FEW_QUERIES = 8  # queries, as in decoding
 UNREADABLE = "it takes torch's CPU kernel, which reads strides, outside of what is traced"

@@ -18,10 +18,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from posenc.biases.pieces import straight
+from posenc.biases.relative import RelativeBias
 from posenc.core.arguments import number, query_heads, room, whole_number
-from posenc.core.biases import DistanceBias, OfDistance, RelativeBias
+from posenc.core.biases import DistanceBias, OfDistance
 from posenc.core.encoding import Encoding
-from posenc.core.pieces import straight
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import full, in_full, readable
 from posenc.properties import (

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from posenc.biases.decay import DecayBias
 from posenc.core.arguments import channels, query_heads
-from posenc.core.biases import DecayBias
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import Running, by_head, linear, running

@@ -16,9 +16,9 @@ table begins with zeros in it; here with small numbers, lest it begin as no enco
 import torch
 from torch import nn
 
+from posenc.biases.counts import CountBias
 from posenc.core.arguments import channels, count, room
 from posenc.core.biases import content
-from posenc.core.count_bias import CountBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper

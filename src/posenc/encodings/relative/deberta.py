@@ -26,10 +26,10 @@ from math import log
 import torch
 from torch import Tensor, nn
 
+from posenc.biases.offsets import FEW_QUERIES, TableBias
 from posenc.core.arguments import channels, count, query_heads, room, switch, whole_number
 from posenc.core.biases import per_query_head
 from posenc.core.encoding import Encoding
-from posenc.core.offset_biases import FEW_QUERIES, TableBias
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.core.tracing import readable

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from posenc.biases.carried import CarriedBias, Carrying, Chunks, alike
 from posenc.core.arguments import count, layer_sizes
 from posenc.core.biases import content, per_query_head
-from posenc.core.carried import CarriedBias, Carrying, Chunks, alike
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import by_head, linear

@@ -13,10 +13,10 @@ eq. 3-4; r there is key − query, so its tables are ours read backwards.
 import torch
 from torch import Tensor, nn
 
+from posenc.biases.offsets import TableBias
 from posenc.core.arguments import channels, count, room
 from posenc.core.biases import ALL, for_query_heads, offsets
 from posenc.core.encoding import Encoding
-from posenc.core.offset_biases import TableBias
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper

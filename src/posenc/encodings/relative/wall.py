@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from posenc.biases.carried import CarriedBias, Carrying, Chunks, alike, in_chunks
 from posenc.core.arguments import layer_sizes
 from posenc.core.biases import content, per_query_head
-from posenc.core.carried import CarriedBias, Carrying, Chunks, alike, in_chunks
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.core.running import CHUNK, by_head, chunks, linear, running

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc.core.pieces import straight
+from posenc.biases.pieces import straight
 
 UNITS = {
     "any": (torch.randn(32), torch.randn(32)),

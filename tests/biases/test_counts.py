@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc.core.count_bias import CountBias, counted
+from posenc.biases.counts import CountBias, counted
 
 EVERY = slice(None)
 

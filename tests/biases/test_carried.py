@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from posenc.biases.carried import CarriedBias, alike, carried, in_chunks
 from posenc.core.biases import ALL
-from posenc.core.carried import CarriedBias, alike, carried, in_chunks
 
 
 @pytest.mark.parametrize(("tokens", "chunks"), [(1, 1), (64, 1), (65, 2)])

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from posenc.core import offset_biases
+from posenc.biases import offsets
+from posenc.biases.offsets import TableBias, VectorBias
 from posenc.core.biases import pairs
-from posenc.core.offset_biases import TableBias, VectorBias
 
 HEADS, QUERIES, KEYS, DIM, REACH = 2, 4, 5, 3, 2
 POS, K_POS = torch.tensor([3, 9, 4, 7]), torch.tensor([0, 3, 5, 8, 10])
@@ -72,7 +72,7 @@ def waves(pos):
 )
 def test_vectors_meet_queries_by_offset(pos, k_pos, few, monkeypatch):
     """Looked up for few queries, where offsets are few too, and by the sum formula for many."""
-    monkeypatch.setattr(offset_biases, "FEW_QUERIES", 8 if few else 0)
+    monkeypatch.setattr(offsets, "FEW_QUERIES", 8 if few else 0)
     bias, q, k, u, v, project = vector_bias(pos, k_pos)
     block = bias.block(slice(0, len(pos)), slice(0, len(k_pos)))
     for h in range(HEADS):

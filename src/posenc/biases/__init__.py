@@ -1,0 +1,1 @@
+"""Biases of content, each defined once."""
