@@ -118,9 +118,9 @@ def contrast(one: Contrast, result: Analysis) -> str:
         return one.verdict
     p = [] if one.adjusted is None else [f"p = {one.adjusted:.2g} by Holm"]
     verdict = words.verdict(one)
-    against = [] if verdict.endswith("is better") else [verdict]
+    against = [] if one.decided else [verdict]
     where = words.span(result.metric)
-    bits = any(row.bits for row in result.rows if row.task == one.task)
+    bits = words.unit_of(one, words.in_bits(result.rows))
     return difference(one.difference, one.by_seed, bits, where, result, [*p, *against])
 
 
@@ -134,7 +134,7 @@ def difference(
 ) -> str:
     """+32 points [+29, +36] (1.2 L, rate 0.001; above 0 in 6 of 6 seeds; …)."""
     one = None if result.profile is None else f"rate {short(result.profile.rate, 2)}"
-    rate = f", {one or 'rates chosen at n ≤ L'}"
+    rate = f", {one or 'rates chosen at n ≤ L'}" if one or result.rates else ""
     wins = f"above 0 in {sum(x > ROUNDING for x in by_seed)} of {len(by_seed)} seeds"
     return f"{interval(value, bits, '+')} ({'; '.join([where + rate, wins, *more])})"
 
@@ -147,7 +147,7 @@ def places(result: Analysis) -> dict[str, str]:
         if row.in_range is not None:
             found[f"{name}.in"] = number(row.in_range, row.bits)
     for one in result.contrasts:
-        sides = "+".join(one.one), "+".join(one.other)
+        sides = map("+".join, (one.one, one.other, *(one.than or ())))
         found[f"{one.task}.{'-'.join(sides)}"] = contrast(one, result)
     found["seeds"] = str(min(len(row.seeds) for row in result.rows))
     return found
@@ -423,6 +423,9 @@ def begun(folder: Path) -> Iterator[str]:
     yield f"# {title_of(folder)}\n"
     yield (f"[plan](plan.toml), registered as `{plan.digest[:16]}…`; {under_way(folder, plan)}.\n")
     yield f"Hypothesis, as registered, no finding: *{plan.hypothesis}*"
+    if plan.positive:
+        yield f"\nPositive control: {plan.positive}. Negative control: {plan.negative}."
+        yield f"\nWould withdraw the claim: {plan.withdraw}"
     yield from (f"\nSeen before the plan was written: {what}" for what in plan.pilots)
     if not (folder / "pilot.md").exists():
         return
@@ -522,6 +525,7 @@ def section(folder: Path) -> Iterator[str]:
     yield f"Hypothesis, as registered, no finding: *{result.hypothesis}*"
     yield from (f"\nSeen before the plan was written: {what}" for what in result.pilots)
     yield from (f"\nDeviation: {what}" for what in result.deviations)
+    yield from (f"\n{sentence}" for sentence in words.controls(result))
     if rest.strip():
         yield "\n" + PLACE.sub(lambda place: known[place[1]], rest.strip())
     yield from tables(result)
@@ -567,6 +571,8 @@ def apart(rows: list[Repeated]) -> float:
 def line(folder: Path, page: str) -> str:
     """The line of studies/README.md: the title, what the page says first, and its conditions."""
     (says,) = re.findall(r"^> (.*)", page, re.MULTILINE)[:1] or ["Nothing is measured yet."]
+    pilot = re.search(r"^\[plan\].* pilot: not evidence\.", page, re.MULTILINE)
+    says = f"Pilot, not evidence. {says}" if pilot else says
     holds = re.search(r"Outcomes hold (.*)\.$", page, re.MULTILINE)
     conditions = f" *({holds[1]})*" if holds else ""
     return f"- [{title_of(folder)}]({folder.name}/README.md) {says}{conditions}"

@@ -67,5 +67,5 @@ class Here:
 
 def run_suite(folder, entry="alibi", suite=SUITE, runner=study_runner.run, **rest):
     for name, plan in suite.plans(entry).items():
-        ended = execute.study(plan, folder / name, runner=runner, engine=Here, **rest)
+        ended = execute.study(plan, folder / name, runner=runner, engine=Here, pilot=True, **rest)
         assert ended.done == ended.of

@@ -117,7 +117,8 @@ def _run(
             with progress(estimate=False) as say:
                 ended = execute.study(
                     plan, place, max_minutes=None if minutes is None else minutes - spent,
-                    progress=in_words(say, line), allow_code=code, **settings,
+                    progress=in_words(say, line), allow_code=code,
+                    pilot=bool(suite.draft), **settings,
                 )  # fmt: skip
             contents = store.read(place)
             write_study_page(contents, analysis.analyse(contents), place)

@@ -109,6 +109,7 @@ def study(
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     keep: Flag = False,
     deviate: Flag = False,
+    pilot: Flag = False,
     allow_code: AllowCode = (),
     as_json: AsJson = False,
 ) -> None:
@@ -145,6 +146,9 @@ def study(
         Leave the trained models in the folder.
     deviate
         Go on although the plan, the code or a version has changed; the results will say so.
+    pilot
+        Run a plan without controls, or with too few seeds, and mark its results as no evidence.
+        What options ask for, without a plan, is a pilot too.
     as_json
         Print one JSON document instead of tables.
     """
@@ -169,15 +173,17 @@ def study(
         again += ["--keep"] if keep else []
         again += [f"--device={device}"] if device != "cpu" else []
         again += ["--ray", *ray] if ray is not None else []
-        for note in registered.notes():
-            print(f"note: {note}", file=sys.stderr)
+        again += ["--pilot"] if pilot else []
+        pilot = pilot or (plan is None and resume is None)
+        if pilot:
+            print("note: this is a pilot, not evidence", file=sys.stderr)
         try:
             with progress(estimate=False) as say:
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes,
                     engine=_engine(ray, device),
                     keep=keep, deviate=deviate, progress=in_words(say, line), allow_code=code,
-                    part=share, device=device,
+                    part=share, device=device, pilot=pilot,
                 )  # fmt: skip
         except KeyboardInterrupt:
             print(f"\nto go on: {_resuming(folder, *again, code=registered.code)}", file=sys.stderr)

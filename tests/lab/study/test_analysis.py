@@ -4,6 +4,7 @@ from dataclasses import asdict, replace
 from itertools import product
 from statistics import mean
 
+import made_studies
 import pytest
 import torch
 
@@ -374,3 +375,81 @@ def test_a_rate_that_is_not_chosen_yet_is_none_and_no_rate_of_the_profile():
     assert [row.rate for row in found.rows] == [None, None]
     assert found.profile is None
     assert found.steps == planned.profile.steps
+
+
+CONTROLLED = {
+    "encodings": [
+        "nope",
+        {"name": "rope", "encoding": "rope"},
+        {"name": "slow", "encoding": "rope", "profile": {"rate": 2e-4}},
+        {"name": "taught", "encoding": "alibi", "trained": 40},
+    ],
+    "tasks": ("copy-unique", "copy-repeat"),
+    "seeds": 7,
+    "positive": "taught",
+    "negative": "rope",
+    "withdraw": "NoPE copies less than RoPE.",
+}
+
+
+def by_hand(contents, task, label, lengths):
+    """The mean of each seed over some lengths, in the order of seeds."""
+    runs = {
+        record.cell.seed: [
+            outcome.values.double().mean().item()
+            for (protocol, n), outcome in record.outcomes.items()
+            if protocol == "generated" and n in lengths
+        ]
+        for record in contents.records.values()
+        if (record.cell.task, record.cell.name) == (task, label)
+    }
+    return [sum(runs[seed]) / len(runs[seed]) for seed in sorted(runs)]
+
+
+def test_a_difference_of_differences_across_tasks_is_paired_by_seed():
+    terms = ["copy-unique: nope", "copy-unique: rope", "copy-repeat: nope", "copy-repeat: rope"]
+    contents = made_studies.study(made_studies.plan(**CONTROLLED, contrast=[terms]))
+    (found,) = analysis.analyse(contents).contrasts
+    sides = [by_hand(contents, *term.split(": "), (24, 28, 32, 40)) for term in terms]
+    expected = [a - b - (c - d) for a, b, c, d in zip(*sides, strict=True)]
+    assert found.by_seed == pytest.approx(expected)
+    assert found.task == "copy-unique, copy-repeat"
+
+
+def test_a_row_is_compared_with_itself_at_another_length():
+    terms = [["copy-unique: nope at 24", "copy-unique: nope at 32"]]
+    contents = made_studies.study(made_studies.plan(**CONTROLLED, contrast=terms))
+    (found,) = analysis.analyse(contents).contrasts
+    near, far = (by_hand(contents, "copy-unique", "nope", (n,)) for n in (24, 32))
+    assert found.by_seed == pytest.approx([a - b for a, b in zip(near, far, strict=True)])
+
+
+def test_a_row_that_was_trained_on_longer_texts_is_measured_where_the_others_are():
+    contents = made_studies.study(made_studies.plan(**CONTROLLED))
+    row = next(row for row in analysis.analyse(contents).rows if row.encoding == "taught")
+    assert row.trained == 20
+    expected = by_hand(contents, "copy-unique", "taught", (24, 28, 32, 40))
+    assert row.by_seed == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative", "asked"), [("taught", "rope", True), ("rope", "taught", False)]
+)
+def test_nothing_is_decided_where_the_positive_control_shows_no_gain(positive, negative, asked):
+    """ALiBi falls slower than RoPE in the outcomes that are made up, so that it gains."""
+    controls = CONTROLLED | {"positive": positive, "negative": negative}
+    planned = made_studies.plan(**controls, contrast=[["nope", "rope"]])
+    result = analysis.analyse(made_studies.study(planned))
+    assert [bool(analysis.refusal(control)) for control in result.controls] == [not asked] * 2
+    assert all(("cannot be asked here" in x.verdict) is not asked for x in result.contrasts)
+    assert [x.decided for x in result.contrasts] == [asked] * 2
+
+
+def test_a_pilot_is_no_evidence():
+    planned = made_studies.plan(**CONTROLLED, contrast=[["nope", "rope"]])
+    contents = made_studies.study(planned)
+    marked = replace(contents, sources={**contents.sources, "pilot": "not evidence"})
+    result = analysis.analyse(marked)
+    assert result.stamp == "pilot: not evidence"
+    assert not any(contrast.decided for contrast in result.contrasts)
+    assert any(contrast.decided for contrast in analysis.analyse(contents).contrasts)

@@ -37,7 +37,15 @@ def test_a_text_is_right_when_each_answer_is_the_likeliest():
     outcomes = evaluate(model, cell, DIGITS)
     assert {key for key in outcomes} == {
         (protocol, n)
-        for protocol in ("forced", "tokens", "generated", "endless", "windowed", "shuffled")
+        for protocol in (
+            "forced",
+            "tokens",
+            "generated",
+            "endless",
+            "windowed",
+            "cropped",
+            "shuffled",
+        )
         for n in (3, 6)
     }
     for n in (3, 6):
@@ -50,6 +58,34 @@ def test_a_text_is_right_when_each_answer_is_the_likeliest():
             expected.append(right)
         assert outcomes["forced", n].tolist() == expected
         assert 0 < sum(expected) < 40  # or the test shows nothing
+
+
+def test_a_cropped_text_is_read_from_its_last_tokens():
+    """One text after the other, as a text of training: <bos>, then its last tokens."""
+    model, cell = trained()
+    outcomes = evaluate(model, cell, DIGITS)
+    expected = []
+    for text in whole(prompts(cell, DIGITS, 6)).tolist():
+        # A text of training has <bos>, 4 bits, <sep>, the answer, <eos>, of which 7 are read
+        seen = [text[0], *text[-8:][1:]]
+        said = [model(torch.tensor([seen[:place]]))[0, -1].argmax().item() for place in (6, 7)]
+        expected.append(said == text[-2:])
+    assert outcomes["cropped", 6].tolist() == expected
+    assert outcomes["cropped", 3].tolist() == outcomes["forced", 3].tolist()
+    assert outcomes["cropped", 6].tolist() != outcomes["forced", 6].tolist()
+
+
+def test_an_answer_that_is_cropped_away_is_wrong():
+    """A copy of six words, cropped to the longest text of training, has its last ones alone."""
+    task = tasks.Task("copy", tasks.copy, tasks.WORDS, 1, tested=(1, 6))
+    model, cell = trained(task=task)
+    outputs = predict(model, cell, task)
+    batch = task.batch([6] * 40, Random("evaluation copy 6"), held_out=True)
+    kept = outputs["6/0/cropped"].shape[1]
+    assert kept == 4
+    # Even a model that gives all answers that it sees
+    outputs["6/0/cropped"] = batch.targets[:, -kept:]
+    assert not grade(outputs, cell, task)["cropped", 6].any()
 
 
 def test_the_share_of_tokens_is_that_of_answers_after_the_true_ones():

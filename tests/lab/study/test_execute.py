@@ -35,7 +35,9 @@ def plan(seeds=2, encodings=("nope", "rope"), **rest):
 
 
 def study(folder, planned=None, runner=study_runner.run, **rest):
-    return execute.study(planned or plan(), folder, runner=runner, start="fork", **rest)
+    return execute.study(
+        planned or plan(), folder, runner=runner, start="fork", **{"pilot": True} | rest
+    )
 
 
 def results(folder):
@@ -113,7 +115,7 @@ def test_cells_come_out_as_if_run_alone_whatever_the_workers(tmp_path, undisturb
 
 @pytest.mark.slow
 def test_processes_that_start_from_nothing_come_to_the_same(tmp_path, undisturbed):
-    execute.study(plan(), tmp_path, runner=study_runner.run)
+    execute.study(plan(), tmp_path, runner=study_runner.run, pilot=True)
     assert results(tmp_path) == undisturbed
 
 
@@ -571,10 +573,10 @@ def test_after_the_trials_a_study_is_gone_on_with_at_all_lengths(tmp_path):
     """Rows were tested at the lengths of the trials alone: nothing beyond L, and nothing said."""
     planned = replace(plan(seeds=2, rates=[1e-3, 2e-3, 4e-3], rate_seeds=1), tested=())
     with pytest.raises(KeyboardInterrupt):
-        execute.study(planned, tmp_path, engine=EndsWithTrials)
+        execute.study(planned, tmp_path, engine=EndsWithTrials, pilot=True)
     assert len(read(tmp_path).records) == 6
     for _ in range(2):
-        ended = execute.study(planned, tmp_path, engine=Instant)
+        ended = execute.study(planned, tmp_path, engine=Instant, pilot=True)
     assert (ended.done, ended.of, len(read(tmp_path).records)) == (10, 10, 10)
     longest = {
         (record.cell.seed > 10_000, max(record.cell.tested))
@@ -597,7 +599,7 @@ class Stretched(Instant):
 def test_the_rate_of_a_row_without_losses_is_chosen_by_its_outcomes(tmp_path):
     rows = [{"name": "far", "encoding": "rope", "extend": "yarn 2"}]
     planned = plan(seeds=1, encodings=rows, rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
-    assert execute.study(planned, tmp_path, engine=Stretched).done == 4
+    assert execute.study(planned, tmp_path, engine=Stretched, pilot=True).done == 4
 
 
 def calls_of_leader(folder, rows, left):
@@ -612,7 +614,11 @@ def calls_of_leader(folder, rows, left):
     sys.setprofile(count)
     try:
         ended = execute.study(
-            planned, folder, engine=Instant, progress=lambda status: left.append(status.left)
+            planned,
+            folder,
+            engine=Instant,
+            pilot=True,
+            progress=lambda status: left.append(status.left),
         )
     finally:
         sys.setprofile(None)

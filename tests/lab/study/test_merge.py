@@ -14,7 +14,7 @@ PLAN = Plan.of(study_runner.PLAN)
 
 
 def study(folder, planned=PLAN, **rest):
-    execute.study(planned, folder, 1, study_runner.run, start="fork", **rest)
+    execute.study(planned, folder, 1, study_runner.run, start="fork", pilot=True, **rest)
     return folder
 
 

@@ -49,10 +49,10 @@ def test_a_node_that_is_killed_in_the_middle_costs_nothing(cluster, tmp_path):
             two.remove_node(second, allow_graceful=False)
 
     ended = execute.study(
-        plan(), tmp_path / "ray", runner=study_runner.run, engine=OnRay, progress=kill
+        plan(), tmp_path / "ray", runner=study_runner.run, engine=OnRay, progress=kill, pilot=True
     )
     assert killed
     assert (ended.done, ended.missing) == (6, [])
-    execute.study(plan(), tmp_path / "here", runner=study_runner.run, start="fork")
+    execute.study(plan(), tmp_path / "here", runner=study_runner.run, start="fork", pilot=True)
     one, other = ((tmp_path / name / store.RESULTS).read_bytes() for name in ("ray", "here"))
     assert one == other

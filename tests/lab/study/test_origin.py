@@ -14,7 +14,7 @@ from posenc.lab.study.store import read
 
 def study(folder, **rest):
     return execute.study(
-        Plan.of(study_runner.PLAN), folder, 1, study_runner.run, start="fork", **rest
+        Plan.of(study_runner.PLAN), folder, 1, study_runner.run, start="fork", pilot=True, **rest
     )
 
 
@@ -66,7 +66,7 @@ def test_another_device_is_a_source_of_the_outcomes(tmp_path, monkeypatch):
     """`meta` is one that every torch has; nothing is trained on it here."""
     monkeypatch.setenv("THERE", "meta")
     whole = Plan.of(study_runner.PLAN)
-    execute.study(whole, tmp_path, 1, run_there, start="fork", device="meta")
+    execute.study(whole, tmp_path, 1, run_there, start="fork", device="meta", pilot=True)
     assert read(tmp_path).sources["device"] == "meta"
     with pytest.raises(PlanError, match="`device` is 'meta' there and"):
         study(tmp_path)

@@ -188,7 +188,7 @@ def test_a_plan_is_carried_out_with_allowed_code_alone(named):
     assert not ran()
     assert not Path("out").exists()
     ended = execute.study(
-        planned, Path("out"), runner=study_runner.run, start="fork", allow_code=name
+        planned, Path("out"), runner=study_runner.run, start="fork", allow_code=name, pilot=True
     )
     assert (ended.done, ran()) == (ended.of, True)
 

@@ -1,8 +1,8 @@
 """Plans against what they say in TOML, in any spelling, and plans that cannot be carried out."""
 
 import os
+import re
 import tomllib
-from dataclasses import replace
 from datetime import date
 from hashlib import sha256
 from pathlib import Path
@@ -85,8 +85,8 @@ def test_a_margin_and_pilots_are_said_and_leave_the_digest_of_others_as_it_was()
 def test_a_contrast_may_name_the_cropped_reading_of_a_row():
     plan = Plan.of(SMALL | {"contrast": [["nope", "rope cropped"]]})
     assert plan.contrast == ((("nope",), ("rope cropped",)),)
-    assert plan.reading("rope cropped") == ("rope", "cropped")
-    assert plan.reading("nope") == ("nope", "")
+    assert plan.reading("rope cropped") == ("", "rope", "cropped", None)
+    assert plan.reading("copy: nope at 12") == ("copy", "nope", "", 12)
     with pytest.raises(PlanError, match="'rope croped' is not known"):
         Plan.of(SMALL | {"contrast": [["nope", "rope croped"]]})
 
@@ -345,15 +345,103 @@ def test_a_plan_from_before_encodings_were_told_reads_as_it_was():
     assert Plan.of(SMALL).of_seed(1)[0].told
 
 
-def test_what_a_plan_wastes_is_noted():
-    """It is no error: a trial run may have few seeds, and a short one no full rate."""
-    few = Plan.of(SMALL | {"seeds": 6, "contrast": [["nope", "rope"]], "tasks": ["copy", "sort"]})
-    assert few.notes() == ["6 seeds cannot decide 2 contrasts: 7 can"]
-    assert replace(few, seeds=7).notes() == []
-    assert replace(few, contrast=()).notes() == []
-    short = Plan.of(SMALL | {"profile": {"steps": 100}})
-    assert short.notes() == ["its rate is never reached: of 100 steps, 100 are `warmup`"]
-    assert Plan.of(SMALL | {"profile": {"steps": 101}}).notes() == []
+ROPES = [
+    "nope",
+    "rope",
+    {"name": "slow", "encoding": "rope", "profile": {"rate": 2e-4}},
+    {"name": "taught", "encoding": "rope", "trained": 20},
+]
+EVIDENCE = {
+    "tasks": ["copy-unique", "copy-repeat"],
+    "encodings": ROPES,
+    "trained": 10,
+    "tested": [10, 12, 20],
+    "seeds": 7,
+    "contrast": [
+        ["copy-unique: rope at 12", "copy-unique: rope at 20"],
+        ["copy-unique: rope", "copy-unique: nope", "copy-repeat: rope", "copy-repeat: nope"],
+    ],
+    "positive": "taught",
+    "negative": "rope cropped",
+    "withdraw": "RoPE copies fewer than half of the texts of 12 words.",
+}
+
+
+def test_a_plan_with_controls_two_rates_and_enough_seeds_is_evidence():
+    Plan.of(EVIDENCE).check_evidence()
+    assert Plan.of(EVIDENCE).notes() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"positive": ""}, r"positive: a plan must name .* got none\. Write `positive = "),
+        ({"negative": ""}, r"negative: a plan must name .* got none\. Write `negative = "),
+        ({"withdraw": ""}, r"withdraw: a plan must name .* got none\. Write `withdraw = "),
+        (
+            {"encodings": [ROPES[0], ROPES[1], ROPES[3]]},
+            r"encodings: one encoding must have two .* got one of each\. Add a row such as",
+        ),
+        # Two contrasts need p = 0.05 / 2 of one, and 2 / 2⁶ is more
+        ({"seeds": 6}, r"seeds: 2 contrasts must have 7 seeds .* got 6\. Plan 7 seeds"),
+        ({"profile": {"steps": 100}}, r"profile: `steps` must be more than .* 100, got 100\."),
+    ],
+)
+def test_a_plan_that_cannot_be_evidence_is_rejected_in_one_sentence_each(tmp_path, changes, said):
+    """Nothing is written, and `notes` has the same sentence for a pilot."""
+    plan = Plan.of(EVIDENCE | changes)
+    with pytest.raises(PlanError, match=said) as refused:
+        execute.study(plan, tmp_path / "out")
+    assert "--pilot" in str(refused.value)
+    assert not (tmp_path / "out").exists()
+    (note,) = plan.notes()
+    assert re.search(said, note)
+
+
+def test_a_second_size_serves_as_a_second_rate():
+    wide = {"name": "wide", "encoding": "rope", "profile": {"width": 128}}
+    Plan.of(EVIDENCE | {"encodings": [*ROPES[:2], wide, ROPES[3]]}).check_evidence()
+
+
+def test_rows_may_be_trained_otherwise_and_are_tested_alike():
+    """Each row against what the plan writes of it."""
+    plan = Plan.of(EVIDENCE)
+    rows = {cell.name: cell for cell in plan.of_seed(1) if cell.task == "copy-unique"}
+    assert {name: cell.profile.rate for name, cell in rows.items()} == {
+        "nope": 1e-3, "rope": 1e-3, "slow": 2e-4, "taught": 1e-3,
+    }  # fmt: skip
+    resolved = {(cell.task, cell.name): cell for cell in execute.resolved(plan) if cell.seed == 1}
+    taught, rope = (resolved["copy-unique", name] for name in ("taught", "rope"))
+    assert (taught.trained, taught.tested, rope.trained) == (20, (10, 12, 20), 10)
+    # <bos>, the words, <sep>, the words again, <eos>
+    assert (taught.told, rope.told) == (2 * 20 + 3, 2 * 10 + 3)
+    assert Plan.stored(plan.text).text == plan.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"positive": "tought"}, r"positive: 'tought' is not known: did you mean 'taught'\?"),
+        ({"negative": "taught"}, r"positive: must be another row than .* got 'taught'"),
+        ({"trained": None}, r"trained: a plan must say what L is .* got none"),
+        ({"rates": [1e-3, 2e-3, 3e-3]}, r"rates: .* leave `rate` out of its profile"),
+        (
+            {"contrast": [["copy-unique: rope", "nope"]]},
+            r"contrast: all sides of one must name their task, or none",
+        ),
+        ({"contrast": [["rope", "nope", "slow"]]}, r"contrast: is a list of pairs"),
+    ],
+)
+def test_controls_and_terms_that_cannot_be_read_are_rejected(changes, said):
+    content = {name: x for name, x in (EVIDENCE | changes).items() if x is not None}
+    with pytest.raises(PlanError, match=said):
+        Plan.of(content)
+
+
+def test_a_term_is_at_a_tested_length():
+    plan = Plan.of(EVIDENCE | {"contrast": [["rope at 12", "rope at 13"]]})
+    with pytest.raises(PlanError, match=r"contrast: 'rope at 13' must be at a tested .* got 13"):
+        execute.resolved(plan)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,9 @@ def linked(folder, name, to):
 
 
 def study(folder, **rest):
-    return execute.study(Plan.of(CONTENT), folder, runner=study_runner.run, start="fork", **rest)
+    return execute.study(
+        Plan.of(CONTENT), folder, runner=study_runner.run, start="fork", pilot=True, **rest
+    )
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -28,7 +28,7 @@ from posenc.core.names import is_own
 from posenc.core.text import printable
 from posenc.lab.study import statistics, tasks
 from posenc.lab.study.cell import PROFILES, Cell, Profile
-from posenc.lab.study.plan import BASELINES, MOST_SEEDS, Plan, PlanError
+from posenc.lab.study.plan import BASELINES, MOST_SEEDS, Plan, PlanError, Side
 from posenc.lab.study.statistics import Interval
 from posenc.lab.study.store import BITS, Contents, Outcome, Record, StoreError
 
@@ -81,6 +81,13 @@ class Contrast:
     equal: float | None  # p of a difference as large as the plan's margin, by Holm; None: no margin
     improvement: float | None  # the probability that a run of one side beats one of the other
     verdict: str  # why it may not be decided; empty where it may
+    # Two more sides: the difference of the first two minus the difference of these
+    than: tuple[Sequence[str], Sequence[str]] | None = None
+
+    @property
+    def terms(self) -> list[str]:
+        """All rows that it compares, as its plan names them."""
+        return [name for side in (self.one, self.other, *(self.than or ())) for name in side]
 
     @property
     def decided(self) -> bool:
@@ -122,6 +129,9 @@ class Analysis:
     profile: Profile | None  # of all cells; None where there are none, or several profiles
     steps: int | None  # of training; None where they differ
     rates: Sequence[float]  # of which each row took its best; empty: one for all
+    # The positive control of each task against the negative one; empty: the plan names none
+    controls: Sequence[Contrast] = ()
+    withdraw: str = ""  # the result that would withdraw the claim, as registered
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
         """Keep only the rows and contrasts of these tasks and encodings."""
@@ -135,17 +145,16 @@ class Analysis:
             for row in self.baselines
             if asked(row.task, row.encoding.removesuffix(f" {row.baseline}"))
         ]
-        kept = [
-            contrast
-            for contrast in self.contrasts
-            if asked(contrast.task, *contrast.one, *contrast.other)
-        ]
+        kept = [contrast for contrast in self.contrasts if asked(contrast.task, *contrast.terms)]
+        controls = [control for control in self.controls if asked(control.task)]
         overall = [
             entry
             for entry in self.overall
             if asked(entry.tasks[0], entry.encoding) and (not task or {*entry.tasks} <= {*task})
         ]
-        return replace(self, rows=rows, baselines=baselines, contrasts=kept, overall=overall)
+        return replace(
+            self, rows=rows, baselines=baselines, contrasts=kept, overall=overall, controls=controls
+        )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -174,8 +183,7 @@ def analyse(
                 _row(*place, grid[place], metric, how), encoding=f"{place[1]} {how}", baseline=how
             )
             for place, row in zip(grid, rows, strict=True)
-            if row.protocol == "sliding"
-            for how in BASELINES
+            for how in _read_otherwise(row, grid[place])
         ]
     )
     seeds = min((len(row.seeds) for row in rows), default=0)
@@ -183,11 +191,16 @@ def analyse(
     stamp = "" if statistics.may_rank(seeds) else f"{seeds} seeds: no ranking claims"
     profiles = {x.profile for x in cells if chosen is None or (x.task, x.name) in chosen}
     steps = {cell.profile.steps for cell in cells}
-    if profiles & {PROFILES["smoke"]}:
+    if contents.pilot:
+        stamp = "pilot: not evidence"
+    elif profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
     if any(_protocol(record, None) != _protocol(record, protocol) for record in graded):
         stamp = f"graded by {protocol}, as no plan asks: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol)
+    controls = [] if plan is None else _controls(plan, grid)
+    if plan is not None:
+        contrasts = [_asked(contrast, controls, plan) for contrast in contrasts]
     done = sum(record is not None for runs in grid.values() for _, record in runs.values())
     return Analysis(
         "" if plan is None else plan.hypothesis,
@@ -205,7 +218,17 @@ def analyse(
         profiles.pop() if len(profiles) == 1 else None,
         steps.pop() if len(steps) == 1 else None,
         () if plan is None else plan.rates,
+        controls,
+        "" if plan is None else plan.withdraw,
     )
+
+
+def _read_otherwise(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tuple[str, ...]:
+    """The other ways to read texts that have rows of their own in the table."""
+    if row.protocol == "sliding":
+        return BASELINES
+    held = {name for _, record in runs.values() if record for name, _ in record.outcomes}
+    return ("cropped",) if row.protocol == "generated" and "cropped" in held else ()
 
 
 def _check_protocol(contents: Contents, asked: str | None) -> None:
@@ -325,6 +348,9 @@ def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
     grid: Grid = {}
     for cell in sorted(cells, key=lambda cell: cell.seed):
         record = records.get(key(cell))
+        if record is not None and plan is not None and plan.trained is not None:
+            # A row that was trained on other texts is measured from the plan's L on
+            record = replace(record, cell=replace(record.cell, trained=plan.trained))
         grid.setdefault((cell.task, cell.name), {})[cell.seed] = cell, record
     return grid
 
@@ -428,16 +454,12 @@ def _measured(
 def _contrasts(plan: Plan, grid: Grid, protocol: str | None) -> list[Contrast]:
     contrasts = []
     for task in plan.tasks:
-        rows, values = {}, {}
-        for name in {name for sides in plan.contrast for side in sides for name in side}:
-            label, how = plan.reading(name)
-            runs = grid[task, label]
-            rows[name] = _row(task, label, runs, plan.metric, how or protocol)
-            values[name] = _values(runs, plan.metric, how or protocol)
-        for one, other in plan.contrast:
-            members = [values[name] for name in (*one, *other)]
-            seeds = sorted(set.intersection(*(set(member) for member in members)))
-            contrasts.append(_contrast(task, one, other, seeds, values, rows, plan.margin))
+        for sides in plan.contrast:
+            if not plan.reading(sides[0][0]).task:
+                contrasts.append(_contrast(plan, grid, task, sides, protocol))
+    for sides in plan.contrast:
+        if plan.reading(sides[0][0]).task:
+            contrasts.append(_contrast(plan, grid, "", sides, protocol))
     equal = statistics.holm(
         {str(n): c.equal for n, c in enumerate(contrasts) if c.equal is not None}
     )
@@ -456,32 +478,81 @@ def _contrasts(plan: Plan, grid: Grid, protocol: str | None) -> list[Contrast]:
     ]
 
 
+def _controls(plan: Plan, grid: Grid) -> list[Contrast]:
+    """The positive control against the negative one, on each task; they decide nothing else."""
+    if not (plan.positive and plan.negative):
+        return []
+    sides = (plan.positive,), (plan.negative,)
+    controls = [_contrast(plan, grid, task, sides, None) for task in plan.tasks]
+    return [replace(control, adjusted=control.p) for control in controls]
+
+
+def _asked(contrast: Contrast, controls: Sequence[Contrast], plan: Plan) -> Contrast:
+    """Leave a contrast undecided where the positive control of its task shows no gain."""
+    terms = [plan.reading(name).task or contrast.task for name in contrast.terms]
+    for control in controls:
+        if control.task in terms and (why := refusal(control)):
+            return replace(contrast, verdict=contrast.verdict or why)
+    return contrast
+
+
+def refusal(control: Contrast) -> str:
+    """Return why nothing can be asked of a task; empty if its positive control gains."""
+    if control.decided and control.difference is not None and control.difference.value > 0:
+        return ""
+    sides = f"{control.one[0]} shows no gain over {control.other[0]}"
+    if control.verdict:
+        return f"not known whether {sides.replace(' shows no gain', ' gains')}: {control.verdict}"
+    return f"cannot be asked here: {sides}"
+
+
 def _contrast(
-    task: str,
-    one: Sequence[str],
-    other: Sequence[str],
-    seeds: Sequence[int],
-    values: Mapping[str, Mapping[int, Tensor]],
-    rows: Mapping[str, Row],
-    margin: float | None,
+    plan: Plan, grid: Grid, of_task: str, sides: Sequence[Side], protocol: str | None
 ) -> Contrast:
+    rows, values = {}, {}
+    for name in {name for side in sides for name in side}:
+        reading = plan.reading(name)
+        runs = grid[reading.task or of_task, reading.label]
+        metric, how = plan.metric, reading.how or protocol
+        records = [record for _, record in runs.values() if record is not None]
+        if reading.length is not None and records:
+            metric = f"at {reading.length / _trained(records[0].cell)}"
+        rows[name] = _row(reading.task or of_task, reading.label, runs, metric, how)
+        values[name] = _values(runs, metric, how)
+    task = of_task or ", ".join(dict.fromkeys(rows[name].task for side in sides for name in side))
+    one, other, *rest = sides
+    than = (rest[0], rest[1]) if rest else None
+    names = [name for side in sides for name in side]
+    seeds = sorted(set.intersection(*(set(values[name]) for name in names)))
     if not seeds:
         nothing = "no paired seeds yet"
-        return Contrast(task, one, other, [], None, [], None, None, None, None, nothing)
-    sign = -1.0 if rows[one[0]].bits else 1.0
-    if len({len(values[name][seed]) for name in (*one, *other) for seed in seeds}) > 1:
+        return Contrast(task, one, other, [], None, [], None, None, None, None, nothing, than=than)
+    if len({len(values[name][seed]) for name in names for seed in seeds}) > 1:
         raise StoreError(f"{task}: the sides of a contrast were not tested on the same prompts.")
-    sides = [
-        {seed: sign * torch.stack([values[name][seed] for name in side]).mean(0) for seed in seeds}
-        for side in (one, other)
+    means = [
+        {
+            seed: (-1.0 if rows[side[0]].bits else 1.0)
+            * torch.stack([values[name][seed] for name in side]).mean(0)
+            for seed in seeds
+        }
+        for side in sides
     ]
-    apart = [sides[0][seed] - sides[1][seed] for seed in seeds]
+    pairs = [
+        [x[seed] - y[seed] for seed in seeds] for x, y in zip(means[::2], means[1::2], strict=True)
+    ]
+    apart = [x - y for x, y in zip(*pairs, strict=True)] if rest else pairs[0]
     by_seed = [difference.mean().item() for difference in apart]
-    means = [[side[seed].mean().item() for seed in seeds] for side in sides]
-    weak = [name for name in (*one, *other) if rows[name].undertrained]
+    weak = [name for name in names if rows[name].undertrained]
     verdict = f"undertrained: {', '.join(weak)}" if weak else ""
     if not verdict and not statistics.may_rank(len(seeds)):
         verdict = f"{len(seeds)} seeds: no ranking claims"
+    better = (
+        statistics.probability_of_improvement(
+            *([side[seed].mean().item() for seed in seeds] for side in means)
+        )
+        if not rest
+        else None
+    )
     return Contrast(
         task,
         one,
@@ -491,9 +562,10 @@ def _contrast(
         by_seed,
         statistics.sign_flip(by_seed),
         None,
-        None if margin is None else statistics.equivalence(apart, margin),
-        statistics.probability_of_improvement(*means),
+        None if plan.margin is None else statistics.equivalence(apart, plan.margin),
+        better,
         verdict,
+        than=than,
     )
 
 

@@ -5,10 +5,11 @@
     endless     generated, where <eos> is neither said nor graded
     tokens      the share of answers that are the likeliest token after the true ones
     windowed    forced, where attention reaches as far as the longest text of training
+    cropped     forced, of a model that is shown as many tokens as the longest text of training has
     shuffled    forced, where the positions of each text change places
 
-An encoder says all answers at once: it is neither `generated` nor `endless`. Of a language model,
-whose every character is an answer, in bits per character:
+An encoder says all answers at once: it is neither `generated` nor `endless`, nor `cropped`. Of a
+language model, whose every character is an answer, in bits per character:
 
     sliding     the last quarter of the trained length, read after all of the text before it
     apart       all characters of the text, the first ones included
@@ -88,13 +89,14 @@ def _protocols(task: Task) -> tuple[str, ...]:
     """Names of the outputs that a task is graded by."""
     if task.in_bits:
         return ("apart", "windowed", "shuffled", *(() if task.both_ways else ("cropped",)))
-    return ("forced", "windowed", "shuffled", *(() if task.both_ways else ("generated", "endless")))
+    forward = () if task.both_ways else ("cropped", "generated", "endless")
+    return ("forced", "windowed", "shuffled", *forward)
 
 
 def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -> None:
     """Refuse outputs that would broadcast, or that are no tokens or logits."""
     for name in _protocols(task):
-        tokens = batch.inputs[:, -task.trained :] if name == "cropped" else batch.inputs
+        tokens = batch.inputs[:, -_kept(task) :] if name == "cropped" else batch.inputs
         shape = (*tokens.shape, len(task.vocabulary)) if task.in_bits else tuple(tokens.shape)
         kind = torch.float32 if task.in_bits else torch.int64
         held = outputs.get(name)
@@ -143,7 +145,9 @@ def _tokens(
     shuffled = draw_positions(replace(cell, control="shuffled"), batch.inputs.shape, random)
     near = mask_of(replace(cell, control="window"), task, batch)
 
-    def said(pos: Tensor | None, mask: Mask | None, points: Tensor | None) -> Tensor:
+    def said(
+        pos: Tensor | None, mask: Mask | None, points: Tensor | None, batch: Batch = batch
+    ) -> Tensor:
         targets = oracle_targets(cell, batch)
         hidden = model.hidden(batch.inputs, pos, mask, oracle_targets=targets, points=points)
         said = torch.zeros_like(batch.targets)
@@ -156,6 +160,9 @@ def _tokens(
         "shuffled": said(shuffled, mask, _mixed(batch.points, shuffled)),
     }
     if not task.both_ways:
+        kept = _kept(task)
+        where = None if pos is None else pos[:, -kept:]
+        outputs["cropped"] = said(where, mask, None, _cropped(batch, kept))
         outputs["generated"] = _generated(model, cell, batch, pos, mask)
         outputs["endless"] = _generated(model, cell, batch, pos, mask, ends=False)
     return outputs
@@ -163,7 +170,14 @@ def _tokens(
 
 def _right(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
     """Test whether all answers of a text are right, by protocol."""
-    wrong = {name: batch.answers & (said != batch.targets) for name, said in outputs.items()}
+    wrong = {}
+    for name, said in outputs.items():
+        answers, targets = (x[:, -said.shape[1] :] for x in (batch.answers, batch.targets))
+        wrong[name] = answers & (said != targets)
+        if said.shape[1] < batch.answers.shape[1]:
+            # An answer that is cropped away cannot be given
+            lost = batch.answers[:, : -said.shape[1]].any(-1, keepdim=True)
+            wrong[name] |= lost
     outcomes = {name: ~x.any(-1) for name, x in wrong.items() if name != "endless"}
     outcomes["tokens"] = 1 - wrong["forced"].sum(-1) / batch.answers.sum(-1)
     if "endless" in wrong:
@@ -225,9 +239,15 @@ def _logits(
         "shuffled": logits(batch, shuffled, mask),
     }
     if not task.both_ways:
-        where = None if pos is None else pos[:, -task.trained :]
-        outputs["cropped"] = logits(_cropped(batch, task.trained), where, mask)
+        kept = _kept(task)
+        where = None if pos is None else pos[:, -kept:]
+        outputs["cropped"] = logits(_cropped(batch, kept), where, mask)
     return outputs
+
+
+def _kept(task: Task) -> int:
+    """The number of tokens that are read of the longest text of training."""
+    return task.longest - 1
 
 
 def _cropped(batch: Batch, most: int) -> Batch:

@@ -113,6 +113,7 @@ def study(
     allow_code: own_code.Allowed = (),
     part: tuple[int, int] = (1, 1),
     device: str = "cpu",
+    pilot: bool = False,
 ) -> Ended:
     """Run the cells of a plan that are not done yet, and store what they come to.
 
@@ -121,10 +122,11 @@ def study(
     `start`. `keep` leaves trained models in `models`. `allow_code` are the names of code in the
     plan that may be run, each as it is spelled there. `part` is the share of the cells to be run,
     (2, 5) the second fifth; `merge` joins the stores of all. `device` is where cells are trained,
-    as torch names it; another than the CPU is a source of the outcomes, by its name.
+    as torch names it; another than the CPU is a source of the outcomes, by its name. `pilot` runs
+    a plan that cannot be evidence, and marks its store.
 
     Raises CodeRefused for other code, Locked if another process works in the folder, PlanError if
-    it holds another plan, and KeyboardInterrupt after checkpoints.
+    it holds another plan or the plan cannot be evidence, and KeyboardInterrupt after checkpoints.
     """
     own_code.check(plan.code, allow_code, "the plan")
     # Checkpoints need safetensors: without it all cells would be trained and lost
@@ -136,7 +138,11 @@ def study(
             name="safetensors",
         ) from None
     where = origin.device(device, here=engine is None)
+    if pilot:
+        where |= {origin.PILOT: "not evidence"}
     cells = resolved(plan)[part[0] - 1 :: part[1]]
+    if not (pilot or _begun(plan, folder)):
+        plan.check_evidence()
     if part[1] > 1 and plan.half_width is not None:
         raise PlanError("stop: the parts of a study do not know when all are narrow: plan `seeds`.")
     with locked(folder):
@@ -157,6 +163,13 @@ def study(
             writer.close()
 
 
+def _begun(plan: Plan, folder: Path) -> bool:
+    """Test whether the store of a folder was begun with this plan."""
+    if not any((folder / name).exists() for name in (store.RUNNING, store.RESULTS)):
+        return False
+    return any(digest == plan.digest for digest, _ in store.read(folder).plans)
+
+
 def resolved(plan: Plan) -> list[Cell]:
     """The cells of a plan with what it leaves to the task: lengths, and the digest of its text.
 
@@ -167,14 +180,17 @@ def resolved(plan: Plan) -> list[Cell]:
     """
     plan.check_settings()
     by_task, made_of = _by_task(plan)
+    cells = _cells(plan, by_task, made_of)
     for name, task in made_of.items():
         plan.check_margin(name, task.in_bits)
         _refuse_unmeasured(plan, name, task)
         with _usable(f"tasks: {name}"):
-            longest, most = task.longest, task.most_tokens()
-        for cell in plan.of_seed(1):
-            if cell.task != name:
+            most = task.most_tokens()
+        for cell in cells:
+            if cell.task != name or cell.seed != 1:
                 continue
+            task = made_of[name].at(cell.trained, cell.tested)
+            longest = task.longest
             with _usable(f"encodings: {cell.name}"):
                 if cell.extend or user_code.is_own(cell.encoding):
                     check_encoding(cell, longest)
@@ -182,8 +198,8 @@ def resolved(plan: Plan) -> list[Cell]:
                         refuse_broken(encoding_of(cell, task.both_ways))
                 longer = longer_texts(cell, task)
                 tokens = most if longer is None else max(most, longer.longest)
-                _refuse_too_short(replace(cell, **by_task[name]), tokens, task.both_ways)
-    return _cells(plan, by_task)
+                _refuse_too_short(cell, tokens, task.both_ways)
+    return cells
 
 
 def cells_of(plan: Plan) -> list[Cell]:
@@ -191,14 +207,28 @@ def cells_of(plan: Plan) -> list[Cell]:
 
     No code of an encoding is imported.
     """
-    return _cells(plan, _by_task(plan)[0])
+    return _cells(plan, *_by_task(plan))
 
 
-def _cells(plan: Plan, by_task: Mapping[str, Mapping[str, Any]]) -> list[Cell]:
-    trials = [replace(cell, **by_task[cell.task]) for cell in plan.trials()]
+def _cells(
+    plan: Plan, by_task: Mapping[str, Mapping[str, Any]], made_of: Mapping[str, tasks.Task]
+) -> list[Cell]:
+    lengths = {row.name: row.trained for row in plan.encodings}
+
+    def whole(cell: Cell) -> Cell:
+        settings, trained = by_task[cell.task], lengths[cell.name]
+        if trained is not None:
+            # A row that is trained on other texts is told their length
+            with _usable(f"encodings: {cell.name}"):
+                longest = made_of[cell.task].at(trained, settings["tested"]).longest
+            told = None if settings["told"] is None else longest
+            settings = {**settings, "trained": trained, "told": told}
+        return replace(cell, **settings)
+
+    trials = map(whole, plan.trials())
     return [
         *(replace(cell, tested=_within(cell)) for cell in trials),
-        *(replace(cell, **by_task[cell.task]) for cell in plan.cells()),
+        *map(whole, plan.cells()),
     ]
 
 
@@ -234,14 +264,24 @@ def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
             f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
             " test others, or name another metric."
         )
-    read = {part for sides in plan.contrast for side in sides for part in side}
-    if (others := sorted(n for n in read if plan.reading(n)[1])) and (
-        task.both_ways or not task.in_bits
-    ):
-        raise PlanError(
-            f"contrast: {brief(others[0])} is measured of a task that predicts a text, which"
-            f" {name} is not: leave one of them out."
-        )
+    read = sorted({part for sides in plan.contrast for side in sides for part in side})
+    for key, term in [("contrast", term) for term in read] + [
+        (key, term) for key in ("positive", "negative") if (term := getattr(plan, key))
+    ]:
+        reading = plan.reading(term)
+        if reading.task and reading.task != name:
+            continue
+        if reading.how and task.both_ways:
+            raise PlanError(
+                f"{key}: {brief(term)} is measured of a task that is read forward, which"
+                f" {name} is not: leave one of them out."
+            )
+        if reading.length is not None and reading.length not in task.lengths:
+            raise PlanError(
+                f"{key}: {brief(term)} must be at a tested length of {name}, got"
+                f" {reading.length}: test it, or name one of"
+                f" {', '.join(map(str, task.lengths))}."
+            )
 
 
 def at_its_rate(cell: Cell, rates: Mapping[tuple[str, str], float]) -> Cell:
@@ -692,6 +732,11 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
     """Write the plan into the store; refuse another one, unless the user says so."""
     held = writer.contents
     made_by = origin.of(plan, also)
+    if origin.PILOT in also and held.plans and not held.pilot:
+        raise PlanError(
+            f"pilot: {writer.folder} must hold a pilot or nothing, got a study that is none. Name"
+            " another folder with --out, or leave out --pilot."
+        )
     changed = origin.changed(held.sources, made_by)
     if held.plans and held.plans[-1][0] != plan.digest:
         earlier = Plan.stored(held.plans[-1][1])

@@ -14,11 +14,12 @@ import torch
 
 from posenc.core import provenance
 from posenc.core.version import __version__
-from posenc.lab.study import own_code, regular
+from posenc.lab.study import own_code, regular, store
 from posenc.lab.study.checkpoints import differences
 from posenc.lab.study.plan import Plan, PlanError
 
-LISTED = ("commit", "processor")
+PILOT = store.PILOT
+LISTED = ("commit", "processor", PILOT)
 ABOVE = ("show", "commands")  # folders of the package that no outcome comes of
 PACKAGE = provenance.HERE
 

@@ -13,8 +13,19 @@
     # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
     contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
     # of a text study, also ["alibi", "rope cropped"], that sees the last L tokens, or "windowed"
+    contrast = [["rope at 17", "rope at 18"]]       # the same row at two tested lengths
+    # ["copy-unique: rope", "copy-unique: nope", "copy: rope", "copy: nope"] is the first difference
+    # minus the second, across tasks
     margin = 0.05                        # of right answers, or bits: what is less is called equal
+    positive = "taught"                  # a row that must gain: the effect can be had at this size
+    negative = "rope cropped"            # a row that cannot gain
+    withdraw = "RoPE copies less than half of the texts at 1.2 L at the second rate."
     pilots = ["nope, one seed, 2,000 steps: 54 % at 1.2 L"]  # what was known before
+
+A row may be trained differently from the others: at another rate, with `profile = { rate = 1e-3 }`,
+or on longer texts, with `trained = 20`. It is measured from L to 2 L as all others are. A plan is
+evidence only if it names both controls, has one encoding at two rates or sizes, and states what
+would withdraw its claim; others run as pilots.
 
 Its digest is that of `text`, the same content in one spelling, and is in the store before the first
 cell is trained.
@@ -24,14 +35,15 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from hashlib import sha256
+from itertools import chain
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from posenc.catalog import find
 from posenc.core.arguments import PRECISIONS, brief, memory
@@ -78,6 +90,27 @@ class PlanRow:
     positions: str
     control: str
     extend: str
+    profile: Mapping[str, Any] = field(default_factory=dict)  # settings that differ from the plan's
+    trained: int | None = None  # length of its longest texts; None: the plan's
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that is set for it."""
+        return {name: x for name, x in asdict(self).items() if x is not None}
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The settings that most rows leave to the plan, as a plan has them."""
+        return {name: x for name in ("profile", "trained") if (x := getattr(self, name))}
+
+
+class Reading(NamedTuple):
+    """One term of a contrast: a row, and what is measured of it."""
+
+    task: str  # empty: each task of the plan
+    label: str
+    how: str  # "cropped", "windowed", or empty: all of a text
+    length: int | None  # None: the metric of the plan
 
 
 @dataclass(frozen=True)
@@ -88,7 +121,7 @@ class Plan:
     encodings: tuple[PlanRow, ...]
     profile: Profile
     hypothesis: str = ""
-    contrast: tuple[tuple[Side, Side], ...] = ()
+    contrast: tuple[tuple[Side, ...], ...] = ()  # two sides, or four: (1 − 2) − (3 − 4)
     metric: str = "area"
     seeds: int = statistics.RANKING  # the most of them, where `half_width` may end it earlier
     # Half-width of all intervals at which the study ends
@@ -104,6 +137,9 @@ class Plan:
     rates: tuple[float, ...] = ()  # rates of which each row takes its best; empty: the profile's
     rate_seeds: int = 2  # the runs with each of the rates
     told: bool = True  # whether encodings are told mask and trained length, where they may be
+    positive: str = ""  # a row that must gain over `negative`, or nothing can be asked
+    negative: str = ""  # a row that cannot gain
+    withdraw: str = ""  # the result that would withdraw the claim
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -147,6 +183,7 @@ class Plan:
                 "control": encoding.control,
                 "extend": encoding.extend,
             }
+            | encoding.own
             for encoding in self.encodings
         ]
         ends = {"half_width": self.half_width, "most": self.seeds}
@@ -156,7 +193,7 @@ class Plan:
             "profile": asdict(self.profile),
             **({"seeds": self.seeds} if self.half_width is None else {"stop": ends}),
             "metric": self.metric,
-            "contrast": [[list(first), list(second)] for first, second in self.contrast],
+            "contrast": [[list(side) for side in sides] for sides in self.contrast],
             **({} if self.trained is None else {"trained": self.trained}),
             **({"tested": list(self.tested)} if self.tested else {}),
             **({"text": self.texts} if self.texts else {}),
@@ -167,6 +204,7 @@ class Plan:
             **({"pilots": list(self.pilots)} if self.pilots else {}),
             **({"rates": list(self.rates), "rate_seeds": self.rate_seeds} if self.rates else {}),
             **({"told": True} if self.told else {}),
+            **{key: value for key in CONTROL_KEYS if (value := getattr(self, key))},
         }
         lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
         listed = [f"    {_toml(row)}," for row in rows]
@@ -186,10 +224,9 @@ class Plan:
     def labels(self) -> tuple[str, ...]:
         return tuple(encoding.name for encoding in self.encodings)
 
-    def reading(self, name: str) -> tuple[str, str]:
-        """Split a name of a contrast: the label, and how its models read; empty: all of a text."""
-        label, _, how = name.rpartition(" ")
-        return (name, "") if name in self.labels or how not in BASELINES else (label, how)
+    def reading(self, name: str) -> Reading:
+        """Split a term of a contrast into the parts of "copy: rope cropped at 12"."""
+        return read_term(name, self.tasks, self.labels)
 
     def cells(self, rates: Rates = MappingProxyType({})) -> list[Cell]:
         """List the cells, seed after seed, so that a study which is interrupted is balanced.
@@ -202,13 +239,19 @@ class Plan:
         return [
             Cell(
                 task, row.encoding, seed, row.name, dict(row.options),
-                replace(self.profile, rate=rates.get((task, row.name), self.profile.rate)),
-                self.trained, self.tested, row.positions, row.control, row.extend, self.data_seed,
+                replace(profile, rate=rates.get((task, row.name), profile.rate)),
+                row.trained or self.trained, self.tested, row.positions, row.control, row.extend,
+                self.data_seed,
                 precision=self.precision, told=1 if self.told else None,
             )
             for task in self.tasks
             for row in self.encodings
+            for profile in [self.profile_of(row)]
         ]  # fmt: skip
+
+    def profile_of(self, row: PlanRow) -> Profile:
+        """The sizes and the training of a row."""
+        return replace(self.profile, **row.profile)
 
     def trials(self) -> list[Cell]:
         """List the cells that choose the rates, of seeds that no other cell has."""
@@ -236,14 +279,15 @@ class Plan:
 
         Only what is trained anew is checked: an earlier plan is read whatever it has.
         """
-        for rate in self.rates or (self.profile.rate,):
+        for rate in self.rates or [self.profile_of(row).rate for row in self.encodings]:
             if rate > MOST_RATE:
                 raise PlanError(
                     f"rate: a learning rate of AdamW must be at most {MOST_RATE:g}, got {rate:g}."
                     " Write one near 1e-3."
                 )
-        pairs = self.profile.width // self.profile.heads // 2
         for row in self.encodings:
+            profile = self.profile_of(row)
+            pairs = profile.width // profile.heads // 2
             theta = row.options.get("theta")
             if user_code.is_own(row.encoding) or find(row.encoding).slug != "rope":
                 continue
@@ -262,17 +306,53 @@ class Plan:
             )
 
     def notes(self) -> list[str]:
-        """Say what it wastes, a sentence each, though it can be carried out."""
-        notes, tests = [], len(self.contrast) * len(self.tasks)
+        """List what keeps it from being evidence, a sentence each: the argument and the remedy."""
+        notes, tests = [], self.tests
+        for key, what in CONTROL_KEYS.items():
+            if not getattr(self, key):
+                notes.append(f'{key}: a plan must name {what}, got none. Write `{key} = "…"`.')
+        alike: dict[str, set[tuple[Any, ...]]] = {}
+        for row in self.encodings:
+            profile = self.profile_of(row)
+            kind = _toml(replace(row, name="", profile={}).settings)
+            sizes = profile.rate, profile.width, profile.heads, profile.layers
+            alike.setdefault(kind, set()).add(sizes)
+        if max(map(len, alike.values())) < 2:
+            notes.append(
+                "encodings: one encoding must have two learning rates or two sizes, got one of"
+                ' each. Add a row such as { name = "rope 1e-3", encoding = "rope", profile ='
+                " { rate = 1e-3 } }."
+            )
         if tests and self.seeds < (needed := statistics.seeds_for(tests)):
             several = "s" * (tests > 1)
             notes.append(
-                f"{self.seeds} seeds cannot decide {tests} contrast{several}: {needed} can"
+                f"seeds: {tests} contrast{several} must have {needed} seeds to be decided, got"
+                f" {self.seeds}. Plan {needed} seeds{', or fewer contrasts' * (tests > 1)}."
             )
-        if (steps := self.profile.steps) <= self.profile.warmup:
-            warm = self.profile.warmup
-            notes.append(f"its rate is never reached: of {steps} steps, {warm} are `warmup`")
+        profiles = [self.profile_of(row) for row in self.encodings]
+        for steps, warmup in sorted({(one.steps, one.warmup) for one in profiles}):
+            if steps <= warmup:
+                notes.append(
+                    f"profile: `steps` must be more than `warmup`, {warmup}, got {steps}. The rate"
+                    " is never reached: train longer."
+                )
         return notes
+
+    @property
+    def tests(self) -> int:
+        """The number of contrasts, each on every task unless it names its own."""
+        return sum(
+            1 if self.reading(sides[0][0]).task else len(self.tasks) for sides in self.contrast
+        )
+
+    def check_evidence(self) -> None:
+        """Reject a plan that cannot be evidence. Raises PlanError with a sentence for each reason.
+
+        A plan that was registered earlier is read and continued whatever it has.
+        """
+        if notes := self.notes():
+            remedy = "Or run the plan with --pilot, which marks its results as no evidence."
+            raise PlanError(" ".join([*notes, remedy]))
 
     def differences(self, other: "Plan") -> str:
         """Keys in which another plan differs: "`seeds` is 6 there and 10 here"."""
@@ -284,12 +364,29 @@ class Plan:
         )
 
 
+CONTROL_KEYS = {
+    "positive": "a positive control, a row that must gain beyond L",
+    "negative": "a negative control, a row that cannot gain",
+    "withdraw": "the result that would withdraw its claim",
+}
 KEYS = (
-    "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric", "contrast",
-    "positions", "control", "trained", "tested", "text", "images", "data_seed",
+    *CONTROL_KEYS, "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric",
+    "contrast", "positions", "control", "trained", "tested", "text", "images", "data_seed",
     "precision", "margin", "pilots", "rates", "rate_seeds", "told",
 )  # fmt: skip
-ROW = ("name", "encoding", "options", "positions", "control", "extend")
+ROW = ("name", "encoding", "options", "positions", "control", "extend", "profile", "trained")
+TERM = re.compile(r"(.+?)(?: (cropped|windowed))?(?: at ([1-9]\d{0,8}))?")
+
+
+def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> Reading:
+    """Split a term of a contrast; a name that is a label as a whole has no other part."""
+    task, _, rest = name.partition(": ")
+    task, rest = (task, rest) if task in tasks and rest else ("", name)
+    found = TERM.fullmatch(rest)
+    if rest in labels or found is None:
+        return Reading(task, rest, "", None)
+    label, how, length = found.groups()
+    return Reading(task, label, how or "", int(length) if length else None)
 
 
 class _PlanReader:
@@ -319,12 +416,16 @@ class _PlanReader:
                 " study: plan fewer",
             )
         labels = [encoding.name for encoding in encodings]
+        if "trained" not in content and any(row.trained for row in encodings):
+            self._wrong("trained", "a plan must say what L is where a row has another, got none")
+        if "rates" in content and any("rate" in row.profile for row in encodings):
+            self._wrong("rates", "each row takes one of them: leave `rate` out of its profile")
         return Plan(
             tuple(names),
             tuple(encodings),
             profile,
             self._text("hypothesis", content.get("hypothesis", "")),
-            tuple(self._contrast(content.get("contrast", []), labels)),
+            tuple(self._contrast(content.get("contrast", []), names, labels)),
             self._metric(content.get("metric", "area")),
             seeds,
             half_width,
@@ -341,7 +442,18 @@ class _PlanReader:
             self._rates(content),
             self._whole("rate_seeds", content.get("rate_seeds", 2), most=100),
             self._flag("told", content.get("told", True)),
+            self._control_row("positive", content, labels),
+            self._control_row("negative", content, labels),
+            self._text("withdraw", content.get("withdraw", ""), empty=True),
         )
+
+    def _control_row(self, key: str, content: Mapping[str, Any], labels: Sequence[str]) -> str:
+        name = self._text(key, content.get(key, ""), empty=True)
+        if name and (read_term(name, (), labels).label not in labels or " at " in name):
+            self._unknown(key, name, labels)
+        if name and name == content.get("negative" if key == "positive" else "positive"):
+            self._wrong(key, f"must be another row than the other control, got {brief(name)}")
+        return name
 
     def _tested(self, value: Any) -> tuple[int, ...]:
         lengths = [self._length("tested", n) for n in self._list("tested", value)]
@@ -424,9 +536,17 @@ class _PlanReader:
                 self._wrong(
                     "extend", f'must be "pi 2", or "yarn 4 after 100" steps, got {brief(extend)}'
                 )
-            self._encoding(named, options, profile, extend)
+            own = self._table("encodings: profile", row.get("profile", {}))
+            if "base" in own:
+                self._unknown("encodings: profile", "base", [*asdict(profile)])
+            sizes = self._profile({**asdict(profile), **own}) if own else profile
+            trained = self._length("encodings: trained", row["trained"]) if "trained" in row else 0
+            self._encoding(named, options, sizes, extend)
             label = self._text("encodings", row.get("name", named))
-            encodings.append(PlanRow(label, named, options, positions, control, extend))
+            own = {key: getattr(sizes, key) for key in own}
+            encodings.append(
+                PlanRow(label, named, options, positions, control, extend, own, trained or None)
+            )
         labels = self._distinct("encodings", [encoding.name for encoding in encodings])
         for label in labels:
             if any(label == f"{other} {how}" for other in labels for how in BASELINES):
@@ -436,7 +556,7 @@ class _PlanReader:
             slug = encoding.encoding
             if not user_code.is_own(slug):
                 slug = find(slug).slug  # of "RoPE", "rope"
-            alike = asdict(replace(encoding, name="", encoding=slug))
+            alike = replace(encoding, name="", encoding=slug).settings
             earlier = first.setdefault(_toml(alike), encoding.name)
             if earlier != encoding.name:
                 self._wrong("encodings", f"{earlier} and {encoding.name} are the same: drop one")
@@ -507,31 +627,42 @@ class _PlanReader:
         most = self._whole("stop: most", stop.get("most", 32), statistics.RANKING, MOST_SEEDS)
         return most, self._number("stop: half_width", stop.get("half_width", 0.05))
 
-    def _contrast(self, value: Any, labels: Sequence[str]) -> list[tuple[Side, Side]]:
-        contrasts = []
-        for pair in self._list("contrast", value):
-            if not isinstance(pair, list) or len(pair) != 2:
+    def _contrast(
+        self, value: Any, names: Sequence[str], labels: Sequence[str]
+    ) -> list[tuple[Side, ...]]:
+        contrasts: list[tuple[Side, ...]] = []
+        for given in self._list("contrast", value):
+            if not isinstance(given, list) or len(given) not in (2, 4):
                 self._wrong(
-                    "contrast", f'is a list of pairs such as ["nope", "rope"], got {brief(pair)}'
+                    "contrast",
+                    'is a list of pairs such as ["nope", "rope"], or of two pairs in one list, got'
+                    f" {brief(given)}",
                 )
-            sides = []
-            for side in pair:
-                names = [side] if isinstance(side, str) else self._list("contrast", side, least=1)
-                known = [*labels, *(f"{name} {how}" for name in labels for how in BASELINES)]
-                for name in names:
-                    if self._text("contrast", name) not in known:
-                        self._unknown("contrast", name, labels)
-                sides.append(tuple(self._distinct("contrast", names)))
-            if set(sides[0]) & set(sides[1]):
-                self._wrong("contrast", f"the sides must differ, got {brief(pair)}")
+            sides = tuple(self._side(side, names, labels) for side in given)
+            for one, other in zip(sides[::2], sides[1::2], strict=True):
+                if set(one) & set(other):
+                    self._wrong("contrast", f"the sides must differ, got {brief(given)}")
+            if len({bool(read_term(name, names, labels).task) for x in sides for name in x}) > 1:
+                self._wrong(
+                    "contrast",
+                    f"all sides of one must name their task, or none, got {brief(given)}",
+                )
             same = {frozenset(map(frozenset, one)) for one in contrasts}
             if frozenset(map(frozenset, sides)) in same:
                 self._wrong(
                     "contrast",
-                    f"{' and '.join(sides[0] + sides[1])} are there twice, and would count twice",
+                    f"{' and '.join(chain.from_iterable(sides))} are there twice, and would count"
+                    " twice",
                 )
-            contrasts.append((sides[0], sides[1]))
+            contrasts.append(sides)
         return contrasts
+
+    def _side(self, side: Any, tasks: Sequence[str], labels: Sequence[str]) -> Side:
+        names = [side] if isinstance(side, str) else self._list("contrast", side, least=1)
+        for name in names:
+            if read_term(self._text("contrast", name), tasks, labels).label not in labels:
+                self._unknown("contrast", name, labels)
+        return tuple(self._distinct("contrast", names))
 
     def _metric(self, value: Any) -> str:
         metric = self._text("metric", value)

@@ -65,6 +65,7 @@ TYPES: dict[str, Sequence[Any]] = {
 }
 REGISTERED = "registered"  # the part of the checksums that is no cell
 BITS, NUMBERS = "bits", "float32"
+PILOT = "pilot"  # the source that marks a store as no evidence
 
 
 class StoreError(ValueError):
@@ -142,6 +143,11 @@ class Contents:
     records: Mapping[str, Record]  # records by the digest of their cell
     path: Path = field(default=Path(), compare=False)
     checked: bool = field(default=True, compare=False)  # False: format 1, which has no checksums
+
+    @property
+    def pilot(self) -> bool:
+        """True if its plan was run as a pilot, which is no evidence."""
+        return PILOT in self.sources
 
     @cached_property
     def digest(self) -> str:

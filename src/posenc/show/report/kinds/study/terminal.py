@@ -42,6 +42,8 @@ def show(result: Analysis, console: Console) -> None:
     if result.contrasts:
         console.print()
         _contrasts(result.contrasts, findings.in_bits(result.rows), console)
+    for sentence in findings.controls(result):
+        console.print(Text(printable(sentence, 4_000)))
     if result.stamp:
         console.print()
         console.print(Text(result.stamp, "bold yellow"))
@@ -123,10 +125,10 @@ def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console:
         cells = (
             contrast.task,
             sides,
-            findings.difference(contrast.difference.value, bits[contrast.task])
+            findings.difference(contrast.difference.value, findings.unit_of(contrast, bits))
             if contrast.difference
             else "",
-            findings.interval(contrast.difference, bits[contrast.task]),
+            findings.interval(contrast.difference, findings.unit_of(contrast, bits)),
             f"{contrast.p:.3g}" if contrast.p is not None else "",
             f"{contrast.adjusted:.3g}" if contrast.adjusted is not None else "",
             f"{contrast.improvement:.2f}" if known and contrast.improvement is not None else "",

@@ -1,12 +1,12 @@
 """Sentences and cells on the outcome of a study."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
 from posenc.core.numerals import number
 from posenc.lab.study import statistics
-from posenc.lab.study.analysis import LEVEL, Analysis, Contrast, Row
+from posenc.lab.study.analysis import LEVEL, Analysis, Contrast, Row, refusal
 from posenc.lab.study.bands import How, Recovery
 from posenc.lab.study.prediction import Prediction, PropertyEffect
 from posenc.lab.study.repetition import Repeated
@@ -57,6 +57,8 @@ def conditions(analysis: Analysis) -> str:
     if analysis.profile is not None:
         each = f" of each row, chosen at n ≤ L of {tried}" * bool(tried)
         parts.append(f"learning rate {number(analysis.profile.rate, 2)}{each}")
+    elif rates and not tried:
+        parts.append(f"learning rate {' or '.join(dict.fromkeys(rates.values()))}")
     elif rates:
         chosen = ", ".join(f"{name} {rate}" for name, rate in rates.items())
         parts.append(f"learning rates that were chosen at n ≤ L of {tried} ({chosen})")
@@ -120,7 +122,9 @@ def intervals(rows: Sequence[Row]) -> str:
 
 def sides(contrast: Contrast) -> str:
     """Both sides: "nope − rope", "nope + alibi − rope", each side the mean of its encodings."""
-    return f"{' + '.join(contrast.one)} − {' + '.join(contrast.other)}"
+    pairs = [(contrast.one, contrast.other), *([contrast.than] if contrast.than else [])]
+    written = [" − ".join(" + ".join(side) for side in pair) for pair in pairs]
+    return written[0] if len(written) == 1 else " − ".join(f"({pair})" for pair in written)
 
 
 def difference(value: float, bits: bool) -> str:
@@ -136,8 +140,36 @@ def verdict(contrast: Contrast) -> str:
         return EQUAL
     if not contrast.decided:
         return UNDECIDED
+    if contrast.than is not None:
+        larger = "first" if contrast.difference.value > 0 else "second"
+        return f"the {larger} difference is larger"
     better = contrast.one if contrast.difference.value > 0 else contrast.other
     return f"{' + '.join(better)} is better"
+
+
+def unit_of(contrast: Contrast, bits: Mapping[str, bool]) -> bool:
+    """Test whether a contrast is in bits; one across tasks has the unit of its first."""
+    return bits[contrast.task.split(", ")[0]]
+
+
+def controls(analysis: Analysis) -> list[str]:
+    """Say of each task whether its positive control gains over the negative one, and what would
+    withdraw the claim; nothing where the plan names no controls."""
+    sentences = []
+    for control in analysis.controls:
+        if why := refusal(control):
+            sentences.append(f"{control.task}: {why}.")
+            continue
+        assert control.difference is not None
+        bits = unit_of(control, in_bits(analysis.rows))
+        ends = interval(control.difference, bits)
+        sentences.append(
+            f"{control.task}: the positive control, {control.one[0]}, gains over"
+            f" {control.other[0]}: {difference(control.difference.value, bits)} ({ends})."
+        )
+    if analysis.withdraw:
+        sentences.append(f"Would withdraw the claim, as registered: {analysis.withdraw}")
+    return sentences
 
 
 def headline(analysis: Analysis) -> str:
@@ -151,7 +183,8 @@ def headline(analysis: Analysis) -> str:
         return f"Undecided. {reason[0].upper()}{reason[1:]}"
     first, count = decided[0], len(analysis.contrasts)
     among = f"{len(decided)} of {count} contrasts are decided. " if count > 1 else ""
-    said = f"On {first.task} {verdict(first)} than {' + '.join(_worse(first))}"
+    said = f"On {first.task} {verdict(first)}"
+    said += f": {sides(first)}" if first.than else f" than {' + '.join(_worse(first))}"
     return f"{among}{said}, {conditions(analysis)}"
 
 
@@ -171,14 +204,14 @@ def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]
         if decision == EQUAL:
             sentences.append(f"{sides(contrast)}: {EQUAL}, {where}.")
             continue
-        if contrast.difference is None or not decision.endswith("is better"):
+        if contrast.difference is None or not contrast.decided:
             uncalled.append(f"{sides(contrast)} ({decision})")
             continue
         unit = "bits" if bits else "percentage points"
         low, high = sorted((abs(contrast.difference.low), abs(contrast.difference.high)))
         ends = " to ".join(difference(end, bits).removeprefix("+") for end in (low, high))
-        less = " + ".join(_worse(contrast))
-        sentences.append(f"{decision} than {less}, by {ends} {unit}, {where}.")
+        than = f"than {' + '.join(_worse(contrast))}" if contrast.than is None else sides(contrast)
+        sentences.append(f"{decision} {than}, by {ends} {unit}, {where}.")
     if open_:
         sentences.append(f"No difference is shown, nor that there is none: {'; '.join(open_)}.")
     return sentences + ([f"Not decided: {'; '.join(uncalled)}."] if uncalled else [])
