@@ -47,6 +47,6 @@ def fast(monkeypatch):
 def out(posenc, fast):
     """A study that is done, in the folder `out`."""
     Path("plan.toml").write_text(Plan.of(PLAN).text)
-    code, said, err = posenc("study", "plan.toml", "--out", "out")
+    code, said, err = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert (code, "Traceback" in err) == (0, False)
     return said

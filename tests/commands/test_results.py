@@ -120,7 +120,7 @@ def test_somebody_elses_store_has_a_table_and_a_page(out, posenc, tmp_path):
 
 def test_two_tasks_have_a_table_over_both(posenc, fast):
     Path("plan.toml").write_text(Plan.of(PLAN | {"tasks": ["copy", "sort"]}).text)
-    code, said, _ = posenc("study", "plan.toml", "--out", "out")
+    code, said, _ = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert code == 0
     assert "over tasks copy, sort, L…2L" in said
     assert "interquartile mean" in said
@@ -135,7 +135,7 @@ def test_whether_properties_foretell_the_outcomes_is_asked(posenc, fast, monkeyp
     monkeypatch.setattr("posenc.lab.study.prediction.ALIKE", 0.0)
     names = ["nope", "rope", "p-rope", "alibi", "kerple", "sinusoidal"]
     Path("plan.toml").write_text(Plan.of(PLAN | {"encodings": names}).text)
-    posenc("study", "plan.toml", "--out", "out")
+    posenc("study", "plan.toml", "--pilot", "--out", "out")
     code, said, _ = posenc("results", "out", "--properties")
     assert (code, "Of 6 encodings of 4 families" in said) == (0, True)
     assert "decaying" in said

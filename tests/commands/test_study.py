@@ -24,7 +24,7 @@ def test_a_study_prints_its_table_with_hypothesis_hash_and_stamp(out):
     assert Plan.of(PLAN).digest in out
     assert "4 of 4 cells" in out
     assert "copy generated: texts all right, %" in out
-    assert "2 seeds: no ranking claims" in out
+    assert "pilot: not evidence" in out
     assert "nope − rope" in out
     assert "undertrained: nope, rope" in " ".join(out.split())
 
@@ -39,7 +39,7 @@ def test_a_finished_study_is_not_run_again(out, posenc, monkeypatch):
 def test_a_study_leaves_its_page_beside_the_store(out):
     held = json.loads(Path("out/results.json").read_text())
     assert held["registered"] == Plan.of(PLAN).digest
-    assert held["starts"][0]["command"] == "posenc study plan.toml --out out"
+    assert held["starts"][0]["command"] == "posenc study plan.toml --pilot --out out"
     assert "None beats any." in Path("out/index.html").read_text()
 
 
@@ -48,7 +48,7 @@ def test_without_the_extra_for_pages_a_study_says_how_to_get_one(posenc, fast, m
     monkeypatch.delitem(sys.modules, "posenc.show.report.page", raising=False)
     monkeypatch.delattr("posenc.show.report.page", raising=False)
     Path("plan.toml").write_text(Plan.of(PLAN).text)
-    code, _, err = posenc("study", "plan.toml", "--out", "out")
+    code, _, err = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert (code, Path("out/index.html").exists()) == (0, False)
     assert "no page: it needs the extra `report` (jinja2 is missing)" in err
 
@@ -67,10 +67,10 @@ def test_without_the_extra_for_studies_nothing_is_trained(posenc, fast, monkeypa
 def test_a_plan_is_called_registered_once_it_is(posenc, fast, monkeypatch):
     Path("plan.toml").write_text(Plan.of(PLAN).text)
     line = f"registered: sha256 {Plan.of(PLAN).digest}, in out"
-    code, _, err = posenc("study", "plan.toml", "--out", "out")
+    code, _, err = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert (code, err.splitlines().count(line)) == (0, 1)
     Path("bad.toml").write_text(Plan.of(PLAN | {"metric": "at 99"}).text)
-    code, _, err = posenc("study", "bad.toml", "--out", "other")
+    code, _, err = posenc("study", "bad.toml", "--pilot", "--out", "other")
     assert (code, "registered" in err) == (2, False)
 
 
@@ -133,7 +133,7 @@ def test_what_is_not_done_is_named_and_the_exit_code_says_so(posenc, fast, monke
 
     monkeypatch.setattr(execute, "study", ended)
     Path("plan.toml").write_text(Plan.of(PLAN).text)
-    code, _, err = posenc("study", "plan.toml", "--out", "out")
+    code, _, err = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert code == 1
     assert "not done: copy nope, seed 1: TypeError: no tensor" in err
     assert "to go on: posenc study --resume out" in err
@@ -144,7 +144,7 @@ REFUSED = """
 import sys
 from posenc.commands import cli
 try:
-    cli.main(["study", "plan.toml", "--out", "."])
+    cli.main(["study", "plan.toml", "--pilot", "--out", "."])
 except SystemExit as stop:
     print(stop.code, "torch" in sys.modules)
 """
@@ -217,7 +217,7 @@ def test_texts_and_pictures_that_are_read_both_ways(
         task, {}
     )
     Path("plan.toml").write_text(Plan.of(content).text)
-    code, said, err = posenc("study", "plan.toml", "--out", "out")
+    code, said, err = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert code == 0, err
     assert unit in said
     held = store.read(Path("out")).records
@@ -241,7 +241,7 @@ def test_the_whole_way_with_training(posenc, tmp_path):
     content = {"tasks": ["copy"], "encodings": ["nope", "rope", "alibi"], "seeds": 1}
     content["profile"] = asdict(TINY) | {"width": 16, "steps": 60, "prompts": 20}
     Path("plan.toml").write_text(Plan.of(content).text)
-    code, out, err = posenc("study", "plan.toml", "--out", "out")
+    code, out, err = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert code == 0, err
     assert "1 seeds: no ranking claims" in out
     held = store.read(Path("out")).records
@@ -254,7 +254,7 @@ def test_the_whole_way_with_training(posenc, tmp_path):
 
 @pytest.mark.parametrize("part", ["0/2", "3/2", "2", "a/b", "1/2/3"])
 def test_a_part_that_is_none_is_refused(posenc, fast, part):
-    code, _, said = posenc("study", "plan.toml", "--out", "out", "--part", part)
+    code, _, said = posenc("study", "plan.toml", "--pilot", "--out", "out", "--part", part)
     assert code != 0
     assert f"--part must be as 2/5, the second of five, got '{part}'" in " ".join(said.split())
 

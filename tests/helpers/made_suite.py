@@ -28,6 +28,8 @@ STUDY = {
 }
 SUITE = Suite("tiny", {"near": STUDY, "other": STUDY | {"tasks": ["sort"]}})
 TOML = """
+draft = "It has no controls."
+
 [studies.near]
 tasks = ["copy"]
 trained = 10

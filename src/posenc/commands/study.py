@@ -173,7 +173,6 @@ def study(
         again += ["--keep"] if keep else []
         again += [f"--device={device}"] if device != "cpu" else []
         again += ["--ray", *ray] if ray is not None else []
-        again += ["--pilot"] if pilot else []
         pilot = pilot or (plan is None and resume is None)
         if pilot:
             print("note: this is a pilot, not evidence", file=sys.stderr)

@@ -455,8 +455,8 @@ REFUSED = [
     ({"metric": "at " + "9" * 400}, "is at none of the lengths"),
     ({"metric": "at 1.35"}, "metric: 'at 1.35' is at none of the lengths of copy"),
     (
-        {"contrast": [["nope", "rope cropped"]]},
-        "contrast: 'rope cropped' is measured of a task that predicts a text, which copy is not",
+        {"contrast": [["nope at 11", "rope cropped"]]},
+        "contrast: 'nope at 11' must be at a tested length of copy, got 11",
     ),
     ({"tested": [5, 10]}, "metric: 'area' is at none of the lengths of copy"),
     ({"tested": [12, 16]}, "tested: copy is trained at 10, and tested at 12, 16: test n = 10 too,"),

@@ -239,7 +239,7 @@ def test_a_command_runs_what_is_typed_again_and_says_so_where_a_study_is_to_go_o
     monkeypatch.setattr(execute, "study", quickly)
     study_runner.run(Cell("copy", "rope", 1, profile=TINY), None)
     Path("plan.toml").write_text(plan(encodings=["rope", MINE]).text)
-    for words in (["plan.toml", "--out", "out"], ["--resume", "out"]):
+    for words in (["plan.toml", "--pilot", "--out", "out"], ["--resume", "out"]):
         with pytest.raises(SystemExit):
             cli.main(["study", *words, "--allow-code", MINE])
         said = capsys.readouterr().err
