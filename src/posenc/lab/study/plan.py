@@ -104,7 +104,7 @@ class PlanRow:
         return {name: x for name in ("profile", "trained") if (x := getattr(self, name))}
 
 
-class Reading(NamedTuple):
+class ContrastTerm(NamedTuple):
     """One term of a contrast: a row, and what is measured of it."""
 
     task: str  # empty: each task of the plan
@@ -224,7 +224,7 @@ class Plan:
     def labels(self) -> tuple[str, ...]:
         return tuple(encoding.name for encoding in self.encodings)
 
-    def reading(self, name: str) -> Reading:
+    def reading(self, name: str) -> ContrastTerm:
         """Split a term of a contrast into the parts of "copy: rope cropped at 12"."""
         return read_term(name, self.tasks, self.labels)
 
@@ -378,15 +378,15 @@ ROW = ("name", "encoding", "options", "positions", "control", "extend", "profile
 TERM = re.compile(r"(.+?)(?: (cropped|windowed))?(?: at ([1-9]\d{0,8}))?")
 
 
-def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> Reading:
+def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> ContrastTerm:
     """Split a term of a contrast; a name that is a label as a whole has no other part."""
     task, _, rest = name.partition(": ")
     task, rest = (task, rest) if task in tasks and rest else ("", name)
     found = TERM.fullmatch(rest)
     if rest in labels or found is None:
-        return Reading(task, rest, "", None)
+        return ContrastTerm(task, rest, "", None)
     label, how, length = found.groups()
-    return Reading(task, label, how or "", int(length) if length else None)
+    return ContrastTerm(task, label, how or "", int(length) if length else None)
 
 
 class _PlanReader:
