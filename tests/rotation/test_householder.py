@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from posenc.core import carried, running
+from posenc.biases import carried
+from posenc.core import running
 from posenc.rotation.householder import mirrored, mirrored_chunks
 
 TOKENS, DIM = 9, 4
