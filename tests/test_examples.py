@@ -78,6 +78,7 @@ def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):
         if "save(figure, Path(sys.argv[1]))" not in path.read_text()
     ]
     how_to = [
+        "context_parallel",
         "dropout_after_adding",
         "image_grid",
         "key_cache",

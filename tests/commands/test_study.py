@@ -243,7 +243,7 @@ def test_the_whole_way_with_training(posenc, tmp_path):
     Path("plan.toml").write_text(Plan.of(content).text)
     code, out, err = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert code == 0, err
-    assert "1 seeds: no ranking claims" in out
+    assert "pilot: not evidence" in out
     held = store.read(Path("out")).records
     cell = execute.resolved(Plan.of(content))[1]
     alone = train.run(cell, execute.tasks.find("copy"))

@@ -298,7 +298,7 @@ cli.main()
 def test_signals_leave_checkpoints_and_the_same_command_goes_on(tmp_path, number):
     """The whole command, as a terminal or a scheduler ends it while its worker trains."""
     (tmp_path / "plan.toml").write_text(plan(profile=asdict(TINY) | {"steps": 100_000}).text)
-    words = ["-c", SAYS_MORE, "study", "plan.toml", "--out", "out", "--workers", "1"]
+    words = ["-c", SAYS_MORE, "study", "plan.toml", "--pilot", "--out", "out", "--workers", "1"]
     process = subprocess.Popen(
         [sys.executable, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which `&` ignores
