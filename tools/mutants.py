@@ -34,6 +34,7 @@ WIDER = {  # rooms whose default tests may notice a fault of this room, besides 
     "models": ["models", "commands"],
     "lab": ["lab", "commands"],
 }
+LONGEST = 1800  # seconds; a mutant whose tests never end is noticed
 LEFT_OUT = "_kernel.py", "on_ray.py"  # not run everywhere
 SWAPS: dict[type, str] = {
     ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.Lt: "<=", ast.LtE: "<",
@@ -160,10 +161,13 @@ def killed_by(mutant: Mutant, tree: Path, most: str) -> dict[str, str]:
                 return {}
             command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
             checker = [] if "-o" in words else ["--jaxtyping-packages="]
-            asked = subprocess.run(
-                [*command, *checker, *words], cwd=tree, env=environment, capture_output=True,
-                text=True,
-            )  # fmt: skip
+            try:
+                asked = subprocess.run(
+                    [*command, *checker, *words], cwd=tree, env=environment, capture_output=True,
+                    text=True, timeout=LONGEST,
+                )  # fmt: skip
+            except subprocess.TimeoutExpired:
+                return {"run": run, "test": f"no end in {LONGEST} s"}
             if asked.returncode not in (0, 5):
                 lines = asked.stdout.splitlines()
                 failed = [line.split()[1] for line in lines if line.startswith(("FAILED", "ERROR"))]
