@@ -54,6 +54,16 @@ def test_a_model_answers_what_the_functions_answer(folder, tmp_path):
     assert model.check().findings == check(folder).findings
 
 
+def test_a_config_in_the_working_directory_is_a_file_and_not_values(folder, monkeypatch):
+    """Its folder has no name where the path is relative: the report names the file all the same."""
+    monkeypatch.chdir(folder)
+    ours, theirs = (one.to_json() for one in (
+        posenc.Model("config.json").inspect(9000), posenc.inspect("config.json", 9000),
+    ))  # fmt: skip
+    assert (ours["name"], ours["advice"]) == (theirs["name"], theirs["advice"])
+    assert ours["name"] == folder.name
+
+
 def test_values_of_a_config_are_a_model(folder):
     model = posenc.Model(CONFIG)
     assert model.spec == posenc.Model(folder).spec

@@ -89,7 +89,10 @@ def convert(
             raise ValueError(f"`{name}` is a layout: {names}, got {layout!r}.")
     out, opened_model = unused_folder(out), Source.of(model)
     files = opened_model.files
-    opened_model.config("which says how its heads lie")
+    if files.config is None and files.format != "gguf":
+        raise ModelError(
+            opened_model.path, "", "holds no config.json, which says how its heads lie"
+        )
     weights = opened_model.weights
     source = (Gguf if files.format == "gguf" else Safetensors)(opened_model, out)
     orders, notes = plan(source.infos, source.config, to, source.file.name)

@@ -37,7 +37,7 @@ class Model(Source):
     """
 
     def __init__(self, model: str | Path | Mapping[str, Any], weights: bool = False):
-        self.name = ""
+        self.name, self._has_files = "", not isinstance(model, Mapping)
         if isinstance(model, Mapping):
             super().__init__(Path("config.json"))
             self.files = ModelFiles(Path(), self.path, (), None, (), model)
@@ -56,8 +56,8 @@ class Model(Source):
         - `target`: length in tokens that is judged; None: no length is judged
         - `weights`: True measures the tensors too
         """
-        of_values = self.values if not self.files.root.name and not weights else None
-        return inspection.inspect(of_values or self, target, weights, self.name)
+        asked = self if self._has_files else self.values or {}
+        return inspection.inspect(asked, target, weights, self.name)
 
     def check(self, **options: Any) -> Check:
         """Check the files for faults, by rules and by the weights.
