@@ -1,5 +1,11 @@
 """Peak memory of calls whose size is known."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -20,6 +26,23 @@ def test_the_peak_is_what_is_made_and_not_what_was_there(mb):
         return both[0]
 
     assert memory.peak(twice_then_once) == pytest.approx(2 * mb, rel=0.1, abs=2)
+
+
+@needs_linux
+def test_freed_memory_that_the_heap_holds_counts_again():
+    """In a process whose heap never shrinks by itself, so that a freed block stays resident."""
+    code = """import torch
+from benchmarks import memory
+print([memory.peak(lambda: torch.ones(16, 2**18)) for _ in range(3)])"""
+    keeps = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**30)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | keeps,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert json.loads(done.stdout) == pytest.approx([16] * 3, rel=0.1, abs=2)
 
 
 @needs_linux
