@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.timing import WARM
-from posenc.core.provenance import command_line
+from posenc.support.provenance import command_line
 
 
 def main(words: Sequence[str]) -> int:

@@ -29,9 +29,9 @@ from benchmarks.attention import (
 from benchmarks.results import BenchTable, Target, table
 from benchmarks.rotation import busy_processes
 from benchmarks.timing import timed
+from posenc.compat.threads import threads
 from posenc.core.biases import ALL, as_bias
 from posenc.core.encoding import Encoding
-from posenc.core.threads import threads
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.fire import FIRE
 from posenc.encodings.bias.fox import FoX

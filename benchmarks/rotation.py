@@ -20,9 +20,9 @@ from torch import Tensor
 from benchmarks import memory
 from benchmarks.results import BenchTable, Target, table
 from benchmarks.timing import timed
+from posenc.compat.threads import threads
 from posenc.core.frequencies import Layout, frequencies
 from posenc.core.positions import sequence
-from posenc.core.threads import threads
 from posenc.rotation.kernels import kernel_for
 from posenc.rotation.rotate import ON_CPU, _Rotation, formula, rotate
 from posenc.rotation.table import Turn, turn

@@ -28,7 +28,7 @@ from benchmarks import (
 )
 from benchmarks.results import BenchTable, Growth, Target
 from posenc.catalog import CATALOG
-from posenc.core.provenance import Provenance, since
+from posenc.support.provenance import Provenance, since
 
 SCHEMA = 1
 PARTS = (

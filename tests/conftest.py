@@ -15,7 +15,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # torch reads it when it is
 import torch
 
 TESTS = Path(__file__).parent
-LIBRARY = {"core", "biases", "attention", "rotation", "encodings", "properties", "analysis"}
+LIBRARY = {
+    "support",
+    "compat",
+    "core",
+    "biases",
+    "attention",
+    "rotation",
+    "encodings",
+    "properties",
+    "analysis",
+}
 CHECKED = LIBRARY | {"test_checker.py", "test_strangers.py"}
 
 # Where the root has no handler, Python writes what is logged on stderr, which tests read.
@@ -113,7 +123,7 @@ def of_torch():
 def no_numba():
     """It cannot compile what the shape checker has wrapped: in_numba.py tests it, twice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("posenc.core.fast.forked", True)  # which loads no kernel
+        patch.setattr("posenc.compat.kernels.forked", True)  # which loads no kernel
         yield
 
 

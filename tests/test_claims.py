@@ -86,7 +86,7 @@ def test_pages_of_all_kinds_are_looked_through(said):
         "README.md", "CHANGELOG.md", "studies/README.md", "studies/pairs-copy/finding.md",
         "docs/results.md", "src/posenc/show/report/guide.py",
         "src/posenc/show/explorer/page/tour.js",
-        "src/posenc/show/report/kinds/study.html", "src/posenc/core/findings.json",
+        "src/posenc/show/report/kinds/study.html", "src/posenc/support/findings.json",
     }  # fmt: skip
 
 
@@ -149,7 +149,7 @@ ASKED = (
     "page",
     ["README.md", "docs/glossary.md", "docs/paper/source.md", "CHANGELOG.md",
      "docs/speed.md", "docs/sources.md", "docs/properties.md", "docs/studies.md", "docs/guide.md",
-     "studies/board/v1.md", "src/posenc/show/report/guide.py", "src/posenc/core/glossary.toml",
+     "studies/board/v1.md", "src/posenc/show/report/guide.py", "src/posenc/support/glossary.toml",
      *(f"studies/{path.parent.name}/finding.md" for path in sorted(STUDIES.glob("*/finding.md"))),
      "studies/use-of-length/pilot.md",
      *(f"src/posenc/show/explorer/page/{path.name}"

@@ -5,10 +5,10 @@ import re
 from dataclasses import fields
 from pathlib import Path
 
-from posenc.core.provenance import Provenance
 from posenc.lab.compare import comparison
 from posenc.models import inspection
 from posenc.models.inspection import inspect
+from posenc.support.provenance import Provenance
 
 DOCUMENT = (Path(__file__).parent.parent / "docs/results.md").read_text("utf-8")
 SECTIONS = {

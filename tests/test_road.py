@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.core import private
+from posenc.compat import private_torch
 
 TOOL = Path(__file__).parent.parent / "tools/road.py"
 MOST = {  # functions of 64 tokens
@@ -24,7 +24,7 @@ MOST_OF_ONE_QUERY = 40  # functions, with ALiBi
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="frames are counted in Python 3.11")
-@pytest.mark.skipif(private.VERSION < (2, 9), reason="before torch 2.9 strides are copied")
+@pytest.mark.skipif(private_torch.VERSION < (2, 9), reason="before torch 2.9 strides are copied")
 def test_a_call_enters_few_functions():
     ran = subprocess.run([sys.executable, TOOL], capture_output=True, text=True, check=True)
     found = {}

@@ -11,11 +11,24 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src/posenc"
 WINGS = {  # all that lies at the top of the package, from the ground up
-    *("core", "biases", "attention", "rotation", "properties", "encodings", "catalog", "analysis"),
+    *(
+        "support",
+        "compat",
+        "core",
+        "biases",
+        "attention",
+        "rotation",
+        "properties",
+        "encodings",
+        "catalog",
+        "analysis",
+    ),
     *("models", "lab", "show", "commands"),
 }
 DOORS = {"__init__", "__main__", "testing"}  # public names, `python -m posenc`, and for pytest
 FLOORS = (  # from the ground up: a room imports from rooms below it, and from itself
+    "support",
+    "compat",
     "core",
     "biases",
     "attention",
@@ -104,7 +117,7 @@ def test_no_modules_import_each_other_in_a_circle():
 
 ELSEWHERE = {  # modules that no test file has the name of: where they are tested, and why there
     "posenc.__main__": ("commands/test_cli.py", "two lines: `python -m posenc` is begun there"),
-    "posenc.core.version": ("test_readme.py", "one line, held against what is cited"),
+    "posenc.support.version": ("test_readme.py", "one line, held against what is cited"),
     "posenc.models.check.contradictions": (
         "models/check/test_faults.py",
         "rules like the others, met by one table of planted faults",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from posenc.catalog import CATALOG
-from posenc.core import names
+from posenc.support import names
 
 ROOT = Path(__file__).parent.parent
 SLOW = ("explorer", "studies")  # parts; links to them lead nowhere here

@@ -71,7 +71,7 @@ from torch import Tensor, nn
 
 from posenc import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running import Running
+from posenc.core.running_sums import Running
 
 
 class Sums(Running, Prepared, NamedTuple("Sums", [("logs", Tensor)])):

@@ -2,7 +2,7 @@
 
 Wrong types, shapes, sizes and dtypes, arguments in another order, files for texts, tensors for
 masks, half precision, meta tensors, names that other libraries have. None may be answered by torch
-or from within, and none may be taken. `core/test_arguments.py` has more, of single arguments.
+or from within, and none may be taken. `support/test_arguments.py` has more, of single arguments.
 """
 
 from pathlib import Path

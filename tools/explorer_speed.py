@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 from playwright.sync_api import CDPSession, sync_playwright
 
 import posenc
-from posenc.core.provenance import since
 from posenc.show.explorer import document
+from posenc.support.provenance import since
 
 STEPS, RUNS = 30, 10  # the page keeps 8 results: more lengths than that are asked in turn
 STEP = """async ([name, steps]) => {

@@ -43,7 +43,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from posenc.core.numerals import number as short
 from posenc.lab.study.analysis import Analysis, Contrast, Row, analyse, outcomes_graded
 from posenc.lab.study.bands import read_csv, recoveries
 from posenc.lab.study.plan import MOST_SEEDS, Plan
@@ -54,6 +53,7 @@ from posenc.lab.study.statistics import Interval, coverage, holm, may_rank, sign
 from posenc.lab.study.statistics import interval as t_interval
 from posenc.lab.study.store import RESULTS, RUNNING, Contents, read
 from posenc.show.report.kinds.study import words
+from posenc.support.numbers import number as short
 
 STUDIES = Path(__file__).parent.parent / "studies"
 AGAIN = "again"  # a second run of the whole plan

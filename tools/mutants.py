@@ -27,9 +27,21 @@ PLANTED = {  # mutants of each room
     "core": 26, "attention": 36, "rotation": 12, "encodings": 26, "properties": 12, "models": 24,
     "lab": 14,
 }  # fmt: skip
-LIBRARY = ["core", "biases", "attention", "rotation", "encodings", "properties", "analysis"]
+LIBRARY = [
+    "support",
+    "compat",
+    "core",
+    "biases",
+    "attention",
+    "rotation",
+    "encodings",
+    "properties",
+    "analysis",
+]
 WIDER = {  # rooms whose default tests may notice a fault of this room, besides tests/*.py
-    **dict.fromkeys(("core", "biases", "attention", "rotation", "encodings"), LIBRARY),
+    **dict.fromkeys(
+        ("support", "compat", "core", "biases", "attention", "rotation", "encodings"), LIBRARY
+    ),
     "properties": ["properties", "core", "encodings"],
     "models": ["models", "commands"],
     "lab": ["lab", "commands"],

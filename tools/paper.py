@@ -29,7 +29,6 @@ from statistics import fmean
 from typing import Any
 
 from posenc.catalog import find
-from posenc.core.numerals import number as short
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.study.analysis import Analysis, Row, analyse, outcomes_graded
 from posenc.lab.study.bands import read_csv, recoveries
@@ -39,6 +38,7 @@ from posenc.lab.study.store import RESULTS, RUNNING, Contents, read
 from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.kinds.study import words
+from posenc.support.numbers import number as short
 
 ROOT = Path(__file__).parent.parent
 STUDIES, PAPER = ROOT / "studies", ROOT / "docs/paper"

@@ -29,7 +29,7 @@ for card in posenc.CATALOG:
     layer(x, pos, mask=posenc.masks.causal()).sum().backward()
 """
 FIGURE = "import posenc; posenc.plot.rows('rope').save('rows.png')"
-NUMBA = "from posenc.core import fast; assert fast.load('posenc.rotation.numba_kernel')"
+NUMBA = "from posenc.compat import kernels; assert kernels.load('posenc.rotation.numba_kernel')"
 MODEL = """
 import gguf, huggingface_hub, safetensors
 from pathlib import Path

@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 
 from posenc.catalog import CATALOG
-from posenc.core import glossary, names
 from posenc.properties import ALL, check
 from posenc.properties.card import described, measured_by
 from posenc.show.report import guide
+from posenc.support import glossary, names
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"

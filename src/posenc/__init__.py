@@ -7,8 +7,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from posenc.core import names as _names
-from posenc.core.version import __version__ as __version__
+from posenc.support import names as _names
+from posenc.support.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from posenc import properties as properties

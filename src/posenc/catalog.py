@@ -6,11 +6,11 @@ from dataclasses import replace
 from inspect import Parameter, signature
 from typing import Any
 
-from posenc.core import names
-from posenc.core.arguments import brief, channels, query_heads
 from posenc.core.encoding import Encoding, Sum
 from posenc.properties import user_code
 from posenc.properties.card import Card
+from posenc.support import names
+from posenc.support.arguments import brief, channels, query_heads
 
 # isort: off
 from posenc.encodings.nope import NoPE as NoPE

@@ -9,7 +9,7 @@ from benchmarks import growth, rotation
 from benchmarks.results import BenchTable, Target, TimedRow
 from benchmarks.run import Benchmark
 from benchmarks.timing import Times
-from posenc.core.provenance import since
+from posenc.support.provenance import since
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from posenc import CATALOG
-from posenc.core import names
 from posenc.show.report.terminal import catalog as terminal_catalog
+from posenc.support import names
 
 
 def test_lists_every_encoding(posenc):

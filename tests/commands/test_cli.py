@@ -13,7 +13,7 @@ import pytest
 import posenc
 from posenc.commands import cli
 from posenc.commands.app import COMMANDS, GROUPS
-from posenc.core import provenance
+from posenc.support import provenance
 
 
 def test_python_dash_m_is_the_same_command():

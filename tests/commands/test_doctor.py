@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from posenc.commands import doctor
-from posenc.core import extras, fast
+from posenc.compat import kernels
+from posenc.support import extras
 
 OTHERS = "matplotlib", "jinja2", "safetensors", "transformers", "PIL", "gguf"  # of other extras
 BROKEN = {"": [], "cli": ["rich>=13"], "fast": ["rich>=99", "no-such-package"]}
@@ -58,7 +59,7 @@ def test_numba_that_is_missing_or_fails_is_said(posenc, monkeypatch):
         for said in failures:
             warnings.warn(said, stacklevel=2)
 
-    monkeypatch.setattr(fast, "load", fails)
+    monkeypatch.setattr(kernels, "load", fails)
     monkeypatch.setattr(extras, "version", lambda package: "1.0")
     assert "Numba      ✗ posenc goes without Numba, which fails: no threads." in posenc("doctor")[1]
     monkeypatch.setattr(extras, "version", lambda package: None)

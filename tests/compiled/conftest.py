@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch._dynamo
 
-from posenc.core import private
+from posenc.compat import private_torch
 
 # torch writes down what it finds of each operation's shapes, to look it up another time. Here all
 # that is traced is small and new: the notes take a third of the time, and little is looked up.
@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if Path(__file__).parent not in item.path.parents:
             continue
-        if private.VERSION < (2, 13):
+        if private_torch.VERSION < (2, 13):
             item.add_marker(old)
         if checked:
             item.add_marker(pytest.mark.skip(CHECKED))

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from weight_files import sentences
 
 from posenc.analysis import rotary_pairs
-from posenc.core.threads import threads
+from posenc.compat.threads import threads
 from posenc.models.config import specify
 from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation

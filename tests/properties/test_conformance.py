@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running import Running, running
+from posenc.core.running_sums import Running, running
 from posenc.encodings.additive.learned import Learned
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.rotary.rope import RoPE

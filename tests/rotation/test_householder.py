@@ -5,7 +5,7 @@ import torch
 from torch.nn.functional import normalize
 
 from posenc.biases import carried
-from posenc.core import running
+from posenc.core import running_sums
 from posenc.rotation.householder import mirrored, mirrored_chunks
 
 TOKENS, DIM = 9, 4
@@ -34,7 +34,7 @@ def by_hand(q, k, w, beta, order, read):
 
 @pytest.mark.parametrize("chunk", [1, 4, 64])
 def test_a_query_meets_the_mirrors_between_it_and_the_key(mirrors, chunk, monkeypatch):
-    monkeypatch.setattr(running, "CHUNK", chunk)
+    monkeypatch.setattr(running_sums, "CHUNK", chunk)
     q, k, w, beta = mirrors
     read = 1 + torch.arange(TOKENS)
     made, _ = mirrored(q, k, read, w, beta, read)

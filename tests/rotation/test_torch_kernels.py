@@ -18,8 +18,8 @@ from rotation_cases import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from posenc.compat.threads import threads
 from posenc.core.frequencies import frequencies
-from posenc.core.threads import threads
 from posenc.rotation.kernels import kernel_for
 from posenc.rotation.rotate import formula, rotate
 from posenc.rotation.table import turn

@@ -11,14 +11,14 @@ import torch
 
 from posenc.analysis import toy
 from posenc.catalog import create
-from posenc.core import names
-from posenc.core.numerals import number
 from posenc.properties.card import Card
 from posenc.show import plot
 from posenc.show.report import words
 from posenc.show.report.drawing.figure import Figure, Panel
 from posenc.show.report.drawing.marks import heat
 from posenc.show.report.page import PROPERTIES
+from posenc.support import names
+from posenc.support.numbers import number
 from website import places
 
 TOKENS = 48

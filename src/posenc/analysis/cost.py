@@ -22,10 +22,10 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from posenc.attention.layer import SelfAttention
+from posenc.compat.private_torch import DispatchMode
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
-from posenc.core.private import DispatchMode
 
 # CPU seconds of a pass that every round can afford; slower ones are timed in fewer rounds
 AFFORDED = 0.05
@@ -188,7 +188,12 @@ def ratio_of(quotients: Sequence[float]) -> Ratio:
     outside, left_out = 2 / 2**count, 0
     while (outside := outside + 2 * comb(count, left_out + 1) / 2**count) <= 0.05:
         left_out += 1
-    return Ratio(statistics.median(ordered), ordered[left_out], ordered[-1 - left_out], count)
+    return Ratio(
+        statistics.median(ordered),
+        ordered[left_out],
+        ordered[-1 - left_out],
+        count,
+    )
 
 
 @torch.no_grad()

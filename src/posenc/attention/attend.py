@@ -17,16 +17,16 @@ from posenc.attention.call import Call, Implementation
 from posenc.attention.dispatch import Explanation, chosen, run
 from posenc.attention.inputs import checked
 from posenc.attention.unseen import visible
-from posenc.core.elsewhere import WEIGHED, answering
+from posenc.compat.private_torch import not_compiled_before_2_13
 from posenc.core.encoding import Encoding
 from posenc.core.hooks import applied, queries_and_keys
 from posenc.core.masks import Mask
-from posenc.core.private import left_out
 from posenc.core.shapes import Heads, Keys, Seen, Sinks, Values
+from posenc.support.foreign_arguments import ATTENTION, reject_foreign_names
 
 
-@left_out
-@answering(WEIGHED)
+@not_compiled_before_2_13
+@reject_foreign_names(ATTENTION)
 def attend(
     q: Heads,
     k: Keys,
@@ -90,7 +90,7 @@ def attend(
     return applied("on_output", call.parts, out) if "on_output" in call.acts_on else out
 
 
-@answering(WEIGHED)
+@reject_foreign_names(ATTENTION)
 def explain(
     q: Heads,
     k: Keys,

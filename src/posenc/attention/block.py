@@ -10,12 +10,12 @@ from torch import nn
 from posenc.attention.cache import Cache
 from posenc.attention.call import Implementation
 from posenc.attention.layer import SelfAttention
-from posenc.core.arguments import count, embeddings, room, switch
-from posenc.core.elsewhere import CALLED, CONFIGURED, answering
 from posenc.core.encoding import Encoding, placed
 from posenc.core.hooks import applied
 from posenc.core.masks import Mask, causal
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
+from posenc.support.arguments import count, embeddings, room, switch
+from posenc.support.foreign_arguments import LAYER, LAYER_CALL, reject_foreign_names
 
 
 class Block(nn.Module):
@@ -43,7 +43,7 @@ class Block(nn.Module):
     torch.Size([2, 5, 64])
     """
 
-    @answering(CONFIGURED)
+    @reject_foreign_names(LAYER)
     def __init__(
         self,
         width: int,
@@ -64,7 +64,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
         self.dropout = nn.Dropout(dropout)
 
-    @answering(CALLED)
+    @reject_foreign_names(LAYER_CALL)
     def forward(
         self,
         x: Embeddings,

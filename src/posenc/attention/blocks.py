@@ -15,7 +15,7 @@ from posenc.attention.cpu import carried
 from posenc.attention.path import Path
 from posenc.attention.reference import ALL, attended, bias_block, mask_block
 from posenc.biases.carried import CarriedBias
-from posenc.core.tracing import beyond_gradients, traced, transformed
+from posenc.compat.tracing import beyond_gradients, traced, transformed
 
 BLOCK = 128  # queries at a time, at most
 SMALLEST_BLOCK = 16  # queries

@@ -23,7 +23,7 @@ from posenc.attention.attend import encoded
 from posenc.attention.dispatch import run
 from posenc.attention.inputs import check_tensors, weighing
 from posenc.attention.unseen import visible
-from posenc.core.arguments import brief, whole_number
+from posenc.compat.tracing import transformed, unwrapped
 from posenc.core.encoding import Encoding, leaves, placed
 from posenc.core.fits import checked_at
 from posenc.core.hooks import applied, queries_and_keys
@@ -31,7 +31,7 @@ from posenc.core.masks import CAUSAL, Mask, refuse_no_function
 from posenc.core.positions import exact_copy, sequence
 from posenc.core.prepared import Prepared, appended, cut, of_texts, where_tokens
 from posenc.core.shapes import Heads, Keys, Seen, Values
-from posenc.core.tracing import transformed, unwrapped
+from posenc.support.arguments import brief, whole_number
 
 SCORES = {"on_scores", "by_weight"}
 LEAST_ROOM = 64  # tokens

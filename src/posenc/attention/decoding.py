@@ -15,11 +15,11 @@ from torch import Tensor
 from posenc.attention.attend import attend
 from posenc.attention.inputs import checked
 from posenc.attention.sdpa import one_query
+from posenc.compat.tracing import beyond_gradients, readable
 from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
 from posenc.core.hooks import bias_of
 from posenc.core.shapes import Heads, Keys, Values
-from posenc.core.tracing import beyond_gradients, readable
 
 Row = tuple[bool, Tensor | None]  # whether the kernel can serve; the row, (batch, head, 1, key)
 

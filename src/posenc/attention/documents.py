@@ -18,11 +18,11 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.spacing import strip
+from posenc.compat.tracing import readable
 from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.prepared import Prepared, cut, of_texts, where_tokens
-from posenc.core.tracing import readable
 
 # Scores that one call for all documents computes in the time that one more call costs.
 WORTH_CUTTING = 2**17

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.path import Path
+from posenc.compat.private_torch import with_recompile_limit
+from posenc.compat.tracing import traced, transformed
 from posenc.core.masks import Mask
-from posenc.core.private import compiled_often
 from posenc.core.shapes import Seen
-from posenc.core.tracing import traced, transformed
 
 FEW = 8  # block masks of one mask that are kept: those of its latest shapes
 
@@ -111,4 +111,4 @@ def _compiled(on_cpu: bool) -> Callable[..., Tensor]:
     # On the CPU torch 2.13 writes wrong code for lengths that vary: compile for each anew. Past its
     # limit of compilations torch would build tokens² instead.
     compiled = torch.compile(flex_attention, dynamic=False if on_cpu else None)
-    return compiled_often(compiled, 1_000)
+    return with_recompile_limit(compiled, 1_000)

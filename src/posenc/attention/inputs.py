@@ -8,12 +8,12 @@ from torch import Tensor
 
 from posenc.attention.call import Call, Implementation
 from posenc.attention.spacing import Strip, strip
-from posenc.core.arguments import brief, number, positive, probability
+from posenc.compat.tracing import beyond_gradients, readable
 from posenc.core.encoding import Encoding, placed
 from posenc.core.fits import check_sizes, checked_at, prepared
 from posenc.core.hooks import Placed
 from posenc.core.masks import Mask, refuse_no_function
-from posenc.core.tracing import beyond_gradients, readable
+from posenc.support.arguments import brief, number, positive, probability
 
 IMPLEMENTATIONS: tuple[str, ...] = get_args(Implementation)
 

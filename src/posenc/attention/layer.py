@@ -10,8 +10,13 @@ from torch import Tensor, nn
 from posenc.attention.attend import attend
 from posenc.attention.cache import Cache, attend_cached, positions, refuse_by_length
 from posenc.attention.call import Implementation
-from posenc.core import names
-from posenc.core.arguments import (
+from posenc.core.encoding import Encoding, placed
+from posenc.core.fits import check_sizes
+from posenc.core.hooks import applied, hidden
+from posenc.core.masks import Mask
+from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
+from posenc.support import names
+from posenc.support.arguments import (
     brief,
     channels,
     embeddings,
@@ -21,12 +26,7 @@ from posenc.core.arguments import (
     switch,
     whole_number,
 )
-from posenc.core.elsewhere import CALLED, CONFIGURED, answering
-from posenc.core.encoding import Encoding, placed
-from posenc.core.fits import check_sizes
-from posenc.core.hooks import applied, hidden
-from posenc.core.masks import Mask
-from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen
+from posenc.support.foreign_arguments import LAYER, LAYER_CALL, reject_foreign_names
 
 
 class SelfAttention(nn.Module):
@@ -54,7 +54,7 @@ class SelfAttention(nn.Module):
     torch.Size([2, 5, 64])
     """
 
-    @answering(CONFIGURED)
+    @reject_foreign_names(LAYER)
     def __init__(
         self,
         width: int,
@@ -93,7 +93,7 @@ class SelfAttention(nn.Module):
         self.softcap = None if softcap is None else positive(softcap, "softcap")
         self.sinks = nn.Parameter(torch.zeros(heads)) if switch(sinks, "sinks") else None
 
-    @answering(CALLED)
+    @reject_foreign_names(LAYER_CALL)
     def forward(
         self,
         x: Embeddings,

@@ -12,10 +12,10 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.path import Path
 from posenc.biases.carried import CarriedBias
+from posenc.compat.tracing import traced
 from posenc.core import hooks
 from posenc.core.biases import pairs, per_query_head
 from posenc.core.shapes import Scores
-from posenc.core.tracing import traced
 
 ALL = slice(None)
 

@@ -6,9 +6,9 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu import sinks
 from posenc.attention.path import Path
+from posenc.compat.tracing import beyond_gradients, traced
 from posenc.core.biases import dense
 from posenc.core.masks import Mask
-from posenc.core.tracing import beyond_gradients, traced
 
 
 class Sdpa(Path):

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from posenc.compat.tracing import readable, traced
 from posenc.core.biases import ScoreBias
 from posenc.core.prepared import Prepared
-from posenc.core.running import CHUNK, Running
+from posenc.core.running_sums import CHUNK, Running
 from posenc.core.shapes import Heads, Keys, Scores
-from posenc.core.tracing import readable, traced
 
 
 class Chunks(NamedTuple):

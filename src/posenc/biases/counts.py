@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from posenc.compat.tracing import in_full
 from posenc.core.biases import ScoreBias
 from posenc.core.shapes import Heads, Keys
-from posenc.core.tracing import in_full
 
 
 def counted(gates: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posenc.compat.tracing import full, readable
 from posenc.core.biases import (
     ALL,
     ScoreBias,
@@ -20,7 +21,6 @@ from posenc.core.biases import (
     per_query_head,
 )
 from posenc.core.shapes import KeyPositions, PairBias, Positions
-from posenc.core.tracing import full, readable
 
 FEW_QUERIES = 8  # queries, as in decoding
 # Offsets for each key beyond which most of the products would not be looked up.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posenc.core.tracing import in_full
+from posenc.compat.tracing import in_full
 
 
 def straight(weight: Tensor, shift: Tensor, outer: Tensor) -> Callable[[Tensor, Tensor], Tensor]:

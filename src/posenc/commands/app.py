@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-from posenc.core.extras import how_to_install
-from posenc.core.version import __version__
+from posenc.support.extras import how_to_install
+from posenc.support.version import __version__
 
 collects = gc.isenabled()
 try:

@@ -13,7 +13,7 @@ from posenc.commands.errors import Failure, UsageError, of_studies
 from posenc.commands.options import AllowCode, AsJson, Name, Place, allowed, print_json
 from posenc.commands.progress import progress
 from posenc.commands.study import in_words, write_study_page
-from posenc.core.text import printable
+from posenc.support.text import printable
 
 BOARD = Path("studies/board")
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from posenc.commands.app import LOOK, command
 from posenc.commands.errors import UsageError, own_code
 from posenc.commands.options import AsJson, chosen, print_json, printed_card
-from posenc.core import glossary, names
+from posenc.support import glossary, names
 
 
 @command(
@@ -145,7 +145,7 @@ def _measured(name: str) -> dict[str, Any]:
     (card,) = cards = chosen([name])
     import torch
 
-    from posenc.core.threads import threads
+    from posenc.compat.threads import threads
     from posenc.properties import check, conform
     from posenc.properties.card import described
 

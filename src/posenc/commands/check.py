@@ -11,7 +11,7 @@ from posenc.commands.app import MODELS, command
 from posenc.commands.errors import Failure, UsageError, finished, of_models
 from posenc.commands.options import AsJson, Name, Place, print_json
 from posenc.commands.progress import progress
-from posenc.core.written import written_beside
+from posenc.support.writing import written_beside
 
 EXISTS = "{} exists, and nothing is overwritten: name a new file."
 Rules = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)]

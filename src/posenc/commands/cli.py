@@ -21,11 +21,11 @@ import posenc.commands
 from posenc.commands.app import COMMANDS, app
 from posenc.commands.errors import Failure, UsageError
 from posenc.commands.help import unknown
-from posenc.core.provenance import command_line
-from posenc.core.text import printable
-from posenc.core.waiting import wait_passively
+from posenc.compat.wait_policy import wait_passively
 from posenc.show.report.saving.interrupt import interruptible
 from posenc.show.report.terminal import output
+from posenc.support.provenance import command_line
+from posenc.support.text import printable
 
 for _found in iter_modules(posenc.commands.__path__):
     import_module(f"posenc.commands.{_found.name}")

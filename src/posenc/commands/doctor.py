@@ -13,8 +13,9 @@ from rich.text import Text
 
 from posenc.commands.app import HERE, command
 from posenc.commands.options import AsJson, print_json
-from posenc.core import extras, fast, provenance, waiting
-from posenc.core.version import __version__
+from posenc.compat import kernels, wait_policy
+from posenc.support import extras, provenance
+from posenc.support.version import __version__
 
 TOKENS, WIDTH, HEADS = 4096, 64, 8
 SHOWN = "rope", "alibi", "shaw", "cope"  # encodings that attention takes different paths for
@@ -74,7 +75,7 @@ def _torch() -> dict[str, Any]:
     version = {
         "version": str(torch.__version__),
         "threads": torch.get_num_threads(),
-        "waiting": os.environ.get(waiting.POLICY),
+        "waiting": os.environ.get(wait_policy.POLICY),
         "cuda": torch.version.cuda,
     }
     gpus = [torch.cuda.get_device_name(n) for n in range(torch.cuda.device_count())]
@@ -95,7 +96,7 @@ def _numba() -> dict[str, Any] | None:
         return None
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        serves = fast.load("posenc.rotation.numba_kernel") is not None
+        serves = kernels.load("posenc.rotation.numba_kernel") is not None
     return {"version": version, "error": None if serves else " ".join(str(w.message) for w in said)}
 
 
@@ -163,7 +164,7 @@ def lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _threads(torch: dict[str, Any]) -> str:
     count = "1 thread" if torch["threads"] == 1 else f"{torch['threads']} threads"
-    return f"{count}, {waiting.POLICY}={torch['waiting'] or '(not set)'}"
+    return f"{count}, {wait_policy.POLICY}={torch['waiting'] or '(not set)'}"
 
 
 def _said_of(numba: dict[str, Any] | None) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from posenc.core.extras import how_to_install
+from posenc.support.extras import how_to_install
 
 OURS = (
     "posenc.lab.study",

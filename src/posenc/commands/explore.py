@@ -7,9 +7,9 @@ from posenc.commands.app import LOOK, command
 from posenc.commands.errors import Failure, UsageError, of_models, of_studies, own_code
 from posenc.commands.imports import uncollected
 from posenc.commands.options import Flag, Name, Place, open_in_browser, printed_card
-from posenc.core import names
-from posenc.core.text import printable
 from posenc.models.files import hub
+from posenc.support import names
+from posenc.support.text import printable
 
 
 @command(

@@ -6,7 +6,7 @@ from cyclopts import Parameter
 
 from posenc.commands.app import COMMANDS, HERE, app, command
 from posenc.commands.errors import UsageError
-from posenc.core import names
+from posenc.support import names
 
 
 @command(

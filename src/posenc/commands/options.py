@@ -13,11 +13,11 @@ from rich.console import Console
 
 from posenc.commands.errors import Failure, UsageError
 from posenc.commands.progress import Progress, quiet
-from posenc.core import names
-from posenc.core.extras import how_to_install
-from posenc.core.text import printable, shown
 from posenc.show.report.saving.folder import EXPLORER
 from posenc.show.report.terminal import output
+from posenc.support import names
+from posenc.support.extras import how_to_install
+from posenc.support.text import printable, shown
 
 LARGEST = 2**53  # beyond, readers of JSON disagree
 UNITS = {"k": 2**10, "K": 2**10, "m": 2**20, "M": 2**20}  # of tokens

@@ -22,7 +22,7 @@ from posenc.commands.options import (
     print_json,
 )
 from posenc.commands.progress import progress
-from posenc.core.text import printable
+from posenc.support.text import printable
 
 
 @Parameter(name="*")

@@ -25,8 +25,8 @@ from posenc.commands.options import (
     write_page,
 )
 from posenc.commands.progress import Progress, progress
-from posenc.core.extras import how_to_install
-from posenc.core.text import printable
+from posenc.support.extras import how_to_install
+from posenc.support.text import printable
 
 # Studied where none is named
 USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief
+from posenc.compat.tracing import readable
 from posenc.core.positions import lines, per_head, whole
 from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairBias, Positions
-from posenc.core.tracing import readable
+from posenc.support.arguments import brief
 
 ALL = slice(None)
 

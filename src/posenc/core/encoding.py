@@ -15,10 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from posenc.core import hooks
-from posenc.core.arguments import brief
 from posenc.core.biases import ALL
 from posenc.core.frequencies import not_positions
-from posenc.core.notebook import card
 from posenc.core.positions import exact_copy, per_head, sequence
 from posenc.core.prepared import Parts, PartsAtPoints
 from posenc.core.shapes import (
@@ -33,6 +31,8 @@ from posenc.core.shapes import (
     Values,
     Wider,
 )
+from posenc.support.arguments import brief
+from posenc.support.notebook import card
 
 HOOK_PLACES = {
     "on_embeddings": "embeddings",

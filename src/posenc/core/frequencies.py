@@ -12,10 +12,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief, paired, positive, room
+from posenc.compat.tracing import visible
 from posenc.core.positions import exact, refuse_other_axes
 from posenc.core.shapes import Frequencies, Heads, Points, Positions
-from posenc.core.tracing import visible
+from posenc.support.arguments import brief, paired, positive, room
 
 Layout = Literal["interleaved", "half"]
 LAYOUTS = {  # where the two channels of a pair sit: (unflattened shape, axis of the pair)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief
 from posenc.core.biases import ScoreBias, added, as_bias
 from posenc.core.shapes import Embeddings, Heads, Keys
+from posenc.support.arguments import brief
 
 Shape = tuple[int, ...]
 OF_KEYS = ("on_keys", "on_values")  # the hooks that receive the positions of the keys

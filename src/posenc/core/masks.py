@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief, whole_number
+from posenc.compat.tracing import readable, traced
 from posenc.core.biases import ALL, pairs, take
 from posenc.core.frequencies import not_positions
 from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, filling, sequence
 from posenc.core.shapes import Index, KeyPositions, Positions, Seen
-from posenc.core.tracing import readable, traced
+from posenc.support.arguments import brief, whole_number
 
 __all__ = ["Mask", "causal", "documents", "padding", "window"]
 

@@ -7,9 +7,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief, count, room
+from posenc.compat.tracing import readable, traced, visible
 from posenc.core.shapes import Points, Positions
-from posenc.core.tracing import readable, traced, visible
+from posenc.support.arguments import brief, count, room
 
 __all__ = ["centred", "documents", "folded", "grid", "packed", "padded", "sequence"]
 

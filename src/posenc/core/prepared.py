@@ -14,8 +14,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief
-from posenc.core.private import make_pytree
+from posenc.compat.private_torch import make_pytree
+from posenc.support.arguments import brief
 
 P = TypeVar("P", bound="Prepared")
 

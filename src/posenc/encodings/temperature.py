@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from posenc.core.arguments import number, real, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import for_heads, refuse_broadcast
 from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, Positions
+from posenc.support.arguments import number, real, whole_number
 
 
 class Factor(Prepared, NamedTuple("Factor", [("factor", Tensor)])):

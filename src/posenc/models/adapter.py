@@ -43,7 +43,6 @@ from posenc.attention.cache import keeps_keys
 from posenc.catalog import create
 from posenc.core.encoding import Encoding, Sum, leaves
 from posenc.core.positions import sequence
-from posenc.core.text import printable
 from posenc.encodings.additive.learned import Learned
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
@@ -71,6 +70,7 @@ from posenc.models.hf.loading import load_without_encoding
 from posenc.models.hf.registry import NAME, register
 from posenc.models.hf.saved import described, restored
 from posenc.models.weights import open_weights
+from posenc.support.text import printable
 
 __all__ = ["applied", "apply", "load", "remove"]
 

@@ -28,8 +28,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posenc.core.text import printable
-from posenc.core.written import written_beside
 from posenc.models import from_gguf
 from posenc.models.config import families
 from posenc.models.config.gguf import specify_gguf
@@ -46,6 +44,8 @@ from posenc.models.weights import Weights
 from posenc.models.weights.info import BITS
 from posenc.models.weights.memory import check_memory
 from posenc.models.weights.safetensors import read_safetensors
+from posenc.support.text import printable
+from posenc.support.writing import written_beside
 
 if TYPE_CHECKING:
     from posenc.core.frequencies import Layout

@@ -21,8 +21,6 @@ from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
-from posenc.core.text import shown
-from posenc.core.written import written_beside
 from posenc.models.check.readers import unheard
 from posenc.models.config import specify
 from posenc.models.config.source import Source
@@ -34,6 +32,8 @@ from posenc.models.files.folder import (
 )
 from posenc.models.recipes import recipe_of
 from posenc.models.serving import cache_bytes, serving, serving_folder
+from posenc.support.text import shown
+from posenc.support.writing import written_beside
 
 METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # methods that are a formula
 BASE = "base"  # given by hand

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from posenc.analysis.dials import Dial, by_method
 from posenc.analysis.frequencies import LONGEST, Pair, pairs, reach, smallest_base
 from posenc.analysis.rounding import ROUNDED, phase_error
-from posenc.core.notebook import card, table
-from posenc.core.provenance import Provenance, since
 from posenc.models import config
 from posenc.models.config.source import Source
 from posenc.models.config.spec import (
@@ -38,6 +36,8 @@ from posenc.models.extend import METHODS, extended
 from posenc.models.files import hub
 from posenc.models.files.errors import ModelError
 from posenc.models.outlook import judged, outlook, sees_all
+from posenc.support.notebook import card, table
+from posenc.support.provenance import Provenance, since
 
 # These need torch, which a config alone does not
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from posenc.core.text import printable
 from posenc.models.config import families, specify
 from posenc.models.config.fields import Fields
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
 from posenc.models.weights.info import BITS, Info
 from posenc.models.weights.memory import check_memory
+from posenc.support.text import printable
 
 if TYPE_CHECKING:
     from posenc.core.frequencies import Layout

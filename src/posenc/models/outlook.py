@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from math import pi
 from typing import TYPE_CHECKING
 
-from posenc.core.text import printable
 from posenc.models.config.spec import (
     Buckets,
     Disentangled,
@@ -25,6 +24,7 @@ from posenc.models.config.spec import (
     Waves,
 )
 from posenc.models.layouts import NOT_TEXT
+from posenc.support.text import printable
 
 # These need torch, which a config alone does not
 if TYPE_CHECKING:

@@ -28,8 +28,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import precision as checked_precision
-from posenc.core.provenance import Provenance, since
 from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.check.loss import Opened, opened, read_as
 from posenc.models.config.parse import specify
@@ -47,6 +45,8 @@ from posenc.models.extend import (
 from posenc.models.files.errors import ModelError
 from posenc.models.inspection import name_of
 from posenc.models.serving import cache_bytes, gguf_keys
+from posenc.support.arguments import precision as checked_precision
+from posenc.support.provenance import Provenance, since
 
 AS_IT_IS = "as it is"  # but for the length that its config says
 TRIED = ("linear", "ntk", "yarn", "llama3")

@@ -24,7 +24,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from posenc.core.written import written_beside
 from posenc.encodings.additive.learned import Learned
 from posenc.models.config import families, specify
 from posenc.models.config.families import Family
@@ -39,6 +38,7 @@ from posenc.models.files.folder import (
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.weights import Weights
 from posenc.models.weights.memory import check_memory
+from posenc.support.writing import written_beside
 
 POSITIONS = re.compile(r"(^|[._])(pos|position|positions|wpe|positional)([._]|$)")
 LONGEST = 2**20  # tokens, or pixels of a side

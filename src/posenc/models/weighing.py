@@ -22,8 +22,8 @@ from posenc.analysis.formula import Formula, fit_formula
 from posenc.analysis.relative_tables import Steps, Vectors
 from posenc.analysis.rotary_pairs import Evidence
 from posenc.analysis.tables import Rows, rows
+from posenc.compat.threads import threads
 from posenc.core.frequencies import Layout
-from posenc.core.threads import threads
 from posenc.models.config.spec import Buckets, Rotary, Spec
 from posenc.models.layouts import KEY
 from posenc.models.projections import Projection, find_projections

@@ -7,11 +7,7 @@ from typing import Any
 
 import torch
 
-from posenc.core import cards, names
-from posenc.core.cards import Paper as Paper
 from posenc.core.encoding import Encoding
-from posenc.core.notebook import card
-from posenc.core.version import __version__
 from posenc.properties import (
     ALL,
     Finding,
@@ -27,6 +23,10 @@ from posenc.properties import (
     shift_invariant,
     unique_positions,
 )
+from posenc.support import cards, names
+from posenc.support.cards import Paper as Paper
+from posenc.support.notebook import card
+from posenc.support.version import __version__
 
 # The properties of encodings that learn how a score depends on all tokens between query and key
 RELATIVE = frozenset(

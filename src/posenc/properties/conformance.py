@@ -11,11 +11,7 @@ from typing import Any
 
 import torch
 
-from posenc.core import names
-from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
-from posenc.core.notebook import table
-from posenc.core.numerals import number
 from posenc.properties import user_code
 from posenc.properties.card import Card
 from posenc.properties.measures import Property, check
@@ -36,6 +32,10 @@ from posenc.properties.promises import (
     paths,
     shapes_differ,
 )
+from posenc.support import names
+from posenc.support.arguments import brief
+from posenc.support.notebook import table
+from posenc.support.numbers import number
 
 TOKENS, TEXTS = 10, 2
 LONG = 131  # tokens: more than attention computes at a time

@@ -20,12 +20,12 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
-from posenc.core.notebook import table
-from posenc.core.numerals import number
 from posenc.core.positions import grid
 from posenc.properties.probe import Probe, copied
+from posenc.support.arguments import brief
+from posenc.support.notebook import table
+from posenc.support.numbers import number
 
 LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 TOLERANCE = 1e-4

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from posenc.attention.scores import scores
-from posenc.core.arguments import brief, channels, count, switch
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
+from posenc.support.arguments import brief, channels, count, switch
 
 LARGE = 2.0**20  # length of a query and of a key: a bias is nothing beside their product
 TOKENS = 9  # tokens of the random text, where an encoding takes so many

@@ -19,7 +19,8 @@ from posenc.attention.cache import Cache
 from posenc.attention.call import Implementation
 from posenc.attention.dispatch import PATHS as ALL_PATHS
 from posenc.attention.layer import SelfAttention
-from posenc.core import masks, positions, private
+from posenc.compat import private_torch
+from posenc.core import masks, positions
 from posenc.core.biases import ALL, as_bias
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
@@ -648,7 +649,7 @@ def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
     return made
 
 
-class _Wide(private.DispatchMode):
+class _Wide(private_torch.DispatchMode):
     """Compute all that follows from these positions in float64 and int64, whatever is asked for.
 
     A constant that follows from no position, frequencies in float32 for instance, stays as it is.

@@ -23,11 +23,11 @@ from textwrap import dedent
 from types import FunctionType, ModuleType
 from typing import Any
 
-from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding, leaves
-from posenc.core.names import is_own as is_own
 from posenc.properties.card import Card
 from posenc.properties.probe import copied
+from posenc.support.arguments import brief
+from posenc.support.names import is_own as is_own
 
 # A formula of a docstring is a paragraph of its own, indented.
 FORMULA = "\n\n    "

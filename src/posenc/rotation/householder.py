@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from posenc.biases.carried import Chunks, in_chunks
-from posenc.core.running import chunks
+from posenc.compat.tracing import visible
+from posenc.core.running_sums import chunks
 from posenc.core.shapes import Heads, Keys, Scores
-from posenc.core.tracing import visible
 from posenc.rotation.matrices import over_lower
 
 

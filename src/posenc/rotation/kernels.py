@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core import fast
-from posenc.core.arguments import brief
+from posenc.compat import kernels
+from posenc.compat.tracing import transformed, unwrapped
 from posenc.core.frequencies import Layout, checked, refuse_broadcast
 from posenc.core.shapes import Heads
-from posenc.core.tracing import transformed, unwrapped
 from posenc.rotation.table import Turn
+from posenc.support.arguments import brief
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 FEW_NUMBERS = 1 << 19  # of queries or keys: up to these it is the number of calls that counts
@@ -51,7 +51,7 @@ def load_triton() -> Any:
 
 def load_numba() -> Any:
     """The module of the Numba kernel; None where there is none, and in a forked process."""
-    return fast.load("posenc.rotation.numba_kernel")
+    return kernels.load("posenc.rotation.numba_kernel")
 
 
 def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posenc.compat.tracing import by_products, in_full, readable, transformed
 from posenc.core.frequencies import refuse_broadcast
 from posenc.core.shapes import Heads, Keys, PerHead
-from posenc.core.tracing import by_products, in_full, readable, transformed
 from posenc.rotation.table import copied
 
 HALVINGS = 20  # halvings of the exponent: a sum of |A| up to a million is as good as one below 1

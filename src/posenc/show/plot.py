@@ -19,13 +19,13 @@ from posenc.analysis import similarity as similarities
 from posenc.analysis import toy
 from posenc.analysis.text import words
 from posenc.catalog import CATALOG, create, find
-from posenc.core.arguments import brief, count
 from posenc.core.encoding import Encoding
-from posenc.core.extras import how_to_install
 from posenc.core.masks import causal as earlier
 from posenc.lab.compare.portrait import attention_weights, without
 from posenc.models import inspection, published
 from posenc.properties.probe import Probe
+from posenc.support.arguments import brief, count
+from posenc.support.extras import how_to_install
 
 try:
     from posenc.show.report.drawing import document

@@ -9,7 +9,7 @@ import torch
 
 from posenc import attend, masks
 from posenc.attention.cpu import kernel
-from posenc.core import private
+from posenc.compat import private_torch
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.fire import FIRE
 from posenc.encodings.bias.t5 import T5Bias
@@ -36,8 +36,8 @@ def kernels(request, monkeypatch):
         return called
 
     monkeypatch.setattr(kernel, "READS_STRIDES", False)
-    monkeypatch.setattr(private, "flash", old(private.flash, 0))
-    monkeypatch.setattr(private, "flash_backward", old(private.flash_backward, 1))
+    monkeypatch.setattr(private_torch, "flash", old(private_torch.flash, 0))
+    monkeypatch.setattr(private_torch, "flash_backward", old(private_torch.flash_backward, 1))
 
 
 def inputs(groups, dtype=torch.float64):
@@ -109,7 +109,7 @@ def test_the_gradients_of_repeated_keys_are_summed_beyond_16_bits(monkeypatch):
 
 
 def test_where_torch_shows_no_such_kernel_another_way_is_taken_and_says_why(monkeypatch):
-    monkeypatch.setattr(private, "flash", None)
+    monkeypatch.setattr(private_torch, "flash", None)
     q, k, v, sink = inputs(3)
     for encoding, options in ((NoPE(), {"sinks": sink}), (ALiBi(HEADS), {})):
         expected = attend(q, k, v, encoding, implementation="reference", **options)

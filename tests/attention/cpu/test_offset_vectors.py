@@ -9,8 +9,8 @@ from torch.utils._pytree import tree_leaves
 
 from posenc import attend, explain
 from posenc.attention.cpu import offset_vectors
+from posenc.compat.private_torch import DispatchMode
 from posenc.core.masks import causal
-from posenc.core.private import DispatchMode
 
 
 @both

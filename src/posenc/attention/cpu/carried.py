@@ -18,9 +18,9 @@ from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import refuse_second_derivative
 from posenc.biases.carried import CarriedBias, Chunks, carried, in_chunks
+from posenc.compat.threads import spread
+from posenc.compat.tracing import in_full
 from posenc.core.biases import per_query_head
-from posenc.core.threads import spread
-from posenc.core.tracing import in_full
 
 # One chunk in so many keeps the keys that it meets; the gradient carries those of the others again.
 KEPT = 8

@@ -25,9 +25,9 @@ from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
 from posenc.attention.spacing import Strip
 from posenc.biases.counts import CountBias
+from posenc.compat.threads import spread
+from posenc.compat.tracing import full, in_full
 from posenc.core.biases import per_query_head
-from posenc.core.threads import spread
-from posenc.core.tracing import full, in_full
 
 ROWS, FEWEST_ROWS = 128, 16  # queries at a time
 MOST_SCORES = 2**21  # near scores at a time, unless the fewest rows make more: 8 MB in float32

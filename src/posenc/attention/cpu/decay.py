@@ -30,8 +30,8 @@ from posenc.attention.cpu.sinks import fitted
 from posenc.attention.cpu.toeplitz import runs_of_like_width, spread_of_weights
 from posenc.attention.spacing import Strip
 from posenc.biases.decay import DecayBias
+from posenc.compat.tracing import full
 from posenc.core.biases import per_query_head
-from posenc.core.tracing import full
 
 ROWS = 256  # queries at a time
 # Scores of a head that take less time than cutting them into parts.

@@ -29,9 +29,9 @@ from torch import Tensor
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import gradient, joined, refuse_second_derivative, weight
+from posenc.compat.threads import spread
+from posenc.compat.tracing import full
 from posenc.core.biases import per_query_head
-from posenc.core.threads import spread
-from posenc.core.tracing import full
 
 LOG2_E = log2(e)
 ALL = slice(None)

@@ -8,15 +8,15 @@ gradients summed over the heads that share them, and such masks copied.
 import torch
 from torch import Tensor
 
-from posenc.core import private
+from posenc.compat import private_torch
 from posenc.core.biases import per_query_head
 
-READS_STRIDES = private.VERSION >= (2, 9)
+READS_STRIDES = private_torch.VERSION >= (2, 9)
 
 
 def lacks() -> str:
     """Why there is no kernel; "" where there is."""
-    known = private.flash is not None and private.flash_backward is not None
+    known = private_torch.flash is not None and private_torch.flash_backward is not None
     return "" if known else f"torch {torch.__version__} shows no CPU kernel with log-sum-exps"
 
 
@@ -26,7 +26,7 @@ def flash(
     """Output (batch, head, query, value) and log-sum-exps (batch, head, query)."""
     if not READS_STRIDES:
         k, v, mask = _readable(q, k, v, mask)
-    return private.flash(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
+    return private_torch.flash(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
 
 
 def flash_backward(
@@ -35,7 +35,7 @@ def flash_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of q, k and v."""
     keys, values, mask = (k, v, mask) if READS_STRIDES else _readable(q, k, v, mask)
-    of_q, of_k, of_v = private.flash_backward(
+    of_q, of_k, of_v = private_torch.flash_backward(
         grad, q, keys, values, out, lse, 0.0, causal, attn_mask=mask, scale=scale
     )
     return of_q, _summed(of_k, k), _summed(of_v, v)

@@ -23,7 +23,7 @@ from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
 from posenc.biases.offsets import VectorBias
-from posenc.core.tracing import full, in_full
+from posenc.compat.tracing import full, in_full
 
 ROWS, HEADS = 128, 2  # queries and heads of a block
 

@@ -22,7 +22,7 @@ from posenc.attention.cpu.engine import Tensors, Tile, TiledBias, by_tiles, skew
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
 from posenc.biases.relative import RelativeBias
-from posenc.core.tracing import full, in_full
+from posenc.compat.tracing import full, in_full
 
 ROWS = 64  # queries of a tile
 

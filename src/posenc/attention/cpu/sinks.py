@@ -23,8 +23,8 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu import kernel
 from posenc.attention.cpu.kernel import flash, flash_backward
+from posenc.compat.tracing import full
 from posenc.core.shapes import Sinks
-from posenc.core.tracing import full
 
 
 def cannot_serve(call: Call) -> str:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Embeddings
+from posenc.support.arguments import brief
 
 
 class TokenRows(Prepared, NamedTuple("TokenRows", [("rows", Tensor)])):

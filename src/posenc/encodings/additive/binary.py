@@ -11,11 +11,10 @@ Fleetwood 2024, "You could have designed state of the art positional encoding", 
 
 import torch
 
-from posenc.core.arguments import channels, whole_number
+from posenc.compat.tracing import visible
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact, whole
 from posenc.core.shapes import Embeddings, Positions
-from posenc.core.tracing import visible
 from posenc.encodings.additive.add import TokenRows, add
 from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import (
@@ -25,6 +24,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card
+from posenc.support.arguments import channels, whole_number
 
 
 class Binary(Encoding):

@@ -8,13 +8,13 @@ embeddings (at p = 100 they are a hundred times larger), and p + k is no linear 
 Fleetwood 2024, "You could have designed state of the art positional encoding", first step.
 """
 
-from posenc.core.arguments import channels
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact_copy
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import TokenRows, add
 from posenc.properties import any_length, length_independent, order_sensitive, unique_positions
 from posenc.properties.card import Card, Paper
+from posenc.support.arguments import channels
 
 
 class Integer(Encoding):

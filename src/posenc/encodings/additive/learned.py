@@ -14,12 +14,11 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import brief, channels, room, whole_number
+from posenc.compat.tracing import visible
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact_copy, whole
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Embeddings, Positions
-from posenc.core.tracing import visible
 from posenc.encodings.additive.add import add
 from posenc.encodings.additive.resampling import along_a_line, on_a_grid
 from posenc.properties import (
@@ -30,6 +29,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card, Paper
+from posenc.support.arguments import brief, channels, room, whole_number
 
 Beyond = Literal["refuse", "clamp"]
 

@@ -12,7 +12,6 @@ The step before Vaswani et al. 2017, arXiv:1706.03762, in introductions that der
 
 import torch
 
-from posenc.core.arguments import paired
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
@@ -28,6 +27,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card
+from posenc.support.arguments import paired
 
 
 class LinearSinusoidal(Encoding):

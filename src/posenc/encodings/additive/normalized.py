@@ -14,7 +14,6 @@ from typing import Literal
 
 import torch.nn.functional as F
 
-from posenc.core.arguments import brief, channels
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
 from posenc.core.shapes import Embeddings, Positions
@@ -22,6 +21,7 @@ from posenc.encodings.additive.add import TokenRows, add
 from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import any_length, bounded, order_sensitive, unique_positions
 from posenc.properties.card import Card
+from posenc.support.arguments import brief, channels
 
 Divisor = Literal["N", "N-1"]
 

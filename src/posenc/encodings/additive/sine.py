@@ -11,7 +11,6 @@ The first step towards Vaswani et al. 2017, arXiv:1706.03762, in introductions t
 
 import torch
 
-from posenc.core.arguments import channels
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
 from posenc.core.shapes import Embeddings, Positions
@@ -19,6 +18,7 @@ from posenc.encodings.additive.add import TokenRows, add
 from posenc.encodings.additive.sinusoidal import VASWANI
 from posenc.properties import any_length, bounded, length_independent, order_sensitive
 from posenc.properties.card import Card
+from posenc.support.arguments import channels
 
 
 class Sine(Encoding):

@@ -11,7 +11,6 @@ The step before Vaswani et al. 2017, arXiv:1706.03762, in most introductions.
 
 import torch
 
-from posenc.core.arguments import number, paired
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
@@ -26,6 +25,7 @@ from posenc.properties import (
     order_sensitive,
 )
 from posenc.properties.card import Card
+from posenc.support.arguments import number, paired
 
 
 class SineCosine(Encoding):

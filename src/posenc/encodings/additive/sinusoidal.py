@@ -13,7 +13,6 @@ Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, §3.5; their
 
 from torch import Tensor
 
-from posenc.core.arguments import paired
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, angles, checked, frequencies, join
 from posenc.core.shapes import Embeddings, Frequencies, Positions
@@ -28,6 +27,7 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card, Paper
+from posenc.support.arguments import paired
 
 
 def waves(pos: Positions, freqs: Frequencies, layout: Layout = "interleaved") -> Tensor:

@@ -14,7 +14,6 @@ which adds m_h j instead: the same after softmax, but large numbers lose their l
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import number, query_heads, whole_number
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
@@ -28,6 +27,7 @@ from posenc.properties import (
     symmetric,
 )
 from posenc.properties.card import Card, Paper
+from posenc.support.arguments import number, query_heads, whole_number
 
 
 def slopes(heads: int) -> Tensor:

@@ -20,11 +20,10 @@ from torch import Tensor, nn
 
 from posenc.biases.pieces import straight
 from posenc.biases.relative import RelativeBias
-from posenc.core.arguments import number, query_heads, room, whole_number
+from posenc.compat.tracing import full, in_full, readable
 from posenc.core.biases import DistanceBias, OfDistance
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.core.tracing import full, in_full, readable
 from posenc.properties import (
     any_length,
     learned,
@@ -33,6 +32,7 @@ from posenc.properties import (
     order_sensitive,
 )
 from posenc.properties.card import Card, Paper
+from posenc.support.arguments import number, query_heads, room, whole_number
 
 EPS = 1e-6
 

@@ -18,13 +18,13 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from posenc.biases.decay import DecayBias
-from posenc.core.arguments import channels, query_heads
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running import Running, by_head, linear, running
+from posenc.core.running_sums import Running, by_head, linear, running
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions
 from posenc.properties import decaying
 from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.support.arguments import channels, query_heads
 
 
 class Forgotten(Running, Prepared, NamedTuple("Forgotten", [("total", Tensor)])):

@@ -17,11 +17,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import brief, query_heads
+from posenc.compat.tracing import full
 from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.core.tracing import full
 from posenc.properties import (
     any_length,
     decaying,
@@ -33,6 +32,7 @@ from posenc.properties import (
     symmetric,
 )
 from posenc.properties.card import Card, Paper
+from posenc.support.arguments import brief, query_heads
 
 LEAST = 0.01
 

@@ -18,12 +18,12 @@ from bisect import bisect_left
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import brief, count, query_heads, room, switch, whole_number
+from posenc.compat.tracing import full
 from posenc.core.biases import DistanceBias, looked_up
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.core.tracing import full
 from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.support.arguments import brief, count, query_heads, room, switch, whole_number
 
 MOST_BUCKETS, MOST_REACH = 2**10, 2**22  # every call looks up a table of all offsets in reach
 

@@ -17,11 +17,11 @@ import torch
 from torch import nn
 
 from posenc.biases.counts import CountBias
-from posenc.core.arguments import channels, count, room
 from posenc.core.biases import content
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.support.arguments import channels, count, room
 
 
 class CoPE(Encoding):

@@ -27,13 +27,13 @@ import torch
 from torch import Tensor, nn
 
 from posenc.biases.offsets import FEW_QUERIES, TableBias
-from posenc.core.arguments import channels, count, query_heads, room, switch, whole_number
+from posenc.compat.tracing import readable
 from posenc.core.biases import per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.core.tracing import readable
 from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.support.arguments import channels, count, query_heads, room, switch, whole_number
 
 OfOffset = Callable[[Tensor], Tensor]
 

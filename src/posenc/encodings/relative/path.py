@@ -23,16 +23,16 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from posenc.biases.carried import CarriedBias, Carrying, Chunks, alike
-from posenc.core.arguments import count, layer_sizes
+from posenc.compat.tracing import full
 from posenc.core.biases import content, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running import by_head, linear
+from posenc.core.running_sums import by_head, linear
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
-from posenc.core.tracing import full
 from posenc.properties import norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.householder import mirrored, mirrored_chunks
+from posenc.support.arguments import count, layer_sizes
 
 
 class Mirrors(

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from posenc.biases.offsets import TableBias
-from posenc.core.arguments import channels, count, room
 from posenc.core.biases import ALL, for_query_heads, offsets
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.support.arguments import channels, count, room
 
 
 class Shaw(Encoding):

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from posenc.biases.offsets import VectorBias
-from posenc.core.arguments import channels, query_heads, room, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import angles, frequencies
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.support.arguments import channels, query_heads, room, whole_number
 
 
 class TransformerXL(Encoding):

@@ -21,15 +21,15 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from posenc.biases.carried import CarriedBias, Carrying, Chunks, alike, in_chunks
-from posenc.core.arguments import layer_sizes
+from posenc.compat.tracing import full
 from posenc.core.biases import content, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running import CHUNK, by_head, chunks, linear, running
+from posenc.core.running_sums import CHUNK, by_head, chunks, linear, running
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
-from posenc.core.tracing import full
 from posenc.properties import decaying, norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.support.arguments import layer_sizes
 
 MOST = 0.86  # G, in logarithms
 CEILING = MOST * CHUNK / 2  # bound of P over half a chunk: exp(± 27.5) is exact enough

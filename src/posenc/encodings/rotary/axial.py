@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 
-from posenc.core.arguments import channels, whole_number
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Frequencies
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import several_axes
 from posenc.properties.card import ROTATION, Card, Paper
+from posenc.support.arguments import channels, whole_number
 
 
 def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:

@@ -20,9 +20,9 @@ from math import pi
 import torch
 from torch import Generator, Tensor
 
-from posenc.core.arguments import real, whole_number
 from posenc.core.shapes import Frequencies, Points
 from posenc.encodings.rotary.axial import axial
+from posenc.support.arguments import real, whole_number
 
 
 def dinov3(dim: int, base: float = 100.0) -> Frequencies:

@@ -29,10 +29,10 @@ from math import ceil, floor, log, pi, sqrt
 from jaxtyping import Float
 from torch import Tensor, arange, float64, tensor
 
-from posenc.core.arguments import brief, number, positive
+from posenc.compat.tracing import visible
 from posenc.core.frequencies import theta
 from posenc.core.shapes import Frequencies
-from posenc.core.tracing import visible
+from posenc.support.arguments import brief, number, positive
 
 Theta = Frequencies | Float[Tensor, "axis head pair"]  # the second are RoPE-Mixed's
 

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import channels, count, query_heads, room
 from posenc.core.biases import for_query_heads
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact, refuse_other_axes
@@ -37,6 +36,7 @@ from posenc.properties import (
 )
 from posenc.properties.card import Card, Paper
 from posenc.rotation.matrices import rotations, skew, turned, turned_keys
+from posenc.support.arguments import channels, count, query_heads, room
 
 
 class Rotations(Prepared, NamedTuple("Rotations", [("matrix", Tensor)])):

@@ -20,7 +20,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from posenc.core.arguments import query_heads, room, whole_number
 from posenc.core.biases import for_query_heads
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, frequencies
@@ -29,6 +28,7 @@ from posenc.properties import learned, several_axes
 from posenc.properties.card import ROTATION, Card, Paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
+from posenc.support.arguments import query_heads, room, whole_number
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:

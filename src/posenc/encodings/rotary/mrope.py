@@ -19,12 +19,12 @@ from collections.abc import Sequence
 
 import torch
 
-from posenc.core.arguments import brief, whole_number
 from posenc.core.frequencies import Layout, frequencies, theta
 from posenc.core.shapes import Frequencies
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import several_axes
 from posenc.properties.card import ROTATION, Card, Paper
+from posenc.support.arguments import brief, whole_number
 
 
 def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False) -> Frequencies:

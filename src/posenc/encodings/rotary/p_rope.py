@@ -12,11 +12,11 @@ arXiv:2410.06205.
 
 from torch import arange, where
 
-from posenc.core.arguments import real
 from posenc.core.frequencies import Layout, frequencies, theta
 from posenc.core.shapes import Frequencies
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties.card import ROTATION, Card, Paper
+from posenc.support.arguments import real
 
 
 def p_rope(freqs: Frequencies, p: float) -> Frequencies:

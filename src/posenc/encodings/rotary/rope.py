@@ -16,13 +16,13 @@ Su et al. 2021, "RoFormer", arXiv:2104.09864, eq. 14-16 and 34.
 import torch
 from torch import nn
 
-from posenc.core.arguments import number, positive, switch, whole_number
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, base_of, checked, theta
 from posenc.core.shapes import Frequencies, Heads, PerHead, Points, Positions
 from posenc.properties.card import ROTATION, Card, Paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
+from posenc.support.arguments import number, positive, switch, whole_number
 
 
 class RoPE(Encoding):

@@ -20,15 +20,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from posenc.core.arguments import count, layer_sizes
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, for_heads, frequencies
 from posenc.core.prepared import Prepared
-from posenc.core.running import Running, by_head, linear, running
+from posenc.core.running_sums import Running, by_head, linear, running
 from posenc.core.shapes import Embeddings, HeadPositions, Heads, PerHead, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn
+from posenc.support.arguments import count, layer_sizes
 
 
 class RunningAngles(

@@ -18,7 +18,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from posenc.core.arguments import count, room
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, frequencies
 from posenc.core.prepared import Prepared
@@ -29,6 +28,7 @@ from posenc.properties.card import ROTATION, Card, Paper
 from posenc.rotation.matrices import cayley, in_basis, skew
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
+from posenc.support.arguments import count, room
 
 
 class Basis(Prepared, NamedTuple("Basis", [("by", Turn), ("basis", Tensor)])):

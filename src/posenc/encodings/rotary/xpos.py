@@ -22,17 +22,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import real, whole_number
+from posenc.compat.tracing import visible
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, angles, base_of, checked, theta
 from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Heads, PerHead, Positions
-from posenc.core.tracing import visible
 from posenc.properties import length_independent, order_sensitive, shift_invariant, unique_positions
 from posenc.properties.card import Card, Paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
+from posenc.support.arguments import real, whole_number
 
 GAMMA = 0.4
 # Two factors of this size leave float32 2¹¹ for queries, keys and their sums

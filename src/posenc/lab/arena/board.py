@@ -21,10 +21,6 @@ from typing import Any
 
 import torch
 
-from posenc.core.arguments import brief
-from posenc.core.text import printable
-from posenc.core.version import __version__
-from posenc.core.written import write_whole
 from posenc.lab.arena import training
 from posenc.lab.arena.suite import ENTRY, OBLIGATORY, Suite
 from posenc.lab.study import analysis, execute, origin, own_code, store
@@ -32,6 +28,10 @@ from posenc.lab.study.analysis import Analysis, Row
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.plan import MOST_SEEDS, Plan
 from posenc.lab.study.store import Contents, Record
+from posenc.support.arguments import brief
+from posenc.support.text import printable
+from posenc.support.version import __version__
+from posenc.support.writing import write_whole
 
 NEAR = 0.02  # of right answers, or bits: a cell may differ by as much elsewhere
 REPEATED = 4  # cells that are trained again, two of them the entry's

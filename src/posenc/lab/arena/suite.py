@@ -13,8 +13,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from posenc.core.names import find, is_own
 from posenc.lab.study.plan import Plan, PlanError
+from posenc.support.names import find, is_own
 
 FOLDER = Path(__file__).parent
 NEWEST = "v1"

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.text import printable
 from posenc.lab.study import execute, tasks, train
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell, Result
 from posenc.lab.study.evaluate import grade, predict
 from posenc.lab.study.store import Record
+from posenc.support.text import printable
 
 KEY = "posenc"  # key of the metadata of a file
 Say = Callable[[int, int, int], None]  # cell, step, steps

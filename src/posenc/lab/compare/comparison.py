@@ -19,16 +19,16 @@ from posenc.analysis.similarity import Curve, Effect
 from posenc.analysis.text import Text, novel
 from posenc.attention.layer import SelfAttention
 from posenc.catalog import CATALOG, choose, find
-from posenc.core.arguments import brief
+from posenc.compat.threads import threads
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
-from posenc.core.notebook import curve, table
-from posenc.core.provenance import Provenance, since
-from posenc.core.threads import threads
 from posenc.encodings.nope import NoPE
 from posenc.properties import Finding, check
 from posenc.properties.card import Card
 from posenc.properties.probe import Probe
+from posenc.support.arguments import brief
+from posenc.support.notebook import curve, table
+from posenc.support.provenance import Provenance, since
 
 SCHEMA = 3
 MEMORY = "forward_memory", "training_memory"

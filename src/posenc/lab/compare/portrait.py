@@ -31,18 +31,18 @@ from posenc.analysis.trajectory import Advance, advance
 from posenc.attention.layer import SelfAttention
 from posenc.attention.scores import scores
 from posenc.catalog import choose
+from posenc.compat.threads import threads
 from posenc.core.biases import pairs
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask, causal
 from posenc.core.positions import folded
-from posenc.core.provenance import since
-from posenc.core.threads import threads
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.compare import comparison
 from posenc.lab.compare.comparison import Comparison, Material, Settings, plain, seeded
 from posenc.lab.compare.real_model import ModelReading
 from posenc.properties.card import Card
+from posenc.support.provenance import since
 
 USUAL = "integer", "binary", "sinusoidal", "rope", "alibi"  # those shown where none is named
 POSITIONS = 64  # rows of a similarity matrix

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from posenc.analysis.capture import identity_rotation
 from posenc.analysis.order import Order, changes, difference, repeated
-from posenc.core.text import printable
+from posenc.support.text import printable
 
 TABLES = "position_embeddings", "embed_positions", "wpe", "relative_attention_bias"
 ROTARY = "rotary_emb"

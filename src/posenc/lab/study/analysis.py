@@ -23,14 +23,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief
-from posenc.core.names import is_own
-from posenc.core.text import printable
 from posenc.lab.study import statistics, tasks
 from posenc.lab.study.cell import PROFILES, Cell, Profile
 from posenc.lab.study.plan import BASELINES, MOST_SEEDS, Plan, PlanError, Side
 from posenc.lab.study.statistics import Interval
 from posenc.lab.study.store import BITS, Contents, Outcome, Record, StoreError
+from posenc.support.arguments import brief
+from posenc.support.names import is_own
+from posenc.support.text import printable
 
 PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
 RANGE = 0.95  # share of right answers at n = L from which on a seed counts as trained

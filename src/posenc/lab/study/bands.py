@@ -21,7 +21,6 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
-from posenc.core.arguments import count
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.study import own_code, tasks
 from posenc.lab.study.cell import Cell
@@ -31,6 +30,7 @@ from posenc.lab.study.kept import Kept, load
 from posenc.lab.study.model import Transformer
 from posenc.lab.study.statistics import Interval, interval
 from posenc.lab.study.tasks import Task
+from posenc.support.arguments import count
 
 How = Literal["slowed", "still"]
 COLUMNS = "encoding", "seed", "length", "first", "end", "how", "bits", "recovered"

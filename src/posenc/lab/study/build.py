@@ -6,12 +6,12 @@ from typing import Any
 import torch
 
 from posenc.catalog import create, find
-from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
-from posenc.core.names import is_own
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.model import Transformer, round_products
+from posenc.support.arguments import brief
+from posenc.support.names import is_own
 
 
 def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from posenc.core.arguments import brief, precision
+from posenc.support.arguments import brief, precision
 
 # The format of settings; a change of meaning raises it, so that old cells keep their names
 FORMAT = 1

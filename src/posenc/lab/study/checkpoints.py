@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief
-from posenc.core.version import __version__
-from posenc.core.written import write_whole
 from posenc.lab.study import regular
+from posenc.support.arguments import brief
+from posenc.support.version import __version__
+from posenc.support.writing import write_whole
 
 KEPT = 2
 NAME = re.compile(r"step-(\d{8,})-([0-9a-f]{16})\.safetensors")

@@ -26,10 +26,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 
 from posenc.attention.layer import SelfAttention
-from posenc.core import provenance
-from posenc.core.arguments import brief
-from posenc.core.extras import how_to_install
-from posenc.core.waiting import wait_passively
+from posenc.compat.wait_policy import wait_passively
 from posenc.lab.study import analysis, origin, own_code, regular, statistics, store, tasks, train
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import Cell, Result, check_setting
@@ -41,6 +38,9 @@ from posenc.lab.study.plan import MOST_SEEDS, Plan, PlanError
 from posenc.lab.study.store import Contents, Record, Store
 from posenc.properties import user_code
 from posenc.properties.conformance import refuse_broken
+from posenc.support import provenance
+from posenc.support.arguments import brief
+from posenc.support.extras import how_to_install
 
 MODELS = "models"
 CELLS = "cells"  # the folder of checkpoints, one inside for each cell

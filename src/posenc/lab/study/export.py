@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posenc.core.extras import how_to_install
 from posenc.lab.study.store import BITS, Contents, Record
+from posenc.support.extras import how_to_install
 
 COLUMNS: tuple[str, ...] = (
     "cell", "task", "encoding", "label", "seed", "parameters", "failure", "protocol", "length",

@@ -9,7 +9,6 @@ drope   no positions any more                               (Gelberg et al. 2025
 from copy import deepcopy
 from math import pi
 
-from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.extension import interpolate, ntk, yarn, yarn_gain
@@ -18,6 +17,7 @@ from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import EXTEND, LONGEST, Cell
 from posenc.lab.study.model import Transformer
 from posenc.lab.study.tasks import Task
+from posenc.support.arguments import brief
 
 MOST_FACTOR = 1_000_000
 METHODS = ("pi", "ntk", "yarn", "drope")

@@ -12,13 +12,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief, count
-from posenc.core.written import write_whole
 from posenc.lab.study import own_code
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.model import Transformer
 from posenc.lab.study.tasks import BEGIN, END, Task
+from posenc.support.arguments import brief, count
+from posenc.support.writing import write_whole
 
 KEY = "posenc.lab.study"  # key of the metadata
 

@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from posenc.attention.block import Block
 from posenc.attention.cache import Cache
 from posenc.attention.layer import SelfAttention
-from posenc.core.arguments import count
 from posenc.core.encoding import Encoding, Sum, leaves
 from posenc.core.fits import check_sizes
 from posenc.core.masks import Mask
 from posenc.core.shapes import Points
 from posenc.encodings.nope import NoPE
 from posenc.lab.study.cell import Profile
+from posenc.support.arguments import count
 
 Tokens = Int[Tensor, "text token"]
 Logits = Float[Tensor, "text token symbol"]

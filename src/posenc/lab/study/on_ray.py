@@ -11,7 +11,7 @@ from typing import Any
 import ray  # pyright: ignore[reportMissingImports]
 import torch
 
-from posenc.core.waiting import wait_passively
+from posenc.compat.wait_policy import wait_passively
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.execute import Event, Runner, run_cell
 

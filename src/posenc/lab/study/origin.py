@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
-from posenc.core import provenance
-from posenc.core.version import __version__
 from posenc.lab.study import own_code, regular, store
 from posenc.lab.study.checkpoints import differences
 from posenc.lab.study.plan import Plan, PlanError
+from posenc.support import provenance
+from posenc.support.version import __version__
 
 PILOT = store.PILOT
 LISTED = ("commit", "processor", PILOT)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
-from posenc.core.names import is_own
-from posenc.core.text import printable
+from posenc.support.names import is_own
+from posenc.support.text import printable
 
 Allowed = str | Iterable[str]
 

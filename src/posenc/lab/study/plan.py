@@ -46,7 +46,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from posenc.catalog import find
-from posenc.core.arguments import PRECISIONS, brief, memory
 from posenc.lab.study import regular, statistics, tasks
 from posenc.lab.study.cell import (
     CONTROLS,
@@ -61,6 +60,7 @@ from posenc.lab.study.cell import (
 )  # fmt: skip
 from posenc.lab.study.extended import check_encoding
 from posenc.properties import user_code
+from posenc.support.arguments import PRECISIONS, brief, memory
 
 METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
 POSITIONS = re.compile(r"plain|random [1-9]\d{0,8}")

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posenc.analysis.student import between, t_below, t_quantile
-from posenc.core.arguments import count
+from posenc.support.arguments import count
 
 RANKING = 6  # paired seeds from which on a difference can be significant at 5 %
 EXACT = 20  # seeds up to which all 2ⁿ flips are tried

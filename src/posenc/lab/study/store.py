@@ -27,11 +27,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.core.arguments import brief
-from posenc.core.text import printable
-from posenc.core.written import flush_folder, written_beside
 from posenc.lab.study import regular
 from posenc.lab.study.cell import LONGEST, Cell, Result, digest_of
+from posenc.support.arguments import brief
+from posenc.support.text import printable
+from posenc.support.writing import flush_folder, written_beside
 
 FORMAT = 2  # format of the tables
 MARK = 0x706F7365  # "pose": SQLite's own place for whose file it is

@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from posenc.core.provenance import Provenance, since
 from posenc.lab.study import store
 from posenc.lab.study.analysis import Analysis, analyse, plan_of
 from posenc.lab.study.published import PublishedCurves, published
 from posenc.lab.study.store import Contents
+from posenc.support.provenance import Provenance, since
 
 
 @dataclass(frozen=True)

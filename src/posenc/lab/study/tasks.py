@@ -36,9 +36,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from posenc.analysis.text import novel_letters, parse
-from posenc.core.arguments import brief, count
-from posenc.core.extras import how_to_install
 from posenc.properties.user_code import is_own, named
+from posenc.support.arguments import brief, count
+from posenc.support.extras import how_to_install
 
 PAD, BEGIN, SEPARATOR, END, MASK = "<pad>", "<bos>", "<sep>", "<eos>", "<mask>"
 MARKS = (PAD, BEGIN, SEPARATOR, END)

@@ -9,9 +9,9 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from posenc.core.text import printable, shown
 from posenc.models.config import families
 from posenc.models.config.spec import Rotary, Spec
+from posenc.support.text import printable, shown
 
 # The ends of a class name of transformers, after the name of its model
 HEADS = r"For(CausalLM|ConditionalGeneration|MaskedLM|\w*Classification|QuestionAnswering)$"

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Literal
 
 from posenc.analysis.frequencies import reach
-from posenc.core.text import printable
 from posenc.models.check import contradictions
 from posenc.models.config.source import Source
 from posenc.models.config.spec import Spec
 from posenc.models.files.errors import ModelError, Unread
 from posenc.models.outlook import sees_all
+from posenc.support.text import printable
 
 Level = Literal["error", "warning", "note"]
 # Times the distance that frequencies tell apart: Llama 4 Scout, the farthest published, serves 54.

@@ -15,11 +15,11 @@ from importlib.resources import files
 from math import isclose
 from typing import Any, Literal
 
-from posenc.core.text import printable
 from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.config.rope_settings import FOPE
 from posenc.models.config.spec import Rotary, Spec
+from posenc.support.text import printable
 
 Answer = Literal["reads", "ignores", "refuses", "not read"]
 Answers = Mapping[str, Answer]

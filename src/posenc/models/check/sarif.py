@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from posenc.core.version import __version__
 from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.check.verdict import RULES, Check
+from posenc.support.version import __version__
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

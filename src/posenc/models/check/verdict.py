@@ -18,8 +18,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from posenc.core.provenance import Provenance, since
-from posenc.core.text import printable
 from posenc.models.check import differences, faults, readers
 from posenc.models.check.differences import Difference
 from posenc.models.check.faults import Fault, FaultRule
@@ -29,6 +27,8 @@ from posenc.models.config.spec import Spec
 from posenc.models.files.errors import Broken, ModelError
 from posenc.models.files.folder import ModelFiles
 from posenc.models.inspection import name_of
+from posenc.support.provenance import Provenance, since
+from posenc.support.text import printable
 
 # These need torch, which a config alone does not
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from difflib import get_close_matches
 from itertools import cycle, islice
 from typing import Any, NoReturn
 
-from posenc.core.text import printable, shown
 from posenc.models.config.families import Family
 from posenc.models.config.spec import Rotary
 from posenc.models.files.errors import ModelError, Unread
 from posenc.models.files.strict import MOST_INT
+from posenc.support.text import printable, shown
 
 WIDEST = 2**12  # channels of a head: beyond, it is the width of something else
 # A number must exceed its bound by this: closer to it, what is divided by it overflows

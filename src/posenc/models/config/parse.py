@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from posenc.core.text import printable, shown
 from posenc.models.config import families, tables
 from posenc.models.config.families import Family
 from posenc.models.config.fields import Config, Fields
@@ -29,6 +28,7 @@ from posenc.models.config.spec import (
     Waves,
 )
 from posenc.models.files.errors import ModelError, Unread
+from posenc.support.text import printable, shown
 
 # Key of a saved config that names the encodings applied by `posenc.models.adapter`
 ENTRY = "posenc"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import log, sqrt
 from typing import Any
 
-from posenc.core.text import shown
 from posenc.models.config.fields import WIDEST, Config, Fields, head_dim
 from posenc.models.config.spec import IDLE, Rotary
 from posenc.models.files.errors import ModelError
+from posenc.support.text import shown
 
 METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
     "default": (),

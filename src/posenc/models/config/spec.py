@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from posenc.core.notebook import card, table
+from posenc.support.notebook import card, table
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,7 +6,7 @@ Nothing here imports torch, so that a bad file is refused before torch has even 
 from pathlib import Path
 from typing import Any
 
-from posenc.core.text import printable, shown
+from posenc.support.text import printable, shown
 
 _NOTHING = object()
 

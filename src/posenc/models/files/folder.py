@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal, get_args
 
-from posenc.core.text import printable
 from posenc.models.files.errors import ModelError
 from posenc.models.files.strict import opened, read_json
+from posenc.support.text import printable
 
 __all__ = ["ModelFiles", "find_files", "inside", "read_json"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from posenc.core import names
-from posenc.core.extras import how_to_install
-from posenc.core.text import printable
 from posenc.models.files.errors import ModelError
+from posenc.support import names
+from posenc.support.extras import how_to_install
+from posenc.support.text import printable
 
 ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 FILES = {".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth"}  # ends of paths

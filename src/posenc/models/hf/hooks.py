@@ -23,10 +23,10 @@ from torch import Tensor
 
 from posenc.attention.attend import attend
 from posenc.attention.decoding import Decoding
+from posenc.compat.private_torch import assert_async
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import join, split
 from posenc.core.masks import Mask
-from posenc.core.private import assert_async
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.models.hf.discovery import Site, is_gptj

@@ -17,8 +17,6 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
-from posenc.core.arguments import memory
-from posenc.core.text import printable
 from posenc.models.config.parse import ENTRY
 from posenc.models.config.source import Source
 from posenc.models.files.errors import Broken, ModelError
@@ -28,6 +26,8 @@ from posenc.models.hf.tokens import Tokens
 from posenc.models.weights import Weights
 from posenc.models.weights.info import BITS
 from posenc.models.weights.memory import check_memory
+from posenc.support.arguments import memory
+from posenc.support.text import printable
 
 TOKENIZER = "tokenizer.json"
 MOST_TOKENIZER = 2**27  # bytes

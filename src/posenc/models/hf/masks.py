@@ -11,8 +11,8 @@ from math import inf
 import torch
 from torch import Tensor
 
+from posenc.compat.tracing import readable
 from posenc.core.masks import Mask, OffsetRange, causal
-from posenc.core.tracing import readable
 
 
 def mask_of(

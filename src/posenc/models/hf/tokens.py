@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from posenc.core.text import printable
 from posenc.models.files.errors import ModelError
+from posenc.support.text import printable
 
 MOST_MEMORY = 2**32  # bytes of address space
 MOST_SECONDS = 120

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from posenc.core.extras import how_to_install
 from posenc.models.files.errors import ModelError
 from posenc.models.files.strict import MOST_INT, opened
+from posenc.support.extras import how_to_install
 
 if TYPE_CHECKING:
     import torch

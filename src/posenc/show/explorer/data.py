@@ -19,9 +19,6 @@ from typing import Any, TypedDict
 
 from posenc.analysis.cost import cost_of_encoding
 from posenc.catalog import CATALOG
-from posenc.core import provenance
-from posenc.core.text import printable
-from posenc.core.version import __version__
 from posenc.properties import ALL, check
 from posenc.properties.card import Card
 from posenc.properties.probe import in_float64
@@ -31,6 +28,9 @@ from posenc.show.explorer.sliders import Slider, graph_or_sentence
 from posenc.show.explorer.story import Story, story
 from posenc.show.explorer.vectors import WordVectors
 from posenc.show.report import mathml, words
+from posenc.support import provenance
+from posenc.support.text import printable
+from posenc.support.version import __version__
 
 SCHEMA = 1
 WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`

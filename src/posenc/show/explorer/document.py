@@ -13,10 +13,10 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from posenc.core.text import printable
-from posenc.core.written import write_whole
 from posenc.show.explorer import data
 from posenc.show.report.saving.folder import MARK, has_mark
+from posenc.support.text import printable
+from posenc.support.writing import write_whole
 
 HERE = files("posenc.show.explorer")
 MAIN, TEMPLATE, STYLE = "page/main.js", "page/page.html", "page/page.css"

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from posenc.catalog import choose, find
-from posenc.core.arguments import brief
 from posenc.core.encoding import Encoding
 from posenc.models.files import hub
 from posenc.properties.card import Card
 from posenc.show.explorer import data, graphs, models, vectors
 from posenc.show.explorer.document import Explorer
+from posenc.support.arguments import brief
 
 
 def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None) -> Explorer:

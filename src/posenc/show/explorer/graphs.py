@@ -36,13 +36,13 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from posenc.biases.offsets import FEW_QUERIES
+from posenc.compat.tracing import with_matrix_functions
 from posenc.core import hooks
 from posenc.core.biases import ALL, ScoreBias, dense, pairs
 from posenc.core.encoding import Encoding, placed
 from posenc.core.masks import causal
 from posenc.core.positions import folded
 from posenc.core.prepared import Prepared
-from posenc.core.tracing import with_matrix_functions
 from posenc.properties.card import Card
 from posenc.properties.probe import in_float64
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from posenc.core.notebook import table
+from posenc.support.notebook import table
 
 HEADS = "you have", "take", "because"
 BASES = {

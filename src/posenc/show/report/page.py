@@ -9,7 +9,6 @@ from typing import Any
 from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, Template
 from markupsafe import Markup
 
-from posenc.core.text import printable
 from posenc.properties import ALL
 from posenc.show.report import mathml, words
 from posenc.show.report.drawing import html, matplotlib
@@ -18,6 +17,7 @@ from posenc.show.report.drawing.figure import COLOURS, Figure, FigureNumbers
 from posenc.show.report.kinds import kind_of
 from posenc.show.report.saving import folder
 from posenc.show.report.saving.folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
+from posenc.support.text import printable
 
 __all__ = ["environment", "render", "reserve", "shown", "write"]
 

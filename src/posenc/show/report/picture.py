@@ -7,11 +7,11 @@ from html import escape
 from io import BytesIO
 from pathlib import Path
 
-from posenc.core.arguments import brief
 from posenc.show.report.drawing import document, matplotlib
 from posenc.show.report.drawing.data_table import data_table
 from posenc.show.report.drawing.figure import Figure, FigureNumbers
 from posenc.show.report.kinds import kind_of
+from posenc.support.arguments import brief
 
 KINDS = ".png", ".svg", ".pdf", ".json"
 

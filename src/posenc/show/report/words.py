@@ -6,8 +6,8 @@ from re import sub
 from textwrap import dedent
 
 from posenc.analysis.rounding import BLIND
-from posenc.core.numerals import number as number
 from posenc.models.inspection import Turning
+from posenc.support.numbers import number as number
 
 QUOTES = '"', "“", "”", "''", "``"
 # What stretching changes of a pair

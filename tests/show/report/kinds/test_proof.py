@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from posenc.core.provenance import since
 from posenc.models.prove import Proof, Way
 from posenc.show.report import page
 from posenc.show.report.kinds import kind_of, proof
+from posenc.support.provenance import since
 
 YARN = Way("yarn", 2.0, 1.9, 2.1, [(64, 1.9), (128, 2.1)], 1.0, 0.5, {})
 OWN = Way("as it is", 4.0, 1.8, 4.2, [(64, 1.8), (128, 4.2)], 0.0, 0.0, {})

@@ -7,10 +7,10 @@ from rich.console import Console
 from posenc import CATALOG
 from posenc.catalog import find
 from posenc.commands import cli
-from posenc.core import names
 from posenc.properties import check
 from posenc.properties.card import described
 from posenc.show.report.terminal import catalog
+from posenc.support import names
 
 
 def on_terminal(width):

@@ -1,8 +1,8 @@
 """MPT: ALiBi's slopes, with settings in an object, `attn_config`."""
 
-from posenc.core.text import shown
 from posenc.models.config.families.bloom import with_slopes
 from posenc.models.config.layers import Config, Layer
+from posenc.support.text import shown
 
 
 def layers(config: Config) -> list[Layer]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from posenc.core.text import shown
 from posenc.models.config.layers import Config
+from posenc.support.text import shown
 
 OLDER = {
     "n_embd": "hidden_size",

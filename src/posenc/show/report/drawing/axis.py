@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 
-from posenc.core.numerals import RAISED
 from posenc.show.report.drawing.figure import Figure, Name, Panel
+from posenc.support.numbers import RAISED
 
 MARGIN = 0.04  # share of an axis that is left free at each end, where its values say how long it is
 

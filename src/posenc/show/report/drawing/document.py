@@ -12,9 +12,9 @@ from dataclasses import MISSING, fields
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from posenc.core.arguments import brief
 from posenc.show.report.drawing import marks
 from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
+from posenc.support.arguments import brief
 
 SCHEMA = "posenc.figure/1"
 MARKS = {kind.__name__.lower(): kind for kind in marks.KINDS}

@@ -19,13 +19,13 @@ from functools import singledispatch
 from html import escape
 from math import ceil, inf
 
-from posenc.core.numerals import number
-from posenc.core.text import printable
 from posenc.show.report.drawing import heat_image
 from posenc.show.report.drawing.axis import Axis, axis
 from posenc.show.report.drawing.figure import GREY, Dash, Figure, Mark, Panel, Values, short
 from posenc.show.report.drawing.marks import Area, Arrows, Band, Heat, Line, Points, Rule, Stems
 from posenc.show.report.drawing.panel_layout import LINE, legend_names, one_palette
+from posenc.support.numbers import number
+from posenc.support.text import printable
 
 LETTER = 6.2  # pixels of a letter of 12 pixels
 LONGEST = 28  # letters of a name beside an axis

@@ -18,13 +18,13 @@ from matplotlib.figure import Figure as Drawn
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from posenc.core.text import printable
 from posenc.show.report.drawing.axis import at_whole_numbers
 from posenc.show.report.drawing.data_table import evenly_spaced
 from posenc.show.report.drawing.figure import GREY, VERMILION, Figure, Mark, Panel, Values, short
 from posenc.show.report.drawing.marks import Area, Arrows, Band, Heat, Line, Points, Rule, Stems
 from posenc.show.report.drawing.panel_layout import LINE, PanelLayout, legend_names
 from posenc.show.report.saving.folder import FIGURE_MARK
+from posenc.support.text import printable
 
 INCH = 100  # pixels of the screen
 WIDTH = 720  # pixels, of a page of paper

@@ -5,7 +5,6 @@ from math import atan2, cos, hypot, pi, sin
 
 from posenc.analysis.clocks import Clock, Clocks
 from posenc.analysis.trajectory import Advance
-from posenc.core.numerals import number
 from posenc.show.report.drawing.figure import (
     BLUE,
     GREEN,
@@ -19,6 +18,7 @@ from posenc.show.report.drawing.figure import (
 )
 from posenc.show.report.drawing.marks import Arrows, Line, Points, Stems, heat
 from posenc.show.report.words import tokens
+from posenc.support.numbers import number
 
 CIRCLE = [pi * n / 36 for n in range(73)]
 

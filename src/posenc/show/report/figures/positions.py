@@ -8,7 +8,6 @@ from statistics import fmean
 
 from posenc.analysis.shift_matrix import Group
 from posenc.analysis.similarity import Between, Bound, PairsApart, Peak
-from posenc.core.numerals import number
 from posenc.show.report.drawing.data_table import evenly_spaced, format_number
 from posenc.show.report.drawing.figure import (
     COLOURS,
@@ -22,6 +21,7 @@ from posenc.show.report.drawing.figure import (
     style,
 )
 from posenc.show.report.drawing.marks import Line, Points, Rule, heat
+from posenc.support.numbers import number
 
 CURVES = 6  # channels that are drawn as curves
 

@@ -7,7 +7,6 @@ from math import cos, isfinite, pi, sin
 from posenc.analysis.dials import Dial
 from posenc.analysis.frequencies import Extended
 from posenc.analysis.precision import Precision
-from posenc.core.numerals import number
 from posenc.models.inspection import Seen, Turning
 from posenc.models.published import Published
 from posenc.show.report.drawing.data_table import evenly_spaced
@@ -26,6 +25,7 @@ from posenc.show.report.drawing.figure import (
 )
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.words import CHANGES, METHODS, seen_in, tokens
+from posenc.support.numbers import number
 
 DIALS = 12  # dials of a method, one a pair
 SAME = 1e-6  # share of a wavelength that rounding may move

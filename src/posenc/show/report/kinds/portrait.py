@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from posenc.analysis.similarity import PairsApart
-from posenc.core.numerals import number
 from posenc.lab.compare.portrait import Closeup, FirstTurning, Portrait
 from posenc.lab.compare.real_model import LayerReading, ModelReading
 from posenc.show.report.drawing.figure import Figure, Panel
@@ -16,6 +15,7 @@ from posenc.show.report.figures import animations, attention, plane, positions, 
 from posenc.show.report.kinds import comparison as comparison
 from posenc.show.report.kinds import inspection as inspection
 from posenc.show.report.kinds.comparison import figures
+from posenc.support.numbers import number
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -24,9 +24,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
 
-from posenc.core.text import printable
 from posenc.models.files.strict import opened
 from posenc.show.report.saving.interrupt import undisturbed
+from posenc.support.text import printable
 
 try:
     import fcntl

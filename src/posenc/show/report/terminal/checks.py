@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from posenc.core.text import printable
 from posenc.models.check.differences import Difference
 from posenc.models.check.verdict import Check
+from posenc.support.text import printable
 
 # These need torch
 if TYPE_CHECKING:

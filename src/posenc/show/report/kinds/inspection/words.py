@@ -3,9 +3,9 @@
 from math import inf, pi
 
 from posenc.analysis.frequencies import LONGEST
-from posenc.core.numerals import number
-from posenc.core.text import printable
 from posenc.models.inspection import Inspection, Turning, rounded
+from posenc.support.numbers import number
+from posenc.support.text import printable
 
 
 def model(inspection: Inspection) -> str:

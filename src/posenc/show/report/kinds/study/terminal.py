@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from posenc.core.text import printable
 from posenc.lab.study.analysis import Analysis, Contrast, Overall, Row
 from posenc.lab.study.bands import Recovery
 from posenc.lab.study.cell import Cell
@@ -15,6 +14,7 @@ from posenc.lab.study.store import Contents
 from posenc.show.report import words
 from posenc.show.report.kinds.study import words as findings
 from posenc.show.report.terminal.tables import empty_table
+from posenc.support.text import printable
 
 NARROW = 120  # columns, below which notes on rows stand under the table
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
-from posenc.core.numerals import number
 from posenc.lab.study import statistics
 from posenc.lab.study.analysis import LEVEL, Analysis, Contrast, Row, refusal
 from posenc.lab.study.bands import How, Recovery
 from posenc.lab.study.prediction import Prediction, PropertyEffect
 from posenc.lab.study.repetition import Repeated
 from posenc.lab.study.statistics import Interval
+from posenc.support.numbers import number
 
 UNDECIDED = "no difference shown"  # which does not say that both are equal
 EQUAL = "equal within the plan's margin"  # an outcome of a test for equality

@@ -1,9 +1,9 @@
 """What the weights of a model say of its positions: tensor by tensor, then the layout."""
 
-from posenc.core.text import printable
 from posenc.models.weighing import Weighing
 from posenc.show.report.drawing.figure import Figure
 from posenc.show.report.kinds.inspection.weights import figures, words
+from posenc.support.text import printable
 
 
 def draw(weighing: Weighing) -> dict[str, Figure]:

@@ -1,10 +1,10 @@
 """Figures of measured weights, one function each."""
 
-from posenc.core.numerals import number
 from posenc.models.weighing import Bands, Bias, Positions, Relative
 from posenc.show.report.drawing.figure import BLUE, VERMILION, Dash, Figure, Panel, style
 from posenc.show.report.drawing.marks import Line, Rule
 from posenc.show.report.words import runs
+from posenc.support.numbers import number
 
 MOST_POINTS = 512  # points of a curve
 

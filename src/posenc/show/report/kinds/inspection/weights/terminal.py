@@ -6,10 +6,10 @@ from itertools import pairwise
 from rich.console import Console
 from rich.text import Text
 
-from posenc.core.text import printable
 from posenc.models.weighing import Weighing
 from posenc.show.report.kinds.inspection.weights import words
 from posenc.show.report.words import runs
+from posenc.support.text import printable
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 WIDE = 48

@@ -7,10 +7,10 @@ from statistics import median
 from posenc.analysis.formula import Formula
 from posenc.analysis.rotary_pairs import DECISIVE_T, FEWEST_PAIRS
 from posenc.analysis.tables import WINDOW, Rows
-from posenc.core.numerals import number
-from posenc.core.text import printable
 from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
 from posenc.show.report.words import runs, tokens
+from posenc.support.numbers import number
+from posenc.support.text import printable
 
 MOST_SKIPPED = 8  # tensors that are named; of more, their number
 

@@ -81,14 +81,14 @@ class _NoMode:
 DispatchMode: Any = _part("utils._python_dispatch.TorchDispatchMode", _NoMode)
 
 
-def compiled_often(compiled: Callable[..., Any], limit: int) -> Callable[..., Any]:
+def with_recompile_limit(compiled: Callable[..., Any], limit: int) -> Callable[..., Any]:
     """Let a compiled function be compiled so many times before torch gives up on it."""
     patch = _part("_dynamo.config.patch", None)
     known = _part("_dynamo.config.recompile_limit", None)
     return compiled if patch is None or known is None else patch(recompile_limit=limit)(compiled)
 
 
-def left_out(function: F) -> F:
+def not_compiled_before_2_13(function: F) -> F:
     """Leave a function out of what an old torch compiles, which dies within it: it runs as it is.
 
     `fullgraph=True` is refused there, by torch 2.9 and later in the words below.

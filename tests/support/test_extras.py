@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.core import extras
+from posenc.support import extras
 
 ROOT = Path(__file__).parents[2]
 ABOUT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -35,7 +35,7 @@ def test_from_a_wheel_it_is_the_wheel_that_is_installed(monkeypatch, tmp_path):
 
 
 def test_this_checkout_is_known_for_one():
-    assert (extras.CHECKOUT / "src/posenc/core/extras.py").is_file()
+    assert (extras.CHECKOUT / "src/posenc/support/extras.py").is_file()
 
 
 @pytest.mark.parametrize("extra", ["", "cli", "study", "all"])

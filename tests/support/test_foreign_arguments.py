@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from posenc import Block, NoPE, SelfAttention, attend, explain
-from posenc.core.elsewhere import CALLED, CONFIGURED, WEIGHED, answering
+from posenc.support.foreign_arguments import ATTENTION, LAYER, LAYER_CALL, reject_foreign_names
 
 q = torch.randn(1, 2, 3, 4)
 layer = SelfAttention(8, 2, NoPE())
@@ -22,26 +22,26 @@ def missing(name, remedy):
     return pytest.raises(TypeError, match=f"has no argument `{name}`: {re.escape(remedy)}\\.$")
 
 
-@pytest.mark.parametrize("name", WEIGHED)
+@pytest.mark.parametrize("name", ATTENTION)
 @pytest.mark.parametrize("f", [attend, explain])
 def test_attention_answers_names_of_other_libraries(f, name):
-    with missing(name, WEIGHED[name]):
+    with missing(name, ATTENTION[name]):
         f(q, q, q, NoPE(), **{name: None})
 
 
-@pytest.mark.parametrize("name", CONFIGURED)
+@pytest.mark.parametrize("name", LAYER)
 @pytest.mark.parametrize("f", [SelfAttention, Block])
 def test_layers_answer_them(f, name):
     if name in inspect.signature(f).parameters:
         return
-    with missing(name, CONFIGURED[name]):
+    with missing(name, LAYER[name]):
         f(8, 2, NoPE(), **{name: None})
 
 
-@pytest.mark.parametrize("name", CALLED)
+@pytest.mark.parametrize("name", LAYER_CALL)
 @pytest.mark.parametrize("module", [layer, Block(8, 2, NoPE())], ids=["layer", "block"])
 def test_their_calls_answer_them(module, name):
-    with missing(name, CALLED[name]):
+    with missing(name, LAYER_CALL[name]):
         module(x, **{name: None})
 
 
@@ -70,12 +70,12 @@ def test_signatures_are_those_of_the_functions(f):
 def test_no_name_is_taken_from_the_function_itself(f):
     """Each table has none of the arguments of the functions that it answers for, but `Block`'s."""
     own = {*inspect.signature(f).parameters} - ({"causal"} if f is Block else set())
-    names = {attend: WEIGHED, explain: WEIGHED, SelfAttention: CONFIGURED, Block: CONFIGURED}
-    assert not own & {*names.get(f, CALLED)}
+    names = {attend: ATTENTION, explain: ATTENTION, SelfAttention: LAYER, Block: LAYER}
+    assert not own & {*names.get(f, LAYER_CALL)}
 
 
 def test_an_argument_of_the_function_is_its_own():
-    @answering({"causal": "pass `mask`", "attn_mask": "pass `mask`"})
+    @reject_foreign_names({"causal": "pass `mask`", "attn_mask": "pass `mask`"})
     def f(causal=False):
         return causal
 

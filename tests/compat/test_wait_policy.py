@@ -2,7 +2,7 @@
 
 import os
 
-from posenc.core.waiting import wait_passively
+from posenc.compat.wait_policy import wait_passively
 
 
 def test_the_policy_is_passive_unless_another_is_set(monkeypatch):

@@ -13,7 +13,7 @@ import pytest
 import posenc
 from posenc import Encoding, RoPE, create, properties
 from posenc.catalog import CATALOG, find
-from posenc.core import notebook
+from posenc.support import notebook
 
 NOTEBOOK = Path(__file__).parents[2] / "examples/first_steps.ipynb"
 CELLS = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from posenc.core import private
+from posenc.compat import private_torch
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     >>> spread(abs, [-1, 2])
     [1, 2]
     """
-    if len(items) < 2 or private.is_observed():
+    if len(items) < 2 or private_torch.is_observed():
         return [f(item) for item in items]
     results: list[Any] = [None] * len(items)
     errors: list[BaseException] = []

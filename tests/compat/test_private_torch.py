@@ -12,16 +12,16 @@ from torch.autograd import forward_ad
 from torch.func import grad, jvp, vmap
 
 from posenc import attend, masks
-from posenc.core import private
-from posenc.core.tracing import beyond_gradients, readable, transformed
+from posenc.compat import private_torch
+from posenc.compat.tracing import beyond_gradients, readable, transformed
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.fire import FIRE
 from posenc.encodings.nope import NoPE
 from posenc.encodings.relative.shaw import Shaw
 from posenc.encodings.rotary.rope import RoPE
 
-OWN = private.VERSION
-SOURCE = Path(private.__file__).parent.parent
+OWN = private_torch.VERSION
+SOURCE = Path(private_torch.__file__).parent.parent
 PRIVATE = r"\b(torch|forward_ad|functorch)(\.\w+)*\._(?!_)|from torch(\.\w+)*\._|import _pytree"
 
 
@@ -32,12 +32,12 @@ def bare(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "torch", torch_without)
         patch.setitem(sys.modules, "torch.autograd", SimpleNamespace(forward_ad=None))
-        spec = spec_from_file_location("posenc.core.bare", private.__file__)
+        spec = spec_from_file_location("posenc.core.bare", private_torch.__file__)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
     for name, part in vars(module).items():
         if not name.startswith("__"):
-            monkeypatch.setattr(private, name, part)
+            monkeypatch.setattr(private_torch, name, part)
 
 
 def test_nothing_private_of_torch_is_reached_but_here():
@@ -46,14 +46,14 @@ def test_nothing_private_of_torch_is_reached_but_here():
         for file in SOURCE.rglob("*.py")
         if re.search(PRIVATE, file.read_text("utf-8"))
     }
-    assert reached == {"core/private.py"}
+    assert reached == {"compat/private_torch.py"}
 
 
 def test_every_part_is_found_in_this_torch():
-    named = re.findall(r'_part\(\s*"([\w.]+)"', Path(private.__file__).read_text("utf-8"))
+    named = re.findall(r'_part\(\s*"([\w.]+)"', Path(private_torch.__file__).read_text("utf-8"))
     assert len(named) == 12
     for path in named:
-        assert private._part(path, None) is not None, path
+        assert private_torch._part(path, None) is not None, path
     assert isinstance(forward_ad._current_level, int)
 
 
@@ -86,33 +86,33 @@ def test_without_them_attention_and_its_derivatives_are_those_of_the_definition(
 
 
 def test_without_them_a_function_is_compiled_as_often_as_torch_does(bare):
-    assert private.compiled_often(abs, 1_000) is abs
+    assert private_torch.with_recompile_limit(abs, 1_000) is abs
 
 
 def test_without_them_a_condition_is_asserted_at_once(bare):
-    private.assert_async(torch.tensor(True), "none")
+    private_torch.assert_async(torch.tensor(True), "none")
     with pytest.raises(RuntimeError, match="one text a row"):
-        private.assert_async(torch.tensor(False), "one text a row")
+        private_torch.assert_async(torch.tensor(False), "one text a row")
 
 
 def test_before_torch_2_13_attention_is_left_out_of_what_is_compiled(monkeypatch):
     """2.13 and later follow it in one graph."""
     double = lambda x: 2 * x  # noqa: E731
-    monkeypatch.setattr(private, "VERSION", (2, 13))
-    assert private.left_out(double) is double
-    monkeypatch.setattr(private, "VERSION", min(OWN, (2, 12)))
-    apart = private.left_out(double)
+    monkeypatch.setattr(private_torch, "VERSION", (2, 13))
+    assert private_torch.not_compiled_before_2_13(double) is double
+    monkeypatch.setattr(private_torch, "VERSION", min(OWN, (2, 12)))
+    apart = private_torch.not_compiled_before_2_13(double)
     assert torch.compile(lambda x: apart(x) + 1, backend="eager")(torch.ones(2)).eq(3).all()
 
 
-@pytest.mark.skipif(private.VERSION < (2, 9), reason="torch gives no reasons before 2.9")
+@pytest.mark.skipif(private_torch.VERSION < (2, 9), reason="torch gives no reasons before 2.9")
 def test_one_graph_is_refused_there_by_name(monkeypatch):
-    monkeypatch.setattr(private, "VERSION", (2, 12))
-    apart = private.left_out(lambda x: 2 * x)
+    monkeypatch.setattr(private_torch, "VERSION", (2, 12))
+    apart = private_torch.not_compiled_before_2_13(lambda x: 2 * x)
     with pytest.raises(RuntimeError, match=r"`attend` compiles from torch 2\.13 on"):
         torch.compile(lambda x: apart(x) + 1, backend="eager", fullgraph=True)(torch.ones(2))
 
 
 def test_without_a_dispatch_mode_operations_are_not_counted(bare):
     with pytest.raises(RuntimeError, match=r"`TorchDispatchMode`.*install torch 2\.13"):
-        private.DispatchMode().__enter__()
+        private_torch.DispatchMode().__enter__()

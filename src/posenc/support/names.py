@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from posenc.core.cards import read
+from posenc.support.cards import read
 
 HERE = Path(__file__).parent
 FINDINGS = HERE / "findings.json"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.prepared import Prepared
-from posenc.core.running import Running, by_head, linear, running
+from posenc.core.running_sums import Running, by_head, linear, running
 
 
 class Summed(Running, Prepared, NamedTuple("Summed", [("total", Tensor)])):

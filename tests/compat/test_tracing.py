@@ -5,7 +5,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.func import grad, jvp, vmap
 
-from posenc.core.tracing import beyond_gradients, readable, visible
+from posenc.compat.tracing import beyond_gradients, readable, visible
 
 
 def seen(transform, *inputs):

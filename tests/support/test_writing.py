@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from posenc.core.written import write_whole, written_beside
+from posenc.support.writing import write_whole, written_beside
 
 
 def contents(folder):

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from posenc.core.text import printable, shown
+from posenc.support.text import printable, shown
 
 
 def test_no_mark_of_control_or_direction_is_printed():

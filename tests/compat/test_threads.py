@@ -5,8 +5,8 @@ import threading
 import pytest
 import torch
 
-from posenc.core import private
-from posenc.core.threads import spread, threads
+from posenc.compat import private_torch
+from posenc.compat.threads import spread, threads
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def test_an_error_of_a_thread_reaches_the_caller():
 def test_a_mode_that_observes_operations_observes_all():
     """Held against the threads: a mode of torch is seen in one of them only."""
 
-    class Mode(private.DispatchMode):
+    class Mode(private_torch.DispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             return func(*args, **(kwargs or {}))
 

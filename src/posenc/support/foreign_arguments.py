@@ -13,7 +13,7 @@ _PADDING = "pass `mask=masks.padding(lengths)`"
 _CAUSAL = "pass `mask=masks.causal()`"
 _CACHE = "pass `cache=Cache()`"
 
-WEIGHED = {  # arguments of attention
+ATTENTION = {  # arguments of attention
     "query": "pass `q`",
     "key": "pass `k`",
     "value": "pass `v`",
@@ -38,7 +38,7 @@ WEIGHED = {  # arguments of attention
     "s_aux": "pass `sinks`",
     "enable_gqa": "leave it out, for keys and values may have fewer heads than queries",
 }
-CONFIGURED = {  # arguments of a layer
+LAYER = {  # arguments of a layer
     "embed_dim": "pass `width`",
     "d_model": "pass `width`",
     "hidden_size": "pass `width`",
@@ -58,7 +58,7 @@ CONFIGURED = {  # arguments of a layer
     "is_causal": "pass `mask=masks.causal()` when the layer is called",
     "causal": "pass `mask=masks.causal()` when the layer is called",
 }
-CALLED = {  # arguments of the call of a layer
+LAYER_CALL = {  # arguments of the call of a layer
     "attn_mask": _MASK,
     "attention_mask": _MASK,
     "src_mask": _MASK,
@@ -75,10 +75,10 @@ CALLED = {  # arguments of the call of a layer
 }
 
 
-def answering(names: Mapping[str, str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def reject_foreign_names(names: Mapping[str, str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorate a function to refuse these arguments of other libraries, with the remedy of each.
 
-    >>> @answering({"attn_mask": "pass `mask`"})
+    >>> @reject_foreign_names({"attn_mask": "pass `mask`"})
     ... def attend(q, mask=None): ...
     >>> attend(1, attn_mask=2)
     Traceback (most recent call last):

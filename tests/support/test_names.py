@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from posenc.catalog import CATALOG, create, find
-from posenc.core import names
-from posenc.core.names import NOT_ENCODINGS, SYNONYMS
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import check
+from posenc.support import names
+from posenc.support.names import NOT_ENCODINGS, SYNONYMS
 
 NUMBER = re.compile(r"[−-]?\d[\d,]*(?:\.\d+)?")
 
@@ -81,7 +81,7 @@ def test_case_and_dashes_do_not_matter():
 
 def test_names_need_no_torch():
     code = (
-        "import sys; from posenc.core import names; names.find('rope');"
+        "import sys; from posenc.support import names; names.find('rope');"
         " print('torch' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

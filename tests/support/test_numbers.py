@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posenc.core.numerals import RAISED, number
+from posenc.support.numbers import RAISED, number
 
 LOWERED = {chr(raised): chr(plain) for plain, raised in RAISED.items()}
 

@@ -33,7 +33,7 @@ def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provena
     import platform
     from datetime import datetime
 
-    from posenc.core.version import __version__
+    from posenc.support.version import __version__
 
     known = {name: sys.modules.get(name) for name in ("torch", "transformers")}
     loaded = {name: str(module.__version__) for name, module in known.items() if module is not None}

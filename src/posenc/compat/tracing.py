@@ -8,24 +8,24 @@ import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
 
-from posenc.core import private
+from posenc.compat import private_torch
 
 
 def traced() -> bool:
     """True while torch compiles, exports or traces: every tensor stands for others of its kind."""
-    return is_compiling() or private.is_traced()
+    return is_compiling() or private_torch.is_traced()
 
 
 def transformed() -> bool:
     """True while torch traces, or transforms functions: of grad, vmap, jvp."""
-    return traced() or private.transforming() or private.forward_level() >= 0
+    return traced() or private_torch.transforming() or private_torch.forward_level() >= 0
 
 
 def unwrapped(x: Tensor) -> bool:
     """True of tensors and parameters of torch's own classes that no transform wraps."""
     if type(x) is not Tensor and type(x) is not nn.Parameter:
         return False
-    return not (private.transforming() and private.is_wrapped(x))
+    return not (private_torch.transforming() and private_torch.is_wrapped(x))
 
 
 # True while exporting for an interpreter that has matrix_exp and inverse as operations.
@@ -50,13 +50,13 @@ def by_products() -> bool:
 
 def readable(*tensors: Tensor) -> bool:
     """True if reading their values costs nothing: no device to wait for, nothing traced."""
-    if is_compiling() or private.is_traced():
+    if is_compiling() or private_torch.is_traced():
         return False
-    may_wrap = private.transforming()
+    may_wrap = private_torch.transforming()
     for x in tensors:
         if not x.is_cpu or (type(x) is not Tensor and type(x) is not nn.Parameter):
             return False
-        if may_wrap and private.is_wrapped(x):
+        if may_wrap and private_torch.is_wrapped(x):
             return False
     return True
 
@@ -81,9 +81,9 @@ def beyond_gradients() -> bool:
     """
     if is_compiling():
         return False
-    if private.forward_level() >= 0:
+    if private_torch.forward_level() >= 0:
         return True
-    return private.transforming() and not private.takes_one_gradient()
+    return private_torch.transforming() and not private_torch.takes_one_gradient()
 
 
 def in_full(x: Tensor) -> AbstractContextManager[Any]:

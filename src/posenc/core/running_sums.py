@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.core.arguments import room
+from posenc.compat.tracing import in_full
 from posenc.core.prepared import Prepared, cut
 from posenc.core.shapes import Embeddings, Wider
-from posenc.core.tracing import in_full
+from posenc.support.arguments import room
 
 CHUNK = 64  # tokens that a product of matrices takes at a time
 

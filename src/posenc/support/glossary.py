@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from posenc.core import names
+from posenc.support import names
 
 
 @dataclass(frozen=True)

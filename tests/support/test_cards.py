@@ -11,7 +11,7 @@ import pytest
 
 import posenc
 from posenc.catalog import CATALOG
-from posenc.core import names
+from posenc.support import names
 
 NEW = '''"""Halves: add half of the position to every channel.
 

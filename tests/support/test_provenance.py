@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from posenc.core import provenance
+from posenc.support import provenance
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posenc.core import glossary, names
+from posenc.support import glossary, names
 
 ROOT = Path(__file__).parents[2]
 SLUGS = {names.plain(slug) for slug in names.cards()}

@@ -1,0 +1,1 @@
+"""Helpers that have nothing to do with positions: arguments, names, text, files."""
