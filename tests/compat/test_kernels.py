@@ -22,15 +22,15 @@ def test_kernels_serve_unless_the_process_is_forked():
     """In a Python of its own: in this one all tests go without kernels."""
     code = """
 import os, sys, types
-kernels = types.ModuleType("kernels")
-kernels.check = lambda: None
-sys.modules["kernels"] = kernels
+made = types.ModuleType("made")
+made.check = lambda: None
+sys.modules["made"] = made
 from posenc.compat import kernels
-print(kernels.load("kernels") is kernels)
+print(kernels.load("made") is made)
 child = os.fork()
 if child == 0:
-    os._exit(0 if kernels.load("kernels") is None else 1)
-print(os.waitpid(child, 0)[1], kernels.load("kernels") is kernels)
+    os._exit(0 if kernels.load("made") is None else 1)
+print(os.waitpid(child, 0)[1], kernels.load("made") is made)
 """
     pytest.importorskip("numba")
     assert run(code) == ["True", "0", "True"]
