@@ -1,7 +1,7 @@
 """Write the generated files: the table and names of README.md; the pages of the guide, of the
-glossary and of the commands; the table of properties in docs/properties.md; and `findings.json`, if
-the encodings have changed since they were measured, or with --measure. With --check, only name the
-files that are stale.
+glossary, of published names and of the commands; the table of properties in docs/properties.md; and
+`findings.json`, if the encodings have changed since they were measured, or with --measure. With
+--check, only name the files that are stale.
 """
 
 import json
@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PROPERTIES = ROOT / "docs/properties.md"
 GLOSSARY = ROOT / "docs/glossary.md"
+PUBLISHED = ROOT / "docs/names.md"
 COMMANDS = ROOT / "docs/commands.md"
 GUIDE_PAGE = ROOT / "docs/guide.md"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
@@ -87,6 +88,7 @@ def main() -> None:
         README: between(between(README.read_text(), GUIDE, guide.markdown()), NAMES, named()),
         PROPERTIES: between(PROPERTIES.read_text(), START, table()),
         GLOSSARY: glossary.page(),
+        PUBLISHED: glossary.names_page(),
         COMMANDS: runpy.run_path(str(ROOT / "tools/commands.py"))["page"](),
         GUIDE_PAGE: guide.page(),
     }

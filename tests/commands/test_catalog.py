@@ -36,6 +36,17 @@ def test_shows_what_a_word_means_and_where_it_is(posenc):
     assert posenc("show", "no such word")[0] != 0
 
 
+def test_shows_who_uses_a_published_name_and_whether_posenc_has_it(posenc):
+    """Asked by its name, or by the key of a config."""
+    for name in ("Swin", "relative_position_bias_table"):
+        code, out, err = posenc("show", name)
+        assert (code, err) == (0, "")
+        assert "b[Δy, Δx]" in out
+        assert "BEiT" in out
+        assert re.search(r"in posenc:.*`T5Bias`", out)
+        assert "posenc show t5" in out
+
+
 def test_what_is_packaged_is_shown_as_what_is_measured_anew(posenc):
     """But for the last digit of a number, which tests/core/test_names.py allows for."""
     for name in ("fox", "alibi"):

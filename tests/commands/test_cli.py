@@ -55,7 +55,7 @@ def test_configs_and_cards_are_shown_without_torch(tmp_path):
         "import sys; from posenc.commands.cli import main\n"
         f"for words in (['inspect', {str(tmp_path)!r}], ['inspect', {str(tmp_path)!r}, '--json'],\n"
         f"              ['inspect', {str(tmp_path)!r}, '--target', '200000'],\n"
-        "              ['show', 'rope'], ['show', 'rope', '--json']):\n"
+        "              ['show', 'rope'], ['show', 'rope', '--json'], ['show', 'fope_sep_head']):\n"
         "    main(words)\n"
         "    assert not {'torch', 'numpy'} & {*sys.modules}, words"
     )

@@ -36,6 +36,18 @@ trigonometric, collision, ambiguity, weight matrix, second hand, hour hand, conv
 position embeddings, positional embeddings, tokenizer, language model, bert, gemma, kazemnejad,
 Su et al., press, raffel, content-position, position-position, position-content, dimensions
 """
+PUBLISHED = """
+mrope_section, mrope_interleaved, position ids, get_rope_index, rope_deltas, axes_dims_rope,
+rope_theta, scale_rope, DETR, ReRoPE, Self-Extend, grp-attn-n, dual chunk,
+dual_chunk_attention_config, PoPE, RIFLEx, riflex_freq_index, Conformer, Swin, log-CPB, MViTv2,
+FoPE, fope_init_factor, fope_sep_head, num_inv_freq, GRAPE, GRAPE-A, GRAPE-M, VideoRoPE, HoPE,
+MHRoPE, CircleRoPE, V2PE, wav2vec 2, PEG, Inkling, d_rel, rel_extent, log_scaling_alpha, SSMax,
+beam, Spiral RoPE, golden gate, PoSE, random positions, SHAPE, Abacus, RePo, DyPE, Enformer,
+Borzoi, TAPA, CARoPE, SeqPE, TUPE, tAPE, LapPE, RWPE, GTA, ViT-5, spherical RoPE, LongRoPE2,
+DroPE, SWAN, rope_parameters, rope_scaling, inv_freq, attention sink, sandwich, low-rank bias,
+p-RoPE, M-RoPE, Selective RoPE, PaTH, LieRE, STRING, FoX, YaRN, DINOv3
+"""
+NAMES = [" ".join(name.split()) for name in PUBLISHED.split(",")]
 WORDS = ["10,000", *(" ".join(word.split()) for word in PHRASES.split(","))]
 
 
@@ -43,6 +55,21 @@ WORDS = ["10,000", *(" ".join(word.split()) for word in PHRASES.split(","))]
 def test_each_word_of_the_five_texts_leads_somewhere(word):
     """To an encoding, or to a term that says where it is."""
     assert names.plain(names.meant(word)) in SLUGS or glossary.find(word)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_published_name_is_answered(name):
+    """By an encoding of the catalogue, or by a term that says what it is and what is nearest."""
+    if names.plain(names.meant(name)) not in SLUGS:
+        term = glossary.find(name)
+        assert term
+        assert term.where
+
+
+@pytest.mark.parametrize("term", glossary.PUBLISHED, ids=lambda term: term.word)
+def test_a_published_name_says_whether_posenc_has_it(term):
+    """Its first word answers: yes, no, or in part."""
+    assert term.here.startswith(("Yes", "No", "In part"))
 
 
 def test_a_word_leads_to_one_place():
@@ -67,5 +94,6 @@ def test_each_place_is_there(term):
 
 
 @pytest.mark.repository
-def test_the_page_is_the_glossary():
+def test_the_pages_are_the_glossary():
     assert (ROOT / "docs/glossary.md").read_text("utf-8") == glossary.page()
+    assert (ROOT / "docs/names.md").read_text("utf-8") == glossary.names_page()

@@ -23,6 +23,7 @@ TEXTS = {  # pages that a text of the repository becomes
     "docs/internals.md": "internals.html",
     "docs/llama.md": "llama.html",
     "docs/models.md": "models/extend.html",
+    "docs/names.md": "names.html",
     "docs/paper/paper.md": "studies/paper.html",
     "docs/properties.md": "encodings/properties.html",
     "docs/real_weights.md": "models/real_weights.html",

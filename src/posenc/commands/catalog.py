@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.markup import escape
 
 from posenc.commands.app import LOOK, command
 from posenc.commands.errors import UsageError, own_code
@@ -64,7 +65,7 @@ def show(
 
     Of one of your own, also what attention, caches and packed texts ask of it, tried on it: the
     exit code is 1 if a promise is broken, and the remedy stands below what was found. Of another
-    word about positions, what it means and where it is.
+    word about positions, or a config key, what it means, who uses it and whether posenc has it.
 
     Parameters
     ----------
@@ -122,10 +123,13 @@ def cite(*encodings: Annotated[str, Parameter(name="NAMES", required=True)]) -> 
 
 def print_term(term: glossary.Term) -> None:
     also = f" ({', '.join(term.also)})" if term.also else ""
-    console = Console()
-    console.print(f"[bold]{term.word}[/]{also}", highlight=False)
-    console.print(term.means, highlight=False)
-    console.print(f"→ {term.where}", highlight=False)
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(term.word)}[/]{escape(also)}")
+    used_by = f"used by {term.used_by}" if term.used_by else ""
+    here = f"in posenc: {term.here}" if term.here else ""
+    where = f"→ nearest: {term.where}" if term.here else f"→ {term.where}"
+    for line in filter(None, (term.means, used_by, here, where)):
+        console.print(line, markup=False)
 
 
 def _packaged(name: str) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""The glossary: words of texts on positions, read from `glossary.toml`. Needs no torch.
+"""The glossary, read from two files: words of texts on positions, and names that others published.
 
-`posenc show WORD` answers from it, `docs/glossary.md` is made of it, and a test follows each place.
+`glossary.toml` has the words, `published_names.toml` encodings and config keys of other projects.
+`posenc show WORD` answers from both, `docs/glossary.md` is made of them, and a test follows each
+place. Needs no torch.
 """
 
 import tomllib
@@ -13,21 +15,32 @@ from posenc.support import names
 
 @dataclass(frozen=True)
 class Term:
-    """A word, what it means, and where to see it: a command, a file of the repository, a name."""
+    """A word, what it means, and where to see it: a command or a file of the repository.
+
+    - `word`, `also`: the word, and other spellings of it
+    - `means`: a sentence or two, with the formula of an encoding
+    - `where`: a command or a file; of an encoding that posenc lacks, the nearest one that it has
+    - `used_by`: models or programs that use it, with the config key; "" for a word of texts
+    - `here`: an answer to whether posenc has it; "" for a word of texts
+    """
 
     word: str
     means: str
     where: str
     also: tuple[str, ...] = ()
+    used_by: str = ""
+    here: str = ""
 
 
-def _terms() -> Iterator[Term]:
-    for term in tomllib.loads(FILE.read_text("utf-8"))["term"]:
-        yield Term(term["word"], term["means"], term["where"], tuple(term.get("also", ())))
+def _terms(file: str) -> Iterator[Term]:
+    for term in tomllib.loads(FOLDER.joinpath(file).read_text("utf-8"))["term"]:
+        yield Term(**term | {"also": tuple(term.get("also", ()))})
 
 
-FILE = Path(__file__).with_name("glossary.toml")
-TERMS = tuple(_terms())
+FOLDER = Path(__file__).parent
+WORDS = tuple(_terms("glossary.toml"))
+PUBLISHED = tuple(_terms("published_names.toml"))
+TERMS = WORDS + PUBLISHED
 
 
 def find(word: str) -> Term | None:
@@ -39,18 +52,36 @@ def find(word: str) -> Term | None:
     return None
 
 
-def page(terms: Iterable[Term] = TERMS) -> str:
+def page() -> str:
     """`docs/glossary.md`."""
-    lines = [
-        "# Glossary",
-        "",
-        "Made by `make table`. `posenc show WORD` says the same in a terminal.",
-        "",
-    ]
+    return _page(
+        "Glossary", "The [names](names.md) that others published are a page of their own.", WORDS
+    )
+
+
+def names_page() -> str:
+    """`docs/names.md`."""
+    says = (
+        "Encodings, extensions and config keys: what each is, who uses it, whether posenc has it."
+    )
+    return _page("Published names", says, PUBLISHED)
+
+
+def _page(title: str, about: str, terms: Iterable[Term]) -> str:
+    made = "Made by `make table`. `posenc show WORD` says the same in a terminal."
+    return "\n".join([f"# {title}", "", f"{about} {made}", "", *_entries(terms)])
+
+
+def _entries(terms: Iterable[Term]) -> Iterator[str]:
     for term in sorted(terms, key=lambda one: one.word.lower()):
         also = f" ({', '.join(term.also)})" if term.also else ""
-        lines += [f"**{term.word}**{also}: {term.means}", f"→ {_linked(term.where)}", ""]
-    return "\n".join(lines)
+        yield f"**{term.word}**{also}: {term.means}"
+        if term.used_by:
+            yield f"Used by {term.used_by}."
+        if term.here:
+            yield f"In posenc: {term.here}"
+        yield f"→ {_linked(term.where)}"
+        yield ""
 
 
 def _linked(where: str) -> str:
