@@ -109,8 +109,8 @@ cases:          ## does `extend --prove` choose the best way? 40 cases: a quarte
 	python tools/extend_cases.py
 
 findings:       ## the pages of the studies and the paper, from the stores that are there
-	python tools/findings.py
-	python tools/paper.py
+	python -m studies.findings
+	python -m studies.paper
 
 # The explorer is its front; it opens offline, and .github/workflows/site.yml publishes it.
 SITE ?= _site

@@ -57,7 +57,7 @@ def pytest_collection():
         gc.freeze()
 
 
-collect_ignore = [] if (TESTS.parent / "benchmarks").is_dir() else ["benchmarks"]
+collect_ignore = [name for name in ("benchmarks", "studies") if not (TESTS.parent / name).is_dir()]
 
 
 def pytest_collection_modifyitems(config, items):

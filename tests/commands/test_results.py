@@ -3,17 +3,12 @@
 import csv
 import json
 import shutil
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-from study_runner import PLAN, TINY
+from study_runner import PLAN
 
-from posenc.lab.study import analysis, store, tasks
-from posenc.lab.study.build import build
-from posenc.lab.study.cell import Cell
-from posenc.lab.study.kept import keep
+from posenc.lab.study import store
 from posenc.lab.study.plan import Plan
 
 FIXTURE = Path(__file__).parents[1] / "lab/study/store-format-1.db"
@@ -127,59 +122,3 @@ def test_two_tasks_have_a_table_over_both(posenc, fast):
     held = json.loads(posenc("results", "out", "--json")[1])["overall"]
     assert [(one["encoding"], one["runs"]) for one in held] == [("nope", 4), ("rope", 4)]
     assert "Over all tasks" in Path("out/index.html").read_text()
-
-
-def test_whether_properties_foretell_the_outcomes_is_asked(posenc, fast, monkeypatch):
-    # twelve steps train nothing, and all come out alike
-    monkeypatch.setattr(analysis, "RANGE", 0.0)
-    monkeypatch.setattr("posenc.lab.study.prediction.ALIKE", 0.0)
-    names = ["nope", "rope", "p-rope", "alibi", "kerple", "sinusoidal"]
-    Path("plan.toml").write_text(Plan.of(PLAN | {"encodings": names}).text)
-    posenc("study", "plan.toml", "--pilot", "--out", "out")
-    code, said, _ = posenc("results", "out", "--properties")
-    assert (code, "Of 6 encodings of 4 families" in said) == (0, True)
-    assert "decaying" in said
-    (held,) = json.loads(posenc("results", "out", "--properties", "--json")[1])["properties"]
-    assert held["encodings"] == names
-    assert "not told from chance" in said or held["p"] < 0.05
-    assert "count once" in said
-    code, _, err = posenc("results", "out", "--properties", "--encoding", "rope")
-    assert (code, err.startswith("error: To predict by properties takes 6")) == (2, True)
-
-
-def test_bands_of_the_kept_models_are_swapped(out, posenc):
-    """Of a model in the study's folder; none there, and a file that is there, are refused."""
-    code, _, err = posenc("results", "out", "--bands", "bands.csv")
-    assert (code, "kept no model with a RoPE whose pairs all turn" in err) == (2, True)
-    assert not Path("bands.csv").exists()
-    profile, task = replace(TINY, width=16), tasks.find("language")
-    cell = Cell("language", "rope", 1, profile=profile, trained=8)
-    keep(build(cell, len(task.vocabulary)), cell, task, Path("out/models"))
-    code, said, _ = posenc("results", "out", "--bands", "bands.csv")
-    assert code == 0
-    assert "rope at 32 tokens: what its bands of pairs bring back" in said
-    rows = [*csv.DictReader(Path("bands.csv").read_text().splitlines())]
-    assert [(row["length"], row["first"], row["how"]) for row in rows] == [
-        (n, first, how) for n in ("16", "32") for first in "0123" for how in ("slowed", "still")
-    ]
-    code, _, err = posenc("results", "out", "--bands", "bands.csv")
-    assert (code, "bands.csv exists already: name a new file" in err) == (2, True)
-
-
-@pytest.mark.repository
-def test_a_repetition_is_held_against_the_first_study(out, posenc):
-    """Of itself, of a part of itself, and of what measures something else."""
-    code, said, _ = posenc("results", "out", "--against", "out")
-    assert code == 0
-    assert "2 of 2 rows agree within their intervals; 4 of 4 cells of" in said
-    again = json.loads(posenc("results", "out", "--against", "out", "--json")[1])["repetition"]
-    assert [(row["encoding"], row["equal"], row["agrees"]) for row in again] == [
-        ("nope", 2, True),
-        ("rope", 2, True),
-    ]
-    other = str(Path(__file__).parents[2] / "studies/shape-text")
-    code, said, err = posenc("results", "out", "--against", other)
-    assert (code, said) == (2, "")
-    assert "--against: a repetition has the metric of the first, 'at 2.0', got 'area'" in err
-    code, _, err = posenc("results", "out", "--against", "nowhere")
-    assert (code, "nowhere does not exist" in err) == (2, True)

@@ -126,7 +126,6 @@ def all_that_is_said(path, capsys):
     for words in (
         ["--json", "--csv", "new.csv", "--out", "page"],
         ["--cells"],
-        ["--against", path],
     ):
         Path("new.csv").unlink(missing_ok=True)
         code = 0

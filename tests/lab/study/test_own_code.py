@@ -7,18 +7,15 @@ from pathlib import Path
 
 import pytest
 import study_runner
-import torch
+from named_code import CODE, MINE, PROFILE, TASK, kept, ran, stored
 from study_runner import TINY
 
 import posenc
 from posenc.commands import cli
 from posenc.lab.study import (
     analysis,
-    bands,
     execute,
     own_code,
-    prediction,
-    repetition,
     store,
     train,
 )
@@ -27,24 +24,8 @@ from posenc.lab.study.cell import Cell
 from posenc.lab.study.kept import keep
 from posenc.lab.study.own_code import CodeRefused
 from posenc.lab.study.plan import Plan
-from posenc.lab.study.store import Outcome, Record, Store
+from posenc.lab.study.store import Store
 from posenc.lab.study.tasks import TASKS
-
-CODE = """
-from dataclasses import replace
-from pathlib import Path
-from posenc import RoPE
-from posenc.lab.study.tasks import TASKS
-
-Path("ran").touch()
-task = replace(TASKS["copy"], name="mine.py:task")
-
-class Mine(RoPE):
-    def __init__(self, dim):
-        super().__init__(dim)
-"""
-MINE, TASK = "mine.py:Mine", "mine.py:task"
-PROFILE = replace(TINY, width=16)
 
 
 @pytest.fixture(autouse=True)
@@ -52,28 +33,6 @@ def place(tmp_path, monkeypatch):
     """A folder with code in it, in which nothing has run."""
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(CODE)
-
-
-def ran():
-    return Path("ran").exists()
-
-
-def stored(folder, *cells):
-    """A store with these cells."""
-    right, written = Outcome.of(torch.ones(9).bool()), Store(Path(folder))
-    for cell in cells:
-        places = {("generated", n): right for n in (10, 20, 30, 40)}
-        written.add(Record(cell, 1, (0.5,), None, places))
-    written.close()
-    return store.read(Path(folder))
-
-
-def kept(**changes):
-    """A model in the folder of a study whose file names code, which has not run."""
-    cell = Cell("copy", "rope", 1, profile=PROFILE, trained=8)
-    model = build(cell, len(TASKS["copy"].vocabulary))
-    named = replace(cell, **{"encoding": MINE, **changes})
-    return keep(model, named, TASKS["copy"], Path("theirs/models"))
 
 
 def plan(**rest):
@@ -106,28 +65,11 @@ def test_code_of_another_digest_than_that_of_the_file_is_refused():
         own_code.check([MINE], MINE, "theirs.db", {MINE: "f" * 64})
 
 
-FAMILIES = ("nope", "rope", "p-rope", "alibi", "kerple", "sinusoidal")
-
-
-def test_properties_of_a_stores_encodings_are_measured_of_allowed_code_alone():
-    cells = [Cell("copy", name, 1, profile=PROFILE, trained=20) for name in (*FAMILIES, MINE)]
-    held = replace(stored("theirs", *cells), sources=own_code.digests([MINE]))
-    table = analysis.analyse(held)
-    with pytest.raises(CodeRefused, match=r"names code, mine\.py:Mine"):
-        prediction.predict(held, table)
-    assert not ran()
-    assert MINE in prediction.predict(held, table, allow_code=MINE)[0].encodings
-    Path("mine.py").write_text(f"{CODE}\n# louder")
-    with pytest.raises(CodeRefused, match="is not the code"):
-        prediction.predict(held, table, allow_code=MINE)
-
-
 def test_a_store_whose_task_is_code_is_read_without_running_it():
     """A study writes the length that was trained; from a store without it none is looked up."""
     held = stored("odd", Cell(TASK, "rope", 1, profile=PROFILE))
-    for look in (analysis.analyse, lambda held: repetition.repetition(held, held)):
-        with pytest.raises(store.StoreError, match=r"task 'mine\.py:task' lacks `trained`"):
-            look(held)
+    with pytest.raises(store.StoreError, match=r"task 'mine\.py:task' lacks `trained`"):
+        analysis.analyse(held)
     assert not ran()
     held = stored("theirs", Cell(TASK, "rope", 1, profile=PROFILE, trained=20))
     assert analysis.analyse(held).rows[0].trained == 20
@@ -143,23 +85,6 @@ def test_a_kept_model_is_loaded_with_allowed_code_of_the_same_digest():
     Path("mine.py").write_text(f"{CODE}\n# louder")
     with pytest.raises(CodeRefused, match="is not the code"):
         posenc.lab.study.load(path, allow_code=MINE)
-
-
-def test_bands_are_swapped_in_models_of_allowed_code_alone():
-    kept()
-    with pytest.raises(CodeRefused, match="names code"):
-        bands.swap_kept(Path("theirs"))
-    assert not ran()
-    with pytest.raises(ValueError, match=r"kept no model with a RoPE .* graded in bits"):
-        bands.swap_kept(Path("theirs"), allow_code=MINE)
-    assert ran()
-
-
-def test_bands_are_swapped_in_models_of_allowed_tasks_alone():
-    kept(encoding="rope", task=TASK)
-    with pytest.raises(CodeRefused, match=r"names code, mine\.py:task"):
-        bands.swap_kept(Path("theirs"))
-    assert not ran()
 
 
 def test_a_kept_model_in_the_folder_of_a_study_runs_nothing_that_its_cell_does_not_name():
@@ -195,7 +120,7 @@ def test_a_plan_is_carried_out_with_allowed_code_alone(named):
 
 def words():
     """Everything that a command can do with somebody else's files that name code."""
-    encodings = (*FAMILIES, MINE)
+    encodings = ("rope", MINE)
     stored("theirs", *(Cell("copy", name, 1, profile=PROFILE, trained=20) for name in encodings))
     stored("odd", Cell(TASK, MINE, 1, profile=PROFILE))
     kept()
@@ -205,13 +130,11 @@ def words():
     resumed.register(planned.digest, planned.text, {})
     resumed.close()
     for folder, refused in (("theirs", False), ("odd", True)):
-        for extra in ([], ["--against", "theirs"], ["--out", folder], ["--json"]):
+        for extra in ([], ["--out", folder], ["--json"]):
             yield refused, ["results", folder, *extra]
         yield False, ["results", folder, "--csv", f"{folder}.csv"]
         yield False, ["results", folder, "--cells"]
-        yield True, ["results", folder, "--properties"]
         yield refused, ["explore", "--study", folder, "--no-browser", "--force"]
-    yield True, ["results", "theirs", "--bands", "b.csv"]
     yield True, ["study", "--resume", "begun"]
     yield True, ["study", "plan.toml"]
 
@@ -246,7 +169,7 @@ def test_a_command_runs_what_is_typed_again_and_says_so_where_a_study_is_to_go_o
         assert f"to go on: posenc study --resume out --allow-code {MINE}\n" in said
     assert ran()
     with pytest.raises(SystemExit):
-        cli.main(["results", "out", "--properties", "--allow-code", "mine"])
+        cli.main(["study", "--resume", "out", "--allow-code", "mine"])
     assert "`--allow-code` names code as my_module.py:Mine, got 'mine'" in capsys.readouterr().err
 
 

@@ -6,10 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from posenc.lab.study.analysis import Analysis, Contrast, Overall, Row
-from posenc.lab.study.bands import Recovery
 from posenc.lab.study.cell import Cell
-from posenc.lab.study.prediction import Prediction
-from posenc.lab.study.repetition import Repeated
 from posenc.lab.study.store import Contents
 from posenc.show.report import words
 from posenc.show.report.kinds.study import words as findings
@@ -162,59 +159,6 @@ def _print_noted(
         few = ", ".join(names) if len(names) <= 3 else f"{len(names)} of {len(rows)}"
         of = "" if len(names) == len(rows) else f"{few}: "
         console.print(Text(f"{of}{printable(note, 4_000)}", "yellow"))
-
-
-def prediction(predicted: Prediction, console: Console) -> None:
-    """Print whether properties foretold the outcomes, then each property by itself."""
-    console.print()
-    console.print(Text(f"{predicted.task}: do measured properties foretell it?", "bold"))
-    console.print(Text(findings.foretold(predicted)))
-    table = empty_table(
-        "property", "rank correlation", "p (Holm)", "holds for", "does not hold for"
-    )
-    for column in table.columns[1:3]:
-        column.justify, column.no_wrap = "right", True
-    for effect in predicted.effects:
-        table.add_row(*findings.effect(effect))
-    console.print(table)
-    console.print(Text(findings.ALIKE, "dim"))
-
-
-def bands(recoveries: Sequence[Recovery], console: Console) -> None:
-    """Print what each band of pairs brings back, slowed and stopped, at each length."""
-    for name, length in dict.fromkeys(
-        (recovery.encoding, recovery.length) for recovery in recoveries
-    ):
-        rows = [
-            recovery
-            for recovery in recoveries
-            if (recovery.encoding, recovery.length) == (name, length)
-        ]
-        console.print()
-        console.print(
-            Text(f"{name} at {length} tokens: what its bands of pairs bring back", "bold"),
-            Text(f"of the bits that were lost; {len(rows[0].by_seed)} seeds", "dim"),
-        )
-        table = empty_table("pairs", *findings.WAYS.values())
-        for column in table.columns[1:]:
-            column.justify, column.no_wrap = "right", True
-        for row in findings.by_band(rows):
-            table.add_row(*row)
-        console.print(table)
-
-
-def repetition(rows: Sequence[Repeated], console: Console) -> None:
-    """Print each row of the first study and of the repetition, and how many cells are equal."""
-    if not rows:
-        return
-    console.print()
-    console.print(Text("the repetition", "bold"), Text(findings.repeated(rows), "dim"))
-    table = empty_table("", "", "first", "95 %", "again", "agrees", "equal cells", "seeds")
-    for column in table.columns[2:]:
-        column.justify, column.no_wrap = "right", True
-    for row in rows:
-        table.add_row(*findings.repeated_row(row))
-    console.print(table)
 
 
 def cells(contents: Contents, console: Console) -> None:

@@ -1,14 +1,11 @@
 """Sentences and cells on the outcome of a study."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
 
 from posenc.lab.study import statistics
 from posenc.lab.study.analysis import LEVEL, Analysis, Contrast, Row, refusal
-from posenc.lab.study.bands import How, Recovery
-from posenc.lab.study.prediction import Prediction, PropertyEffect
-from posenc.lab.study.repetition import Repeated
 from posenc.lab.study.statistics import Interval
 from posenc.support.numbers import number
 
@@ -16,11 +13,6 @@ UNDECIDED = "no difference shown"  # which does not say that both are equal
 EQUAL = "equal within the plan's margin"  # an outcome of a test for equality
 BASELINES = "cropped: shown the last L tokens alone; windowed: each token sees L back"
 POSITIONS = "bits within L, by the number of characters before"
-ALIKE = (
-    "Encodings that come out alike with each seed, as a = b, count once; p takes the others for"
-    " independent, which those of one family are not."
-)
-WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stopped"}
 SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles that are in tables
 
 
@@ -215,65 +207,6 @@ def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]
     if open_:
         sentences.append(f"No difference is shown, nor that there is none: {'; '.join(open_)}.")
     return sentences + ([f"Not decided: {'; '.join(uncalled)}."] if uncalled else [])
-
-
-def effect(measured: PropertyEffect) -> tuple[str, str, str, str, str]:
-    """A property, its rank correlation, p by Holm, who has it, who lacks it."""
-    numbers = f"{measured.correlation:+.2f}", f"{measured.adjusted:.2g}"
-    return (
-        measured.property.replace("_", " "),
-        *numbers,
-        ", ".join(measured.having),
-        ", ".join(measured.lacking),
-    )
-
-
-def foretold(prediction: Prediction) -> str:
-    """Say how well properties foretold the order of encodings, and whether it may be chance."""
-    rho = prediction.correlation
-    kinds = len({*prediction.families})
-    chance = prediction.p >= LEVEL or rho.low <= 0
-    verdict = "not told from chance" if chance else "more than by chance"
-    return (
-        f"Of {len(prediction.encodings)} encodings of {kinds} families, each predicted by a fit on"
-        f" the other families: rank correlation {rho.value:+.2f} [{rho.low:+.2f}, {rho.high:+.2f}]"
-        f" of what was foretold with {span(prediction.metric)} as measured,"
-        f" p = {prediction.p:.2g}: {verdict}."
-    )
-
-
-def by_band(rows: Sequence[Recovery]) -> Iterator[tuple[str, ...]]:
-    """A row for each band, the fastest first: its pairs, then what comes back in either way."""
-    for pairs in dict.fromkeys(recovery.pairs for recovery in rows):
-        shares = {recovery.how: recovery.recovered for recovery in rows if recovery.pairs == pairs}
-        ends = f"{pairs[0]} to {pairs[1] - 1}"
-        yield ends, *(_share(shares[how]) for how in WAYS if how in shares)
-
-
-def _share(recovered: Interval) -> str:
-    """Write a share with its interval: "+12 % [+3, +20]"."""
-    return (
-        f"{100 * recovered.value:+.0f} % [{100 * recovered.low:+.0f}, {100 * recovered.high:+.0f}]"
-    )
-
-
-def repeated(rows: Sequence[Repeated]) -> str:
-    """Say how much of a repetition agrees."""
-    measured = [row for row in rows if row.agrees is not None]
-    agree = sum(row.agrees is True for row in measured)
-    equal, both = (sum(getattr(row, name) for row in rows) for name in ("equal", "both"))
-    return (
-        f"{agree} of {len(measured)} rows agree within their intervals; {equal} of {both} cells of"
-        " the same settings are equal, bit by bit"
-    )
-
-
-def repeated_row(row: Repeated) -> tuple[str, ...]:
-    agrees = {True: "yes", False: "no", None: "not measured"}[row.agrees]
-    first, again = (share(v.value if v else None, row.bits) for v in (row.first, row.again))
-    equal = f"{row.equal} of {row.both}"
-    span = interval(row.first, row.bits)
-    return row.task, row.encoding, first, span, again, agrees, equal, str(row.seeds)
 
 
 def design(analysis: Analysis) -> str:

@@ -12,7 +12,7 @@ from math import pi
 from pathlib import Path
 
 PAIRS, BASE = 16, 10_000.0
-PLAN = Path(__file__).parent.parent / "studies" / "bands-copy" / "plan.toml"
+PLAN = Path(__file__).parent / "bands-copy" / "plan.toml"
 ALONE, WITHOUT, PERIODS = ((0, 3), (4, 7), (8, 11)), ((0, 3), (4, 7)), (7, 11, 16, 23)
 HYPOTHESIS = (
     "Pairs 0 to 3, which turn fastest, are those that keep a RoPE from copying texts longer than"
@@ -29,7 +29,7 @@ HYPOTHESIS = (
     " P > L, for the words n and n − P back look alike, which training never met."
 )
 HEAD = """\
-# Written by tools/bands_plan.py. What was known when it was written: studies/pairs-copy, in which
+# Written by studies/bands_plan.py. What was known when it was written: studies/pairs-copy, in which
 # four pairs of θ = 1 (period 6.28) copy 10, 16, 65, 0 and 0 % at n = 12, 14, 16, 18 and 20; pairs
 # 4 to 7 alone, four seeds of 2,000 steps in a pilot, 62 % at n = 12; `none`, one seed of 6,000
 # steps in a pilot, 87 % at n = 12. No pilot turned any of the four periods.

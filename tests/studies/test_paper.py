@@ -19,7 +19,7 @@ TEXTS = ("fair-text", "pairs-text", "properties-text", "shape-text")
 
 @pytest.fixture(scope="module")
 def tool():
-    return runpy.run_path(str(STUDIES.parent / "tools/paper.py"))
+    return runpy.run_path(str(STUDIES / "paper.py"))
 
 
 def swaps():

@@ -19,19 +19,16 @@ finding.md may ask of that study (see findings.py), or
 import csv
 import io
 import re
-import runpy
 import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from math import pi
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from posenc.catalog import find
 from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.study.analysis import Analysis, Row, analyse, outcomes_graded
-from posenc.lab.study.bands import read_csv, recoveries
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.plan import MOST_SEEDS, Plan
 from posenc.lab.study.store import RESULTS, RUNNING, Contents, read
@@ -39,10 +36,12 @@ from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.kinds.study import words
 from posenc.support.numbers import number as short
+from studies import findings
+from studies.questions import words as answers
+from studies.questions.bands import read_csv, recoveries
 
 ROOT = Path(__file__).parent.parent
 STUDIES, PAPER = ROOT / "studies", ROOT / "docs/paper"
-FINDINGS: dict[str, Any] = runpy.run_path(str(Path(__file__).with_name("findings.py")))
 PLACE = re.compile(r"\{([\w-]+)\|([^{}]+)\}")
 BAND = re.compile(r"band (\w+) (\d+) (\d+)-(\d+) (slowed|still)")
 TURNS = re.compile(r"turns (\w+) (\d+)-(\d+)")
@@ -63,7 +62,7 @@ def store(folder: Path) -> tuple[Contents, Analysis] | None:
 def state(folder: Path) -> str:
     held, plan = store(folder), Plan.read(folder / "plan.toml")
     if held is None or not (folder / RESULTS).exists():
-        return FINDINGS["under_way"](folder, plan)
+        return findings.under_way(folder, plan)
     result = held[1]
     complete = "it is complete" if result.done == result.of else "it is under way"
     return f"{complete}, {result.done} of {result.of} cells, {words.seeds(result.rows)} of each row"
@@ -107,9 +106,9 @@ def filled(folder: Path, what: str) -> str:
             for one in recoveries(read_csv(folder / "bands.csv"))
             if (one.encoding, one.length) == (asked[1], int(asked[2]))
         ]
-        heads = [f"| pairs | {' | '.join(words.WAYS.values())} |", "|---|--:|--:|"]
-        return "\n".join([*heads, *(f"| {' | '.join(row)} |" for row in words.by_band(rows))])
-    return FINDINGS["filled"](folder, f"{{{what}}}", contents, result)[0][what]
+        heads = [f"| pairs | {' | '.join(answers.WAYS.values())} |", "|---|--:|--:|"]
+        return "\n".join([*heads, *(f"| {' | '.join(row)} |" for row in answers.by_band(rows))])
+    return findings.filled(folder, f"{{{what}}}", contents, result)[0][what]
 
 
 def processors(folder: Path, contents: Contents, result: Analysis) -> str:
@@ -139,7 +138,7 @@ def together(
 
 
 def positions(folder: Path, contents: Contents, result: Analysis) -> str:
-    return "\n".join(FINDINGS["by_position"](result.rows)).strip()
+    return "\n".join(findings.by_position(result.rows)).strip()
 
 
 def trials(folder: Path, contents: Contents, result: Analysis) -> str:
@@ -173,7 +172,7 @@ def at_twice(folder: Path, name: str) -> str:
     held = store(folder)
     if held is None or all(row.encoding != name for row in held[1].rows):
         return ""
-    return FINDINGS["afterwards"](f"language.{name} at 2", *held)
+    return findings.afterwards(f"language.{name} at 2", *held) or ""
 
 
 def orders(folder: Path, contents: Contents, result: Analysis) -> str:
@@ -198,7 +197,7 @@ def outcome(folder: Path, contents: Contents, result: Analysis) -> str:
 
 def contrasts(folder: Path, contents: Contents, result: Analysis) -> str:
     return "\n".join(
-        f"- {words.sides(one)}: {FINDINGS['contrast'](one, result)}" for one in result.contrasts
+        f"- {words.sides(one)}: {findings.contrast(one, result)}" for one in result.contrasts
     )
 
 
@@ -219,7 +218,7 @@ def written(studies: Path = STUDIES) -> str:
     """The text of the paper."""
     source = (PAPER / "source.md").read_text("utf-8")
     text = PLACE.sub(lambda place: filled(studies / place[1], place[2]), source)
-    return f"<!-- written by `python tools/paper.py` from source.md -->\n\n{text}"
+    return f"<!-- written by `python -m studies.paper` from source.md -->\n\n{text}"
 
 
 def figures(studies: Path = STUDIES) -> dict[str, Figure]:
@@ -262,8 +261,8 @@ def copied_figure(folder: Path) -> Figure:
         if row.encoding not in SHOWN:
             continue
         marks: list[Mark] = []
-        if FINDINGS["PERIOD"].fullmatch(row.encoding):
-            inside = FINDINGS["foretold"](row, row.encoding)
+        if findings.PERIOD.fullmatch(row.encoding):
+            inside = findings.foretold(row, row.encoding)
             left, right = inside[0] - 0.5, inside[-1] + 0.5
             corners = [left, right, right, left], [0.0, 0.0, 100.0, 100.0]
             marks.append(Area(*corners, "foretold", faint=True))
@@ -325,7 +324,7 @@ def main() -> None:
         ]  # fmt: skip
         stale += [f"{name}.svg" for name in drawn if not (PAPER / f"{name}.svg").exists()]
         if stale:
-            sys.exit(f"docs/paper: {', '.join(stale)} are stale: run `python tools/paper.py`.")
+            sys.exit(f"docs/paper: {', '.join(stale)} are stale: run `python -m studies.paper`.")
         return
     from posenc.show.report.drawing.matplotlib import save
 

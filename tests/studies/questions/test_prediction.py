@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from posenc.catalog import create
-from posenc.lab.study import prediction
 from posenc.lab.study.analysis import analyse
 from posenc.lab.study.cell import Profile, Result
 from posenc.lab.study.plan import Plan
-from posenc.lab.study.prediction import doubles, predict, ranks, spearman, without_family
 from posenc.lab.study.store import Contents, Record
 from posenc.properties import check
+from studies.questions import prediction
+from studies.questions.prediction import doubles, predict, ranks, spearman, without_family
 
 NAMES = ["nope", "rope", "p-rope", "alibi", "t5", "kerple", "sinusoidal", "shaw"]
 PROMPTS = 100

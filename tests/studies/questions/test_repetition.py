@@ -7,8 +7,8 @@ from statistics import fmean
 import pytest
 
 from posenc.lab.study import store
-from posenc.lab.study.repetition import equal_cells, repetition
 from posenc.lab.study.store import Contents, Outcome
+from studies.questions.repetition import equal_cells, repetition
 
 pytestmark = pytest.mark.repository
 STUDIES = Path(__file__).parents[3] / "studies"

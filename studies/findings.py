@@ -44,20 +44,21 @@ import torch
 from torch import Tensor
 
 from posenc.lab.study.analysis import Analysis, Contrast, Row, analyse, outcomes_graded
-from posenc.lab.study.bands import read_csv, recoveries
 from posenc.lab.study.plan import MOST_SEEDS, Plan
-from posenc.lab.study.prediction import Prediction, predict
 from posenc.lab.study.published import published
-from posenc.lab.study.repetition import Repeated, equal_cells, repetition
 from posenc.lab.study.statistics import Interval, coverage, holm, may_rank, sign_flip
 from posenc.lab.study.statistics import interval as t_interval
 from posenc.lab.study.store import RESULTS, RUNNING, Contents, read
 from posenc.show.report.kinds.study import words
 from posenc.support.numbers import number as short
+from studies.questions import words as answers
+from studies.questions.bands import read_csv, recoveries
+from studies.questions.prediction import Prediction, predict
+from studies.questions.repetition import Repeated, equal_cells, repetition
 
-STUDIES = Path(__file__).parent.parent / "studies"
+STUDIES = Path(__file__).parent
 AGAIN = "again"  # a second run of the whole plan
-BANDS = "bands.csv"  # of `posenc results FOLDER --bands FOLDER/bands.csv`
+BANDS = "bands.csv"  # of `python -m studies.questions bands FOLDER FOLDER/bands.csv`
 NOTHING = "not measured"
 PLACE = re.compile(r"\{([^{}\n]+)\}")
 ROUNDING = 1e-9  # of float32 outcomes: a difference up to it is none
@@ -65,7 +66,7 @@ HEAD = """\
 # Studies
 
 Small transformers that differ in their encoding alone are trained on texts up to a length L and
-tested on longer ones. `python tools/findings.py` writes this page and the page of each study from
+tested on longer ones. `python -m studies.findings` writes this page and the page of each study from
 the stored outcomes, and a test compares. Each folder has the plan, whose hash was registered
 before the first training, and `results.db`, the outcome of every prompt. To repeat a study in
 another folder:
@@ -400,8 +401,8 @@ def effects(found: Prediction) -> Iterator[str]:
     yield f"\n| {found.task}: {' | '.join(heads)} | holds for | does not hold for |"
     yield "|---|--:|--:|---|---|"
     for one in found.effects:
-        yield f"| {' | '.join(words.effect(one))} |"
-    yield f"\n{words.ALIKE}"
+        yield f"| {' | '.join(answers.effect(one))} |"
+    yield f"\n{answers.ALIKE}"
 
 
 def bands(path: Path) -> Iterator[str]:
@@ -411,9 +412,9 @@ def bands(path: Path) -> Iterator[str]:
         yield f"\nOf the bits that `{name}` loses at {length} tokens, its bands of pairs bring back"
         yield f"([each swap]({path.name}), the mean of the shares of"
         yield f"{len(rows[0].by_seed)} seeds, each of its own loss):\n"
-        yield f"| pairs | {' | '.join(words.WAYS.values())} |"
+        yield f"| pairs | {' | '.join(answers.WAYS.values())} |"
         yield "|---|--:|--:|"
-        for row in words.by_band(rows):
+        for row in answers.by_band(rows):
             yield f"| {' | '.join(row)} |"
 
 
@@ -494,7 +495,7 @@ def filled(
             known[place] = found
     asked = any(place.endswith(".properties") for place in PLACE.findall(text))
     predicted = predict(contents, result) if asked else []
-    known |= {f"{one.task}.properties": words.foretold(one) for one in predicted}
+    known |= {f"{one.task}.properties": answers.foretold(one) for one in predicted}
     unknown = {place for place in PLACE.findall(text) if place not in known}
     if unknown:
         sys.exit(f"{folder.name}: its text asks for {', '.join(sorted(unknown))}: not measured.")
@@ -542,7 +543,10 @@ def section(folder: Path) -> Iterator[str]:
 def again(folders: list[Path]) -> Iterator[str]:
     """Which cells two studies have both trained, and whether their outcomes are equal."""
     yield "\n## Cells that were run twice\n"
-    yield "`posenc results MINE --against THEIRS` asks this of your own repetition of a study.\n"
+    yield (
+        "`python -m studies.questions repetition MINE THEIRS` compares your own repetition with a"
+        " study.\n"
+    )
     for one, other in combinations(folders, 2):
         equal, both = equal_cells(read(one), read(other))
         if both:
@@ -601,7 +605,7 @@ def main() -> None:
     }
     if stale and "--check" in sys.argv:
         names = ", ".join(str(path.relative_to(STUDIES.parent)) for path in stale)
-        sys.exit(f"{names} must be written again: run `python tools/findings.py`.")
+        sys.exit(f"{names} must be written again: run `python -m studies.findings`.")
     for path, fresh in stale.items():
         path.write_text(fresh)
 

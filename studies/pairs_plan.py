@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 
 PAIRS, BASE = 16, 10_000.0
-STUDIES = Path(__file__).parent.parent / "studies"
+STUDIES = Path(__file__).parent
 TURNING = (4, 8)
 
 HEAD = """\
-# Written by tools/pairs_plan.py.
+# Written by studies/pairs_plan.py.
 hypothesis = "Which pairs of a RoPE turn decides how well a model {does} texts longer than those \
 of training, the slowest harming most: turning the fastest alone is better than turning all."
 tasks = ["{task}"]

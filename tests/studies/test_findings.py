@@ -29,15 +29,15 @@ from stored_outcomes import (
 )
 
 from posenc import T5Bias
-from posenc.lab.study import prediction
 from posenc.lab.study.analysis import analyse
 from posenc.lab.study.plan import Plan
 from posenc.lab.study.published import published
 from posenc.lab.study.store import read
+from studies.questions import prediction
 
 pytestmark = pytest.mark.repository
 STORED = sorted(path.parent.name for path in STUDIES.glob("*/results.db"))
-TOOL = STUDIES.parent / "tools/findings.py"
+TOOL = STUDIES / "findings.py"
 TWICE = ("properties-text", "shape-text")
 PLACE = re.compile(r"\{([^{}\n]+)\}")
 UNPLANNED = re.compile(
@@ -634,7 +634,7 @@ def test_a_finding_has_no_number_of_its_own(file):
 @pytest.mark.parametrize("name", ["pairs_plan.py", "bands_plan.py"])
 def test_plans_of_pairs_are_as_their_tool_writes_them(monkeypatch, name):
     monkeypatch.setattr(sys, "argv", [name, "--check"])
-    runpy.run_path(str(STUDIES.parent / "tools" / name), run_name="__main__")
+    runpy.run_path(str(STUDIES / name), run_name="__main__")
 
 
 @pytest.mark.parametrize("seeds", [8, 3])

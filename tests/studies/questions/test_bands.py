@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from posenc.lab.study import tasks
-from posenc.lab.study.bands import read_csv, recoveries, swap_kept, swapped, swaps, write_csv
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell, Profile
 from posenc.lab.study.evaluate import evaluate
 from posenc.lab.study.kept import keep
+from studies.questions.bands import read_csv, recoveries, swap_kept, swapped, swaps, write_csv
 
 PROFILE = Profile(width=32, heads=2, layers=1, steps=3, batch=4, warmup=1, prompts=8)
 CELL = Cell("language", "rope", 0, profile=PROFILE)

@@ -1,0 +1,1 @@
+"""Plans, stores and findings of studies, with the scripts that write their pages."""

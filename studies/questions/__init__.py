@@ -1,0 +1,1 @@
+"""Questions to stored studies that one paper asks: properties, bands of pairs, repetitions."""
