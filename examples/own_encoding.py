@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from posenc import Encoding, SelfAttention, masks, properties
-from posenc.core.biases import DistanceBias
+from posenc.biases.distance import DistanceBias
 
 
 class LogBias(Encoding):

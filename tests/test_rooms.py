@@ -30,6 +30,9 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "support",
     "compat",
     "core",
+    "attention.spacing",  # the strip of pairs that a mask shows
+    "attention.call",
+    "attention.cpu",  # the engine, by which biases compute their tiles
     "biases",
     "attention",
     "rotation",

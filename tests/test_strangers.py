@@ -20,7 +20,7 @@ DISTANCE = '''"""Fading: a key fades with the logarithm of its distance.
 """
 
 from posenc import Encoding
-from posenc.core.biases import DistanceBias
+from posenc.biases.distance import DistanceBias
 
 
 class Mine(Encoding):

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from posenc.biases import offsets
-from posenc.biases.offsets import TableBias, VectorBias
+from posenc.biases import vectors
+from posenc.biases.tables import TableBias
+from posenc.biases.vectors import VectorBias
 from posenc.core.biases import pairs
 
 HEADS, QUERIES, KEYS, DIM, REACH = 2, 4, 5, 3, 2
@@ -72,7 +73,7 @@ def waves(pos):
 )
 def test_vectors_meet_queries_by_offset(pos, k_pos, few, monkeypatch):
     """Looked up for few queries, where offsets are few too, and by the sum formula for many."""
-    monkeypatch.setattr(offsets, "FEW_QUERIES", 8 if few else 0)
+    monkeypatch.setattr(vectors, "FEW_QUERIES", 8 if few else 0)
     bias, q, k, u, v, project = vector_bias(pos, k_pos)
     block = bias.block(slice(0, len(pos)), slice(0, len(k_pos)))
     for h in range(HEADS):

@@ -205,7 +205,7 @@ OWN = """
 import torch
 from torch import nn
 from posenc import Encoding
-from posenc.core.biases import DistanceBias
+from posenc.biases.distance import DistanceBias
 
 class Mine(Encoding):
     def __init__(self, heads, strength=0.5):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc import ALiBi, RoPE, Shaw, Sum, attend, explain, masks, positions
-from posenc.core.biases import DistanceBias, looked_up
+from posenc.biases.distance import DistanceBias, looked_up
 from posenc.core.encoding import Encoding
 
 DIM, HEADS = 4, 2

@@ -7,7 +7,8 @@ queries and keys are scaled by position, or scores fall with distance.
 import torch
 from torch import nn
 
-from posenc.core.biases import DistanceBias, offset
+from posenc.biases.distance import DistanceBias
+from posenc.core.biases import offset
 from posenc.core.encoding import Encoding
 
 

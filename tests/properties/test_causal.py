@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from posenc.core.biases import DistanceBias
+from posenc.biases.distance import DistanceBias
 from posenc.core.encoding import Encoding, Sum
 from posenc.core.prepared import Prepared
 from posenc.encodings.bias.alibi import ALiBi

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from posenc.biases.distance import DistanceBias
 from posenc.catalog import CATALOG, find
-from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
 from posenc.encodings.rotary.rope import RoPE

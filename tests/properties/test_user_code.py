@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from posenc import Encoding, RoPE
-from posenc.core.biases import DistanceBias
+from posenc.biases.distance import DistanceBias
 
 RUNS = []
 RUNS.append(1)

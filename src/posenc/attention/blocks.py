@@ -11,10 +11,8 @@ from torch.utils.checkpoint import checkpoint
 
 from posenc.attention import sdpa
 from posenc.attention.call import Call, rows_of
-from posenc.attention.cpu import carried
 from posenc.attention.path import Path
 from posenc.attention.reference import ALL, attended, bias_block, mask_block
-from posenc.biases.carried import CarriedBias
 from posenc.compat.tracing import beyond_gradients, traced, transformed
 
 BLOCK = 128  # queries at a time, at most
@@ -42,9 +40,7 @@ class Blocks(Path):
         )
 
     def run(self, call: Call) -> Tensor:
-        whole = isinstance(call.bias, CarriedBias)
-        if whole and carried.serves(call):
-            return carried.run(call)
+        whole = call.bias is not None and call.bias.scores is not None
         tokens, most = call.q.shape[2], SMALLEST_BLOCK
         if tokens > most:
             batch, heads, _, keys = call.shape

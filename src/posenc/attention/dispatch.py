@@ -1,8 +1,8 @@
 """The ways to compute attention: the definition, and what must equal it, forward and backward.
 
     sdpa       torch's own kernel; carries no bias
-    toeplitz   a bias of distance or of offsets, or a window, on the CPU, over positions at equal
-               steps, or a bias of gates or counts, as strided views that torch's kernel reads
+    toeplitz   a window, or a bias that brings its own tiles, on the CPU: of distance or of offsets
+               over positions at equal steps, of gates or counts, or of carried keys
     flex       FlexAttention, compiled: any bias of one pair; by itself on CUDA, on request for
                inference on the CPU
     blocks     a few queries at a time, made again for the gradients
@@ -23,12 +23,12 @@ from torch import Tensor
 
 from posenc.attention.blocks import Blocks
 from posenc.attention.call import Call
-from posenc.attention.cpu.strided import Strided
 from posenc.attention.documents import apart
 from posenc.attention.flex import Flex
 from posenc.attention.path import Path
 from posenc.attention.reference import Reference
 from posenc.attention.sdpa import Sdpa
+from posenc.attention.strided import Strided
 from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.hooks import bias_of
 

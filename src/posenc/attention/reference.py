@@ -11,7 +11,6 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.path import Path
-from posenc.biases.carried import CarriedBias
 from posenc.compat.tracing import traced
 from posenc.core import hooks
 from posenc.core.biases import pairs, per_query_head
@@ -50,7 +49,7 @@ def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
 
 
 def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = None) -> Scores:
-    if isinstance(call.bias, CarriedBias) and call.softcap is None:
+    if call.bias is not None and call.bias.scores is not None and call.softcap is None:
         return call.bias.scores(rows, keys)
     q, k = sliced(call.q, rows), sliced(call.k, keys)
     content = _by_group(q.to(call.exact), k.to(call.exact).mT) * call.scale

@@ -1,16 +1,37 @@
 """The bias of a count: a row of a table for how many tokens a query has found worth counting.
 
-It is written once here; `attention/cpu` computes attention with it without counting far keys.
+    score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), last )
+
+Near by, scores are made as they are defined, of keys backwards, so that a count is a sum of those
+before it. How many keys are near is read off the counts: all up to the one from which on every
+query of a block has counted to the last. For keys further back the second term is one number for
+each query, and torch's kernel computes them without a table. The two are joined (`parts.py`).
+
+Memory O(rows · (rows + near keys)), forward and backward: what is near is made again for the
+gradients. dscores of a query sum to 0 over all keys, so the far ones give to e[last] what the near
+ones lack. There is no second derivative. Where queries find nothing worth counting, all is near.
 """
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from posenc.compat.tracing import in_full
-from posenc.core.biases import ScoreBias
+from posenc.attention.call import Call
+from posenc.attention.cpu.engine import heads_dealt
+from posenc.attention.cpu.kernel import flash, flash_backward
+from posenc.attention.cpu.parts import join_, softmax
+from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
+from posenc.attention.spacing import Strip
+from posenc.compat.threads import spread
+from posenc.compat.tracing import full, in_full
+from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.shapes import Heads, Keys
+
+ROWS, FEWEST_ROWS = 128, 16  # queries at a time
+MOST_SCORES = 2**21  # near scores at a time, unless the fewest rows make more: 8 MB in float32
 
 
 def counted(gates: Tensor) -> Tensor:
@@ -26,6 +47,8 @@ def counted(gates: Tensor) -> Tensor:
 class CountBias(ScoreBias):
     """The bias qᵢ · e(n) of these queries and keys, whose product is multiplied by `scale`."""
 
+    takes_sinks = False
+    view = "{} has one row for all keys beyond its last count."
     q: Heads
     k: Keys  # as many heads as q
     rows: Tensor  # e, (count, channel)
@@ -46,3 +69,221 @@ class CountBias(ScoreBias):
         # The step from each row to the next; there is none after the last
         step = torch.cat((e.diff(), torch.zeros_like(e[..., :1])), -1)
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
+
+    def refuses(self, call: Call, strip: Strip) -> str:
+        """Return the reason why there are no near and far keys, or ""."""
+        if strip.high < strip.queries - 1:
+            return "the mask hides what is far behind"
+        return "" if call.scale == self.scale else "`scale` is not above 0"
+
+    def attended(self, call: Call, strip: Strip) -> Tensor:
+        q, k, v = fitted(call.q, call.k, call.v)
+        e = F.pad(self.rows, (0, q.shape[-1] - self.rows.shape[-1]))
+        with in_full(q):
+            if call.trains:
+                q, k, v = (per_query_head(full(x), q) for x in (q, k, v))
+                out: Tensor = Counted.apply(q, k, v, e, strip, call.scale)  # type: ignore
+            else:
+                out = _by_heads(q, k, v, e, strip, call.scale, _heads(q, k))[0]
+        return out[..., : call.v.shape[-1]].to(call.q.dtype)
+
+
+class NearAndFarKeys(NamedTuple):
+    """Some queries, the keys that are near to one of them, and those that are far from all."""
+
+    rows: slice
+    near: slice
+
+    @property
+    def far(self) -> slice:
+        return slice(0, self.near.start)
+
+
+class Near(NamedTuple):
+    """What is known of near pairs, (batch, head, query, key), keys backwards."""
+
+    scores: Tensor  # q · k · scale; −∞ where hidden
+    gates: Tensor
+    counts: Tensor
+
+
+def _heads(q: Tensor, k: Tensor) -> list[slice]:
+    """Return heads of the keys, dealt out to threads."""
+    batch, heads, queries, _ = q.shape
+    return heads_dealt(k.shape[1], batch * heads * queries * k.shape[2])
+
+
+def _by_heads(
+    q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float, heads: list[slice]
+) -> tuple[Tensor, Tensor, list[list[NearAndFarKeys]]]:
+    """Return what `_forward` does, with a list of blocks for each of the `heads` of keys."""
+    group = q.shape[1] // k.shape[1]
+
+    def of_heads(some: slice) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
+        queries = q[:, some.start * group : some.stop * group]
+        return _forward(queries, k[:, some], v[:, some], e, strip, scale)
+
+    outs, sums, blocks = zip(*spread(of_heads, heads), strict=True)
+    if len(heads) == 1:
+        return outs[0], sums[0], [*blocks]
+    return torch.cat(outs, 1), torch.cat(sums, 1), [*blocks]
+
+
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float
+) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
+    """The output and its log-sum-exps, in float32 at least, and the blocks that it was made of."""
+    out = q.new_zeros(q.shape, dtype=e.dtype)
+    lse = q.new_zeros(q.shape[:3], dtype=e.dtype)
+    blocks: list[NearAndFarKeys] = []
+    start, columns = strip.rows.start, ROWS + 3 * len(e)
+    while start < strip.rows.stop:
+        block, near = _nearest(q, k, len(e) - 1, strip, start, columns, scale)
+        blocks.append(block)
+        start, columns = block.rows.stop, len(range(strip.keys)[block.near]) + ROWS // 4
+        by_count = q[:, :, block.rows].to(e.dtype) @ e.mT
+        scores = near.scores + _looked_up(by_count, near.counts)[0]
+        weights, some_lse = softmax(scores)
+        some = weights @ per_query_head(v[:, :, block.near], q).flip(2).to(e.dtype)
+        if block.near.start:
+            far, far_lse = flash(
+                q[:, :, block.rows], k[:, :, block.far], v[:, :, block.far], None, scale
+            )
+            join_(some, some_lse, far, far_lse + by_count[..., -1])
+        out[:, :, block.rows], lse[:, :, block.rows] = some, some_lse
+    return out, lse, blocks
+
+
+def _nearest(
+    q: Tensor, k: Tensor, last: int, strip: Strip, start: int, columns: int, scale: float
+) -> tuple[NearAndFarKeys, Near]:
+    """The block of queries from `start` on, found with so many keys or with more."""
+    batch, heads = q.shape[:2]
+    while True:
+        most = max(FEWEST_ROWS, min(ROWS, MOST_SCORES // (batch * heads * columns)))
+        rows = slice(start, min(start + most, strip.rows.stop))
+        stop = strip.seen(rows).stop
+        block = NearAndFarKeys(rows, slice(max(0, stop - columns), stop))
+        near = _near(q, k, block, strip, scale)
+        # Counts grow along the keys: from the first on of which all are at the last, keys are far,
+        # but for one that all queries see. NaN is near.
+        counted = near.counts.amin((0, 1, 2)) >= last
+        enough = max(_hidden(block, strip) + 1, len(counted) - int(counted.sum()))
+        if enough < len(counted) or not block.near.start:
+            block = NearAndFarKeys(rows, slice(stop - enough, stop))
+            return block, Near(*(x[..., :enough] for x in near))
+        columns *= 2
+
+
+def _hidden(block: NearAndFarKeys, strip: Strip) -> int:
+    """How many of the last keys the first query does not see; each query sees one more."""
+    return max(0, block.near.stop - 1 - block.rows.start + strip.low)
+
+
+def _near(q: Tensor, k: Tensor, block: NearAndFarKeys, strip: Strip, scale: float) -> Near:
+    rows, keys = block
+    some_q, some_k = full(q[:, :, rows]) * scale, per_query_head(k[:, :, keys], q).flip(2)
+    scores = some_q @ full(some_k).mT
+    hidden = _hidden(block, strip)
+    if hidden:
+        r = torch.arange(rows.stop - rows.start, device=q.device).unsqueeze(-1)
+        c = torch.arange(hidden, device=q.device)
+        scores[..., :hidden].masked_fill_(c < hidden - r, float("-inf"))
+    gates = scores.sigmoid()
+    return Near(scores, gates, gates.cumsum(-1))
+
+
+def _looked_up(by_count: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
+    """The bias at each count, its slope there, and what lies below: whole numbers, and the rest.
+
+    `by_count` is q · e, (batch, head, query, count). Height and slope are found by one look, as the
+    parts of one complex number.
+    """
+    last = by_count.shape[-1] - 1
+    n = counts.clamp_max(last)
+    # NaN cannot be an index, so clamp before it is used as one
+    whole, rest = n.long().clamp_(0, last), n.frac()
+    table = torch.complex(by_count, F.pad(by_count.diff(), (0, 1)))
+    at = torch.view_as_real(table.gather(-1, whole))
+    return torch.addcmul(at[..., 0], rest, at[..., 1]), at[..., 1], whole, rest
+
+
+class Counted(torch.autograd.Function):
+    """Attention near by and far, with gradients. q, k, v and e in float32 at least, all heads."""
+
+    @staticmethod
+    def forward(  # type: ignore
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float
+    ) -> Tensor:
+        ctx.heads, ctx.strip, ctx.scale = _heads(q, k), strip, scale
+        out, lse, ctx.blocks = _by_heads(q, k, v, e, strip, scale, ctx.heads)
+        ctx.save_for_backward(q, k, v, e, out, lse)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
+        refuse_second_derivative("attention by counts")
+        q, k, v, e, out, lse = ctx.saved_tensors
+
+        def of_heads(n: int) -> tuple[Tensor, ...]:
+            q_, k_, v_, out_, lse_, grad_ = (x[:, ctx.heads[n]] for x in (q, k, v, out, lse, grad))
+            some = _Saved(q_, k_, v_, e, out_, lse_, ctx.blocks[n], ctx.strip, ctx.scale)
+            return some.gradients(grad_)
+
+        dq, dk, dv, de = zip(*spread(of_heads, range(len(ctx.heads))), strict=True)
+        dq, dk, dv = (x[0] if len(x) == 1 else torch.cat(x, 1) for x in (dq, dk, dv))
+        return dq, dk, dv, torch.stack(de).sum(0), None, None
+
+
+class _Saved(NamedTuple):
+    """What the forward pass leaves for the gradients of some heads."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    e: Tensor
+    out: Tensor
+    lse: Tensor
+    blocks: list[NearAndFarKeys]
+    strip: Strip
+    scale: float
+
+    def gradients(self, grad: Tensor) -> tuple[Tensor, ...]:
+        """Return the gradients of q, k, v and e, block by block."""
+        q, k, v, e, out, lse, blocks, strip, scale = self
+        dq, dk, dv, de = (torch.zeros_like(x) for x in (q, k, v, e))
+        for block in blocks:
+            rows, keys = block
+            some_q, some_grad, some_lse = q[:, :, rows], grad[:, :, rows], lse[:, :, rows]
+            some_k, some_v = (x[:, :, keys].flip(2) for x in (k, v))
+            near, by_count = _near(q, k, block, strip, scale), some_q @ e.mT
+            bias, slope, whole, rest = _looked_up(by_count, near.counts)
+            # P = exp(scores − L), L of all keys
+            weights = (near.scores + bias).sub_(some_lse.unsqueeze(-1)).exp_()
+            dv[:, :, keys] += (weights.mT @ some_grad).flip(2)
+            # dS = P (dO vᵀ − Σ dO out)
+            inner = (some_grad * out[:, :, rows]).sum(-1, keepdim=True)
+            ds = (some_grad @ some_v.mT).sub_(inner).mul_(weights)
+            # A score falls on e at a whole number and at the next, in the shares 1 − rest and rest
+            upper = ds * rest
+            of_whole, of_next = (
+                torch.zeros_like(by_count).scatter_add_(-1, whole, x) for x in (ds - upper, upper)
+            )
+            of_count = of_whole + F.pad(of_next, (1, -1))
+            # The gate of a key moves the counts of this key and of all after it, backwards
+            of_gates = (ds * slope).flip(-1).cumsum(-1).flip(-1)
+            of_scores = of_gates.mul_(near.gates).mul_(1 - near.gates).add_(ds).mul_(scale)
+            dq[:, :, rows] += of_scores @ some_k
+            dk[:, :, keys] += (of_scores.mT @ some_q).flip(2)
+            if keys.start:
+                for_q, for_k, for_v = flash_backward(
+                    some_grad, some_q, k[:, :, block.far], v[:, :, block.far], out[:, :, rows],
+                    some_lse - by_count[..., -1], None, scale,
+                )  # fmt: skip
+                dq[:, :, rows] += for_q
+                dk[:, :, block.far] += for_k
+                dv[:, :, block.far] += for_v
+                of_count[..., -1] -= ds.sum(-1)
+            dq[:, :, rows] += of_count @ e
+            de += of_count.flatten(0, 2).mT @ some_q.flatten(0, 2)
+        return dq, dk, dv, de

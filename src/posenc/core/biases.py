@@ -1,8 +1,7 @@
 """Biases: what an encoding adds to the score of a query and a key.
 
 Only `block` has to be written: the bias of some queries and some keys, told which of these keys are
-seen. The other forms of a `ScoreBias` are optional: attention asks the bias for them, and is faster
-where it has one.
+seen. The other forms of a `ScoreBias` are optional. Attention is faster where a bias has one.
 """
 
 from collections.abc import Callable
@@ -14,11 +13,12 @@ import torch
 from torch import Tensor
 
 from posenc.compat.tracing import readable
-from posenc.core.positions import lines, per_head, whole
+from posenc.core.positions import lines
 from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairBias, Positions
 from posenc.support.arguments import brief
 
 ALL = slice(None)
+FEW_QUERIES = 8  # queries, as in decoding
 
 OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), to broadcast, -> bias
 
@@ -26,13 +26,27 @@ OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), to broadcast,
 class ScoreBias:
     """The base class of biases: `block`, and its faster forms, all optional.
 
-    `distance`: f(head, offset), where the bias is nothing but that; read out of one vector a head.
-    `q_pos` and `k_pos`: the positions that it goes by.
+    - `distance`: f(head, offset), where the bias is nothing but that; read out of one vector a head
+    - `q_pos`, `k_pos`: the positions that it goes by
+    - `scores`: f(rows, keys), whole scores, where q · k is no part of them by itself
+
+    Of `attended`, the form for the CPU:
+
+    - `takes_sinks`: False where it has no place for sinks
+    - `adds_values`: True where it computes what the encoding adds to values
+    - `few_scores`: scores of a head that take less time than their tiles
+    - `view`: the sentence that explains the form, where {} is the encoding
     """
 
     distance: OfDistance | None = None
     q_pos: Any
     k_pos: Any
+    scores: Callable[[slice, slice], Tensor] | None = None
+    takes_sinks, adds_values, few_scores = True, False, 0
+    view = (
+        "the bias of {} goes by distance, positions stand at equal steps and the mask is a strip"
+        " along the diagonal."
+    )
 
     @cached_property
     def steps(self) -> tuple[int, int] | None:
@@ -64,93 +78,20 @@ class ScoreBias:
         """
         return q, k, self
 
+    def refuses(self, call: Any, strip: Any) -> str:
+        """Return the reason why `attended` cannot compute a call, or ""."""
+        if self.distance is None and type(self).attended is ScoreBias.attended:
+            return f"the bias of {call.name} is no view"
+        steps = self.steps is not None
+        return "" if steps else "positions are not whole numbers at equal steps, alike in the batch"
+
+    def attended(self, call: Any, strip: Any) -> Tensor:
+        """Compute attention of the pairs of a strip on the CPU, (batch, head, query, value)."""
+        raise NotImplementedError
+
     def terms(self) -> dict[str, "ScoreBias"]:
         """The terms of the paper's formula by name; empty where the formula has one term."""
         return {}
-
-
-class DistanceBias(ScoreBias):
-    """The bias f(head, offset): `DistanceBias(self.curve, q, q_at, k_at)`.
-
-    `f` takes indices of heads and offsets (position of the query − position of the key) that
-    broadcast. Over positions at equal steps the bias is a Toeplitz matrix, a strided view of one
-    vector for each head. `reach`, of whole offsets: f is constant beyond it on either side, and is
-    looked up in a table.
-    """
-
-    def __init__(
-        self,
-        f: OfDistance,
-        q: Tensor,
-        q_pos: Positions,
-        k_pos: KeyPositions,
-        reach: int | None = None,
-    ):
-        self.f = self.distance = f
-        self.q_pos, self.heads = q_pos, q.shape[1]
-        one_for_all = k_pos.ndim < 3 or k_pos.shape[1] == 1
-        self.k_pos = k_pos if one_for_all else for_query_heads(k_pos, self.heads)
-        self.reach = reach
-        # A table is made now where blocks are made again for gradients, else when it is asked for
-        now = reach is not None and (torch.is_grad_enabled() or not readable(q_pos))
-        self.lookup = f if reach is None else self.of_pairs() if now else None
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-        apart = offsets(self.q_pos, self.k_pos, rows, keys)
-        if self.lookup is None and self.reach is not None and apart.numel() <= 16 * self.reach:
-            # Of few pairs: no table is worth its making
-            return self.f(h, self._whole(apart))
-        return (self.lookup or self.of_pairs())(h, apart)
-
-    def pair(self) -> PairBias:
-        apart, f = offset(self.q_pos, self.k_pos), self.lookup or self.of_pairs()
-        return lambda b, h, i, j: f(h, apart(b, h, i, j))
-
-    def of_pairs(self) -> OfDistance:
-        """The function f, looked up in a table (head, offset) up to `reach`."""
-        reach, device = self.reach, self.q_pos.device
-        assert reach is not None
-        heads = torch.arange(self.heads, device=device)
-        table = self.f(heads.unsqueeze(-1), torch.arange(-reach, reach + 1, device=device))
-
-        return lambda h, apart: looked_up(table, h, self._whole(apart).clamp(-reach, reach) + reach)
-
-    def _whole(self, apart: Tensor) -> Tensor:
-        return whole(apart, type(getattr(self.f, "__self__", self)).__name__)
-
-
-def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
-    """Look up columns of a table (head, column) for heads h, which broadcast."""
-    if h.ndim < 4 or h.shape[1] != len(table) or columns.shape[1] != 1:
-        return table[h, columns]
-    # All heads look up the same columns, (batch or 1, 1, query, key): ten times as fast
-    found = table.index_select(1, columns.flatten())
-    return found.reshape(len(table), len(columns), *columns.shape[2:]).transpose(0, 1)
-
-
-class PlaceBias(ScoreBias):
-    """The bias f(head, position of the query, position of the key), which broadcast."""
-
-    def __init__(
-        self,
-        f: Callable[[Tensor, Tensor, Tensor], Tensor],
-        q: Tensor,
-        q_pos: Positions,
-        k_pos: KeyPositions,
-    ):
-        self.f, self.q_pos, self.heads = f, q_pos, q.shape[1]
-        self.k_pos = for_query_heads(k_pos, self.heads)
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
-        q_pos = per_head(self.q_pos[..., rows]).unsqueeze(-1)
-        k_pos = per_head(self.k_pos[..., keys]).unsqueeze(-2)
-        return self.f(h, q_pos, k_pos)
-
-    def pair(self) -> PairBias:
-        q_pos, k_pos = take(self.q_pos), take(self.k_pos)
-        return lambda b, h, i, j: self.f(h, q_pos(b, h, i), k_pos(b, h, j))
 
 
 class SumBias(ScoreBias):

@@ -14,7 +14,7 @@ which adds m_h j instead: the same after softmax, but large numbers lose their l
 import torch
 from torch import Tensor
 
-from posenc.core.biases import DistanceBias
+from posenc.biases.distance import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties import (

@@ -18,10 +18,11 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from posenc.biases.distance import DistanceBias
 from posenc.biases.pieces import straight
 from posenc.biases.relative import RelativeBias
 from posenc.compat.tracing import full, in_full, readable
-from posenc.core.biases import DistanceBias, OfDistance
+from posenc.core.biases import OfDistance
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties import (

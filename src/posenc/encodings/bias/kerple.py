@@ -17,8 +17,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from posenc.biases.distance import DistanceBias
 from posenc.compat.tracing import full
-from posenc.core.biases import DistanceBias
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties import (

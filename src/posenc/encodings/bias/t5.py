@@ -18,8 +18,8 @@ from bisect import bisect_left
 import torch
 from torch import Tensor, nn
 
+from posenc.biases.distance import DistanceBias, looked_up
 from posenc.compat.tracing import full
-from posenc.core.biases import DistanceBias, looked_up
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper

@@ -26,9 +26,9 @@ from math import log
 import torch
 from torch import Tensor, nn
 
-from posenc.biases.offsets import FEW_QUERIES, TableBias
+from posenc.biases.tables import TableBias
 from posenc.compat.tracing import readable
-from posenc.core.biases import per_query_head
+from posenc.core.biases import FEW_QUERIES, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions

@@ -13,7 +13,7 @@ eq. 3-4; r there is key − query, so its tables are ours read backwards.
 import torch
 from torch import Tensor, nn
 
-from posenc.biases.offsets import TableBias
+from posenc.biases.tables import TableBias
 from posenc.core.biases import ALL, for_query_heads, offsets
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole

@@ -13,7 +13,7 @@ Dai et al. 2019, "Transformer-XL", arXiv:1901.02860, §3.3: u, v and W_{k,R} by 
 import torch
 from torch import Tensor, nn
 
-from posenc.biases.offsets import VectorBias
+from posenc.biases.vectors import VectorBias
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import angles, frequencies
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions

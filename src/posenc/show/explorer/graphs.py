@@ -35,10 +35,9 @@ from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from posenc.biases.offsets import FEW_QUERIES
 from posenc.compat.tracing import with_matrix_functions
 from posenc.core import hooks
-from posenc.core.biases import ALL, ScoreBias, dense, pairs
+from posenc.core.biases import ALL, FEW_QUERIES, ScoreBias, dense, pairs
 from posenc.core.encoding import Encoding, placed
 from posenc.core.masks import causal
 from posenc.core.positions import folded

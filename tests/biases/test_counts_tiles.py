@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from posenc import CoPE, RoPE, Sum, attend, explain, masks
-from posenc.attention.cpu import counts, engine
+from posenc.attention.cpu import engine
 from posenc.attention.cpu.kernel import flash
+from posenc.biases import counts
 from posenc.core.positions import sequence
 
 HEADS, DIM, TOKENS = 4, 8, 90

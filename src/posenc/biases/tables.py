@@ -1,4 +1,4 @@
-"""Attention with rows of a table for each offset, all offsets beyond a reach sharing one row.
+"""A bias of rows of a table for each offset, all offsets beyond a reach sharing one row.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · a[row(δ)] + kⱼ · b[row'(δ)],      δ = pᵢ − pⱼ
     out(i) = Σⱼ weight(i, j) (vⱼ + c[row(δ)])
@@ -13,7 +13,8 @@ by strides. The gradients come from L, tile by tile. Memory O(tokens · channels
 second derivative.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from math import ceil, floor
 from typing import Any
 
@@ -24,37 +25,144 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed, zeros_around
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
-from posenc.biases.offsets import TableBias
+from posenc.compat.tracing import full, readable
+from posenc.core.biases import FEW_QUERIES, ScoreBias, for_query_heads, offset, offsets
+from posenc.core.shapes import KeyPositions, PairBias, Positions
 
 FEWEST_ROWS, MOST_ROWS = 128, 256  # queries at a time
 
 
-# Autocast would make the scores 16 bits
-@torch.autocast("cpu", enabled=False)
-def near_and_far(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """Compute attention of a call whose bias is a `TableBias`, (batch, head, query, value)."""
-    bias, (step, shift) = call.bias, steps
-    assert isinstance(bias, TableBias)
-    # Two strips of pairs whose offset is beyond the reach
-    behind = strip.within(ceil((bias.reach - shift) / step), strip.high)
-    ahead = strip.within(strip.low, floor((-bias.reach - shift) / step))
-    # The fewer queries at a time, the fewer far keys are computed as those nearby are, and the more
-    # rows of tables a tile takes for each of its queries.
-    size = max(FEWEST_ROWS, min(MOST_ROWS, bias.reach // step))
-    blocks = [slice(start, min(start + size, strip.rows.stop)) for start in strip.rows[::size]]
-    heads = slice(0, call.q.shape[1])
-    tiles = [
-        Tile(heads, rows, keys, far, first=not n)
-        for rows in blocks
-        for n, (keys, far) in enumerate(_parts(strip, rows, behind, ahead))
-    ]
-    # The offsets of all differences i − j, the largest first
-    differences = torch.arange(strip.queries - 1, -strip.keys, -1, device=call.q.device)
-    q, k, v, *tensors = _tensors(call, bias, step * differences + shift)
-    q, k, v = fitted(q, k, v)
-    terms = TiledTables(tiles, strip, tuple(tensors), call.trains)
-    out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
-    return out[..., : call.v.shape[-1]].to(call.q.dtype)
+@dataclass(eq=False)
+class TableBias(ScoreBias):
+    """Bias q[i] · query_table[query_row(δ)] + k[j] · key_table[key_row(δ)],      δ = pᵢ − pⱼ
+
+    `query_table`, which is multiplied by `scale`, and `key_table` are (head, row, channel), or
+    (row, channel) for all heads; `key_table` is None where there is no second term. Both functions
+    take offsets to rows, and all offsets beyond `reach` on one side to one row. `value_table`,
+    (row, channel), is what the encoding adds to the values of keys at the offsets of `query_row`.
+    """
+
+    takes_sinks = False
+    q_pos: Positions
+    k_pos: KeyPositions
+    reach: int
+    query_row: Callable[[Tensor], Tensor]
+    q: Tensor
+    query_table: Tensor
+    key_row: Callable[[Tensor], Tensor] | None = None
+    k: Tensor | None = None
+    key_table: Tensor | None = None
+    value_table: Tensor | None = None
+    scale: float = 1.0
+    by_query: Tensor | None = field(init=False, default=None)  # `query_scores`
+    by_key: Tensor | None = field(init=False, default=None)  # `key_scores`
+
+    def __post_init__(self) -> None:
+        self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
+        if not readable(self.q):
+            self.hold()
+
+    def hold(self) -> None:
+        self.query_scores()
+        self.key_scores()
+
+    def query_scores(self) -> Tensor:
+        """The products q · query_table, (batch, head, query, row): computed once, if needed."""
+        if self.by_query is None:
+            self.by_query = self.q @ (self.query_table * self.scale).mT.to(self.q.dtype)
+        return self.by_query
+
+    def key_scores(self) -> Tensor | None:
+        """The products k · key_table, (batch, head, key, row): computed once, if needed."""
+        if self.by_key is None and self.k is not None and self.key_table is not None:
+            self.by_key = self.k @ self.key_table.mT
+        return self.by_key
+
+    def terms(self) -> dict[str, ScoreBias]:
+        """Name the terms as DeBERTa's paper does."""
+        terms: dict[str, ScoreBias] = {"content-position": replace(self, key_table=None)}
+        if self.key_table is not None:
+            none = torch.zeros_like(self.query_table)
+            terms["position-content"] = replace(self, query_table=none)
+        return terms
+
+    @property
+    def adds_values(self) -> bool:
+        return self.value_table is not None
+
+    def pair(self) -> PairBias:
+        apart = offset(self.q_pos, self.k_pos)
+        query_scores, key_scores = self.query_scores(), self.key_scores()
+
+        def of_pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            δ = apart(b, h, i, j)
+            bias = query_scores[b, h, i, self.query_row(δ)]
+            if key_scores is None or self.key_row is None:
+                return bias
+            return bias + key_scores[b, h, j, self.key_row(δ)]
+
+        return of_pair
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        """Look the scores up; one list of rows serves all heads, far faster than four indices."""
+        apart = offsets(self.q_pos, self.k_pos, rows, keys)
+        bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
+        if self.key_row is None or self.k is None or self.key_table is None:
+            return bias
+        few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[2] <= FEW_QUERIES
+        if not few or not apart.numel() or torch.is_grad_enabled():
+            by_key = self.key_scores()
+            assert by_key is not None
+            return bias + _looked_up(by_key[..., keys, :], self.key_row(apart).mT).mT
+        # Of few queries each key meets few rows: their products, instead of those of all rows.
+        k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
+        return bias + _own_products(full(k), full(self.key_table), rows_met)
+
+    # Autocast would make the scores 16 bits
+    @torch.autocast("cpu", enabled=False)
+    def attended(self, call: Call, strip: Strip) -> Tensor:
+        assert self.steps is not None
+        step, shift = self.steps
+        # Two strips of pairs whose offset is beyond the reach
+        behind = strip.within(ceil((self.reach - shift) / step), strip.high)
+        ahead = strip.within(strip.low, floor((-self.reach - shift) / step))
+        # The fewer queries at a time, the fewer far keys are computed as those nearby are, and the
+        # more rows of tables a tile takes for each of its queries.
+        size = max(FEWEST_ROWS, min(MOST_ROWS, self.reach // step))
+        blocks = [slice(start, min(start + size, strip.rows.stop)) for start in strip.rows[::size]]
+        heads = slice(0, call.q.shape[1])
+        tiles = [
+            Tile(heads, rows, keys, far, first=not n)
+            for rows in blocks
+            for n, (keys, far) in enumerate(_parts(strip, rows, behind, ahead))
+        ]
+        # The offsets of all differences i − j, the largest first
+        differences = torch.arange(strip.queries - 1, -strip.keys, -1, device=call.q.device)
+        q, k, v, *tensors = _tensors(call, self, step * differences + shift)
+        q, k, v = fitted(q, k, v)
+        terms = TiledTables(tiles, strip, tuple(tensors), call.trains)
+        out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
+        return out[..., : call.v.shape[-1]].to(call.q.dtype)
+
+
+def _looked_up(table: Tensor, row: Tensor) -> Tensor:
+    """Gather table[..., n, row[..., n, m]], (batch, head, n, m).
+
+    In float32 at least: its gradient sums all that share a row, and 16 bits would lose the last.
+    """
+    return full(table).gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
+
+
+def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
+    """Compute k[..., j, :] · table[..., row[i, j], :], (batch, head, query, key), query by query.
+
+    The first keys may all be beyond the reach, where they share a row: one product for all.
+    """
+    changes = (row[:, 1:] != row[:, :-1]).any(0).nonzero()
+    shared = int(changes[0]) + 1 if len(changes) else row.shape[-1]
+    far = k[..., :shared, :] @ table[..., row[:, 0], :].mT
+    near = [(k[..., shared:, :] * table[..., some, :]).sum(-1) for some in row[:, shared:]]
+    return torch.cat((far.mT, torch.stack(near, -2)), -1)
 
 
 def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:

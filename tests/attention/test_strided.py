@@ -18,7 +18,7 @@ from posenc import (
     explain,
     masks,
 )
-from posenc.attention.cpu import strided
+from posenc.core.biases import FEW_QUERIES
 from posenc.core.positions import sequence
 from posenc.encodings.bias.fox import Forgotten
 
@@ -68,7 +68,7 @@ def test_a_strip_without_pairs_gives_zeros_with_gradients_of_zero():
 
 def test_few_queries_are_left_to_a_row():
     with torch.no_grad():
-        few = strided.FEW_QUERIES
+        few = FEW_QUERIES
         said = explain(Q[:, :, :few], Q, Q, ALiBi(4), sequence(few), sequence(40))
     assert said.passed["toeplitz"] == "the bias of few queries is a few rows"
 

@@ -10,9 +10,10 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from posenc import FoX, RoPE, SelfAttention, Sum, attend, explain, masks
-from posenc.attention.cpu import decay, engine
+from posenc.attention.cpu import engine
 from posenc.attention.cpu.kernel import flash
 from posenc.attention.spacing import Strip
+from posenc.biases import decay
 from posenc.biases.decay import DecayBias
 from posenc.core.positions import sequence
 from posenc.encodings.bias.fox import Forgotten

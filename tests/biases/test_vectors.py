@@ -8,7 +8,7 @@ from spaced_attention import BY_CONTENT, MASKS, PLACES, both, by_path, masked, t
 from torch.utils._pytree import tree_leaves
 
 from posenc import attend, explain
-from posenc.attention.cpu import offset_vectors
+from posenc.biases import vectors
 from posenc.compat.private_torch import DispatchMode
 from posenc.core.masks import causal
 
@@ -101,7 +101,7 @@ def test_it_holds_no_more_than_one_block_of_scores(trains):
         out = attend(q, q, q, encoding, mask=causal())
         if trains:
             out.sum().backward()
-    assert held.most <= offset_vectors.HEADS * offset_vectors.ROWS * 1_700
+    assert held.most <= vectors.HEADS * vectors.ROWS * 1_700
 
 
 def test_its_terms_add_up_to_the_bias():

@@ -21,7 +21,7 @@ from posenc import attend
 from posenc.core.masks import causal
 from posenc.core.positions import sequence
 
-TABLES = [name for name in BY_CONTENT if name != "transformer-xl"]  # in test_offset_vectors
+TABLES = [name for name in BY_CONTENT if name != "transformer-xl"]  # in test_vectors
 
 
 @both

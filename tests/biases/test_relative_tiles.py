@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from posenc import FIRE, attend, explain, masks
-from posenc.attention.cpu import engine, relative
+from posenc.attention.cpu import engine
 from posenc.attention.spacing import Strip
+from posenc.biases import relative
 
 HEADS, DIM, TOKENS, UNITS = 4, 8, 150, 8
 

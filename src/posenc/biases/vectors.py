@@ -1,132 +1,43 @@
-"""Biases of content by offset: rows of a table, or a vector, for each offset of query and key.
+"""A bias of content by offset: a product for each block of offsets, read skewed.
 
-They are written once here; `attention/cpu` computes attention with them without looking rows up.
+    bias[i, j] = x[i] · vectors(pᵢ − pⱼ)
+
+For rows r of a block, E[r, c] = x[r] · vectors(offset of column c) is one matrix product; with
+c = j − r + rows − 1 the bias of the block is E read with the strides (columns − 1, 1), so nothing
+is gathered and nothing copied.
+
+For the gradients a block is made again: those of its scores, written with the same strides into
+zeros, are those of E, and two more products take them to x and to the vectors. There is no second
+derivative. For positions at equal steps.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from threading import local
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posenc.compat.tracing import full, readable
+from posenc.attention.call import Call
+from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
+from posenc.attention.cpu.sinks import fitted
+from posenc.attention.spacing import Strip
+from posenc.compat.tracing import full, in_full, readable
 from posenc.core.biases import (
     ALL,
+    FEW_QUERIES,
     ScoreBias,
     for_query_heads,
-    offset,
     offsets,
     per_query_head,
 )
-from posenc.core.shapes import KeyPositions, PairBias, Positions
+from posenc.core.shapes import KeyPositions, Positions
 
-FEW_QUERIES = 8  # queries, as in decoding
+ROWS, HEADS = 128, 2  # queries and heads of a block
 # Offsets for each key beyond which most of the products would not be looked up.
 SPARSE = 4
-
-
-@dataclass(eq=False)
-class TableBias(ScoreBias):
-    """Bias q[i] · query_table[query_row(δ)] + k[j] · key_table[key_row(δ)],      δ = pᵢ − pⱼ
-
-    `query_table`, which is multiplied by `scale`, and `key_table` are (head, row, channel), or
-    (row, channel) for all heads; `key_table` is None where there is no second term. Both functions
-    take offsets to rows, and all offsets beyond `reach` on one side to one row. `value_table`,
-    (row, channel), is what the encoding adds to the values of keys at the offsets of `query_row`.
-    """
-
-    q_pos: Positions
-    k_pos: KeyPositions
-    reach: int
-    query_row: Callable[[Tensor], Tensor]
-    q: Tensor
-    query_table: Tensor
-    key_row: Callable[[Tensor], Tensor] | None = None
-    k: Tensor | None = None
-    key_table: Tensor | None = None
-    value_table: Tensor | None = None
-    scale: float = 1.0
-    by_query: Tensor | None = field(init=False, default=None)  # `query_scores`
-    by_key: Tensor | None = field(init=False, default=None)  # `key_scores`
-
-    def __post_init__(self) -> None:
-        self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
-        if not readable(self.q):
-            self.hold()
-
-    def hold(self) -> None:
-        self.query_scores()
-        self.key_scores()
-
-    def query_scores(self) -> Tensor:
-        """The products q · query_table, (batch, head, query, row): computed once, if needed."""
-        if self.by_query is None:
-            self.by_query = self.q @ (self.query_table * self.scale).mT.to(self.q.dtype)
-        return self.by_query
-
-    def key_scores(self) -> Tensor | None:
-        """The products k · key_table, (batch, head, key, row): computed once, if needed."""
-        if self.by_key is None and self.k is not None and self.key_table is not None:
-            self.by_key = self.k @ self.key_table.mT
-        return self.by_key
-
-    def terms(self) -> dict[str, ScoreBias]:
-        """Name the terms as DeBERTa's paper does."""
-        terms: dict[str, ScoreBias] = {"content-position": replace(self, key_table=None)}
-        if self.key_table is not None:
-            none = torch.zeros_like(self.query_table)
-            terms["position-content"] = replace(self, query_table=none)
-        return terms
-
-    def pair(self) -> PairBias:
-        apart = offset(self.q_pos, self.k_pos)
-        query_scores, key_scores = self.query_scores(), self.key_scores()
-
-        def of_pair(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-            δ = apart(b, h, i, j)
-            bias = query_scores[b, h, i, self.query_row(δ)]
-            if key_scores is None or self.key_row is None:
-                return bias
-            return bias + key_scores[b, h, j, self.key_row(δ)]
-
-        return of_pair
-
-    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """Look the scores up; one list of rows serves all heads, far faster than four indices."""
-        apart = offsets(self.q_pos, self.k_pos, rows, keys)
-        bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
-        if self.key_row is None or self.k is None or self.key_table is None:
-            return bias
-        few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[2] <= FEW_QUERIES
-        if not few or not apart.numel() or torch.is_grad_enabled():
-            by_key = self.key_scores()
-            assert by_key is not None
-            return bias + _looked_up(by_key[..., keys, :], self.key_row(apart).mT).mT
-        # Of few queries each key meets few rows: their products, instead of those of all rows.
-        k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
-        return bias + _own_products(full(k), full(self.key_table), rows_met)
-
-
-def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """Gather table[..., n, row[..., n, m]], (batch, head, n, m).
-
-    In float32 at least: its gradient sums all that share a row, and 16 bits would lose the last.
-    """
-    return full(table).gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
-
-
-def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
-    """Compute k[..., j, :] · table[..., row[i, j], :], (batch, head, query, key), query by query.
-
-    The first keys may all be beyond the reach, where they share a row: one product for all.
-    """
-    changes = (row[:, 1:] != row[:, :-1]).any(0).nonzero()
-    shared = int(changes[0]) + 1 if len(changes) else row.shape[-1]
-    far = k[..., :shared, :] @ table[..., row[:, 0], :].mT
-    near = [(k[..., shared:, :] * table[..., some, :]).sum(-1) for some in row[:, shared:]]
-    return torch.cat((far.mT, torch.stack(near, -2)), -1)
 
 
 @dataclass(eq=False)
@@ -141,6 +52,7 @@ class VectorBias(ScoreBias):
         where z and z' belong to the sine and the cosine of θ
     """
 
+    takes_sinks = False
     q_pos: Positions
     k_pos: KeyPositions
     q: Tensor
@@ -252,6 +164,21 @@ class VectorBias(ScoreBias):
             "v·r": replace(self, u=None, q=none),
         }
 
+    def attended(self, call: Call, strip: Strip) -> Tensor:
+        """Compute attention of a call, after `absorbed` has taken u."""
+        assert self.steps is not None
+        step, shift = self.steps
+        q, k, v = fitted(call.q, call.k, call.v)
+        # All differences i − j that a block may ask for, largest first, as columns run
+        end = max(-strip.keys, strip.low - ROWS)
+        apart = torch.arange(_largest(strip), end, -1, device=q.device)
+        with in_full(q):
+            vectors = self.vectors(step * apart + shift)  # (head, difference, channel)
+            q, k, v = (full(q), full(k), full(v)) if call.trains else (q, k, v)
+            terms = TiledVectors(strip, self.x, vectors, q.shape[1] // k.shape[1], call.trains)
+            out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
+        return out[..., : call.v.shape[-1]].to(call.q.dtype)
+
 
 def turned(z: Tensor, table: Tensor) -> Tensor:
     """The coefficients of R(b) in z · R(a − b), by the sum formula; `table` is R(a)."""
@@ -259,3 +186,61 @@ def turned(z: Tensor, table: Tensor) -> Tensor:
     sin, cos = table.chunk(2, -1)
     to_sin = torch.addcmul(of_cos * sin, of_sin, cos, value=-1)
     return torch.cat((to_sin, torch.addcmul(of_sin * sin, of_cos, cos)), -1)
+
+
+class TiledVectors(TiledBias):
+    """A `VectorBias` for the engine; its tensors are x and the vectors of all differences."""
+
+    what, joins = "attention by skewed blocks", False
+
+    def __init__(self, strip: Strip, x: Tensor, vectors: Tensor, group: int, learned: bool):
+        self.strip, self.tensors, self.learned = strip, (x, vectors), learned
+        self.tiles = list(_tiles(strip, x.shape[1], group))
+        self.held = local()
+
+    def room(self, x: Tensor) -> Tensor:
+        """Return memory for E of any tile, the same one for all tiles of a thread."""
+        if not hasattr(self.held, "room"):
+            size = len(self.tensors[0]) * HEADS * ROWS * (self.strip.keys + ROWS)  # type: ignore
+            self.held.room = x.new_empty(size)
+        return self.held.room
+
+    def columns(self, tile: Tile) -> slice:
+        first = _largest(self.strip) - (tile.rows.stop - 1 - tile.keys.start)
+        return slice(first, first + sum(tile.size) - 1)
+
+    def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
+        x, vectors = (
+            t[0][texts, tile.heads, tile.rows].flip(2),
+            t[1][tile.heads, self.columns(tile)],
+        )
+        shape = (*x.shape[:3], vectors.shape[1])
+        products = self.room(x)[: x[..., 0].numel() * shape[-1]].view(shape)
+        torch.matmul(x if unit == 1 else x * unit, vectors.mT, out=products)
+        # Column c has the difference most − c: hidden below `low`, and above `high`
+        most = tile.rows.stop - 1 - tile.keys.start
+        products[..., max(0, most - self.strip.low + 1) :] = float("-inf")
+        products[..., : max(0, most - self.strip.high)] = float("-inf")
+        return products
+
+    def near_grad(
+        self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor
+    ) -> None:
+        (x, vectors), (dx, dvectors), some = t, grads, self.columns(tile)
+        dx[texts, tile.heads, tile.rows] += (of_e @ vectors[tile.heads, some]).flip(2)
+        rows = x[texts, tile.heads, tile.rows].flip(2)
+        dvectors[tile.heads, some] += (of_e.mT @ rows).sum(0)
+
+
+def _largest(strip: Strip) -> int:
+    """The largest difference i − j that a block may ask for."""
+    return min(strip.queries - 1, strip.high + ROWS)
+
+
+def _tiles(strip: Strip, heads: int, group: int) -> Iterator[Tile]:
+    # The heads of a tile must share their keys
+    some = HEADS if group % HEADS == 0 or group == 1 else 1
+    for start in strip.rows[::ROWS]:
+        rows = slice(start, min(start + ROWS, strip.rows.stop))
+        for h in range(0, heads, some):
+            yield Tile(slice(h, min(h + some, heads)), rows, strip.seen(rows))

@@ -32,11 +32,11 @@ from posenc import (
     attend,
     masks,
 )
-from posenc.attention.cpu import toeplitz
 from posenc.attention.dispatch import scored
 from posenc.attention.inputs import checked
 from posenc.attention.spacing import strip
-from posenc.core.biases import DistanceBias
+from posenc.biases import distance
+from posenc.biases.distance import DistanceBias
 from posenc.core.encoding import Encoding, leaves
 from posenc.core.masks import causal
 from posenc.core.positions import sequence
@@ -164,7 +164,7 @@ def test_queries_that_see_nothing_give_0_and_nan_that_nobody_sees_does_not_sprea
 
 def uncut(q, k, v, encoding, mask, monkeypatch):
     with monkeypatch.context() as without:
-        without.setattr(toeplitz, "cut_negligible", lambda *_: None)
+        without.setattr(distance, "cut_negligible", lambda *_: None)
         return attend(q, k, v, encoding, mask=mask, implementation="toeplitz")
 
 
@@ -172,9 +172,9 @@ def cut_tiles(q, k, v, encoding, mask):
     """Pairs that are left, of all that the mask shows."""
     seen = strip(mask, q.shape[2], k.shape[2])
     call = scored(checked(q, k, v, encoding, None, None, mask, None))
-    u = toeplitz.vector(call, seen, (1, 0))
-    tiles = toeplitz.cut_negligible(u, q, k, v, DIM**-0.5, seen)
-    return tiles, u, toeplitz.tiled(seen, slice(0, q.shape[1]))
+    u = distance.vector(call, seen, (1, 0))
+    tiles = distance.cut_negligible(u, q, k, v, DIM**-0.5, seen)
+    return tiles, u, distance.tiled(seen, slice(0, q.shape[1]))
 
 
 def area(tiles):
@@ -197,13 +197,13 @@ def test_what_is_cut_is_less_than_a_rounding(mask, monkeypatch):
 def test_from_512_tokens_on_no_weight_is_so_small_that_processors_are_slow(monkeypatch):
     """Numbers below 2⁻¹²⁶ in float32: one in fifty weights of an ALiBi that is not cut."""
     q, k, v = (heads(8, 512) for _ in range(3))
-    used, cut = [], toeplitz.cut_negligible
+    used, cut = [], distance.cut_negligible
 
     def kept(u, *rest):
         used.append(u)
         return cut(u, *rest)
 
-    monkeypatch.setattr(toeplitz, "cut_negligible", kept)
+    monkeypatch.setattr(distance, "cut_negligible", kept)
     attend(q.requires_grad_(), k, v, ALiBi(8), mask=causal()).sum().backward()
     (u,) = used
     pos = sequence(512)

@@ -1,4 +1,4 @@
-"""Attention with a bias of distance alone, which the kernel reads out of one vector for each head.
+"""A bias of distance alone, which torch's CPU kernel reads out of one vector for each head.
 
     bias[i, j] = f(step · (i − j) + shift)          positions at equal steps
     rows read backwards, i = i₁ − 1 − r:  bias[r, j] = u[r + j + const],  strides (1, 1)
@@ -33,44 +33,83 @@ from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed
 from posenc.attention.cpu.kernel import flash
 from posenc.attention.cpu.sinks import fitted, widened
 from posenc.attention.spacing import Strip
+from posenc.compat.tracing import readable
+from posenc.core.biases import OfDistance, ScoreBias, for_query_heads, offset, offsets
+from posenc.core.positions import whole
+from posenc.core.shapes import KeyPositions, PairBias, Positions
 
 FEWEST_ROWS = 128  # the fewest rows worth a call of the kernel
 WORTH_CUTTING = 512  # the fewest rows of which far terms cost more than to find them
 MOST_SCORES = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
 
 
-class TiledDistance(TiledBias):
-    """A bias of distance for the engine; its tensor is u, (head, query + key − 1)."""
+class DistanceBias(ScoreBias):
+    """The bias f(head, offset): `DistanceBias(self.curve, q, q_at, k_at)`.
 
-    whole, joins, what = True, False, "attention by views"
+    `f` takes indices of heads and offsets (position of the query − position of the key) that
+    broadcast. Over positions at equal steps the bias is a Toeplitz matrix, a strided view of one
+    vector for each head. `reach`, of whole offsets: f is constant beyond it on either side, and is
+    looked up in a table.
+    """
 
-    def __init__(self, u: Tensor, strip: Strip, tiles: list[Tile], learned: bool):
-        self.tensors, self.strip, self.tiles, self.learned = (u,), strip, tiles, learned
+    def __init__(
+        self,
+        f: OfDistance,
+        q: Tensor,
+        q_pos: Positions,
+        k_pos: KeyPositions,
+        reach: int | None = None,
+    ):
+        self.f = self.distance = f
+        self.q_pos, self.heads = q_pos, q.shape[1]
+        one_for_all = k_pos.ndim < 3 or k_pos.shape[1] == 1
+        self.k_pos = k_pos if one_for_all else for_query_heads(k_pos, self.heads)
+        self.reach = reach
+        self.lookup = f if reach is None else None
+        if reach is not None and not readable(q_pos):
+            self.hold()
 
-    def again(self) -> list[Tile]:
-        strip, heads = self.strip, len(self.tensors[0])  # type: ignore
-        most = MOST_SCORES // (heads * min(strip.keys, strip.width))
-        return tiled(strip, slice(0, heads), max(16, min(FEWEST_ROWS, most)))
+    def hold(self) -> None:
+        self.lookup = self.lookup or self.of_pairs()
 
-    def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
-        u = t[0][tile.heads, self.columns(tile)]
-        u = u if unit == 1 else u * unit
-        return u.view(1, len(u), 1, -1)
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
+        apart = offsets(self.q_pos, self.k_pos, rows, keys)
+        if self.lookup is None and self.reach is not None and apart.numel() <= 16 * self.reach:
+            # Of few pairs: no table is worth its making
+            return self.f(h, self._whole(apart))
+        return (self.lookup or self.of_pairs())(h, apart)
 
-    def near_grad(
-        self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor
-    ) -> None:
-        grads[0][tile.heads, self.columns(tile)] += of_e.sum((0, 2))
+    def pair(self) -> PairBias:
+        apart, f = offset(self.q_pos, self.k_pos), self.lookup or self.of_pairs()
+        return lambda b, h, i, j: f(h, apart(b, h, i, j))
 
-    def columns(self, tile: Tile) -> slice:
-        """Return the part of u that is E: from the last row and the first key on."""
-        first = self.strip.queries - tile.rows.stop + tile.keys.start
-        rows, keys = tile.rows, tile.keys
-        return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)
+    def of_pairs(self) -> OfDistance:
+        """The function f, looked up in a table (head, offset) up to `reach`."""
+        reach, device = self.reach, self.q_pos.device
+        assert reach is not None
+        heads = torch.arange(self.heads, device=device)
+        table = self.f(heads.unsqueeze(-1), torch.arange(-reach, reach + 1, device=device))
+
+        return lambda h, apart: looked_up(table, h, self._whole(apart).clamp(-reach, reach) + reach)
+
+    def _whole(self, apart: Tensor) -> Tensor:
+        return whole(apart, type(getattr(self.f, "__self__", self)).__name__)
 
 
-def view(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
+def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
+    """Look up columns of a table (head, column) for heads h, which broadcast."""
+    if h.ndim < 4 or h.shape[1] != len(table) or columns.shape[1] != 1:
+        return table[h, columns]
+    # All heads look up the same columns, (batch or 1, 1, query, key): ten times as fast
+    found = table.index_select(1, columns.flatten())
+    return found.reshape(len(table), len(columns), *columns.shape[2:]).transpose(0, 1)
+
+
+def attended(call: Call, strip: Strip) -> Tensor:
     """Compute attention of a call without a bias, or with one of distance."""
+    steps = (1, 0) if call.bias is None else call.bias.steps
+    assert steps is not None
     q, k, v = fitted(call.q, call.k, call.v)
     u = vector(call, strip, steps)
     learned, sinks = u.requires_grad and torch.is_grad_enabled(), call.sinks
@@ -183,3 +222,33 @@ def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
         some = slice(start, min(start + step, rows.stop))
         tiles.append(Tile(heads, some, strip.seen(some)))
     return tiles
+
+
+class TiledDistance(TiledBias):
+    """A bias of distance for the engine; its tensor is u, (head, query + key − 1)."""
+
+    whole, joins, what = True, False, "attention by views"
+
+    def __init__(self, u: Tensor, strip: Strip, tiles: list[Tile], learned: bool):
+        self.tensors, self.strip, self.tiles, self.learned = (u,), strip, tiles, learned
+
+    def again(self) -> list[Tile]:
+        strip, heads = self.strip, len(self.tensors[0])  # type: ignore
+        most = MOST_SCORES // (heads * min(strip.keys, strip.width))
+        return tiled(strip, slice(0, heads), max(16, min(FEWEST_ROWS, most)))
+
+    def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
+        u = t[0][tile.heads, self.columns(tile)]
+        u = u if unit == 1 else u * unit
+        return u.view(1, len(u), 1, -1)
+
+    def near_grad(
+        self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor
+    ) -> None:
+        grads[0][tile.heads, self.columns(tile)] += of_e.sum((0, 2))
+
+    def columns(self, tile: Tile) -> slice:
+        """Return the part of u that is E: from the last row and the first key on."""
+        first = self.strip.queries - tile.rows.stop + tile.keys.start
+        rows, keys = tile.rows, tile.keys
+        return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)
