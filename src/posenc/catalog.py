@@ -46,6 +46,7 @@ from posenc.encodings.bias.fox import FoX as FoX
 from posenc.encodings.relative.path import PaTH as PaTH
 from posenc.encodings.rotary.selective import SelectiveRoPE as SelectiveRoPE
 from posenc.encodings.relative.wall import Wall as Wall
+from posenc.encodings.rotary.pope import PoPE as PoPE
 # isort: on
 
 # The names on the cards of those whose class has another name

@@ -636,12 +636,13 @@ def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
         if "on_embeddings" in acts_on:
             made["on_embeddings"] = encoding.on_embeddings(x, at)
         q, k, v, at = layer.project(x, at)
+        scale = encoding.scale(q.shape[-1])
         for hook, heads in (("on_queries", q), ("on_keys", k), ("on_values", v), ("on_output", q)):
             if hook in acts_on:
                 made[hook] = getattr(encoding, hook)(heads, at)
         if "on_scores" in acts_on:
             q, k = made.get("on_queries", q), made.get("on_keys", k)
-            bias = as_bias(encoding.on_scores(q, k, at, at, encoding.scale(q.shape[-1])), q, k)
+            bias = as_bias(encoding.on_scores(q, k, at, at, scale), q, k)
             seen = torch.ones(q.shape[-2], k.shape[-2]).tril().bool()
             if bias is not None:
                 block = bias.block(ALL, ALL, seen.view(1, 1, *seen.shape))

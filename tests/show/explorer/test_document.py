@@ -6,6 +6,7 @@ import re
 import pytest
 
 import posenc
+from posenc import CATALOG
 from posenc.models.files.errors import ModelError
 from posenc.show.explorer import document
 from posenc.show.explorer.explore import sorted_out
@@ -39,7 +40,7 @@ def test_a_notebook_shows_it(explorer):
     frame = explorer._repr_html_()
     assert frame.startswith("<iframe title=")
     assert "<script" not in frame  # all of it is in the attribute
-    assert repr(explorer).startswith("Explorer(30 encodings, ")
+    assert repr(explorer).startswith(f"Explorer({len(CATALOG)} encodings, ")
 
 
 def test_a_page_replaces_a_page_and_nothing_else(explorer, tmp_path):

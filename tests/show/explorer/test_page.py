@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import posenc
-from posenc import create, plot
+from posenc import CATALOG, create, plot
 from posenc.analysis import toy
 from posenc.analysis.dials import by_method
 from posenc.models import config, published
@@ -220,7 +220,7 @@ def test_encodings_are_compared_and_filtered(visit):
     page.locator("select").nth(2).select_option("t5")
     page.get_by_role("button", name="decaying").click()
     expect(page.locator("figure:visible canvas")).to_have_count(3)
-    says(page, "[aria-live=polite]:visible", "of 30 encodings")
+    says(page, "[aria-live=polite]:visible", f"of {len(CATALOG)} encodings")
     page.get_by_role("link", name="ALiBi").click()
     expect(page.locator("h2")).to_have_text("ALiBi")
 

@@ -25,7 +25,7 @@ def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None
     Raises LookupError or ModelError for what cannot be found or read.
 
     >>> explore("rope")
-    Explorer(30 encodings, ... models, ...): a notebook shows it, and save(...) writes it
+    Explorer(... encodings, ... models, ...): a notebook shows it, and save(...) writes it
     """
     return explorer(*sorted_out(what), study)
 

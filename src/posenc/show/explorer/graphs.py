@@ -108,10 +108,11 @@ def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> di
         tensors["embedded"] = hooks.applied("on_embeddings", placed(encoding, at, at), x)
     if "on_hidden" in acts_on:
         at = hooks.hidden(encoding, hidden, at)
+    # By the channels of a head, to which `on_queries` may add some
+    scale = encoding.scale(q.shape[-1])
     if {"on_queries", "on_keys"} & {*acts_on}:
         q, k = hooks.queries_and_keys(placed(encoding, at, at), q, k)
         tensors |= {"q": of_head(q, head), "k": of_head(k, head)}
-    scale = encoding.scale(q.shape[-1])
     shape = (1, 1, q.shape[2], k.shape[2])
     scores = of_head(q, head) @ of_head(k, head).mT * scale
     seen = dense(causal(), shape) if encoding.causal else None
