@@ -1,6 +1,6 @@
 # Each target works in the environment that is active; CONTRIBUTING.md says how to make one.
 unexport PYTHONDONTWRITEBYTECODE  # many Pythons begin: what one compiles serves the others
-.PHONY: run test slow core core-types core-tests quick thorough check lint types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large servers
+.PHONY: run test slow core core-types core-tests quick thorough check lint words types script fuzz resolve oldest newest table findings kernels census cases release bench site weights weights-large servers
 
 run:            ## compare all encodings on the packaged novel
 	posenc compare --out report/
@@ -41,6 +41,11 @@ lint:
 	ruff format --check .
 	ruff check .
 	python tools/table.py --check
+	python tools/words.py --check
+
+PART ?=
+words:          ## words that the style excludes, by line, rule and package: make words PART=src/posenc/core
+	python tools/words.py $(PART)
 
 types:
 	pyright --pythonpath "$$(command -v python)"
