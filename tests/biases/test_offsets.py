@@ -41,6 +41,23 @@ def test_a_table_is_looked_up_by_offset(of_keys, graded):
                     torch.testing.assert_close(block[0, h, i - 1, j], expected)
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (1, 2)], ids=["texts", "heads"])
+def test_texts_and_heads_at_positions_of_their_own_are_looked_up_apart(shape):
+    """Against one text and head at a time; few queries without gradients are computed by rows."""
+    pos = torch.stack((POS, POS + 4)).view(*shape, QUERIES)
+    q, k = torch.randn(2, HEADS, QUERIES, DIM), torch.randn(2, HEADS, KEYS, DIM)
+    table, key_table = torch.randn(2, HEADS, 2 * REACH + 1, DIM)
+    with torch.no_grad():
+        keys = row, k, key_table
+        block = TableBias(pos, K_POS, REACH, row, q, table, *keys).block(slice(None), slice(None))
+    for b in range(2):
+        for h in range(HEADS):
+            r = row(pos.expand(2, 2, -1)[b, h].unsqueeze(-1) - K_POS)
+            expected = (q[b, h].unsqueeze(-2) * table[h, r]).sum(-1)
+            expected = expected + (k[b, h] * key_table[h, r]).sum(-1)
+            torch.testing.assert_close(block[b, h], expected)
+
+
 def vector_bias(q_pos, k_pos, dtype=torch.float64):
     q, k = (torch.randn(1, HEADS, len(pos), DIM, dtype=dtype) for pos in (q_pos, k_pos))
     u, v = torch.randn(2, HEADS, 1, DIM, dtype=dtype)

@@ -92,6 +92,11 @@ def test_a_table_serves_all_heads_unless_it_has_some():
             ValueError,
             "frequencies are for 3 heads, `x` has 4: repeat its",
         ),
+        (
+            lambda: refuse_broadcast(torch.zeros(2, 4, 5, 8), torch.zeros(2, 3, 1, 5, 4)),
+            ValueError,
+            r"`pos` must be \(token,\), .* got \(2, 3, 5\)",
+        ),
     ],
 )
 def test_says_what_does_not_fit(unchecked, call, error, message):
