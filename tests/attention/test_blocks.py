@@ -50,6 +50,19 @@ def test_one_block_is_not_made_again_for_the_gradients():
         assert encoding.asked == times
 
 
+@pytest.mark.parametrize(("trains", "times"), [(True, 1), (False, 3)])
+def test_large_scores_are_made_by_blocks_unless_training_keeps_them_anyway(
+    trains, times, monkeypatch
+):
+    """Few queries of a large batch: their gradients need all scores, so one block makes them."""
+    monkeypatch.setattr(blocks, "MOST_SCORES", 1)
+    encoding, q = Counted(), torch.randn(1, 2, 40, 8, requires_grad=trains)
+    out = attend(q, q, q, encoding)
+    if trains:
+        out.sum().backward()
+    assert encoding.asked == times
+
+
 def test_gates_go_by_blocks_too():
     layer, x = SelfAttention(32, 4, FoX(32, 4)), torch.randn(2, 150, 32)
     torch.testing.assert_close(

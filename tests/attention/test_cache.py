@@ -22,7 +22,8 @@ from posenc import (
     attend,
     masks,
 )
-from posenc.attention.cache import Cache, attend_cached
+from posenc.attention.cache import Cache, attend_cached, of_last
+from posenc.core.biases import pairs
 from posenc.core.encoding import Encoding
 from posenc.core.positions import documents, folded, packed, padded
 from posenc.core.prepared import Prepared
@@ -272,3 +273,12 @@ def test_an_encoding_of_the_length_is_refused_with_a_cache(kind, encoding):
         layer(x, cache=cache)
     assert cache.tokens == 0
     assert layer(x).shape == x.shape
+
+
+def test_the_mask_of_last_queries_is_made_only_where_it_hides_something():
+    """A decoded token sees all before it; two hide one key, and padding stays."""
+    assert of_last(masks.causal(), 4, 5, 1) is None
+    two = of_last(masks.causal(), 3, 5, 1)
+    assert two(*pairs((1, 1, 2, 5))).squeeze().tolist() == [[True] * 4 + [False], [True] * 5]
+    left = of_last(masks.padding([2], "left", 5), 4, 5, 1)
+    assert left(*pairs((1, 1, 1, 5))).squeeze().tolist() == [False] * 3 + [True] * 2

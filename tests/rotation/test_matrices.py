@@ -143,6 +143,7 @@ def test_a_gradient_that_overflowed_is_not_finite_and_no_error(where):
     assert not a.grad.isfinite().all()
 
 
+@pytest.mark.usefixtures("exporting")
 @pytest.mark.parametrize("shape", [(1,), (3,), (1, 1), (2, 1), (2, 3)])
 def test_blocks_turn_by_their_own_matrix_each(shape):
     x, by = torch.randn(2, 3, 5, 8), torch.randn(*shape, 5, 2, 4, 4)

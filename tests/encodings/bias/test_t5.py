@@ -48,6 +48,12 @@ def test_the_last_bucket_starts_before_the_reach(bidirectional, start, last):
     assert found.tolist() == [last - 1, last, last, last]
 
 
+def test_begins_with_a_bias_of_a_tenth():
+    weight = T5Bias(64, buckets=256).weight
+    assert weight.std().item() == pytest.approx(0.1, rel=0.05)
+    assert abs(weight.mean().item()) < 0.01
+
+
 @WAYS
 def test_gives_the_bias_of_transformers_with_its_weights(bidirectional):
     config = T5Config(d_model=16, d_kv=4, num_heads=4, is_decoder=not bidirectional)

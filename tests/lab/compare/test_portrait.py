@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from posenc.analysis.text import parse
+from posenc.lab.compare import comparison
 from posenc.lab.compare.portrait import portray
 from posenc.show.report.kinds.portrait import draw
 
@@ -29,6 +30,22 @@ def test_each_shows_what_it_has_and_nothing_else(close):
         "alibi": [],
         "axial-rope": ["similarity", "patches"],
     }
+
+
+def test_progress_counts_up_to_its_last_step(portrait, small, text, monkeypatch):
+    steps = []
+
+    def compare(cards, text, settings, progress):
+        for n in range(3):
+            progress("comparing", n, 3)
+        return portrait.comparison
+
+    monkeypatch.setattr(comparison, "compare", compare)
+    portray(["alibi"], text, small, progress=lambda *step: steps.append(step))
+    _, last, of = steps[-1]
+    assert last == of - 1
+    assert [step for _, step, _ in steps] == sorted(step for _, step, _ in steps)
+    assert {of for *_, of in steps} == {of}
 
 
 def test_attention_is_the_softmax_of_the_parts_together(close):

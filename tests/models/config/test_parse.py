@@ -65,6 +65,15 @@ def test_models_that_add_to_scores():
     assert isinstance(layer.encoding(), DeBERTa)
 
 
+@pytest.mark.parametrize(("buckets", "reach"), [(2, 128), (32, 16)])
+def test_t5_needs_distances_beyond_those_with_a_bucket_of_their_own(buckets, reach):
+    """Half of the buckets of a side; a decoder has one side of 32, an encoder two of 16."""
+    keys = "relative_attention_num_buckets", "relative_attention_max_distance"
+    specify({"model_type": "t5"} | dict(zip(keys, (32, 17), strict=True)))
+    with pytest.raises(ModelError, match=r"must exceed the \d+ distances that have a bucket of"):
+        specify({"model_type": "t5"} | dict(zip(keys, (buckets, reach), strict=True)))
+
+
 def test_falcon_has_two_forms():
     falcon = {"model_type": "falcon", "num_attention_heads": 4, "hidden_size": 64}
     assert isinstance(specify(falcon).layers[0].encoding, Rotary)

@@ -99,6 +99,14 @@ def test_sections_of_pictures_and_video():
     assert contiguous.encoding().axes == 3
 
 
+def test_longrope_may_have_been_trained_on_two_tokens():
+    """The shortest text whose logarithm divides: √(1 + log(factor)/log 2)."""
+    config = published("Phi-3.5-mini-instruct") | {"original_max_position_embeddings": 2}
+    gain = specify(config).layers[0].encoding.gain
+    factor = config["max_position_embeddings"] / 2
+    assert gain == pytest.approx(math.sqrt(1 + math.log2(factor)))
+
+
 def test_a_length_must_be_given_where_it_matters():
     spec = specify(published("Phi-3.5-mini-instruct"))
     with pytest.raises(
