@@ -47,10 +47,16 @@ from posenc.encodings.relative.path import PaTH as PaTH
 from posenc.encodings.rotary.selective import SelectiveRoPE as SelectiveRoPE
 from posenc.encodings.relative.wall import Wall as Wall
 from posenc.encodings.rotary.pope import PoPE as PoPE
+from posenc.encodings.rotary.remaps import (
+    dual_chunk as dual_chunk,
+    rerope as rerope,
+    self_extend as self_extend,
+)
+from posenc.encodings.rotary.remapped import Remapped as Remapped
 # isort: on
 
 # The names on the cards of those whose class has another name
-KERPLE, T5, RoPEMixed, xPos = Kerple, T5Bias, Mixed, XPos
+KERPLE, T5, RoPEMixed, xPos, ReRoPE = Kerple, T5Bias, Mixed, XPos, Remapped
 
 HOME = "posenc.encodings."
 # By public name: classes, functions that return a RoPE, and functions that return its θ

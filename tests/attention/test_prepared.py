@@ -174,6 +174,7 @@ def test_positions_are_given_by_name_too(card):
         "deberta",
         "cope",
         "transformer-xl",
+        "rerope",
     ):
         assert encoding(pos=pos).equal(encoding(pos))
     elif encoding.acts_on == ("on_queries", "on_keys"):

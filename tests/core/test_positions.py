@@ -119,3 +119,41 @@ def test_offsets_are_a_line_of_indices_wherever_one_is_found():
 
 def test_positions_that_cannot_be_read_are_no_line():
     assert lines(sequence(3, device="meta"), sequence(3)) is None
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_randomised_positions_are_drawn_from_all_in_order():
+    drawn = [positions.randomised(3, 7, seeded(seed)).tolist() for seed in range(200)]
+    assert all(pos == sorted({*pos}) and len(pos) == 3 for pos in drawn)
+    assert {place for pos in drawn for place in pos} == {*range(7)}
+    assert positions.randomised(5, 5).tolist() == [0, 1, 2, 3, 4]
+    assert positions.randomised(0, 5).tolist() == []
+
+
+def test_skipped_positions_leap_once_and_reach_all_offsets():
+    """As `train_preprocess_function_pose`: 1 … (n + 1) // 2 tokens stay, the rest move on by u."""
+    drawn = [positions.skipped(5, 9, seeded(seed)).tolist() for seed in range(400)]
+    possible = [
+        [*range(first), *range(first + u, 5 + u)] for first in (1, 2, 3) for u in range(9 - 5 + 1)
+    ]
+    assert {*map(tuple, drawn)} == {*map(tuple, possible)}
+    assert positions.skipped(0, 5).tolist() == []
+
+
+def test_each_text_is_moved_by_its_own_number():
+    pos = torch.tensor([[0, 1, 2], [5, 6, 9]])
+    moves = [(positions.moved(pos, 4, seeded(seed)) - pos).tolist() for seed in range(200)]
+    assert all(len({*row}) == 1 for move in moves for row in move)
+    assert {(a[0], b[0]) for a, b in moves} == set(product(range(4), repeat=2))
+    assert (positions.moved(sequence(3), 4, seeded()) - sequence(3)).diff().eq(0).all()
+
+
+def test_more_tokens_than_positions_are_refused():
+    for draw in (positions.randomised, positions.skipped):
+        with pytest.raises(
+            ValueError, match=r"`most` must be at least `tokens`, got 3 .* 4 tokens"
+        ):
+            draw(4, 3)

@@ -5,13 +5,24 @@ from math import prod
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
 from posenc.compat.tracing import readable, traced, visible
 from posenc.core.shapes import Points, Positions
 from posenc.support.arguments import brief, count, room
 
-__all__ = ["centred", "documents", "folded", "grid", "packed", "padded", "sequence"]
+__all__ = [
+    "centred",
+    "documents",
+    "folded",
+    "grid",
+    "moved",
+    "packed",
+    "padded",
+    "randomised",
+    "sequence",
+    "skipped",
+]
 
 Side = Literal["left", "right"]
 FAR = 2**62  # whole positions from −FAR to FAR − 1 have offsets that int64 holds
@@ -169,6 +180,77 @@ def folded(tokens: int, axes: int) -> Positions | Points:
     side = round(tokens ** (1 / axes))
     side += side**axes < tokens
     return grid(*[side] * axes)[:tokens]
+
+
+def randomised(tokens: int, most: int, generator: Generator | None = None) -> Positions:
+    """Draw positions of a text for one step of training, (token,): in order, each below `most`.
+
+    - `tokens`: tokens of the text
+    - `most`: positions to draw from, 0 … most − 1, far more than `tokens`
+    - `generator`: source of the random numbers; None: torch's own
+
+    So short texts train positions of long ones. Raises ValueError for more tokens than positions.
+
+    >>> drawn = randomised(4, 1000)
+    >>> drawn.shape, bool((drawn.diff() > 0).all())
+    (torch.Size([4]), True)
+
+    Ruoss et al. 2023, arXiv:2305.16843; google-deepmind/randomized_positional_encodings at e8c6474.
+    """
+    tokens = _fewer(tokens, most)
+    return torch.randperm(most, generator=generator)[:tokens].sort().values
+
+
+def skipped(tokens: int, most: int, generator: Generator | None = None) -> Positions:
+    """Draw positions of a text that skips ahead once, (token,), for one step of training (PoSE).
+
+    - `tokens`: tokens of the text
+    - `most`: length to train for: the last position stays below
+    - `generator`: source of the random numbers; None: torch's own
+
+    The first 1 to ⌈tokens / 2⌉ tokens stand at 0, 1, 2, …, the others a common number further on.
+    In the authors' code the second part is also another piece of its document.
+
+    >>> steps = skipped(6, 1000).diff()
+    >>> int(steps.eq(1).sum()) >= 4
+    True
+
+    Zhu et al. 2023, arXiv:2309.10400; dwzhu-pku/PoSE, src/train_pose.py at a3d4ba8.
+    """
+    tokens = _fewer(tokens, most)
+    pos = torch.arange(tokens)
+    if not tokens:
+        return pos
+    first = torch.randint(1, (tokens + 1) // 2 + 1, (), generator=generator)
+    return pos + (pos >= first) * torch.randint(0, most - tokens + 1, (), generator=generator)
+
+
+def moved(pos: Positions, most: int, generator: Generator | None = None) -> Positions:
+    """Move each text by a number of its own, drawn below `most`, for one step of training (SHAPE).
+
+    - `pos`: positions, (token,) or (batch, token)
+    - `most`: numbers to draw from, 0 … most − 1
+    - `generator`: source of the random numbers; None: torch's own
+
+    >>> moved(sequence(3).expand(2, -1), 100).diff()
+    tensor([[1, 1],
+            [1, 1]])
+
+    Kiyono et al. 2021, arXiv:2109.05644; butsugiri/shape, onmt/modules/embeddings.py at a2b04a2.
+    """
+    shape = (*exact(pos).shape[:-1], 1)
+    by = torch.randint(0, count(most, "most"), shape, generator=generator)
+    return exact(pos) + by.to(pos.device)
+
+
+def _fewer(tokens: int, most: int) -> int:
+    tokens = count(tokens, "tokens", 0)
+    if tokens > count(most, "most"):
+        raise ValueError(
+            f"`most` must be at least `tokens`, got {most} positions for {tokens} tokens: draw them"
+            " from more."
+        )
+    return tokens
 
 
 def whole(values: Tensor, name: str) -> Tensor:

@@ -78,6 +78,7 @@ SYNONYMS = {  # other names of encodings of the catalogue
     "xl": "transformer-xl",
     "qwen": "m-rope",
     "forgetting": "fox",
+    "rectifiedrope": "rerope",
 }
 
 

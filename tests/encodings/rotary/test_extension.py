@@ -18,6 +18,7 @@ from posenc.encodings.rotary.extension import (
     longrope,
     longrope_gain,
     ntk,
+    riflex,
     turned,
     yarn,
     yarn_gain,
@@ -308,3 +309,21 @@ def test_a_matrix_without_a_ladder_is_refused():
         with pytest.raises(ValueError, match="from the fastest pair to the slowest: got 1 pair"):
             extend(axial(4))
     assert by_parts(slanted, 2.0, 99).shape == slanted.shape
+
+
+def test_riflex_changes_the_pair_whose_period_is_nearest():
+    """The example of their `identify_k` (HunyuanVideo: b=256, d=16, N=48 gives k=4 and period 50),
+    and `freqs[k-1] = 0.9 * 2 * pi / L_test` of riflex_utils.py."""
+    theta = [256 ** (-2 * j / 16) for j in range(8)]
+    theta[4 - 1] = 0.9 * 2 * math.pi / 66
+    assert riflex(frequencies(16, 256.0), 66, repeats=48).tolist() == pytest.approx(
+        theta, rel=1e-12
+    )
+    theta[4 - 1] /= 0.9
+    of_equation_8 = riflex(frequencies(16, 256.0), 66, repeats=48, share=1.0)
+    assert of_equation_8.tolist() == pytest.approx(theta, rel=1e-12)
+
+
+def test_riflex_takes_one_axis():
+    with pytest.raises(ValueError, match=r"`freqs` must be θ of one axis.*\(2, 8\)"):
+        riflex(axial(16), 66, repeats=48)

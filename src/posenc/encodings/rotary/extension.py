@@ -9,6 +9,7 @@ In turns within the trained length, r = L θ / 2π, with s = `factor` and j = 0 
     llama3          by_parts with slow = 1 and fast = 4
     yarn            by_parts, but γ falls evenly over the pairs j from r = `fast` to r = `slow`
     longrope        θ' = θ / λ,   λ = `short` up to the trained length, `long` beyond
+    riflex          θ'_k = share · 2π / length of one pair k; the others stay
 
 Each takes all it needs as arguments and remembers nothing, so any order of lengths gives the same
 frequencies. `ntk` and `yarn` take θ to be geometric, as `frequencies` makes it.
@@ -20,14 +21,15 @@ is j = 0 in `axial`, where each has d/2n of them, while `mrope` deals one ladder
 Chen et al. 2023, arXiv:2306.15595 (interpolation); bloc97 and emozilla 2023 (NTK-aware, dynamic);
 Peng et al. 2023, "YaRN", arXiv:2309.00071, §3: the paper's ramp, eq. 18, is `by_parts`; the code
 released with it, and every model since, ramps over pairs and rounds the ends. Ding et al. 2024,
-"LongRoPE", arXiv:2402.13753. Llama 3.1's is in Meta's code.
+"LongRoPE", arXiv:2402.13753. Llama 3.1's is in Meta's code. Zhao et al. 2025, "RIFLEx",
+arXiv:2502.15894, eq. 7 and 8; the share of 0.9 is in its code alone.
 """
 
 from collections.abc import Sequence
 from math import ceil, floor, log, pi, sqrt
 
 from jaxtyping import Float
-from torch import Tensor, arange, float64, tensor
+from torch import Tensor, arange, float64, tensor, where
 
 from posenc.compat.tracing import visible
 from posenc.core.frequencies import theta
@@ -251,6 +253,34 @@ def longrope_gain(factor: float, trained: int) -> float:
     if positive(trained, "trained") <= 1:
         raise ValueError(f"`trained` must be a length of more than 1 token, got {trained}.")
     return sqrt(1 + log(factor) / log(trained))
+
+
+def riflex(freqs: Frequencies, length: float, repeats: float, share: float = 0.9) -> Frequencies:
+    """Return θ whose intrinsic pair turns less than once within `length` frames, as RIFLEx does.
+
+    - `freqs`: θ of the axis of time in radians per frame, a vector (pair,)
+    - `length`: frames of the longer video
+    - `repeats`: first frame at which a video of the model repeats; the intrinsic pair is the one
+      whose period, rounded to whole frames, is nearest to it
+    - `share`: share of a full turn that this pair makes within `length`, 0.9 by default; eq. 8
+      has 1
+
+    HunyuanVideo repeats at 48 latent frames: pair 3 of θ with base 256, of period 50.
+
+    >>> from posenc import frequencies
+    >>> 2 * pi / riflex(frequencies(16, 256.0), 66, repeats=48)[2:5]  # periods, in frames
+    tensor([ 25.1327,  73.3333, 100.5310], dtype=torch.float64)
+
+    Zhao et al. 2025, arXiv:2502.15894, eq. 7 and 8; thu-ml/RIFLEx, riflex_utils.py at 18e0bc3.
+    """
+    if theta(freqs).ndim != 1:
+        raise ValueError(
+            f"`freqs` must be θ of one axis, a vector, got shape {tuple(freqs.shape)}: pass that"
+            " of time, and put the axes together afterwards."
+        )
+    intrinsic = ((2 * pi / freqs).round() - positive(repeats, "repeats")).abs().argmin()
+    slower = positive(share, "share") * 2 * pi / positive(length, "length")
+    return where(arange(len(freqs), device=freqs.device) == intrinsic, slower, freqs)
 
 
 def turned(freqs: Theta, length: float) -> Tensor:

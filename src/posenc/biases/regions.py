@@ -1,0 +1,43 @@
+"""Scores that are one of several dot products, by the region in which a pair of positions lies."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from posenc.core.biases import ScoreBias
+from posenc.core.shapes import Heads
+
+
+class RegionBias(ScoreBias):
+    """A bias that with q · k · scale makes the dot product of region r, which each pair has.
+
+    - `q`, `k`: as they enter the dot product, (batch, head, token, channel)
+    - `q_pos`, `k_pos`: their positions, (batch or 1, head or 1, token)
+    - `region`: function of positions that broadcast -> the number r of their region
+    - `products`: for each region the queries and keys whose dot product is the score
+    """
+
+    def __init__(
+        self,
+        q: Heads,
+        k: Heads,
+        q_pos: Tensor,
+        k_pos: Tensor,
+        scale: float,
+        region: Callable[[Tensor, Tensor], Tensor],
+        products: list[tuple[Heads, Heads]],
+    ):
+        self.q, self.k, self.q_pos, self.k_pos, self.scale = q, k, q_pos, k_pos, scale
+        self.region, self.products, self.scores = region, products, self._scores
+
+    def _scores(self, rows: slice, keys: slice) -> Tensor:
+        region = self.region(self.q_pos[..., rows, None], self.k_pos[..., None, keys])
+        scores, *others = [q[..., rows, :] @ k[..., keys, :].mT for q, k in self.products]
+        for r, further in enumerate(others, 1):
+            scores = torch.where(region == r, further, scores)
+        return scores * self.scale
+
+    def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
+        content = self.q[..., rows, :] @ self.k[..., keys, :].mT * self.scale
+        return self._scores(rows, keys) - content

@@ -1,0 +1,78 @@
+"""Maps of offsets for `Remapped`: what a query and a key at two positions turn by.
+
+Each splits pairs of positions into regions. Within a region the offset is a difference of a number
+of the query and a number of the key, so that both can be turned by themselves.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from posenc.support.arguments import brief, count
+
+Remap = tuple[str, *tuple[int, ...]]  # the name of a map, and its numbers
+Map = Callable[[Tensor], Tensor]
+
+
+class Regions(NamedTuple):
+    """The number of the query minus that of the key, for each region of pairs of positions."""
+
+    of: Callable[[Tensor, Tensor], Tensor]  # positions, to broadcast -> the number of a region
+    places: tuple[tuple[Map, Map], ...]  # numbers of queries and of keys, nearest region first
+
+
+def rerope(window: int) -> Remap:
+    """Return the map that cuts offsets off at `window` tokens."""
+    return "rerope", count(window, "window")
+
+
+def self_extend(group: int, window: int) -> Remap:
+    """Return the map that counts in groups of `group` positions from `window` tokens on."""
+    return "self_extend", count(group, "group"), count(window, "window")
+
+
+def dual_chunk(chunk: int, local: int) -> Remap:
+    """Return the map of chunks of `chunk` − `local` tokens; no offset exceeds `chunk`."""
+    local = count(local, "local")
+    return "dual_chunk", count(chunk, "chunk", local + 1), local
+
+
+def checked(remap: Remap) -> Remap:
+    kinds = "rerope", "self_extend", "dual_chunk"
+    if not isinstance(remap, tuple) or remap[:1] not in [(kind,) for kind in kinds]:
+        raise TypeError(
+            f"`remap` must be a map of offsets, got {brief(remap)}: pass `rerope(window)`,"
+            " `self_extend(group, window)` or `dual_chunk(chunk, local)`."
+        )
+    return remap
+
+
+def regions(remap: Remap) -> Regions:
+    """Return the regions of a map, and what queries and keys turn by in each."""
+    kind, *sizes = remap
+    if kind == "dual_chunk":
+        return _chunks(*sizes)
+    w = sizes[-1]
+    far: tuple[Map, Map] = (lambda p: torch.full_like(p, w)), torch.zeros_like
+    if kind == "self_extend":
+        g = sizes[0]
+        far = (lambda p: p // g + w - w // g), (lambda p: p // g)
+    return Regions(lambda i, j: i - j >= w, ((_same, _same), far))
+
+
+def _chunks(chunk: int, local: int) -> Regions:
+    c = chunk - local
+    own: Map = lambda p: p % c  # noqa: E731
+    queries: tuple[Map, ...] = (
+        own,
+        lambda p: (p % c + c).clamp(max=chunk),
+        lambda p: torch.full_like(p, min(2 * c - 1, chunk)),
+    )
+    places = tuple([(query, own) for query in queries])
+    return Regions(lambda i, j: (i // c - j // c).clamp(0, 2), places)
+
+
+def _same(pos: Tensor) -> Tensor:
+    return pos
