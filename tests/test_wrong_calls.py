@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 
 import posenc
 
@@ -481,14 +482,14 @@ def test_a_wrong_call_is_answered_in_a_sentence_of_ours(unchecked, call):
 
 
 def test_what_is_asked_of_an_encoding_is_listed():
-    with pytest.raises(TypeError, match=r"^CoPE has no `npos_max`: it takes `count`\.$"):
+    with refused(TypeError, "CoPE", "`npos_max`", "`count`"):
         posenc.create("cope", npos_max=64)
-    with pytest.raises(TypeError, match=r"^NoPE has no `base`: it takes no options\.$"):
+    with refused(TypeError, "NoPE", "`base`"):
         posenc.create("nope", base=3)
 
 
 def test_a_cache_is_empty_at_first():
-    with pytest.raises(TypeError, match=r"Cache\.__init__\(\) takes 1 positional argument"):
+    with refused(TypeError, 1):
         posenc.Cache(64)
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 
 from posenc import ALiBi, Integer, Sinusoidal
 from posenc.analysis.clouds import clouds
@@ -48,7 +49,7 @@ def test_before_and_after_are_drawn_in_one_plane(material):
 
 
 def test_what_adds_nothing_has_no_clouds(material):
-    with pytest.raises(ValueError, match="ALiBi leaves embeddings as they are"):
+    with refused(ValueError, "ALiBi"):
         clouds(*material, ALiBi(4))
-    with pytest.raises(ValueError, match="words of four letters or more: it takes 40"):
+    with refused(ValueError, 40):
         clouds(parse("few", "some words .\n\n"), torch.randn(3, 16), Integer(16))

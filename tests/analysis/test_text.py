@@ -6,6 +6,7 @@ from threading import Event, Thread
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc.analysis import text as text_module
 from posenc.analysis.text import REACH, _ppmi, load_text, novel
@@ -92,9 +93,7 @@ def test_a_list_of_words_without_end_is_refused_before_vectors_are_made(tmp_path
     monkeypatch.setattr(text_module, "MOST_DISTINCT", 1000)
     path = tmp_path / "list.txt"
     path.write_text(" ".join(f"{n:x}" for n in range(1001)))
-    with pytest.raises(
-        ValueError, match="holds 1,001 distinct words, as no prose does; up to 1,000"
-    ):
+    with refused(ValueError, "1,001", "1,000"):
         load_text(path)
 
 
@@ -112,7 +111,7 @@ def test_a_pipe_is_read_to_its_end_and_not_waited_for_without_a_writer(tmp_path,
     """As `--text <(zcat book.gz)` gives one."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(ValueError, match="holds 0 words"):
+    with refused(ValueError, 0):
         load_text(pipe)
     opens, opened, writer = text_module._without_waiting, Event(), os.open(pipe, os.O_RDWR)
 

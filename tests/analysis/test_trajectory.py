@@ -4,6 +4,7 @@ import cmath
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import ALiBi, Binary, RoPE, Sinusoidal, frequencies
 from posenc.analysis.trajectory import advance
@@ -43,5 +44,5 @@ def test_binary_numbers_jump_where_sinusoids_move_smoothly():
 
 
 def test_a_bias_moves_nothing():
-    with pytest.raises(ValueError, match="ALiBi changes neither embeddings nor queries"):
+    with refused(ValueError, "ALiBi"):
         advance(ALiBi(4), X, [0, 1])

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 import torch
 from hidden import prepared, prepared_both
+from refusals import refused
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from posenc import masks
@@ -324,9 +325,9 @@ def test_an_implementation_says_what_it_cannot_do(unchecked, path, encoding, dty
 
 def test_says_which_shapes_do_not_fit(unchecked):
     q, k = heads(2, 4, 5), heads(2, 4, 3)
-    with pytest.raises(ValueError, match=r"takes \(batch, head, token, channel\), got q \(4, 5, 8"):
+    with refused(ValueError, 4, 5, 8):
         attend(q[0], q[0], q[0], NoPE())
-    with pytest.raises(ValueError, match=r"k and v in batch, heads and tokens: got .* v \(2, 4, 3"):
+    with refused(ValueError, 2, 4, 3):
         attend(q, q, k, NoPE())
     with pytest.raises(ValueError, match="q and k must agree in batch and channels"):
         attend(q, q[:1], q[:1], NoPE())
@@ -353,17 +354,17 @@ def test_says_the_same_on_every_path(unchecked, path, encoding):
     ):
         with pytest.raises(ValueError, match=says):
             attend(*given, encoding, encoding.prepare(at), implementation=path)
-    with pytest.raises(TypeError, match=r"bfloat16, which cannot count past 256"):
+    with refused(TypeError, "bfloat16", 256):
         attend(q, q, q, encoding, encoding.prepare(pos.bfloat16()), implementation=path)
 
 
 def test_says_that_other_keys_need_positions():
     q, k = heads(1, 4, 5), heads(1, 4, 3)
-    with pytest.raises(ValueError, match=r"5 queries but 3 keys\. Pass their positions as"):
+    with refused(ValueError, 5, 3):
         attend(q, k, k, RoPE(DIM))
     at, k_at = sequence(5), sequence(3)
     for mask in (masks.causal(), masks.window(2), masks.causal() | masks.padding([3])):
-        with pytest.raises(ValueError, match="5 queries with 3 keys do not say theirs"):
+        with refused(ValueError, 5, 3):
             attend(q, k, k, NoPE(), at, k_at, mask)
     assert attend(q, k, k, NoPE(), at, k_at, masks.causal(at, k_at)).shape == q.shape
 
@@ -379,9 +380,9 @@ def test_each_token_wants_its_own_position(unchecked, card, given, summed):
     if summed:
         encoding = Sum(encoding)
     right, wrong = (prepared(encoding, line(encoding, n)) for n in (5, given))
-    with pytest.raises(ValueError, match=f"{given} .*tokens"):
+    with refused(ValueError, given):
         attend(q, q, q, encoding, wrong)
-    with pytest.raises(ValueError, match=f"{given} .*tokens"):
+    with refused(ValueError, given):
         attend(q, q, q, encoding, right, wrong)
 
 
@@ -408,11 +409,11 @@ def test_an_encoding_made_for_other_channels_is_refused(unchecked, encoding, sum
     q, name = torch.randn(1, 4, 5, 64), type(encoding).__name__
     for _ in range(summed):
         encoding = Sum(NoPE(), encoding)
-    with pytest.raises(ValueError, match=f"this {name} is for heads of 32 channels, `q` has 64"):
+    with refused(ValueError, name, 32, "`q`", 64):
         attend(q, q, q, encoding)
 
 
 def test_heads_are_checked_however_deep_a_sum_is():
     q = heads(1, 3, 5)
-    with pytest.raises(ValueError, match="this ALiBi was made for 4 heads"):
+    with refused(ValueError, "ALiBi", 4):
         attend(q, q, q, Sum(NoPE(), Sum(NoPE(), ALiBi(4))))

@@ -10,6 +10,7 @@ import pickle
 
 import pytest
 import torch
+from refusals import refused
 from torch import nn
 
 from posenc import (
@@ -157,7 +158,7 @@ def test_layers_that_a_cache_does_not_know_are_refused_after_the_first_step(name
     stack, x, cache = begun(name)
     twin = copy.deepcopy(stack)
     for branch in (cache, copy.copy(cache), copy.deepcopy(cache)):
-        with pytest.raises(ValueError, match=r"`cache`.*layer"):
+        with refused(ValueError, "`cache`"):
             twin(x[:, 5:6], branch)
         assert branch.tokens == 5
         assert branch.tokens_of(twin.layers[0]) == 0

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import (
     CATALOG,
@@ -103,9 +104,9 @@ def test_gradients_and_what_maps_over_tensors_are_left_to_attend():
 @torch.no_grad()
 def test_the_first_layer_says_what_does_not_fit(unchecked):
     q, k, v = new_token()
-    with pytest.raises(ValueError, match="made for 3 heads"):
+    with refused(ValueError, 3):
         Decoding(ALiBi(3), sequence(1, 8), sequence(9)).attend(q, k, v)
-    with pytest.raises(ValueError, match="8 positions for 9 tokens"):
+    with refused(ValueError, 8, 9):
         Decoding(ALiBi(4), sequence(1, 8), sequence(8)).attend(q, k, v)
 
 

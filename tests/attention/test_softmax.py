@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import masks
 from posenc.attention.attend import attend, explain
@@ -319,19 +320,19 @@ def test_a_path_that_cannot_carry_it_says_so(path, encoding, options, words):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"dropout": 1.0}, ValueError, "`dropout` is the probability .* got 1.0: pass one from 0"),
-        ({"dropout": -0.1}, ValueError, "`dropout` is the probability .* got -0.1"),
-        ({"dropout": math.nan}, ValueError, "`dropout` is the probability .* got nan"),
-        ({"dropout": None}, TypeError, "`dropout` must be a number, got None"),
-        ({"softcap": 0.0}, ValueError, "`softcap` must be a positive number, got 0.0"),
-        ({"softcap": "50"}, TypeError, "`softcap` must be a number, got '50'"),
-        ({"sinks": torch.zeros(2)}, ValueError, "one logit for each of the 4 heads of q, got a t"),
-        ({"sinks": 0.0}, ValueError, "one logit for each of the 4 heads of q, got 0.0"),
-        ({"sinks": torch.zeros(4).long()}, ValueError, "`sinks` must be floats on the device of"),
+        ({"dropout": 1.0}, ValueError, ["`dropout`", "1.0", 0]),
+        ({"dropout": -0.1}, ValueError, ["`dropout`", "-0.1"]),
+        ({"dropout": math.nan}, ValueError, ["`dropout`", "nan"]),
+        ({"dropout": None}, TypeError, ["`dropout`", "None"]),
+        ({"softcap": 0.0}, ValueError, ["`softcap`", "0.0"]),
+        ({"softcap": "50"}, TypeError, ["`softcap`", "'50'"]),
+        ({"sinks": torch.zeros(2)}, ValueError, [4]),
+        ({"sinks": 0.0}, ValueError, [4, "0.0"]),
+        ({"sinks": torch.zeros(4).long()}, ValueError, ["`sinks`"]),
     ],
 )
 @pytest.mark.usefixtures("unchecked")
 def test_what_does_not_fit_is_refused(options, error, words):
     q = heads(4, 5)
-    with pytest.raises(error, match=words):
+    with refused(error, *words):
         attend(q, q, q, NoPE(), **options)

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import masks
 from posenc.attention.attend import attend
@@ -149,7 +150,7 @@ def test_a_sum_turns_back_first_what_was_turned_last():
 
 def test_called_by_itself_it_says_where_it_belongs():
     q = heads(HEADS, 3)
-    with pytest.raises(TypeError, match="TurnedValues acts on values or output alone: use `att"):
+    with refused(TypeError, "TurnedValues"):
         TurnedValues()(q, q)
     with pytest.raises(TypeError, match="acts on queries and keys, values and output: use `Self"):
         Sum(RoPE(DIM), TurnedValues())(q, q)

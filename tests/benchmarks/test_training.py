@@ -1,6 +1,7 @@
 """A training step, few samples: all ways must have the same loss."""
 
 import pytest
+from refusals import refused
 
 from benchmarks import training
 
@@ -12,5 +13,5 @@ def test_a_training_step_has_the_same_loss_whoever_rotates(monkeypatch):
     table = training.time_training(1, 0.0)
     assert table.row("transformers RoPE, half").ratio > 0
     monkeypatch.setattr(training, "alibi_matrix", lambda q, k, v: v)
-    with pytest.raises(AssertionError, match=r"materialised ALiBi has a loss of .*, posenc of"):
+    with refused(AssertionError, "ALiBi"):
         training.time_training(1, 0.0)

@@ -5,6 +5,7 @@ from itertools import accumulate, product
 
 import pytest
 import torch
+from refusals import refused
 from spaced_attention import (
     BY_CONTENT,
     DIM,
@@ -344,9 +345,7 @@ def test_gradients_of_a_learned_bias_are_as_exact_as_in_blocks(name, dtype, plac
 def test_there_is_no_second_derivative():
     q = heads(4, 9).requires_grad_()
     out = attend(q, q, q, ALiBi(4))
-    with pytest.raises(
-        RuntimeError, match=r'no second derivative, .*: pass `implem.*="reference"`'
-    ):
+    with refused(RuntimeError, '"reference"'):
         torch.autograd.grad(out.sum(), q, create_graph=True)
     out = attend(q, q, q, ALiBi(4), implementation="reference")
     (grad,) = torch.autograd.grad(out.sum(), q, create_graph=True)

@@ -4,6 +4,7 @@ from copy import deepcopy
 
 import pytest
 import torch
+from refusals import refused
 from spaced_attention import BY_CONTENT, MASKS, PLACES, both, by_path, masked, tensors
 from torch.utils._pytree import tree_leaves
 
@@ -77,7 +78,7 @@ def test_a_second_derivative_is_refused_where_one_is_taken():
     encoding, pos = BY_CONTENT["transformer-xl"], PLACES["text"][0]
     q, k, v = (x.requires_grad_() for x in tensors(pos, pos))
     out = by_path("auto", q, k, v, encoding, pos, pos, None)
-    with pytest.raises(RuntimeError, match=r'no second derivative, .*`implem.*="reference"`'):
+    with refused(RuntimeError, '"reference"'):
         torch.autograd.grad(out.square().sum(), q, create_graph=True)
 
 

@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from posenc.commands import cli
 from posenc.lab.compare import comparison, portrait
@@ -151,7 +152,7 @@ def test_figures_and_open_need_a_page(command, option, capsys, tmp_path, monkeyp
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps(LLAMA))
     words = [*command.split(), *option.split()]
-    with pytest.raises(SystemExit, match="2"):
+    with refused(SystemExit, 2):
         cli.main(words)
     asked = option.split()[0]
     assert f"{asked} needs a page: name its folder with --out" in capsys.readouterr().err
@@ -173,5 +174,5 @@ def test_figures_of_a_model_are_as_wide_as_asked_and_the_page_is_opened(
         f'width="{points:.0f}' in svg.read_text()[:3000]
         or f'width="{points:.4g}' in svg.read_text()
     )
-    with pytest.raises(SystemExit, match="2"):
+    with refused(SystemExit, 2):
         cli.main("inspect model --out page --figures svg --width 3".split())

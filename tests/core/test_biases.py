@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor, nn
 
 from posenc import ALiBi, RoPE, Shaw, Sum, attend, explain, masks, positions
@@ -138,13 +139,13 @@ def test_it_is_said_why_it_goes_by_blocks():
 @pytest.mark.parametrize(
     ("path", "why"),
     [
-        ("flex", "asks for the bias of one pair"),
-        ("sdpa", "carries no bias"),
-        ("toeplitz", r"the bias of \w+ is no view"),
+        ("flex", "one pair"),
+        ("sdpa", "bias"),
+        ("toeplitz", "view"),
     ],
 )
 def test_paths_that_take_no_blocks_say_so(encoding, path, why):
-    with torch.no_grad(), pytest.raises(ValueError, match=f'"{path}".*{why}'):
+    with torch.no_grad(), refused(ValueError, path, type(encoding).__name__, why):
         attend(*heads(5, torch.float32), encoding, implementation=path)
 
 

@@ -4,6 +4,7 @@ from decimal import Decimal, localcontext
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc.core.frequencies import (
     angles,
@@ -65,32 +66,32 @@ def test_a_table_serves_all_heads_unless_it_has_some():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: frequencies(7), ValueError, "`dim` must be even and at least 2, got 7"),
-        (lambda: frequencies(8, -1.0), ValueError, "`base` must be a positive number, got -1.0"),
-        (lambda: theta(torch.arange(4)), TypeError, "`freqs` must be float64, .* got torch.int64"),
-        (lambda: theta(torch.ones(1, 1, 1).double()), ValueError, r"got shape \(1, 1, 1\): for"),
-        (lambda: theta(frequencies(8) / 0), ValueError, "`freqs` must be finite numbers"),
-        (lambda: angles(torch.arange(3), None), TypeError, "real numbers, got None: pass"),
+        (lambda: frequencies(7), ValueError, ["`dim`", 2, 7]),
+        (lambda: frequencies(8, -1.0), ValueError, ["`base`", "-1.0"]),
+        (lambda: theta(torch.arange(4)), TypeError, ["`freqs`", "float64", "int64"]),
+        (lambda: theta(torch.ones(1, 1, 1).double()), ValueError, ["(1, 1, 1)"]),
+        (lambda: theta(frequencies(8) / 0), ValueError, ["`freqs`"]),
+        (lambda: angles(torch.arange(3), None), TypeError, ["None"]),
         (
             lambda: angles(torch.arange(3), axial(8, axes=2)),
             ValueError,
-            "these frequencies have 2 axes: `pos` must be points",
+            [2, "`pos`"],
         ),
         (
             lambda: angles(torch.arange(3), frequencies(8).to("meta")),
             ValueError,
-            "on the meta device and have no values: load them",
+            ["meta"],
         ),
-        (lambda: split(torch.zeros(1, 4), "halves"), ValueError, "`layout` is where .* 'halves'"),
+        (lambda: split(torch.zeros(1, 4), "halves"), ValueError, ["`layout`", "'halves'"]),
         (
             lambda: refuse_broadcast(torch.zeros(2, 4, 5, 8), torch.zeros(3, 1, 5, 4)),
             ValueError,
-            "`x` has 5 tokens in a batch of 2, the positions are for 5 tokens in a batch of 3",
+            ["`x`", 5, 2, 3],
         ),
         (
             lambda: refuse_broadcast(torch.zeros(2, 4, 5, 8), torch.zeros(2, 3, 5, 4)),
             ValueError,
-            "frequencies are for 3 heads, `x` has 4: repeat its",
+            [3, "`x`", 4],
         ),
         (
             lambda: refuse_broadcast(torch.zeros(2, 4, 5, 8), torch.zeros(2, 3, 1, 5, 4)),
@@ -100,5 +101,5 @@ def test_a_table_serves_all_heads_unless_it_has_some():
     ],
 )
 def test_says_what_does_not_fit(unchecked, call, error, message):
-    with pytest.raises(error, match=message):
+    with refused(error, *message):
         call()

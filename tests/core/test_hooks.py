@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import refused
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
@@ -61,26 +62,25 @@ WRONG = {
 @pytest.mark.parametrize("path", PATHS)
 def test_a_hook_that_gives_back_another_shape_is_named(unchecked, hook, value, path):
     q = heads()
-    with pytest.raises(TypeError, match=rf"`Wrong\.{hook}` must return .*, got "):
+    with refused(TypeError, f"`Wrong.{hook}`"):
         attend(q, q, q, returning(hook, value), implementation=path)
 
 
 def test_a_part_of_a_sum_is_named_by_itself(unchecked):
     q, encoding = heads(), Sum(RoPE(DIM), returning("on_values", lambda v, at: v[:, :, 1:]))
-    with pytest.raises(TypeError, match=r"`Wrong\.on_values` must return floats of shape \(2, 4"):
+    with refused(TypeError, "`Wrong.on_values`", 2, 4):
         attend(q, q, q, encoding)
 
 
 def test_queries_and_keys_of_unlike_channels_are_refused(unchecked):
     wider = returning("on_queries", lambda q, at: torch.cat((q, q), -1))
-    with pytest.raises(TypeError, match="equally many channels, got 16 and 8"):
+    with refused(TypeError, 16, 8):
         attend(heads(), heads(), heads(), wider)
 
 
 def test_what_is_no_bias_is_refused(unchecked):
-    for value, got in ((3, "3"), (lambda *given: lambda i, j: i - j, r"one of \(i, j\)")):
-        named = r"`Wrong\.on_scores` must return a tensor that broadcasts .*, got "
-        with pytest.raises(TypeError, match=f"{named}{got}\\."):
+    for value, got in ((3, "3"), (lambda *given: lambda i, j: i - j, "(i, j)")):
+        with refused(TypeError, "`Wrong.on_scores`", "(batch, head, query, key)", got):
             attend(heads(), heads(), heads(), returning("on_scores", value))
 
 
@@ -97,9 +97,7 @@ def test_a_function_of_a_pair_may_take_more_than_it_needs():
 
 def test_a_mask_in_the_place_of_a_bias_is_told_where_it_belongs(unchecked):
     q, seen = heads(), torch.ones(TOKENS, TOKENS).bool()
-    with pytest.raises(
-        TypeError, match=r"got torch\.bool of shape .*: what a query sees is said by"
-    ):
+    with refused(TypeError, "bool"):
         attend(q, q, q, returning("on_scores", seen))
 
 
@@ -113,15 +111,13 @@ def test_under_autocast_a_hook_may_return_what_torch_makes_there():
 
 def test_embeddings_keep_their_dtype(unchecked):
     layer = SelfAttention(32, 4, returning("on_embeddings", lambda x, at: x.double()))
-    with pytest.raises(
-        TypeError, match=r"must return the dtype that it is given, torch\.float32, g"
-    ):
+    with refused(TypeError, "float32"):
         layer(torch.randn(2, 5, 32))
 
 
 def test_embeddings_keep_their_shape(unchecked):
     layer = SelfAttention(32, 4, returning("on_embeddings", lambda x, at: x[:, 1:]))
-    with pytest.raises(TypeError, match=r"`Wrong\.on_embeddings` must return floats of shape \(2,"):
+    with refused(TypeError, "`Wrong.on_embeddings`", 2):
         layer(torch.randn(2, 5, 32))
 
 
@@ -211,20 +207,20 @@ OF_A_PART = {
 def test_a_sum_that_is_called_by_itself_checks_each_part(unchecked, hook):
     value = None if hook == "on_hidden" else torch.ones(3, 5).bool()
     whole, x = Sum(RoPE(DIM), Sum(returning(hook, value))), heads()
-    with pytest.raises(TypeError, match=rf"`Wrong\.{hook}` must return .*, got "):
+    with refused(TypeError, f"`Wrong.{hook}`"):
         OF_A_PART[hook](whole, x, whole.prepare(torch.arange(TOKENS)))
 
 
 def test_an_encoding_that_is_called_by_itself_checks_its_hooks(unchecked):
     pos, q = torch.arange(TOKENS), heads()
     for hook, given in (("on_queries", (q, q)), ("on_keys", (q, q)), ("on_embeddings", (q[0],))):
-        with pytest.raises(TypeError, match=rf"`Wrong\.{hook}` must return floats of shape"):
+        with refused(TypeError, f"`Wrong.{hook}`"):
             returning(hook, torch.ones(TOKENS, DIM).bool())(*given, pos)
-    with pytest.raises(TypeError, match=r"`Wrong\.on_scores` must return numbers that broadcast"):
+    with refused(TypeError, "`Wrong.on_scores`"):
         returning("on_scores", torch.ones(TOKENS, TOKENS).bool())(pos)
 
 
 def test_a_layer_names_a_hook_that_forgets_to_return_its_positions(unchecked):
     layer = SelfAttention(32, 4, returning("on_hidden", None))
-    with pytest.raises(TypeError, match=r"`Wrong\.on_hidden` must return .*, got None"):
+    with refused(TypeError, "`Wrong.on_hidden`", "None"):
         layer(torch.randn(2, 5, 32))

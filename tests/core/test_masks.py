@@ -5,6 +5,7 @@ import pickle
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import positions
 from posenc.attention.attend import attend
@@ -118,27 +119,25 @@ def test_joined_masks_remember_that_one_has_no_positions():
     q, k, pos = torch.randn(1, 2, 3, 8), torch.randn(1, 2, 5, 8), sequence(3, start=2)
     at, k_at = pos, sequence(5)
     for mask in (causal() & padding([5]), padding([5]) | window(2), window(2) & causal(pos, k_at)):
-        with pytest.raises(ValueError, match="3 queries with 5 keys do not say theirs"):
+        with refused(ValueError, 3, 5):
             attend(q, k, k, NoPE(), at, k_at, mask)
     known = causal(pos, k_at) & window(2, pos, k_at) | padding([5])
     assert attend(q, k, k, NoPE(), at, k_at, known).shape == q.shape
 
 
 def test_says_what_does_not_fit(unchecked):
-    with pytest.raises(ValueError, match="`size` must be at least 1, got 0"):
+    with refused(ValueError, "`size`", 1, 0):
         window(0)
-    with pytest.raises(ValueError, match=r"text of 9 tokens does not fit into `tokens`=5"):
+    with refused(ValueError, 9, "`tokens`", 5):
         padding([2, 9], tokens=5)
-    with pytest.raises(TypeError, match="cannot count past 256"):
+    with refused(TypeError, 256):
         causal(torch.arange(4).bfloat16())
-    with pytest.raises(
-        TypeError, match=r"`ids` must be a tensor of whole numbers, .* of torch.bool"
-    ):
+    with refused(TypeError, "`ids`", "bool"):
         documents(torch.ones(4, dtype=torch.bool))
 
 
 def test_padding_wants_to_know_the_side(unchecked):
-    with pytest.raises(ValueError, match="'left' or 'right', got 'top'"):
+    with refused(ValueError, "'left'", "'right'", "'top'"):
         padding([2, 3], side="top")
 
 
@@ -148,7 +147,7 @@ def test_a_mask_of_other_tokens_is_refused(unchecked, path, given):
     """Six positions for five tokens would silently be the wrong ones."""
     q, pos = torch.randn(3, 2, 5, 8), sequence(given)
     for mask in (causal(pos), window(2, pos), documents(pos), causal(pos) & padding([5, 5, 5])):
-        with pytest.raises(ValueError, match=f"{given} positions"):
+        with refused(ValueError, given):
             attend(q, q, q, NoPE(), mask=mask, implementation=path)
 
 
@@ -178,9 +177,9 @@ def test_a_function_of_ones_own_joins_in():
 
 def test_a_tensor_is_no_mask_and_dtypes_are_one(unchecked):
     q = torch.randn(1, 2, 3, 8)
-    with pytest.raises(TypeError, match=r"`mask` is a function of indices, .* got a tensor"):
+    with refused(TypeError, "`mask`"):
         attend(q, q, q, NoPE(), mask=torch.ones(3, 3, dtype=torch.bool))
-    with pytest.raises(ValueError, match=r"must be of one dtype: torch.bfloat16, torch.float32"):
+    with refused(ValueError, "bfloat16", "float32"):
         attend(q.bfloat16(), q, q, NoPE())
 
 
@@ -255,7 +254,7 @@ def test_many_tokens_at_positions_by_head_are_each_head_alone(path):
 
 def test_positions_for_other_heads_are_refused(unchecked):
     q, pos = torch.randn(1, 4, 5, 8), sequence(5).expand(1, 2, 5)
-    with pytest.raises(ValueError, match="1 head or for the 4 heads of q, got positions for 2"):
+    with refused(ValueError, 1, 4, 2):
         attend(q, q[:, :2], q[:, :2], NoPE(), mask=causal(pos))
     one = attend(q, q, q, NoPE(), mask=causal(pos[:, :1]))
     torch.testing.assert_close(one, attend(q, q, q, NoPE(), mask=causal()))

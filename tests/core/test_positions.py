@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import positions
 from posenc.core.positions import exact, folded, grid, line, lines, packed, padded, sequence
@@ -64,18 +65,18 @@ def test_fractions_stay_as_they_are(dtype):
 
 
 def test_positions_that_cannot_count_are_refused():
-    with pytest.raises(TypeError, match=r"bfloat16, which cannot count past 256; pass integers"):
+    with refused(TypeError, "bfloat16", 256):
         exact(torch.arange(3).bfloat16())
-    with pytest.raises(TypeError, match=r"float16, which cannot count past 2048; pass integers"):
+    with refused(TypeError, "float16", 2048):
         exact(torch.arange(3).half())
-    with pytest.raises(TypeError, match=r"boolean mask; .* `mask.cumsum\(-1\)`"):
+    with refused(TypeError, "`mask.cumsum(-1)`"):
         exact(torch.ones(3, dtype=torch.bool))
 
 
 def test_says_what_does_not_fit(unchecked):
-    with pytest.raises(ValueError, match="'left' or 'right', got 'top'"):
+    with refused(ValueError, "'left'", "'right'", "'top'"):
         padded([1], side="top")
-    with pytest.raises(ValueError, match="text of 5 tokens does not fit into `tokens`=4"):
+    with refused(ValueError, 5, "`tokens`", 4):
         padded([2, 5], tokens=4)
 
 

@@ -10,6 +10,7 @@ from itertools import accumulate
 import pytest
 import torch
 from layout_files import AT, CONFIG, LAYER, planned
+from refusals import refused
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -231,9 +232,9 @@ def test_every_file_says_its_layout_and_keeps_what_it_said(llama, tmp_path):
             said = {"format": "pt", "from": "us", "posenc.layout": "interleaved"}
             assert new.metadata() == said
             assert list(new.keys()) == list(old.keys())
-    with pytest.raises(ModelError, match="is already in layout 'interleaved'"):
+    with refused(ModelError, "'interleaved'"):
         convert(done.out, "interleaved", tmp_path / "again")
-    with pytest.raises(ModelError, match="is already in layout 'half'"):
+    with refused(ModelError, "'half'"):
         convert(llama, "half", tmp_path / "again")
 
 
@@ -259,21 +260,19 @@ def test_what_is_said_is_believed_where_the_weights_do_not_show_it(llama, tmp_pa
     assert (done.was, done.now) == ("interleaved", "half")
     assert done.by == "`--was` says so, though 'llama' in transformers is usually in 'half'"
     for wrong in ({"to": "neox"}, {"to": "half", "from_": "gptj"}):
-        with pytest.raises(ValueError, match="is a layout: 'half' or 'interleaved', got"):
+        with refused(ValueError, "'half'", "'interleaved'"):
             convert(llama, out=tmp_path / "again", **wrong)
 
 
 def test_what_is_said_must_not_contradict_the_metadata(llama, tmp_path):
     done = convert(llama, "interleaved", tmp_path / "out")
-    with pytest.raises(
-        ModelError, match="in both layouts, 'interleaved': its metadata says so; 'ha"
-    ):
+    with refused(ModelError, "'interleaved'"):
         convert(done.out, "interleaved", tmp_path / "again", from_="half")
 
 
 def test_what_is_said_must_not_contradict_a_key_of_the_config(tmp_path):
     model_of("deepseek_v3", tmp_path / "a", **MLA)
-    with pytest.raises(ModelError, match="says 'interleaved', and `--was` says 'half'; set it r"):
+    with refused(ModelError, "'interleaved'", "`--was`", "'half'"):
         convert(tmp_path / "a", "interleaved", tmp_path / "b", from_="half")
 
 
@@ -308,11 +307,9 @@ def test_weights_that_show_that_they_are_interleaved_are_believed(tmp_path, from
 
 def test_weights_that_show_another_layout_than_is_said_are_refused(tmp_path):
     model = tied(tmp_path / "a", "half")
-    with pytest.raises(
-        ModelError, match=r"in both layouts, 'half': its weights speak for it .* 'inter"
-    ):
+    with refused(ModelError, "'half'"):
         convert(model, "half", tmp_path / "out", from_="interleaved")
-    with pytest.raises(ModelError, match=r"is already in layout 'half': its weights speak for it"):
+    with refused(ModelError, "'half'"):
         convert(model, "half", tmp_path / "out")
 
 
@@ -335,9 +332,7 @@ def test_queries_that_no_memory_holds_are_refused_before_they_are_read(tmp_path)
         file.truncate(8 + len(text) + 3 * size)
     config = TIED | {"num_hidden_layers": 1, "num_key_value_heads": 4}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(
-        ModelError, match=r"q_proj.weight: needs 32 GiB of memory, allowed: up to 4"
-    ):
+    with refused(ModelError, "q_proj", 32, "GiB", 4):
         convert(tmp_path, "interleaved", tmp_path / "out")
 
 
@@ -345,7 +340,7 @@ def test_weights_that_the_disk_has_no_room_for_are_refused(tmp_path, monkeypatch
     model = tied(tmp_path / "a", "half")
     usage = type("Usage", (), {"free": 1000})
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(ModelError, match=r"needs .* KiB on the disk, allowed: up to 1,000 B"):
+    with refused(ModelError, "KiB", "1,000"):
         convert(model, "interleaved", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -354,7 +349,7 @@ def test_a_config_that_contradicts_the_weights_is_refused(tmp_path):
     model_of("deepseek_v3", tmp_path / "a", **MLA)
     done = convert(tmp_path / "a", "half", tmp_path / "b")
     shutil.copy(tmp_path / "a" / "config.json", done.out / "config.json")
-    with pytest.raises(ModelError, match=r"rope_interleave: says 'interleaved', and the weights"):
+    with refused(ModelError, "rope_interleave", "'interleaved'"):
         convert(done.out, "interleaved", tmp_path / "c")
 
 
@@ -427,13 +422,13 @@ def test_a_layout_that_nobody_knows_is_refused(tmp_path):
     raw = {AT + name: torch.randn(shape) for name, shape in LAYER.items()}
     save_file(raw, tmp_path / "model.safetensors", {"posenc.layout": "woven"})
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    with pytest.raises(ModelError, match=r"posenc.layout: is not known, got 'woven'"):
+    with refused(ModelError, "'woven'"):
         convert(tmp_path, "interleaved", tmp_path / "out")
 
 
 def test_other_formats_and_models_without_a_config_are_refused(llama, tmp_path):
     (llama / "config.json").unlink()
-    with pytest.raises(ModelError, match=r"holds no config.json, which says how its heads lie"):
+    with refused(ModelError, "config.json"):
         convert(llama, "interleaved", tmp_path / "out")
     (tmp_path / "pickled").mkdir()
     (tmp_path / "pickled" / "config.json").write_text(json.dumps(CONFIG))

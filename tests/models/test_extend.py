@@ -9,6 +9,7 @@ import stat
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
+from refusals import refused
 from transformers import AutoConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
@@ -106,7 +107,7 @@ def test_layers_with_a_window_turn_as_they_did(config):
 
 
 def test_what_was_stretched_by_another_way_is_not_slowed_pair_by_pair():
-    with pytest.raises(ModelError, match="'yarn' already"):
+    with refused(ModelError, "'yarn'"):
         slowed(extended(V5, 4096, "yarn")[0], 8192, 4096, [2.0] * 32, gain=1.0)
 
 
@@ -140,7 +141,7 @@ def test_a_stretched_model_is_stretched_further_by_its_own_method_only():
     twice, _ = extended(once, 16384, "yarn")
     assert twice["rope_scaling"] == extended(LLAMA, 16384, "yarn")[0]["rope_scaling"]
     assert twice["rope_scaling"]["factor"] == 8.0  # of 2048, not 2 of 8192
-    with pytest.raises(ModelError, match=r"is 'yarn' already: .* use --method yarn"):
+    with refused(ModelError, "'yarn'", "--method"):
         extended(once, 16384, "linear")
 
 
@@ -182,8 +183,8 @@ def test_the_text_part_of_a_composite_config_is_stretched():
 @pytest.mark.parametrize(
     ("config", "to", "method", "message"),
     [
-        (LLAMA, 2048, "yarn", "it serves 2048 tokens already: `to` must be more, got 2048"),
-        ({"model_type": "gpt2"}, 9999, "yarn", "'gpt2' turns no queries and keys"),
+        (LLAMA, 2048, "yarn", [2048, "`to`"]),
+        ({"model_type": "gpt2"}, 9999, "yarn", ["'gpt2'"]),
         (
             LLAMA
             | {
@@ -196,18 +197,18 @@ def test_the_text_part_of_a_composite_config_is_stretched():
             },
             9999,
             "yarn",
-            "is 'longrope', whose factors were searched for, not computed",
+            ["'longrope'"],
         ),
         (
             GEMMA | {"num_hidden_layers": 5},
             9999,
             "yarn",
-            "sliding_window: bounds every layer: a longer text changes nothing",
+            ["sliding_window"],
         ),
     ],
 )
 def test_what_cannot_be_stretched_is_refused(config, to, method, message):
-    with pytest.raises(ModelError, match=message):
+    with refused(ModelError, *message):
         extended(config, to, method)
 
 
@@ -215,7 +216,7 @@ def test_what_cannot_be_stretched_is_refused(config, to, method, message):
 @pytest.mark.parametrize(("method", "more"), [("ntk", {}), ("base", {"base": 1e6})])
 def test_a_base_that_the_class_ignores_is_not_written(model_type, method, more):
     """These classes of transformers compute their angles from 10,000, whatever a config says."""
-    with pytest.raises(ModelError, match=r"rope_theta.*ignored by the class"):
+    with refused(ModelError, "rope_theta"):
         extended({"model_type": model_type}, 9999, method, **more)
 
 
@@ -227,7 +228,7 @@ def test_a_rope_type_that_transformers_would_not_load_is_not_written(model_type)
     with pytest.raises((KeyError, StrictDataclassClassValidationError)):
         AutoConfig.for_model(**config, rope_scaling=scaling)
     for method in ("linear", "dynamic", "yarn", "llama3"):
-        with pytest.raises(ModelError, match="alone: transformers would not load"):
+        with refused(ModelError, "alone"):
             extended(config, 16384, method)
     if model_type != "cosmos3_edge_text":  # its class ignores the base, too
         made, _ = extended(config, 16384, "base", base=1e9)
@@ -248,7 +249,7 @@ def test_what_a_class_takes_for_a_silent_config_is_kept(model_type):
 
 
 def test_an_unknown_method_is_refused():
-    with pytest.raises(ValueError, match="`method` must be one of linear, ntk, dynamic, yarn"):
+    with refused(ValueError, "`method`"):
         extended(LLAMA, 4096, "longrope")
 
 
@@ -328,36 +329,36 @@ def test_every_method_takes_a_factor(method, factor):
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({}, "`to` or `factor` must be given"),
-        ({"trained": 1024}, "`to` or `factor` must be given"),
-        ({"factor": 1.0}, "above 1 and at most 1,048,576, got 1"),
-        ({"factor": -4}, "above 1 and at most 1,048,576, got -4"),
-        ({"factor": 1e308}, "above 1 and at most 1,048,576, got 1e.308"),
-        ({"factor": float("nan")}, "above 1 and at most 1,048,576, got nan"),
-        ({"factor": 4, "trained": 0}, "`trained` is a number of tokens, 1 to 2⁵³, got 0"),
-        ({"to": 10**400}, "`to` is a number of tokens, 1 to 2⁵³, got 1"),
-        ({"to": 8192, "factor": 4, "trained": 1024}, "`factor` 4, `trained` 1024: leave one out"),
-        ({"to": 8192, "factor": 3}, "`to` is `factor` times `trained`, all tokens whole, got `to`"),
+        ({}, ["`to`", "`factor`"]),
+        ({"trained": 1024}, ["`to`", "`factor`"]),
+        ({"factor": 1.0}, [1, "1,048,576"]),
+        ({"factor": -4}, [1, "1,048,576", -4]),
+        ({"factor": 1e308}, [1, "1,048,576"]),
+        ({"factor": float("nan")}, [1, "1,048,576", "nan"]),
+        ({"factor": 4, "trained": 0}, ["`trained`", 1, 0]),
+        ({"to": 10**400}, ["`to`", 1]),
+        ({"to": 8192, "factor": 4, "trained": 1024}, ["`factor`", 4, "`trained`", 1024]),
+        ({"to": 8192, "factor": 3}, ["`to`", "`factor`", "`trained`"]),
         (
             {"factor": 4, "trained": 4096},
-            "max_position_embeddings: is 2048, `trained` is, got 4096",
+            ["max_position_embeddings", 2048, "`trained`", 4096],
         ),
         (
             {"factor": 2, "trained": 1000},
-            r"got 2000 \(2 times the 1000 that it was trained on\)",
+            [2000, 2, 1000],
         ),
     ],
 )
 def test_lengths_that_do_not_fit_together_are_refused(said, message):
-    with pytest.raises(ValueError, match=message):
+    with refused(ValueError, *message):
         extended(LLAMA, said.pop("to", None), "yarn", **said)
 
 
 def test_what_a_config_says_of_its_training_is_not_contradicted():
     once, _ = extended(LLAMA, 8192, "yarn")
-    with pytest.raises(ModelError, match="says it was trained on 2048 tokens, `trained` is, got 1"):
+    with refused(ModelError, 2048, "`trained`", 1024):
         extended(once, 16384, "yarn", trained=1024)
-    with pytest.raises(ModelError, match="dynamic scaling counts from it, `trained` is, got 1024"):
+    with refused(ModelError, "`trained`", 1024):
         extended(LLAMA, 16384, "dynamic", trained=1024)
 
 

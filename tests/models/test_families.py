@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers as T
+from refusals import refused
 
 from posenc import ALiBi, Learned, NoPE, RoPE, Sinusoidal, Sum, T5Bias
 from posenc.analysis.capture import capture
@@ -225,7 +226,7 @@ def test_encodings_of_the_layers_alone_do_not_switch_a_table_off(name):
     """Once it was gone without a word, and the logits moved by 2 to 4."""
     model = build(name)
     own, spec = logits(model), specify(model.config.to_dict())
-    with pytest.raises(ValueError, match=r"`encoding` .* Table\(rows=.* NoPE\(\)"):
+    with refused(ValueError, "`encoding`", "NoPE"):
         apply(model, spec.encodings())
     close(logits(model), own)
     assert spec.encodings().embedding == spec.embedding

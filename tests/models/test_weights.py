@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from safetensors.torch import save_file
 from weight_files import FUZZ, read_or_refuse, same, save_gguf, weights
 
@@ -29,7 +30,7 @@ def test_a_tensor_too_large_for_memory_is_refused_before_it_is_read(tmp_path):
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
         file.truncate(8 + len(header) + 2**33)  # a file of nothing, which takes no room on disk
-    with pytest.raises(ModelError, match="a: needs 8 GiB of memory, allowed: up to 4 GiB"):
+    with refused(ModelError, "a", 8, "GiB", 4):
         weights(path)["a"]
 
 
@@ -66,18 +67,14 @@ def test_an_index_says_which_shard_counts(tmp_path):
 def test_an_index_of_too_many_shards_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("posenc.models.weights.MOST_SHARDS", 1)
     sharded(tmp_path, one={"a": torch.ones(1)}, two={"b": torch.ones(2)})
-    with pytest.raises(
-        ModelError, match="weight_map: names 2 files with 2 tensors, allowed: up to"
-    ):
+    with refused(ModelError, "weight_map", 2):
         weights(tmp_path)
 
 
 def test_the_same_name_in_two_files_is_refused(tmp_path):
     for file in ("a", "b"):
         save_file({"x": torch.ones(1)}, tmp_path / f"{file}.safetensors")
-    with pytest.raises(
-        ModelError, match=r"b\.safetensors:x: is in a\.safetensors too; give the file"
-    ):
+    with refused(ModelError, "b.safetensors", "a.safetensors"):
         weights(tmp_path)
 
 

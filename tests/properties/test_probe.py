@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 from torch import nn
 
 from posenc.catalog import CATALOG
@@ -96,7 +97,7 @@ def test_hooks_that_make_another_dtype_are_told_so_and_not_the_sizes():
         def on_queries(self, q, at):
             return q @ torch.eye(16)
 
-    with pytest.raises(ValueError, match=r"Narrow is measured in float64, .* `dtype=q\.dtype`\."):
+    with refused(ValueError, "float64", "`dtype=q.dtype`"):
         check(Narrow())
 
 
@@ -107,7 +108,7 @@ def test_what_cannot_be_copied_is_refused_in_a_sentence():
             self.skew = nn.Parameter(torch.randn(16, 16))
             self.turn = torch.matrix_exp(self.skew - self.skew.mT)
 
-    with pytest.raises(ValueError, match=r"`encoding` is measured on a copy .* Made cannot be"):
+    with refused(ValueError, "`encoding`"):
         check(Made())
 
 

@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 
 import posenc
 from posenc import CATALOG, NoPE, attend, frequencies
@@ -317,7 +318,7 @@ def test_there_are_many():
 def test_no_encoding_takes_positions_that_are_no_tensor(unchecked, card, wrong):
     """One rule for all: positions are tensors, so that their device and dtype are known."""
     encoding = card.make(8, 4)
-    with pytest.raises(TypeError, match="`pos` must be a tensor of positions, got"):
+    with refused(TypeError, "`pos`"):
         encoding.prepare(wrong)
     says = r"`at` must be positions, as a tensor,|acts on embeddings|reads the input of the layer"
     with pytest.raises(TypeError, match=says):

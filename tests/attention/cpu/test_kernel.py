@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import attend, masks
 from posenc.attention.cpu import kernel
@@ -114,7 +115,7 @@ def test_where_torch_shows_no_such_kernel_another_way_is_taken_and_says_why(monk
     for encoding, options in ((NoPE(), {"sinks": sink}), (ALiBi(HEADS), {})):
         expected = attend(q, k, v, encoding, implementation="reference", **options)
         torch.testing.assert_close(attend(q, k, v, encoding, **options), expected)
-    with pytest.raises(ValueError, match="shows no CPU kernel with log-sum-exps"):
+    with refused(ValueError, "CPU"):
         attend(q, k, v, ALiBi(HEADS), implementation="toeplitz")
-    with pytest.raises(ValueError, match="shows no CPU kernel with log-sum-exps"):
+    with refused(ValueError, "CPU"):
         attend(q, k, v, NoPE(), sinks=sink, implementation="sdpa")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 from torch import nn
 
 from posenc import Learned
@@ -22,7 +23,7 @@ def test_starts_small_as_in_gpt_2():
 
 @pytest.mark.parametrize("pos", [[0, 7], [-1, 0]])
 def test_past_either_end_there_is_no_row(pos):
-    with pytest.raises(IndexError, match=r"rows 0 … 6, `pos` asks for") as error:
+    with refused(IndexError, 0, 6, "`pos`") as error:
         Learned(7, 6)(torch.ones(1, 2, 6), torch.tensor(pos))
     for told in (f"{pos[0]} … {pos[1]}", "`length` larger", '`beyond="clamp"`', "without an end"):
         assert told in str(error.value)
@@ -41,7 +42,7 @@ def test_only_the_rows_used_are_trained():
 
 
 def test_says_what_cannot_be(unchecked):
-    with pytest.raises(TypeError, match=r"by whole numbers; `pos` is torch.float32"):
+    with refused(TypeError, "`pos`", "float32"):
         Learned(7, 6).prepare(torch.tensor([1.0]))
-    with pytest.raises(ValueError, match="`beyond` must be 'refuse' or 'clamp', got 'wrap'"):
+    with refused(ValueError, "`beyond`", "'refuse'", "'clamp'", "'wrap'"):
         Learned(7, 6, beyond="wrap")

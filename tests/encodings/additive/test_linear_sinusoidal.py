@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import LinearSinusoidal
 
@@ -33,5 +34,5 @@ def test_the_length_of_a_row_is_the_root_of_half_its_channels():
 
 
 def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match="`width` must be even and at least 2, got 5"):
+    with refused(ValueError, "`width`", 2, 5):
         LinearSinusoidal(5)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 from torch import nn
 
 from posenc import Learned
@@ -48,7 +49,7 @@ def test_rows_of_a_text_are_interpolated_linearly_and_stay_parameters():
 
 
 def test_a_grid_that_the_table_does_not_hold_is_refused():
-    with pytest.raises(ValueError, match=r"`grid` must have as many places .* 16, got \(3, 5\)"):
+    with refused(ValueError, "`grid`", 16, "(3, 5)"):
         Learned(17, 8).resized((6, 6), grid=(3, 5), kept=1)
-    with pytest.raises(ValueError, match=r"not kept, 17, got \(4, 4\)"):
+    with refused(ValueError, 17, "(4, 4)"):
         Learned(17, 8).resized((6, 6))

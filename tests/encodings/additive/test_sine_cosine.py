@@ -4,6 +4,7 @@ import cmath
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import SineCosine
 
@@ -34,5 +35,5 @@ def test_comes_back_after_44_tokens_and_closer_after_710():
 
 
 def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match="`width` must be even and at least 2, got 7"):
+    with refused(ValueError, "`width`", 2, 7):
         SineCosine(7)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from transformers.models.marian.modeling_marian import MarianSinusoidalPositionalEmbedding
 from transformers.models.xlm.modeling_xlm import create_sinusoidal_embeddings
 
@@ -102,9 +103,9 @@ def test_no_row_is_closer_to_the_first_than_the_second():
 
 
 def test_says_what_cannot_be(unchecked):
-    with pytest.raises(ValueError, match="`width` must be even and at least 2, got 7"):
+    with refused(ValueError, "`width`", 2, 7):
         Sinusoidal(7)
-    with pytest.raises(ValueError, match="'interleaved' or 'half', got 'halves'"):
+    with refused(ValueError, "'interleaved'", "'half'", "'halves'"):
         Sinusoidal(8, layout="halves")
-    with pytest.raises(ValueError, match="`base` must be a positive number, got -1"):
+    with refused(ValueError, "`base`", -1.0):
         Sinusoidal(8, base=-1.0)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from refusals import refused
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
 
 from posenc import ALiBi, attend, masks
@@ -82,7 +83,7 @@ def test_a_head_sees_about_4_6_tokens_over_its_slope():
 
 
 def test_says_that_there_must_be_heads():
-    with pytest.raises(ValueError, match="`heads` must be at least 1, got 0"):
+    with refused(ValueError, "`heads`", 1, 0):
         ALiBi(0)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import CoPE, NoPE, attend, masks
 from posenc.core.positions import sequence
@@ -110,5 +111,5 @@ def test_its_memory_stays_below_the_square_of_the_tokens():
 
 
 def test_says_what_it_needs(unchecked):
-    with pytest.raises(ValueError, match="`count` must be a whole number of at least 2, got 1"):
+    with refused(ValueError, "`count`", 2, 1):
         CoPE(8, count=1)

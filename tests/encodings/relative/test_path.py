@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import NoPE, PaTH, attend, masks
 from posenc.core.positions import sequence
@@ -109,5 +110,5 @@ def test_traced_in_one_chunk_and_exported_by_products_it_is_the_same(monkeypatch
 
 
 def test_says_which_heads_do_not_fit():
-    with pytest.raises(ValueError, match="`heads` must divide `width`=30, got 4"):
+    with refused(ValueError, "`heads`", "`width`", 30, 4):
         PaTH(30, 4)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import DeBERTa, Shaw, T5Bias, attend
 
@@ -66,11 +67,11 @@ def test_has_a_row_for_every_distance_up_to_the_reach():
 @pytest.mark.parametrize("encoding", [Shaw(4), DeBERTa(4, 1), T5Bias(1)], ids=type)
 def test_what_is_looked_up_goes_by_whole_distances(encoding):
     q, at = torch.randn(1, 1, 3, 4), torch.tensor([0.0, 0.5, 1.0])
-    with pytest.raises(TypeError, match=r"by whole numbers; `pos` is torch.float32: pass integers"):
+    with refused(TypeError, "`pos`", "float32"):
         attend(q, q, q, encoding, encoding.prepare(at))
 
 
 def test_tables_have_one_name_each():
     """`keys` and `values`, as they were called before the first release, are not known any more."""
-    with pytest.raises(RuntimeError, match=r'Missing key.* "relative_values"'):
+    with refused(RuntimeError, '"relative_values"'):
         Shaw(8).load_state_dict({"keys": Shaw(8).relative_keys})

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from refusals import refused
 from transformers import XLNetConfig
 from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAttention
 
@@ -88,7 +89,7 @@ def test_attends_as_xlnet_does_with_its_weights_and_memory():
 
 
 def test_an_odd_width_is_refused():
-    with pytest.raises(ValueError, match="`dim` must be even and at least 2, got 9"):
+    with refused(ValueError, "`dim`", 2, 9):
         TransformerXL(3, heads=3)
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import NoPE, Wall, XPos, attend, masks
 from posenc.core.positions import sequence
@@ -82,5 +83,5 @@ def test_begins_almost_open():
 
 
 def test_says_which_heads_do_not_fit():
-    with pytest.raises(ValueError, match="`heads` must divide `width`=30, got 4"):
+    with refused(ValueError, "`heads`", "`width`", 30, 4):
         Wall(30, 4)

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import RoPE, axial, positions
 
@@ -78,10 +79,10 @@ def test_one_axis_is_rope():
 
 @pytest.mark.parametrize(("dim", "axes"), [(2, 2), (7, 2), (4, 3), (8, 0)])
 def test_says_how_many_channels_it_needs(dim, axes):
-    with pytest.raises(ValueError, match=f"at least {2 * axes} for `axes`={axes}, got {dim}"):
+    with refused(ValueError, 2 * axes, "`axes`", axes, dim):
         axial(dim, axes)
 
 
 def test_takes_points_only():
-    with pytest.raises(ValueError, match=r"2 axes: `pos` must be points \(…, token, 2\), as `pos"):
+    with refused(ValueError, 2, "`pos`"):
         RoPE(axial(8)).prepare(torch.arange(6))

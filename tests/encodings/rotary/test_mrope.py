@@ -4,6 +4,7 @@ from importlib import import_module
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import RoPE, create, mrope, positions
 from posenc.core.frequencies import frequencies
@@ -120,17 +121,17 @@ def test_learned_frequencies_stay_learned():
     "form", [mrope, lambda theta, s: mrope(theta, s, interleaved=True), spatial_first]
 )
 def test_every_pair_needs_an_axis_and_every_axis_a_pair(form, sections):
-    with pytest.raises(ValueError, match=r"positive and sum to the 8 pairs .*, got \["):
+    with refused(ValueError, 8):
         form(frequencies(16), sections)
 
 
 def test_says_which_shares_cannot_take_turns():
-    with pytest.raises(ValueError, match=r"of `sections`=\[2, 4, 2\] they would get \[3, 3, 2\]"):
+    with refused(ValueError, "`sections`"):
         mrope(frequencies(16), [2, 4, 2], interleaved=True)
-    with pytest.raises(ValueError, match=r"of `sections`=\[2, 4, 2\] they would get \[2, 3, 3\]"):
+    with refused(ValueError, "`sections`"):
         spatial_first(frequencies(16), [2, 4, 2])
 
 
 def test_a_matrix_has_its_axes_already():
-    with pytest.raises(ValueError, match="sum to the 8 pairs of a vector of frequencies"):
+    with refused(ValueError, 8):
         mrope(mrope(frequencies(16), [2, 3, 3]), [2, 3, 3])

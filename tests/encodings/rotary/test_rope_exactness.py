@@ -4,6 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 
 from posenc import RoPE, rotate, turn
 from posenc.core.frequencies import frequencies
@@ -82,7 +83,7 @@ def test_a_model_built_on_meta_needs_no_repair():
 
 @pytest.mark.parametrize(("dtype", "most"), [(torch.bfloat16, 256), (torch.float16, 2048)])
 def test_positions_in_16_bits_are_refused(dtype, most):
-    with pytest.raises(TypeError, match=f"cannot count past {most}; pass integers"):
+    with refused(TypeError, most):
         RoPE(8).prepare(torch.arange(4).to(dtype))
 
 

@@ -4,6 +4,7 @@ import cmath
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc import RoPE, SelectiveRoPE, attend, frequencies, masks
 from posenc.core.positions import sequence
@@ -73,5 +74,5 @@ def test_begins_near_rope():
 
 
 def test_says_which_heads_do_not_fit():
-    with pytest.raises(ValueError, match="`heads` must divide `width`=30, got 4"):
+    with refused(ValueError, "`heads`", "`width`", 30, 4):
         SelectiveRoPE(30, 4)

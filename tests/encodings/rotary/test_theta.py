@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc.core.frequencies import frequencies
 from posenc.encodings.rotary import extension, theta
@@ -52,13 +53,13 @@ def test_pairs_that_stand_still_and_gains_are_those_of_tensors():
 
 
 def test_what_two_pairs_are_needed_for_is_refused_of_one():
-    with pytest.raises(ValueError, match="NTK-aware scaling runs from the fastest pair"):
+    with refused(ValueError, "NTK"):
         theta.ntk([1.0], 2.0)
-    with pytest.raises(ValueError, match="YaRN runs from the fastest pair to the slowest"):
+    with refused(ValueError, "YaRN"):
         theta.yarn([1.0], 2.0, 100)
 
 
 def test_frequencies_that_would_overflow_are_refused():
-    with pytest.raises(ValueError, match="`factor` must leave θ finite, got 1e-310"):
+    with refused(ValueError, "`factor`", "1e-310"):
         theta.ntk([1.0, 0.1], 1e-310)
     assert theta.frequencies(4, 1e-320)[1] > 1e150

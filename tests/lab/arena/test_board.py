@@ -10,6 +10,7 @@ import made_suite
 import pytest
 import torch
 from made_suite import SUITE, run_suite
+from refusals import refused
 
 from posenc.lab.arena import board, training
 from posenc.lab.arena.board import BoardError
@@ -218,7 +219,7 @@ def test_elsewhere_a_cell_may_differ_as_seeds_of_the_board_do(copied, honest, so
     again = board.repeat(stores, [spread(honest, 0.12)], train_again=here)
     assert [one.equal for one in again.cells[:2]] == [False, False]
     assert [one.apart for one in again.cells[:2]] == [pytest.approx(1 / 9)] * 2
-    with pytest.raises(BoardError, match=r"differs by 0\.1111 at n = 20, .* by 0\.1000: the store"):
+    with refused(BoardError, "0.1111", 20, "0.1000"):
         board.repeat(stores, [spread(honest, 0.1)], train_again=here)
     page = board.as_page(SUITE, [board.board_row(SUITE, stores, again)])
     assert next(iter(sources.values())) in page
@@ -246,7 +247,7 @@ def test_a_store_without_checksums_is_refused(copied):
         file.execute("DROP TABLE checksums")
         file.execute("UPDATE about SET format = 1")
     assert not store.read(copied / "near").checked
-    with pytest.raises(BoardError, match="format 1, without checksums"):
+    with refused(BoardError, 1):
         board.verify(copied, SUITE)
 
 
@@ -366,7 +367,7 @@ def test_code_of_an_entry_is_run_where_it_is_allowed_and_the_same(tmp_path, monk
     mine.write_text("from posenc import ALiBi\n\nclass Mine(ALiBi):\n    pass\n")
     named = "mine.py:Mine"
     run_suite(tmp_path / "arena", named, runner=train.run, allow_code=named)
-    with pytest.raises(CodeRefused, match=r"names code, mine\.py:Mine"):
+    with refused(CodeRefused, "mine.py"):
         board.verify(tmp_path / "arena", SUITE)
     stores = board.verify(tmp_path / "arena", SUITE, named)
     row = board.board_row(SUITE, stores, board.repeat(stores, []))
@@ -389,7 +390,7 @@ def test_what_is_no_board_of_this_suite_is_refused(tmp_path):
         with pytest.raises(BoardError, match="is no board"):
             board.read(path, SUITE)
     path.write_text('{"suite_digest": "00", "rows": []}')
-    with pytest.raises(BoardError, match="is the board of another suite, '00'"):
+    with refused(BoardError, "'00'"):
         board.read(path, SUITE)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
+from refusals import refused
 from stored_outcomes import settings
 
 from posenc.lab.arena import suite
@@ -62,7 +63,7 @@ def test_what_takes_part_is_none_of_its_own_rows_and_is_known(encoding, said):
 
 
 def test_another_suite_is_not_known():
-    with pytest.raises(PlanError, match="no suite is called 'v0': known are v1"):
+    with refused(PlanError, "'v0'"):
         Suite.named("v0")
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from refusals import refused
 from small_models import minilm_folder, tiny
 
 from posenc.lab.compare.reader import Reader, open_reader, order_known, without_positions
@@ -55,7 +56,7 @@ def test_positions_come_back():
     with without_positions(model):
         assert not model(ids).last_hidden_state.allclose(before)
     assert model(ids).last_hidden_state.equal(before)
-    with pytest.raises(TypeError, match="nothing in Linear is called position_embeddings"):
+    with refused(TypeError, "Linear", "position_embeddings"):
         with without_positions(torch.nn.Linear(2, 2)):
             pass
 
@@ -71,5 +72,5 @@ def test_minilm_without_its_table_is_equivariant_and_with_it_not():
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"is no folder with a config\.json"):
+    with refused(ValueError, "config.json"):
         open_reader(tmp_path)

@@ -7,6 +7,7 @@ from statistics import mean
 import made_studies
 import pytest
 import torch
+from refusals import refused
 
 from posenc.lab.study import analysis
 from posenc.lab.study.cell import PROFILES, Cell, Profile, Result
@@ -151,7 +152,7 @@ def test_another_protocol_is_read_where_it_is_asked_for():
     found = analysis.analyse(contents(plan(), falling), protocol="forced")
     assert found.stamp == "graded by forced, as no plan asks: no ranking claims"
     assert not any(contrast.decided for contrast in found.contrasts)
-    with pytest.raises(PlanError, match=r"no outcome is graded by 'nonsense': there are .*forced"):
+    with refused(PlanError, "'nonsense'"):
         analysis.analyse(contents(plan(), falling), protocol="nonsense")
     assert {(row.protocol, row.value.value) for row in found.rows} == {("forced", 1.0)}
 

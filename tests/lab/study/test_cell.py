@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 from hashlib import sha256
 
 import pytest
+from refusals import refused
 
 from posenc.lab.study.cell import Cell, Profile
 
@@ -52,23 +53,23 @@ def test_settings_make_the_cell_again():
     ("change", "named"), [({"format": 2}, "format 2"), ({"speed": 3, "colour": 1}, "colour, speed")]
 )
 def test_settings_of_another_version_are_refused(change, named):
-    with pytest.raises(ValueError, match=f"of format 1: {named} is not known"):
+    with refused(ValueError, 1, named):
         Cell.of(CELL.settings | change)
 
 
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("precision", "float16", "`precision` must be 'float32' or 'bfloat16', got 'float16'"),
-        ("control", "mirror", "`control` must be one of '', 'window'"),
-        ("positions", "random 0", '`positions` must be "plain", or "random 2048"'),
-        ("positions", "random", '`positions` must be "plain"'),
-        ("extend", "yarn", "`extend` must be"),
-        ("extend", "yarn 2 after 0", "`extend` must be"),
+        ("precision", "float16", ["`precision`", "'float32'", "'bfloat16'", "'float16'"]),
+        ("control", "mirror", ["`control`", "''", "'window'"]),
+        ("positions", "random 0", ["`positions`", '"plain"', '"random 2048"']),
+        ("positions", "random", ["`positions`", '"plain"']),
+        ("extend", "yarn", ["`extend`"]),
+        ("extend", "yarn 2 after 0", ["`extend`"]),
     ],
 )
 def test_what_means_nothing_is_refused(field, value, said):
-    with pytest.raises(ValueError, match=said):
+    with refused(ValueError, *said):
         replace(CELL, **{field: value})
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 
-import pytest
 import torch
+from refusals import refused
 
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.controls import draw_positions, mask_of, oracle_targets
@@ -71,5 +71,5 @@ def test_plain_positions_are_left_to_the_model():
 
 
 def test_too_few_positions_for_a_text_are_refused():
-    with pytest.raises(ValueError, match="`positions` 'random 4' are too few for a text of 5"):
+    with refused(ValueError, "`positions`", "'random 4'", 5):
         draw_positions(replace(CELL, positions="random 4"), (1, 5), Random(1))

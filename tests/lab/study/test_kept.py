@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+from refusals import refused
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -44,7 +45,7 @@ def test_a_kept_model_goes_on_with_a_text(tmp_path):
             break
         said.append(model.vocabulary[tokens[-1]])
     assert model.say(prompt, 6) == said
-    with pytest.raises(ValueError, match="'w100' is none"):
+    with refused(ValueError, "'w100'"):
         model.say(["w100"])
 
 
@@ -54,7 +55,7 @@ def test_what_no_study_wrote_is_refused(tmp_path):
     save_file({"x": torch.ones(1)}, tmp_path / "other.safetensors")
     (tmp_path / "text.safetensors").write_text("a text")
     for name in ("other", "text"):
-        with pytest.raises(ValueError, match="is not a model that `posenc study --keep`"):
+        with refused(ValueError, "`posenc study --keep`"):
             kept.load(tmp_path / f"{name}.safetensors")
 
 
@@ -96,7 +97,7 @@ def profile(**sizes):
 def test_metadata_that_no_study_wrote_are_refused(tmp_path, change):
     _, path = trained(tmp_path)
     with_metadata(path, change)
-    with pytest.raises(ValueError, match="is not a model that `posenc study --keep` has written"):
+    with refused(ValueError, "`posenc study --keep`"):
         kept.load(path)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import study_runner
+from refusals import refused
 
 from posenc.lab.study import execute, origin, store
 from posenc.lab.study.merge import merge
@@ -39,7 +40,7 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(tmp_pat
         merge(tmp_path / "merged", [part, others])
     monkeypatch.setattr(origin, "code", lambda: "another")
     later = study(tmp_path / "later", part=(2, 2))
-    with pytest.raises(StoreError, match="was made otherwise than the parts before it: `code` is"):
+    with refused(StoreError, "`code`"):
         merge(tmp_path / "merged", [part, later])
     assert not (tmp_path / "merged").exists()
 
@@ -51,7 +52,7 @@ def test_a_cell_that_came_out_otherwise_is_named(tmp_path):
     record = next(iter(read(one).records.values()))
     writer.add(replace(record, outcomes={}))
     writer.close()
-    with pytest.raises(StoreError, match=r"has another outcome of copy \w+, seed 1, than a part"):
+    with refused(StoreError, 1):
         merge(tmp_path / "merged", [one, other])
 
 

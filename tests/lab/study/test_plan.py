@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from refusals import refused
 
 from posenc.lab.study import execute
 from posenc.lab.study.cell import PROFILES, Profile
@@ -78,7 +79,7 @@ def test_a_margin_and_pilots_are_said_and_leave_the_digest_of_others_as_it_was()
     assert Plan.of(tomllib.loads(plan.text)) == plan
     assert (plan.margin, plan.pilots) == (0.05, ("one seed: 54 %",))
     assert "margin" not in Plan.of(SMALL).text
-    with pytest.raises(PlanError, match=r"margin: must be a number above 0, got 0"):
+    with refused(PlanError, "margin", 0):
         Plan.of(SMALL | {"margin": 0})
 
 
@@ -87,7 +88,7 @@ def test_a_contrast_may_name_the_cropped_reading_of_a_row():
     assert plan.contrast == ((("nope",), ("rope cropped",)),)
     assert plan.reading("rope cropped") == ("", "rope", "cropped", None)
     assert plan.reading("copy: nope at 12") == ("copy", "nope", "", 12)
-    with pytest.raises(PlanError, match="'rope croped' is not known"):
+    with refused(PlanError, "'rope croped'"):
         Plan.of(SMALL | {"contrast": [["nope", "rope croped"]]})
 
 
@@ -220,32 +221,32 @@ def test_what_cannot_be_carried_out_is_refused_by_file_and_key(unchecked, change
 @pytest.mark.parametrize("key", ["tasks", "encodings"])
 def test_tasks_and_encodings_must_be_named(key):
     rest = {name: value for name, value in SMALL.items() if name != key}
-    with pytest.raises(PlanError, match=f"the plan: {key}: a plan must name some, got none"):
+    with refused(PlanError, key):
         Plan.of(rest)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"tasks = [", "is no TOML"),
-        (b"\xff", "is no TOML"),
-        (None, "cannot be"),
-        (b"x = " + b"[" * 5_000, ": lists and tables are at most 16 deep"),
-        (b"x = " + b"{a = " * 5_000, ": lists and tables are at most 16 deep"),
+        (b"tasks = [", "TOML"),
+        (b"\xff", "TOML"),
+        (None, "plan.toml"),
+        (b"x = " + b"[" * 5_000, 16),
+        (b"x = " + b"{a = " * 5_000, 16),
     ],
 )
 def test_a_file_that_is_no_plan_is_refused(tmp_path, content, said):
     path = tmp_path / "plan.toml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(PlanError, match=rf"plan\.toml ?{said}"):
+    with refused(PlanError, "plan.toml", said):
         Plan.read(path)
 
 
 def test_a_key_below_the_profile_is_said_to_be_there(tmp_path):
     path = tmp_path / "plan.toml"
     path.write_text('tasks = ["copy"]\n[profile]\nsteps = 10\nencodings = ["rope"]\n')
-    with pytest.raises(PlanError, match=r"encodings: stands below \[profile\], and .*: move it"):
+    with refused(PlanError, "encodings"):
         Plan.read(path)
 
 
@@ -262,7 +263,7 @@ def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path):
             Plan.read(path)
     with open(tmp_path / "large.toml", "wb") as file:
         file.truncate(2**40)
-    with pytest.raises(PlanError, match=r"large\.toml must have at most 1,048,576 bytes, it has"):
+    with refused(PlanError, "large.toml", "1,048,576"):
         Plan.read(tmp_path / "large.toml")
 
 
@@ -283,7 +284,7 @@ def test_training_may_be_rounded():
     assert rounded.digest != plain.digest
     assert Plan.of(SMALL | {"precision": "float32"}).digest == plain.digest
     assert "precision" not in plain.text  # so that earlier plans keep their digest
-    with pytest.raises(PlanError, match='precision: must be "float32" or "bfloat16", got 16'):
+    with refused(PlanError, "precision", '"float32"', '"bfloat16"', 16):
         Plan.of(SMALL | {"precision": 16})
 
 
@@ -293,7 +294,7 @@ def test_the_order_of_texts_may_be_one_for_all_seeds():
     assert Plan.of(tomllib.loads(fixed.text)) == fixed
     assert {cell.data_seed for cell in Plan.of(SMALL).cells()} == {None}
     assert "data_seed" not in Plan.of(SMALL).text  # so that earlier plans keep their digest
-    with pytest.raises(PlanError, match="data_seed: must be a whole number from 0"):
+    with refused(PlanError, "data_seed", 0):
         Plan.of(SMALL | {"data_seed": -1})
 
 
@@ -303,7 +304,7 @@ def test_a_thousand_encodings_are_read_at_once_and_two_that_are_the_same_are_nam
     begun = tomllib.loads(Plan.of(SMALL | {"encodings": rows}).text)
     assert len(begun["encodings"]) == 1_000
     rows[999]["base"] = rows[7]["base"]
-    with pytest.raises(PlanError, match="encodings: r7 and r999 are the same: drop one"):
+    with refused(PlanError, "encodings"):
         Plan.of(SMALL | {"encodings": rows})
 
 
@@ -322,18 +323,18 @@ def test_rates_are_tried_by_seeds_that_no_other_cell_has():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"rates": [1e-3, 2e-3]}, r"rates: must be three rates or more, all different, .* got"),
-        ({"rates": [1e-3, 2e-3, 2e-3]}, "rates: must be three rates or more, all different"),
-        ({"rates": [1e-3, 2e-3, 0]}, "rates: must be a number above 0, got 0"),
+        ({"rates": [1e-3, 2e-3]}, ["rates"]),
+        ({"rates": [1e-3, 2e-3, 2e-3]}, ["rates"]),
+        ({"rates": [1e-3, 2e-3, 0]}, ["rates", 0]),
         (
             {"rates": [1e-3, 2e-3, 3e-3], "profile": {"rate": 2e-3}},
-            "rates: each row takes one of them: leave `rate` out of its profile",
+            ["rates", "`rate`"],
         ),
-        ({"told": 1}, "told: must be true or false, got 1"),
+        ({"told": 1}, ["told", 1]),
     ],
 )
 def test_rates_that_cannot_be_chosen_from_are_refused(change, said):
-    with pytest.raises(PlanError, match=said):
+    with refused(PlanError, *said):
         Plan.of(SMALL | change)
 
 
@@ -390,9 +391,9 @@ def test_a_plan_with_controls_two_rates_and_enough_seeds_is_evidence():
 def test_a_plan_that_cannot_be_evidence_is_rejected_in_one_sentence_each(tmp_path, changes, said):
     """Nothing is written, and `notes` has the same sentence for a pilot."""
     plan = Plan.of(EVIDENCE | changes)
-    with pytest.raises(PlanError, match=said) as refused:
+    with pytest.raises(PlanError, match=said) as caught:
         execute.study(plan, tmp_path / "out")
-    assert "--pilot" in str(refused.value)
+    assert "--pilot" in str(caught.value)
     assert not (tmp_path / "out").exists()
     (note,) = plan.notes()
     assert re.search(said, note)
@@ -421,38 +422,38 @@ def test_rows_may_be_trained_otherwise_and_are_tested_alike():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"positive": "tought"}, r"positive: 'tought' is not known: did you mean 'taught'\?"),
-        ({"negative": "taught"}, r"positive: must be another row than .* got 'taught'"),
-        ({"trained": None}, r"trained: a plan must say what L is .* got none"),
-        ({"rates": [1e-3, 2e-3, 3e-3]}, r"rates: .* leave `rate` out of its profile"),
+        ({"positive": "tought"}, ["positive", "'tought'", "'taught'"]),
+        ({"negative": "taught"}, ["positive", "'taught'"]),
+        ({"trained": None}, ["trained"]),
+        ({"rates": [1e-3, 2e-3, 3e-3]}, ["rates", "`rate`"]),
         (
             {"contrast": [["copy-unique: rope", "nope"]]},
-            r"contrast: all sides of one must name their task, or none",
+            ["contrast"],
         ),
-        ({"contrast": [["rope", "nope", "slow"]]}, r"contrast: is a list of pairs"),
+        ({"contrast": [["rope", "nope", "slow"]]}, ["contrast"]),
     ],
 )
 def test_controls_and_terms_that_cannot_be_read_are_rejected(changes, said):
     content = {name: x for name, x in (EVIDENCE | changes).items() if x is not None}
-    with pytest.raises(PlanError, match=said):
+    with refused(PlanError, *said):
         Plan.of(content)
 
 
 def test_a_term_is_at_a_tested_length():
     plan = Plan.of(EVIDENCE | {"contrast": [["rope at 12", "rope at 13"]]})
-    with pytest.raises(PlanError, match=r"contrast: 'rope at 13' must be at a tested .* got 13"):
+    with refused(PlanError, "contrast", "'rope at 13'", 13):
         execute.resolved(plan)
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"margin": 1.0}, r"margin: must be below 1 for copy, .* got 1\. Write"),
-        ({"profile": {"rate": 1000.0}}, r"rate: .* at most 1, got 1000\. Write"),
-        ({"rates": [1e-3, 2e-3, 2.0]}, r"rate: .* at most 1, got 2\. Write"),
+        ({"margin": 1.0}, ["margin", 1]),
+        ({"profile": {"rate": 1000.0}}, ["rate", 1, 1000]),
+        ({"rates": [1e-3, 2e-3, 2.0]}, ["rate", 1, 2]),
         (
             {"encodings": ["nope", {"name": "two", "encoding": "RoPE", "theta": [1.0, 0.1]}]},
-            r"encodings: two: `theta` .* each of the 8 pairs of a head, got 2\. Write 0",
+            ["encodings", "`theta`", 8, 2, 0],
         ),
     ],
 )
@@ -463,9 +464,9 @@ def test_what_cannot_be_meant_is_rejected_before_training_and_read_all_the_same(
     content = {"tasks": ["copy"], "encodings": ["nope", "rope"]} | changes
     plan = Plan.of(content)
     assert Plan.stored(plan.text).digest == plan.digest
-    with pytest.raises(PlanError, match=said) as refused:
+    with refused(PlanError, *said) as caught:
         execute.study(plan, tmp_path / "out")
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 

@@ -12,6 +12,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy
 import pytest
 import torch
+from refusals import refused
 
 from posenc.lab.study import tasks
 from posenc.lab.study.tasks import (
@@ -111,7 +112,7 @@ def test_hints_name_the_power_of_ten_of_each_digit(n):
 
 
 def test_more_digits_than_hints_are_refused():
-    with pytest.raises(ValueError, match=r"`n` must be below 128 in addition with hints.* got 128"):
+    with refused(ValueError, "`n`", 128):
         TASKS["hinted-addition"].text(128, Random(0))
 
 
@@ -193,7 +194,7 @@ def test_words_to_copy_are_unique_or_repeated():
         assert len({*words}) == n + 1
         words, answer = TASKS["copy-repeat"].write(n, Random(n))
         assert (words[:-1], len({*answer}) <= -(-n // 2)) == (answer, True)
-    with pytest.raises(ValueError, match=r"a text of copy-unique has up to 100 words, .* got 101"):
+    with refused(ValueError, 100, 101):
         TASKS["copy-unique"].write(101, Random(0))
 
 
@@ -225,21 +226,21 @@ def test_a_task_of_ones_own_is_one_function():
 
 def test_what_a_task_writes_beyond_its_symbols_is_refused_by_name():
     task = Task("odd", lambda n, random: (["a"], ["b"]), symbols="a")
-    with pytest.raises(ValueError, match=r"task 'odd' wrote 'b', which is not among its `symbols`"):
+    with refused(ValueError, "'odd'", "'b'", "`symbols`"):
         task.batch([1], Random(0))
 
 
 def test_symbols_that_are_there_twice_are_refused():
-    with pytest.raises(ValueError, match=r"`symbols` of the task 'odd' must differ.*'a' is there"):
+    with refused(ValueError, "`symbols`", "'odd'", "'a'"):
         Task("odd", lambda n, random: TaskText([], []), symbols="aba")
 
 
 def test_texts_too_short_for_the_longest_window_are_refused():
-    with pytest.raises(ValueError, match=r"`text` must have more than 5,120 characters.* got 100"):
+    with refused(ValueError, "`text`", "5,120", 100):
         language("ab" * 50)
-    with pytest.raises(ValueError, match=r"a pass key needs windows of more than 37 characters"):
+    with refused(ValueError, 37):
         passkey("ab" * 50)
-    with pytest.raises(ValueError, match=r"`held` must be a share between 0 and 1, got 1"):
+    with refused(ValueError, "`held`", 0, 1):
         language("ab" * 50, held=1)
 
 
@@ -251,15 +252,15 @@ def test_a_text_of_the_longest_window_is_the_whole_of_what_it_is_taken_from():
 @pytest.mark.parametrize(
     ("task", "n", "said"),
     [
-        (language(NOVEL[:30_000]), 3_001, "windows of a text of 3,000 symbols have 0 … 3,000 of"),
-        (masked(["a"] * 5_000), 501, "windows of a text of 500 symbols have 0 … 500 of them, got"),
-        (passkey("ab" * 5_000), 10_038, "windows of a text of 10,000 symbols have .* got 10,001"),
-        (passkey("ab" * 5_000).at(20), 20, r"and its question have 37 characters, got n = 20"),
-        (TASKS["addition"], 4_001, "numbers are written up to 4,000 digits, got 4001: test fewer"),
+        (language(NOVEL[:30_000]), 3_001, ["3,000", 0]),
+        (masked(["a"] * 5_000), 501, [500, 0]),
+        (passkey("ab" * 5_000), 10_038, ["10,000", "10,001"]),
+        (passkey("ab" * 5_000).at(20), 20, [37, 20]),
+        (TASKS["addition"], 4_001, ["4,000", 4001]),
     ],
 )  # fmt: skip
 def test_a_length_that_cannot_be_written_is_refused(task, n, said):
-    with pytest.raises(ValueError, match=said):
+    with refused(ValueError, *said):
         task.text(n, Random(0), held_out=True)
 
 
@@ -267,18 +268,18 @@ def test_every_length_of_a_task_is_tried_and_in_the_part_that_is_held_out():
     for task in TASKS.values():
         task.most_tokens()
     ends = replace(TASKS["copy-unique"], trained=50, tested=(50, 60, 101))
-    with pytest.raises(ValueError, match="has up to 100 words, for none is there twice, got 101"):
+    with refused(ValueError, 100, 101):
         ends.most_tokens()
     replace(ends, held_out=TASKS["copy"].write).most_tokens()
-    with pytest.raises(ValueError, match=r"up to 100 words, .* got 101"):
+    with refused(ValueError, 100, 101):
         replace(ends, held_out=TASKS["copy"].write, trained=101).most_tokens()
     odd = Task("odd", lambda n, random: (["a"], ["a" if n < 9 else "b"]), "a", tested=(5, 9))
-    with pytest.raises(ValueError, match="wrote 'b', which is not among its `symbols`"):
+    with refused(ValueError, "'b'", "`symbols`"):
         replace(odd, trained=5).most_tokens()
 
 
 def test_a_length_below_the_least_is_refused():
-    with pytest.raises(ValueError, match=r"`n` must be a whole number of at least 2, got 1"):
+    with refused(ValueError, "`n`", 2, 1):
         TASKS["flip-flop"].text(1, Random(0))
 
 
@@ -314,9 +315,7 @@ def test_sentences_ask_for_their_label_at_the_beginning(tmp_path):
     assert text.said[0] == ("=yes" if "good" in text.symbols else "=no")
     assert text.said[1:] == text.symbols[1:]
     (tmp_path / "bad.tsv").write_text("one part")
-    with pytest.raises(
-        ValueError, match=r"bad.tsv, line 1: it must be a label, a tab and a sentence"
-    ):
+    with refused(ValueError, 1):
         tasks.load_sentences(tmp_path / "bad.tsv")
     with pytest.raises(ValueError, match="cannot be read"):
         tasks.load_sentences(tmp_path / "none.tsv")
@@ -330,7 +329,7 @@ def test_valences_become_labels(tmp_path):
     assert {"=positive", "=negative"} <= {*task.vocabulary}
     assert task.chance == pytest.approx(0.5)
     (tmp_path / "bad.txt").write_text("1\tmuch\tfine")
-    with pytest.raises(ValueError, match="'much' must be a valence"):
+    with refused(ValueError, "'much'"):
         tasks.load_sentences(tmp_path / "bad.txt")
 
 
@@ -349,7 +348,7 @@ def test_pictures_are_read_row_by_row_and_scaled_by_the_nearest_pixel(tmp_path):
     (tmp_path / "bad.npz").write_text("no archive")
     with pytest.raises(ValueError, match=r"must be an .npz file with arrays"):
         tasks.load_images(tmp_path / "bad.npz")
-    with pytest.raises(ValueError, match="`pictures` must be squares"):
+    with refused(ValueError, "`pictures`"):
         tasks.images(torch.zeros(3, 4, 5), [1, 2, 3])
 
 
@@ -363,7 +362,7 @@ def test_tasks_are_found_by_name_and_with_their_file(tmp_path):
         "double = Task('double', copy, WORDS)\nnothing = 3\n"
     )
     assert tasks.find(f"{own}:double").name == "double"
-    with pytest.raises(LookupError, match=r"must be a `posenc.lab.study.tasks.Task`, it is 3"):
+    with refused(LookupError, "`posenc.lab.study.tasks.Task`", 3):
         tasks.find(f"{own}:nothing")
     with pytest.raises(LookupError, match="did you mean reverse"):
         tasks.find("revers")

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 import torch
+from refusals import refused
 from torch.nn.functional import log_softmax
 
 from posenc import RoPE
@@ -193,7 +194,7 @@ def test_theta_is_given_pair_by_pair():
     made = encoding_of(Cell("copy", "rope", 0, options={"theta": theta}, profile=TINY))
     assert made.freqs.tolist() == theta
     assert made.dim == RoPE(8).dim
-    with pytest.raises(ValueError, match="`theta` is an option of rope, not of 'alibi'"):
+    with refused(ValueError, "`theta`", "'alibi'"):
         encoding_of(Cell("copy", "alibi", 0, options={"theta": theta}, profile=TINY))
 
 
@@ -205,7 +206,7 @@ def test_random_positions_are_in_order_and_below_their_bound():
     assert pos.min() >= 0
     assert pos.max() == 31
     assert len({tuple(row) for row in pos.tolist()}) == 50
-    with pytest.raises(ValueError, match="too few for a text of 40 tokens"):
+    with refused(ValueError, 40):
         draw_positions(one, (1, 40), Random(0))
 
 
@@ -231,9 +232,9 @@ def test_profiles_differ_in_size_alone():
 
 
 def test_cells_are_refused_that_say_what_is_not_known():
-    with pytest.raises(ValueError, match="`control` must be one of"):
+    with refused(ValueError, "`control`"):
         cell(control="window 3")
-    with pytest.raises(ValueError, match="`positions` must be"):
+    with refused(ValueError, "`positions`"):
         cell(positions="random")
 
 

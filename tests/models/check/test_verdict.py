@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refused
 from safetensors.torch import load_file, save_file
 from small_models import saved
 from trained_models import planted, text, trained
@@ -159,7 +160,7 @@ def test_a_model_that_takes_no_encoding_is_left_open(llama, tmp_path):
     with opened(llama) as model:
         layers = (*model.spec.layers, *model.spec.layers)
         longer = replace(model.spec, layers=layers)
-        with pytest.raises(ModelError, match="2 encodings for 1 layers"), read_as(model, longer, 8):
+        with refused(ModelError, 2, 1), read_as(model, longer, 8):
             pass
 
 

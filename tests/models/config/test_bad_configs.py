@@ -8,6 +8,7 @@ from math import inf
 
 import pytest
 from fuzz.configs import fuzz
+from refusals import refused
 
 from posenc.models.config import read, specify
 from posenc.models.files.errors import ModelError
@@ -325,7 +326,7 @@ def test_a_bad_file_is_refused_before_torch_is_loaded(tmp_path):
 
 def test_a_folder_without_a_config_says_so(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"holds no config\.json"):
+    with refused(ModelError, "config.json"):
         read(tmp_path)
 
 
@@ -340,7 +341,7 @@ def test_configs_changed_at_random_are_read_or_refused_in_one_line():
 def test_latent_keys_are_made_for_every_head(model):
     """The classes of transformers raise a RuntimeError for a text where these numbers differ."""
     config = {"model_type": model, "num_attention_heads": 16, "num_key_value_heads": 8}
-    with pytest.raises(ModelError, match=r"num_key_value_heads: must equal .* got 8, allowed: 16"):
+    with refused(ModelError, "num_key_value_heads", 8, 16):
         specify(config)
     assert specify(config | {"num_key_value_heads": 16}).groups == 16
 
@@ -352,7 +353,7 @@ def test_types_of_layers_under_two_names_must_agree():
     for name in ("layer_types", "layers_block_type"):
         layers = specify(config | {name: one}).layers
         assert [layer.attends for layer in layers] == [False, True]
-    with pytest.raises(ModelError, match="layers_block_type and layer_types: disagree"):
+    with refused(ModelError, "layers_block_type", "layer_types"):
         specify(config | {"layer_types": one, "layers_block_type": other})
 
 

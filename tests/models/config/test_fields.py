@@ -1,6 +1,7 @@
 """Against what JSON can hold: each reader takes its own type, and refuses every other in a line."""
 
 import pytest
+from refusals import refused
 
 from posenc.models.config.families import Family
 from posenc.models.config.fields import Config, Fields, head_dim
@@ -24,7 +25,7 @@ def test_each_reader_takes_its_own_type(reader, value):
     if any(value is taken or repr(value) == repr(taken) for taken in TAKEN[reader]):
         assert getattr(fields, reader)("key") is not None
     else:
-        with pytest.raises(ModelError, match=r"^a\.json:key(\[0\])?: must be "):
+        with refused(ModelError, "a.json"):
             getattr(fields, reader)("key")
 
 
@@ -39,7 +40,7 @@ def test_a_key_is_read_by_either_name_and_both_must_agree():
     for key in ("num_hidden_layers", "n_layer"):
         assert Fields({key: 3}, "a.json", names=names).count("num_hidden_layers") == 3
     both = Fields({"n_layer": 3, "num_hidden_layers": 4}, "a.json", "text", names)
-    with pytest.raises(ModelError, match=r"text\.n_layer and text\.num_hidden_layers: disagree: 3"):
+    with refused(ModelError, "n_layer", "num_hidden_layers", 3):
         both.count("num_hidden_layers")
 
 
@@ -52,16 +53,14 @@ def test_keys_that_were_not_read_are_named():
     fields = Fields({"a": 1, "b": 2, "c": None}, "a.json")
     fields.count("a")
     assert [*fields.unread()] == ["b"]
-    with pytest.raises(ModelError, match=r"b: means nothing to it, got 2, allowed: a, c"):
+    with refused(ModelError, "b", 2):
         fields.refuse_others(("a", "c"), "it")
-    with pytest.raises(
-        ModelError, match=r"factr: means nothing to yarn; did you mean factor\?, got"
-    ):
+    with refused(ModelError, "factr"):
         Fields({"factr": 2}, "a.json").refuse_others(("factor",), "yarn")
 
 
 def test_a_sound_model_is_refused_as_unread():
-    with pytest.raises(Unread, match=r"a\.json:key: posenc does not read x: why"):
+    with refused(Unread, "a.json"):
         Fields({}, "a.json").refuse("key", "x", "why")
 
 
@@ -105,7 +104,7 @@ def test_types_that_the_file_lists_count_if_the_class_has_them():
     usual = config().every(2)
     assert config().types(usual) == usual
     assert config(layer_types=["attention"] * 7).types(usual) == ["full_attention"] * 7
-    with pytest.raises(ModelError, match="layer_types: must name the type of each of 7 layers"):
+    with refused(ModelError, "layer_types", 7):
         config(layer_types=["full_attention"]).types(usual)
     for unknown in ("", "conv"):
         with pytest.raises(ModelError, match="names a type that no layer of some has, got"):
@@ -119,7 +118,7 @@ def test_a_period_is_not_read_where_the_file_lists_the_types():
     """EXAONE 4 states it in letters then."""
     letters = config(pattern="LLLG", layer_types=["full_attention"] * 7)
     assert (letters.period("pattern", 4), config(pattern=5).period("pattern", 4)) == (4, 5)
-    with pytest.raises(ModelError, match="pattern: must be a whole number"):
+    with refused(ModelError, "pattern"):
         config(pattern="LLLG").period("pattern", 4)
 
 
@@ -133,8 +132,8 @@ def test_a_window_with_its_ends_and_none():
 def test_a_key_with_a_value_that_nothing_reads_is_refused():
     config(offset=4).only("offset", 4)
     config(offset=None).only("offset", 4)
-    with pytest.raises(Unread, match="with offset 3, but only where it is 4"):
+    with refused(Unread, 3, 4):
         config(offset=3).only("offset", 4)
     assert config(fixed=True).without(fixed=True) == {"num_hidden_layers": 7}
-    with pytest.raises(Unread, match="its class takes fixed for True"):
+    with refused(Unread, "True"):
         config(fixed=False).without(fixed=True)

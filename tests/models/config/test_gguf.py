@@ -3,6 +3,7 @@
 import gguf
 import numpy as np
 import pytest
+from refusals import refused
 
 from posenc.models.config import read
 from posenc.models.config.gguf import MODELS, specify_gguf
@@ -67,7 +68,7 @@ def test_channels_that_turn_count_also_where_transformers_turns_all(tmp_path):
 
 def test_a_head_cannot_turn_more_channels_than_it_has(tmp_path):
     path = written(tmp_path / "m.gguf", "llama", rope__dimension_count=20, **SIZES)
-    with pytest.raises(ModelError, match=r"dimension_count: is of a head's .* got 20, allowed: 1"):
+    with refused(ModelError, "dimension_count", 20, 1):
         read(path)
 
 
@@ -81,15 +82,15 @@ def test_gemma_has_a_local_base_that_its_file_does_not_say(tmp_path):
 
 
 def test_what_is_not_read_says_so(tmp_path):
-    with pytest.raises(Unread, match=r"general\.architecture: is not read by posenc, got 'rwkv7'"):
+    with refused(Unread, "'rwkv7'"):
         read(written(tmp_path / "a.gguf", "rwkv7", **SIZES))
     factors = written(
         tmp_path / "b.gguf", "llama", {"rope_freqs.weight": [1, 1, 1, 1, 1, 1, 2, 3]}, **SIZES
     )
-    with pytest.raises(Unread, match=r"rope_freqs\.weight: divides the frequencies by other"):
+    with refused(Unread, "rope_freqs"):
         read(factors)
     longrope = written(tmp_path / "c.gguf", "phi3", {"rope_factors_long.weight": [2.0]}, **SIZES)
-    with pytest.raises(Unread, match=r"rope_factors_long\.weight: divides the frequencies, which"):
+    with refused(Unread, "rope_factors_long"):
         read(longrope)
     scaled = written(tmp_path / "d.gguf", "llama", attention__scale=0.5, **SIZES)
     with pytest.raises(Unread, match=r"llama\.attention\.scale: is not read by posenc, of this"):
@@ -131,23 +132,23 @@ def test_metadata_that_cannot_be_is_refused(tmp_path, key, value, message):
 def test_a_multiplier_that_is_no_number_is_refused(tmp_path):
     scaling = {"rope__scaling__type": "yarn", "rope__scaling__yarn_log_multiplier": ["1"]}
     path = written(tmp_path / "m.gguf", "mistral3", **scaling, **SIZES)
-    with pytest.raises(ModelError, match="_log_multiplier: must be a number, got"):
+    with refused(ModelError, "_log_multiplier"):
         read(path)
 
 
 @pytest.mark.parametrize(
     ("base", "factors", "message"),
     [
-        (-1.0, np.ones(8), r"m\.gguf:llama\.rope\.freq_base: must be a number, got -1"),
-        ("5", np.ones(8), r"m\.gguf:llama\.rope\.freq_base: must be a number, got '5'"),
-        (5e5, np.zeros(8), "divides the frequencies by other factors than Llama 3's"),
-        (5e5, np.full(8, np.nan), "divides the frequencies by other factors than Llama 3's"),
+        (-1.0, np.ones(8), ["m.gguf", "freq_base", -1.0]),
+        ("5", np.ones(8), ["m.gguf", "freq_base", "'5'"]),
+        (5e5, np.zeros(8), ["Llama", 3]),
+        (5e5, np.full(8, np.nan), ["Llama", 3]),
     ],
 )
 def test_factors_are_divided_by_nothing_that_is_no_number(tmp_path, base, factors, message):
     path = tmp_path / "m.gguf"
     tensors = {"rope_freqs.weight": factors}
-    with pytest.raises(ModelError, match=message):
+    with refused(ModelError, *message):
         read(written(path, "llama", tensors, rope__freq_base=base, **SIZES))
 
 
@@ -157,9 +158,9 @@ def test_sizes_that_are_none_are_refused_by_their_key(tmp_path):
     sizes = {f"granitemoe.{key.replace('__', '.')}": value for key, value in SIZES.items()}
     huge = sizes | {"general.architecture": "granitemoe"}
     huge["granitemoe.attention.key_length"] = 10**400
-    with pytest.raises(ModelError, match="head_dim: must be a whole number, got 1000"):
+    with refused(ModelError, "head_dim", "1 … 4096"):
         specify_gguf(huge, {}, "m.gguf")
-    with pytest.raises(ModelError, match="num_attention_heads: must be a whole number, got 0"):
+    with refused(ModelError, "num_attention_heads", 0):
         read(written(path, "granite", **SIZES | {"attention__head_count": 0}))
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 from published import published
+from refusals import refused
 
 from posenc import NoPE, Sum
 from posenc.encodings.temperature import Temperature
@@ -143,7 +144,7 @@ def test_a_decoder_that_is_told_so_looks_both_ways():
     chunked = {"model_type": "llama4_text", "num_hidden_layers": 4, "is_causal": False}
     assert [layer.causal for layer in specify(chunked).layers] == [True, True, True, False]
     assert specify(config | {"is_causal": True}).layers[0].causal
-    with pytest.raises(ModelError, match="is_causal: must be true or false, got 'no'"):
+    with refused(ModelError, "is_causal", "'no'"):
         specify(config | {"is_causal": "no"})
 
 
@@ -158,7 +159,7 @@ def test_numbers_and_padded_lists_of_layers_say_what_each_is():
         (128, 512, 1.0, True)
     }
     assert [turn.method for turn in turns] == ["default", "yarn", "yarn", "yarn"]
-    with pytest.raises(ModelError, match="compress_ratios: must hold numbers of types of layers"):
+    with refused(ModelError, "compress_ratios"):
         specify(config | {"compress_ratios": [0, 4, 128, 5]})
     types = ["full_attention", "sliding_attention"] * 2
     config = {"model_type": "step3p5", "num_hidden_layers": 3, "layer_types": types}
@@ -170,9 +171,9 @@ def test_numbers_and_padded_lists_of_layers_say_what_each_is():
         (1e4, 128, "default"),
         (5e6, 64, "llama3"),
     ]
-    with pytest.raises(ModelError, match="yarn_only_types: posenc does not read step3p5"):
+    with refused(ModelError, "yarn_only_types"):
         specify(config | {"yarn_only_types": ["sliding_attention"]})
-    with pytest.raises(ModelError, match="rope_theta: must have a number for each layer, has 1"):
+    with refused(ModelError, "rope_theta", 1):
         specify(config | {"rope_theta": [5e6]})
 
 
@@ -180,7 +181,7 @@ def test_a_list_that_says_the_same_of_all_layers_says_nothing():
     """MiniMax M2's files have ones; a mixed list would be another model."""
     config = {"model_type": "minimax_m2", "num_hidden_layers": 3}
     assert len(specify(config | {"attn_type_list": [1, 1, 1]}).layers) == 3
-    with pytest.raises(ModelError, match="attn_type_list says of each layer what it does"):
+    with refused(ModelError, "attn_type_list"):
         specify(config | {"attn_type_list": [0, 1, 1]})
 
 
@@ -199,5 +200,5 @@ def test_keys_that_say_what_holds_anyway_are_no_riddle():
     """GPT-J's `rotary`, Command R7B's `rotary_pct`; another value is one."""
     assert specify({"model_type": "gptj", "rotary": True}).layers
     assert specify({"model_type": "cohere2", "rotary_pct": 1.0}).layers
-    with pytest.raises(ModelError, match="rotary_pct: looks as if it changed positions"):
+    with refused(ModelError, "rotary_pct"):
         specify({"model_type": "cohere2", "rotary_pct": 0.5})

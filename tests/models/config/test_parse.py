@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from published import KINDS, MODELS, published, turning
+from refusals import refused
 
 from posenc import ALiBi, DeBERTa, T5Bias
 from posenc.models.config import specify
@@ -86,9 +87,7 @@ def test_composite_configs_are_read_part_by_part():
     spec = specify(config)
     assert spec.main == specify(text)
     assert spec.main_place == ("text_config",)
-    with pytest.raises(
-        ModelError, match=r"^config\.json:text_config\.rope_theta: must be a number"
-    ):
+    with refused(ModelError, "config.json", "text_config", "rope_theta"):
         specify({**config, "text_config": text | {"rope_theta": -1}})
 
 
@@ -197,7 +196,7 @@ def test_mimo_sees_128_tokens_back_and_turns_otherwise_there():
     assert [x.window for x in layers[:7]] == [None, 129, 129, 129, 129, None, 129]
     assert {x.encoding.base for x in layers if x.window} == {1e4}
     assert layers == specify({"model_type": "mimo_v2_flash"}).layers
-    with pytest.raises(Unread, match=r"its class takes rope_theta for 5000000\.0"):
+    with refused(Unread, "rope_theta", "5000000.0"):
         specify(MINE["MiMo-V2-Flash"][0] | {"rope_theta": 1e4})
 
 
@@ -210,7 +209,7 @@ def test_keys_of_a_class_count_before_those_of_older_files():
     assert (spec.context, spec.layers) == (2048, specify(older).layers)
     assert spec.notes == ("n_positions is 8192: max_position_embeddings counts",)
     assert specify({"model_type": "nomic_bert"}).context == 2048
-    with pytest.raises(ModelError, match="rope_theta and rope_theta: disagree"):
+    with refused(ModelError, "rope_theta"):
         specify(older | added | {"rotary_emb_base": 500})
 
 
@@ -235,7 +234,7 @@ def test_a_part_that_is_not_read_is_in_the_notes():
 
 
 def test_nothing_is_said_of_what_was_not_read():
-    with pytest.raises(Unread, match="nothing under text_config and vision_config"):
+    with refused(Unread, "text_config", "vision_config"):
         specify({"model_type": "qwen2_5_vl"})
 
 
@@ -243,7 +242,7 @@ def test_relative_keys_of_esm_are_refused_as_transformers_5_forgot_them():
     """They were Shaw's in transformers 4; 5.23 runs such a model without any positions."""
     config = {"model_type": "esm", "vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32}
     for kind in ("relative_key", "relative_key_query"):
-        with pytest.raises(Unread, match=r"transformers 4 added learned vectors .* \(Shaw\)"):
+        with refused(Unread, 4):
             specify(config | {"position_embedding_type": kind})
     assert isinstance(
         specify(config | {"position_embedding_type": "rotary"}).layers[0].encoding, Rotary
@@ -255,7 +254,7 @@ def test_xlnet_and_conformers():
     assert {x.encoding for x in specify({"model_type": "xlnet"}).layers} == {
         Projected(64, 16, 1024)
     }
-    with pytest.raises(Unread, match="with clamp_len"):
+    with refused(Unread, "clamp_len"):
         specify({"model_type": "xlnet", "clamp_len": 256})
     conformer = {"model_type": "wav2vec2-conformer"}
     assert specify(conformer).layers[0].encoding == Projected(64, 12, 768, halves=False)
@@ -271,5 +270,5 @@ def test_mpt_with_other_slopes_says_whose_are_counted():
     assert spec.layers[0].encoding == Slopes(4)
     assert "alibi_bias_max is 16: slopes are those of 8 here" in spec.notes[0]
     assert specify(mpt | {"attn_config": {"alibi_bias_max": 8}}).notes == ()
-    with pytest.raises(Unread, match=r"attn_config\.alibi: .*adds slopes all the same"):
+    with refused(Unread, "attn_config"):
         specify(mpt | {"attn_config": {"alibi": False}})

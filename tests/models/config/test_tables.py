@@ -1,6 +1,7 @@
 """Tables and waves that are added to embeddings, against sizes worked out by hand."""
 
 import pytest
+from refusals import refused
 
 from posenc import Learned, Sinusoidal
 from posenc.models.config import specify
@@ -31,7 +32,7 @@ def test_a_table_of_patches_has_a_row_for_each_and_one_for_the_class():
     assert specify({"model_type": "vit", "image_size": [224, 96]}).embedding == Table(
         14 * 6 + 1, 768
     )
-    with pytest.raises(ModelError, match="image_size: must be a number of pixels, or two"):
+    with refused(ModelError, "image_size"):
         specify({"model_type": "vit", "image_size": [224, 96, 3]})
 
 
@@ -44,12 +45,15 @@ def test_rows_may_have_other_channels_than_layers():
 @pytest.mark.parametrize(
     ("config", "key"),
     [
-        ({"model_type": "bert", "max_position_embeddings": 2**40}, "max_position_embeddings"),
-        ({"model_type": "roberta", "max_position_embeddings": 2}, "max_position_embeddings"),
-        ({"model_type": "bert", "position_embedding_type": "relative_key"}, "position_embedding"),
-        ({"model_type": "xglm", "d_model": 33, "attention_heads": 3}, "d_model"),
+        ({"model_type": "bert", "max_position_embeddings": 2**40}, ["max_position_embeddings"]),
+        ({"model_type": "roberta", "max_position_embeddings": 2}, ["max_position_embeddings"]),
+        (
+            {"model_type": "bert", "position_embedding_type": "relative_key"},
+            ["position_embedding_type"],
+        ),
+        ({"model_type": "xglm", "d_model": 33, "attention_heads": 3}, ["d_model"]),
     ],
 )
 def test_impossible_tables_are_refused_by_their_key(config, key):
-    with pytest.raises(ModelError, match=key):
+    with refused(ModelError, *key):
         specify(config)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from posenc.models.files.errors import ModelError
 from posenc.models.files.strict import parse_json, read_json
@@ -15,7 +16,7 @@ from posenc.models.files.strict import parse_json, read_json
 def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path):
     config = tmp_path / "config.json"
     os.mkfifo(config)
-    with pytest.raises(ModelError, match=r"config\.json: is not a regular file"):
+    with refused(ModelError, "config.json"):
         read_json(config)
 
 

@@ -7,6 +7,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 from weight_files import save_gguf, weights
 
 from posenc.models.files.errors import ModelError
@@ -90,7 +91,7 @@ def test_a_type_that_gguf_cannot_undo_is_refused_when_asked_for(tmp_path):
     kind = gguf.GGMLQuantizationType.Q8_K
     save_gguf(tmp_path / "model.gguf", packed={"a": (np.zeros((1, 292), np.uint8), kind)})
     assert weights(tmp_path).infos["a"].shape == (1, 256)
-    with pytest.raises(ModelError, match="a: is of a dtype that gguf does not turn into numbers"):
+    with refused(ModelError, "a"):
         weights(tmp_path)["a"]
 
 
@@ -121,7 +122,7 @@ def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
     kind = gguf.GGMLQuantizationType.Q8_0
     save_gguf(tmp_path / "model.gguf", packed={"a": (np.zeros((1, 34), np.uint8), kind)})
     monkeypatch.setitem(__import__("sys").modules, "gguf.constants", None)
-    with pytest.raises(ImportError, match=r'need `gguf`: python -m pip install -e "\.\[models\]"'):
+    with refused(ImportError, "`gguf`"):
         weights(tmp_path)["a"]
 
 

@@ -4,8 +4,8 @@ import json
 import os
 import struct
 
-import pytest
 import torch
+from refusals import refused
 from safetensors.torch import save_file
 from weight_files import weights
 
@@ -18,7 +18,7 @@ def test_dtypes_without_a_torch_tensor_are_listed_and_refused_when_asked_for(tmp
     path = tmp_path / "model.safetensors"
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(2))
     assert weights(path).infos["a"].dtype == "F4"
-    with pytest.raises(ModelError, match="a: is of a dtype that torch lacks, got 'F4'"):
+    with refused(ModelError, "a", "'F4'"):
         weights(path)["a"]
 
 
@@ -33,5 +33,5 @@ def test_a_file_cut_off_after_its_header_was_read_is_noticed(tmp_path):
     save_file({"a": torch.ones(2)}, tmp_path / "model.safetensors")
     found = weights(tmp_path)
     os.truncate(found.infos["a"].file, found.infos["a"].file.stat().st_size - 1)
-    with pytest.raises(ModelError, match="a: lies past the end of the file"):
+    with refused(ModelError, "a"):
         found["a"]

@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from posenc import CATALOG, ALiBi, create
 from posenc.catalog import find
@@ -84,5 +85,5 @@ def test_text_of_the_users_is_kept_as_json(text):
 
 
 def test_numbers_that_json_does_not_have_are_refused():
-    with pytest.raises(ValueError, match="not JSON compliant"):
+    with refused(ValueError, "JSON"):
         data.to_json({"number": math.inf})

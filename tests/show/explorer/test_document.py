@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from refusals import refused
 
 import posenc
 from posenc import CATALOG
@@ -48,7 +49,7 @@ def test_a_page_replaces_a_page_and_nothing_else(explorer, tmp_path):
     assert explorer.save(out).read_text("utf-8") == explorer.html
     assert [one.name for one in tmp_path.iterdir()] == ["page.html"]
     out.write_text("my notes")
-    with pytest.raises(FileExistsError, match=r"page.html is there, and no page of posenc: name"):
+    with refused(FileExistsError, "page.html"):
         explorer.save(out)
     assert out.read_text() == "my notes"
     explorer.save(out, force=True)
@@ -59,11 +60,11 @@ def test_a_page_replaces_a_page_and_nothing_else(explorer, tmp_path):
 
 
 def test_what_is_neither_an_encoding_nor_a_model_is_said():
-    with pytest.raises(LookupError, match=r"no encoding is called 'rpoe'. Did you mean rope"):
+    with refused(LookupError, "'rpoe'"):
         posenc.explore("rpoe")
-    with pytest.raises(ModelError, match=r"none.json: does not exist"):
+    with refused(ModelError, "none.json"):
         posenc.explore("none.json")
-    with pytest.raises(TypeError, match="`what` must be encodings, their names, or models' files"):
+    with refused(TypeError, "`what`"):
         sorted_out([3])
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from javascript import evaluate
+from refusals import refused
 from safetensors.torch import save_file
 
 import posenc
@@ -102,7 +103,7 @@ def test_at_most_two_thousand_words_are_taken():
 def test_what_holds_no_words_or_no_table_is_said(folder):
     root, _ = folder
     (root / "tokenizer.json").write_text('{"model": {"vocab": {"Ġthe": 9000}}}')
-    with pytest.raises(ModelError, match=r"1 words that the embedding table of 9 rows"):
+    with refused(ModelError, 1, 9):
         vectors.vectors(root, "tiny", 64)
     (root / "tokenizer.json").write_text('{"model": {}}')
     with pytest.raises(ModelError, match=r"model.vocab: must hold tokens and their ids"):

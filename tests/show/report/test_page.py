@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import pytest
 from lookup import missing
 from made_studies import plan, study
+from refusals import refused
 
 from posenc.lab.study.summary import summarise
 from posenc.models.inspection import inspect
@@ -233,7 +234,7 @@ def test_of_earlier_figures_only_its_own_are_taken_away(everything, tmp_path):
 @pytest.mark.parametrize("name", ["notes.txt", "index.html", "results.json"])
 def test_a_folder_that_holds_anything_else_is_left_alone(name, tmp_path):
     (tmp_path / name).write_text("my own work")
-    with pytest.raises(OSError, match=rf"holds {name}, which is not an earlier report"):
+    with refused(OSError, name):
         page.reserve(tmp_path)
     assert (tmp_path / name).read_text() == "my own work"
     page.reserve(tmp_path, force=True)

@@ -1,6 +1,7 @@
 """Pictures against the files that are written, and results against the size of a small table."""
 
 import pytest
+from refusals import refused
 
 from posenc.show.plot import pictures
 from posenc.show.report.drawing.figure import Figure, Panel
@@ -27,11 +28,11 @@ def test_a_width_is_that_of_the_file(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "width", "says"), [
-    ("line.gif", 85, "`path` must end in .png, .svg, .pdf or .json, got 'line.gif'"),
-    ("line.png", 3, "`width` is that of a figure in millimetres, 40 to 1000, got 3"),
+    ("line.gif", 85, ["`path`", "'line.gif'"]),
+    ("line.png", 3, ["`width`", 40, 1000, 3]),
 ])  # fmt: skip
 def test_what_cannot_be_saved_is_said_before_anything_is_written(name, width, says, tmp_path):
-    with pytest.raises(ValueError, match=says):
+    with refused(ValueError, *says):
         PICTURE.save(tmp_path / name, width=width)
     assert not [*tmp_path.iterdir()]
 

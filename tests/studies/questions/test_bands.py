@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 import torch
+from refusals import refused
 
 from posenc.lab.study import tasks
 from posenc.lab.study.build import build
@@ -50,7 +51,7 @@ def test_what_is_recovered_is_a_share_of_what_broke():
 def test_a_model_that_says_the_same_at_each_length_has_nothing_to_recover():
     model = with_theta(THETA)
     torch.nn.init.zeros_(model.head.weight)
-    with pytest.raises(ValueError, match=r"worse at 32 than at 16, .* nothing to recover"):
+    with refused(ValueError, 32, 16):
         next(swaps(model, CELL, TASK, (32,), bands=4))
 
 
@@ -73,17 +74,17 @@ def test_the_bands_of_kept_models_are_swapped_and_read_again(tmp_path):
     assert (fastest.pairs, fastest.how) == ((0, 4), "slowed")
     by_hand = (found[0].swap.recovered + found[4].swap.recovered) / 2
     assert fastest.recovered.value == pytest.approx(by_hand, abs=1e-5)
-    with pytest.raises(ValueError, match="kept no model with a RoPE whose pairs all turn"):
+    with refused(ValueError, "RoPE"):
         swap_kept(tmp_path, ["some"])
 
 
 def test_what_has_no_bands_is_refused():
     alibi = build(Cell("language", "alibi", 0, profile=PROFILE), len(TASK.vocabulary))
-    with pytest.raises(ValueError, match="bands are those of a RoPE of one axis"):
+    with refused(ValueError, "RoPE"):
         swapped(alibi, slice(0, 2), 2.0)
-    with pytest.raises(ValueError, match="must be beyond the trained one, 16"):
+    with refused(ValueError, 16):
         next(swaps(with_theta(THETA), CELL, TASK, (16,)))
-    with pytest.raises(ValueError, match="`bands` must divide the 8 pairs, got 3"):
+    with refused(ValueError, "`bands`", 8, 3):
         next(swaps(with_theta(THETA), CELL, TASK, (32,), bands=3))
     with pytest.raises(ValueError, match="bands are measured in bits"):
         next(swaps(with_theta(THETA), CELL, tasks.find("copy"), (32,)))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from named_code import CODE, MINE, PROFILE, TASK, kept, ran, stored
+from refusals import refused
 
 from posenc.lab.study import analysis, own_code
 from posenc.lab.study.cell import Cell
@@ -25,7 +26,7 @@ def test_properties_of_a_stores_encodings_are_measured_of_allowed_code_alone():
     cells = [Cell("copy", name, 1, profile=PROFILE, trained=20) for name in (*FAMILIES, MINE)]
     held = replace(stored("theirs", *cells), sources=own_code.digests([MINE]))
     table = analysis.analyse(held)
-    with pytest.raises(CodeRefused, match=r"names code, mine\.py:Mine"):
+    with refused(CodeRefused, "mine.py"):
         prediction.predict(held, table)
     assert not ran()
     assert MINE in prediction.predict(held, table, allow_code=MINE)[0].encodings
@@ -39,14 +40,14 @@ def test_bands_are_swapped_in_models_of_allowed_code_alone():
     with pytest.raises(CodeRefused, match="names code"):
         bands.swap_kept(Path("theirs"))
     assert not ran()
-    with pytest.raises(ValueError, match=r"kept no model with a RoPE .* graded in bits"):
+    with refused(ValueError, "RoPE"):
         bands.swap_kept(Path("theirs"), allow_code=MINE)
     assert ran()
 
 
 def test_bands_are_swapped_in_models_of_allowed_tasks_alone():
     kept(encoding="rope", task=TASK)
-    with pytest.raises(CodeRefused, match=r"names code, mine\.py:task"):
+    with refused(CodeRefused, "mine.py"):
         bands.swap_kept(Path("theirs"))
     assert not ran()
 

@@ -9,6 +9,7 @@ import made_studies
 import numpy as np
 import pytest
 import torch
+from refusals import refused
 
 from posenc.catalog import create
 from posenc.lab.study.analysis import analyse
@@ -146,17 +147,17 @@ def test_encodings_that_come_out_alike_with_each_seed_count_once():
 
 def test_too_few_encodings_are_refused():
     contents = stored(lambda name: 0.5, encodings=["nope", "rope", "alibi", "t5"])
-    with pytest.raises(ValueError, match=r"takes 6 trained encodings .* has 4: add `encodings`"):
+    with refused(ValueError, 6, 4, "`encodings`"):
         predict(contents, analyse(contents))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"encoding": "rop"}, "'rope' cannot be measured: no encoding is called 'rop'"),
-        ({"options": {"theta": "x"}}, "encoding 'rope' cannot be measured: "),
-        ({"options": {"odd": 1}}, "encoding 'rope' cannot be measured: RoPE has no `odd`"),
-        ({"profile": Profile(width=2**16, heads=3)}, "'rope' cannot be measured: "),
+        ({"encoding": "rop"}, ["'rope'", "'rop'"]),
+        ({"options": {"theta": "x"}}, ["'rope'"]),
+        ({"options": {"odd": 1}}, ["'rope'", "RoPE", "`odd`"]),
+        ({"profile": Profile(width=2**16, heads=3)}, ["'rope'"]),
     ],
 )
 def test_an_encoding_that_cannot_be_made_is_named(monkeypatch, change, said):
@@ -171,6 +172,6 @@ def test_an_encoding_that_cannot_be_made_is_named(monkeypatch, change, said):
     pairs = zip(cells, held.records.values(), strict=True)
     records = {cell.digest: replace(record, cell=cell) for cell, record in pairs}
     odd = replace(held, plans=[], records=records)
-    with pytest.raises(ValueError, match=said) as raised:
+    with refused(ValueError, *said) as raised:
         predict(odd, analyse(odd, resamples=10))
     assert "\n" not in str(raised.value)

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from refusals import refused
 
 from posenc import plot
 from posenc.show.report.drawing import matplotlib
@@ -81,12 +82,12 @@ def test_what_is_no_figure_is_refused(change, why, tmp_path):
     with pytest.raises(ValueError, match=why):
         from_json(GOOD | change)
     (tmp_path / "figure.json").write_text(json.dumps(GOOD | change))
-    with pytest.raises(ValueError, match=r"`path` 'figure\.json' holds no figure: "):
+    with refused(ValueError, "`path`", "'figure.json'"):
         plot.load(tmp_path / "figure.json")
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", "{", "[" * 100_000, "7"])
 def test_other_files_are_refused(text, tmp_path):
     (tmp_path / "other.json").write_text(text)
-    with pytest.raises(ValueError, match=r"other\.json' holds no figure: "):
+    with refused(ValueError, "other.json"):
         plot.load(tmp_path / "other.json")
