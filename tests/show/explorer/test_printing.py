@@ -72,7 +72,7 @@ def test_on_paper_words_and_arcs_of_the_story_stand_together(chromium, tmp_path,
             assert min(abs(x - middle) for middle in middles) < 6
             assert y == pytest.approx(words[0]["y"], abs=8)
     assert len(arcs) == 5
-    assert page.locator(".kinds button:visible").all_inner_texts() == ["turn"]
+    assert page.locator(".kinds button:visible").all_inner_texts() == ["RoPE 2021"]
     page.context.close()
 
 

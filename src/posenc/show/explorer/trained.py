@@ -1,7 +1,7 @@
-"""What models trained on short texts did at longer ones, seed by seed, for a scene of the story.
+"""Outcomes of models that were trained on short texts, seed by seed, for a scene of the story.
 
-The outcomes lie in `studies/` of the repository, which is not installed; tools/explorer.py writes
-what the scene shows of them into `trained.json`, and a test holds that against the stores.
+The stores lie in `studies/` of the repository, which is not installed. `tools/explorer.py studies`
+writes what the scene shows of them into `trained.json`, and a test compares it with the store.
 """
 
 import json
@@ -12,16 +12,15 @@ from typing import Any, TypedDict
 
 from posenc.catalog import find
 
-COPIED, READ = "shape-copy", "fair-text"  # folders of studies
+COPIED = "shape-copy"  # a folder of studies
 DIGITS = 4
 
-Curve = dict[str, list[float]]  # by length: of each seed the share that is right, or bits
+Curve = dict[str, list[float]]  # by length, for each seed the share of texts that are right
 
 
 class Trained(TypedDict):
     encoding: str  # its name in the catalogue
     curve: Curve
-    cropped: Curve | None  # the same models, shown the last L tokens alone
 
 
 class Outcomes(TypedDict):
@@ -37,12 +36,11 @@ class Outcomes(TypedDict):
 
 class Short(TypedDict):
     copied: Outcomes  # share of texts that are copied without a mistake
-    read: Outcomes  # bits for the next character
 
 
 def measured(studies: Path) -> Short:
-    """Read both studies from their stores: seconds."""
-    return {"copied": _outcomes(studies / COPIED), "read": _outcomes(studies / READ)}
+    """Read the study from its store: seconds."""
+    return {"copied": _outcomes(studies / COPIED)}
 
 
 @cache
@@ -58,11 +56,6 @@ def _outcomes(folder: Path) -> Outcomes:
     plan, found = analysis.plan_of(contents), analysis.analyse(contents).to_json()
     assert plan is not None
     plain = {row.name for row in plan.encodings if not row.control}
-    cropped = {
-        row["encoding"].removesuffix(" cropped"): row
-        for row in found["baselines"]
-        if row["protocol"] == "cropped"
-    }
     first, profile = found["rows"][0], plan.profile
     return {
         "study": folder.name,
@@ -73,11 +66,7 @@ def _outcomes(folder: Path) -> Outcomes:
         "steps": profile.steps,
         "rates": [*plan.rates] or [profile.rate],
         "rows": [
-            {
-                "encoding": find(row["encoding"]).name,
-                "curve": _beyond(row),
-                "cropped": _beyond(cropped[row["encoding"]]) if cropped else None,
-            }
+            {"encoding": find(row["encoding"]).name, "curve": _beyond(row)}
             for row in found["rows"]
             if row["encoding"] in plain
         ],

@@ -41,3 +41,10 @@ export const reason = (error) => {
   const text = error instanceof Error ? error.message : String(error);
   return `This cannot be shown: ${text.replace(/^./, (letter) => letter.toLowerCase())}`;
 };
+
+/** @param {App} app @param {string} slug @returns {Encoding} */
+export function needed(app, slug) {
+  const encoding = app.find(slug);
+  if (!encoding) throw new Error(`the encoding “${slug}” is not in this page.`);
+  return encoding;
+}

@@ -1,4 +1,4 @@
-// Clocks: for each pair of channels the hands of a query and of a key, and what they add to the score.
+// Clocks: for each pair of channels the hands of a query and of a key.
 
 import { html, svg } from "./dom.js";
 import { shown } from "./words.js";
@@ -22,10 +22,9 @@ export function makeLegend() {
   return html("ul", { class: "legend" }, html("li", {}, hand("query"), `“${query}”, the query`), html("li", {}, hand("key"), `“${key}”, the key`));
 }
 
-/** @param {{parts?: boolean}} [of] whether the part of the score stands below each clock */
-export function makeClocks({ parts: summed = false } = {}) {
+export function makeClocks() {
   const element = html("ul", { class: "circles" });
-  /** @type {{query: SVGLineElement, key: SVGLineElement, arc: SVGPathElement, bar: SVGRectElement, part: HTMLElement}[]} */
+  /** @type {{query: SVGLineElement, key: SVGLineElement, arc: SVGPathElement}[]} */
   let drawn = [];
 
   /** @param {Turning} turning */
@@ -35,21 +34,18 @@ export function makeClocks({ parts: summed = false } = {}) {
       const speed = turning.speeds[n];
       const one = {
         query: svg("line", { class: "hand query" }), key: svg("line", { class: "hand key" }), arc: svg("path", { class: "arc" }),
-        bar: svg("rect", { class: "part", y: RADIUS + 12, height: 8 }), part: html("b"),
       };
       drawn.push(one);
-      const size = 2 * RADIUS + 12, tall = size + (summed ? 18 : 0);
-      const dial = svg("svg", { viewBox: `${-size / 2} ${-size / 2} ${size} ${tall}`, "aria-hidden": true },
-        svg("circle", { r: RADIUS, class: "dial" }), one.arc, one.key, one.query, summed && one.bar,
-        summed && svg("line", { class: "middle", y1: RADIUS + 9, y2: RADIUS + 23 }));
+      const size = 2 * RADIUS + 12;
+      const dial = svg("svg", { viewBox: `${-size / 2} ${-size / 2} ${size} ${size}`, "aria-hidden": true },
+        svg("circle", { r: RADIUS, class: "dial" }), one.arc, one.key, one.query);
       const turn = Math.abs(speed) < 1e-12 ? "does not turn" : `turns in ${shown(2 * Math.PI / Math.abs(speed), 3)} tokens`;
-      return html("li", {}, dial, summed && one.part, !summed && html("span", {}, `channels ${a}, ${b}`), html("span", { class: "soft" }, turn));
+      return html("li", {}, dial, html("span", {}, `channels ${a}, ${b}`), html("span", { class: "soft" }, turn));
     }));
   }
 
   /** @param {Turning} turning @param {{q: Float64Array, k: Float64Array}} pair */
   function turn(turning, { q, k }) {
-    const parts = turning.pairs.map((pair) => partOf(q, k, pair)), most = Math.max(...parts.map(Math.abs)) || 1;
     turning.pairs.forEach((pair, n) => {
       const [x, y] = [angleOf(q, pair), angleOf(k, pair)];
       // counter-clockwise, as mathematics draws it: y grows upwards
@@ -64,11 +60,6 @@ export function makeClocks({ parts: summed = false } = {}) {
       const gap = Math.atan2(Math.sin(x - y), Math.cos(x - y));
       const [sx, sy] = end(y, 18), [ex, ey] = end(x, 18);
       drawn[n].arc.setAttribute("d", `M ${sx.toFixed(2)} ${sy.toFixed(2)} A 18 18 0 0 ${gap > 0 ? 0 : 1} ${ex.toFixed(2)} ${ey.toFixed(2)}`);
-      const wide = (parts[n] / most) * RADIUS;
-      drawn[n].bar.setAttribute("x", String(Math.min(0, wide)));
-      drawn[n].bar.setAttribute("width", String(Math.abs(wide)));
-      drawn[n].bar.classList.toggle("less", wide < 0);
-      drawn[n].part.textContent = `${parts[n] < 0 ? "" : "+"}${shown(parts[n], 2)}`;
     });
   }
   return { element, show, turn };

@@ -24,11 +24,11 @@
  *   trained: number | null, notes: string[], outlooks: Outlook[],
  *   layers: {layers: string, does: string, window: number | null, turning: string | null}[]}} Model
  * @typedef {{use: string, answer: string, because: string, basis: string, does: string, measured: string, unknown: string}} Use
- * @typedef {{model: string, base: number, trained: number, met: number[], lengths: {target: number, ways: Object<string, {new: number[], step: number}>}[]}} Growth
+ * @typedef {{model: string, base: number, trained: number, target: number, ways: {name: string, year: string, theta: number[]}[]}} Growth
  * @typedef {Object<number, number[]>} Curve by length, a number for each seed
  * @typedef {{study: string, trained: number, seeds: number, layers: number, width: number, steps: number, rates: number[],
- *   rows: {encoding: string, curve: Curve, cropped: Curve | null}[]}} Outcomes
- * @typedef {{growth: Growth, short: {copied: Outcomes, read: Outcomes}, alibi: number[], guide: Use[]}} Story
+ *   rows: {encoding: string, curve: Curve}[]}} Outcomes
+ * @typedef {{growth: Growth, short: {copied: Outcomes}, guide: Use[]}} Story
  * @typedef {{model: string, words: string[], width: number, of: number, share: number, scale: number, int8: string}} Vectors
  * @typedef {{schema: number, version: string, command: string, seed: number, dim: number,
  *   heads: number, families: Object<string, string>,

@@ -10,7 +10,7 @@ import { encodingView } from "./encoding.js";
 import { orderView } from "./order.js";
 import { rotationView } from "./rotation.js";
 import { FIRST, MOST_WORDS, VIEWS, keepState, toHash } from "./state.js";
-import { storyView } from "./story.js";
+import { storyView } from "./story/story.js";
 import { tourView } from "./tour.js";
 import { shown, tokensOf } from "./words.js";
 

@@ -294,7 +294,7 @@ export const STOPS = [
         said: `All angles are then known, and neighbours are harder to tell apart: the score of “${WORD}” for the “${WORD}” before it is ${shown(fall(trained))} below that for itself as trained, and ${shown(fall(divided))} with positions divided by ${factor}, ${shown(fall(trained) / fall(divided))} times less.`,
         lines: { title: `Score of “${WORD}” for “${WORD}”`, about: `positions as trained, and divided by ${factor}.`, x: { label: "distance" }, y: { label: "score" },
           series: [{ name: "as trained", xs: upTo(n), ys: trained }, { name: `PI, ${factor} times as long`, xs: upTo(n), ys: divided }] },
-        open: { view: "story", scene: 4, guess: 2, way: 1 },
+        open: { view: "story", scene: 4, seen: true, way: 1 },
       };
     },
   },
