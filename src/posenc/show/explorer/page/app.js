@@ -10,7 +10,7 @@ import { choice, html } from "./dom.js";
  * @typedef {{data: Data, desk: Desk, now: () => State,
  *   set: (patch: Partial<State>, drag?: string) => void, find: (name: string) => Encoding | null,
  *   first: () => Encoding, say: (text: string) => void}} App
- * @typedef {{element: HTMLElement, update: (state: State) => void}} View
+ * @typedef {{element: HTMLElement, update: (state: State) => void, title?: (state: State) => string}} View
  */
 
 /** @param {Data} data @param {(one: Encoding) => boolean} [fits] @returns {[string, [string, string][]][]} for a choice, by family */

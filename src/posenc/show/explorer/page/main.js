@@ -98,7 +98,7 @@ function begin() {
     out.href = toHash({ ...state, embed: false });
     view?.update(state);
     const what = ["story", "tour", "context"].includes(state.view) ? "" : `${app.first().name}, `;
-    document.title = `${what}${state.view} · posenc explorer`;
+    document.title = `${view?.title?.(state) ?? `${what}${state.view}`} · posenc explorer`;
     if (changed && !first) main.focus({ preventScroll: true });
     first = false;
   }

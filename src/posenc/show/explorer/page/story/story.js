@@ -149,7 +149,7 @@ export function storyView(app) {
   }
 
   return {
-    element,
+    element, title: ({ scene }) => NAMES[scene],
     update(state) {
       for (const link of steps.querySelectorAll("a")) {
         const scene = Number(link.dataset.scene);
