@@ -146,7 +146,7 @@ export function dogs(app, now, guessed, check) {
     const standing = order.map((from) => words[from]), twice = new Set(twins(standing)[0]), wide = step();
     order.forEach((from, at) => {
       const { box, name, cells } = boxes[from];
-      box.style.width = `calc(${100 / order.length}% - ${BETWEEN}px)`; // of the stage, whose width on paper no script is told
+      box.style.width = `calc(${100 / order.length}% - ${BETWEEN}px)`; // relative to the stage, because no script learns its width on paper
       if (from !== held) box.style.transform = `translateX(calc(${at} * (100% + ${BETWEEN}px)))`;
       box.classList.toggle("twin", twice.has(at));
       name.textContent = words[from];

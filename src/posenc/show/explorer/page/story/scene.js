@@ -45,7 +45,7 @@ export function heat(value, middle = "paper") {
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 /**
- * Calls `step` with numbers from 0 to 1, once for each frame; once with 1 if the system asks for less motion.
+ * Calls `step` with numbers from 0 to 1, once for each frame; once with 1 if the system prefers less motion.
  * @param {number} seconds @param {(t: number) => void} step @param {() => void} [done] @returns {() => void} stops it
  */
 export function animate(seconds, step, done = () => {}) {
@@ -81,7 +81,7 @@ export const dot = (x, y, r, more) => svg("circle", { cx: x.toFixed(1), cy: y.to
 
 /**
  * A picture that is as wide as its column, and the handles that lie on it.
- * @param {{low: number, tall: number, below: number}} size heights in pixels: on a phone, at most, and what stands below it
+ * @param {{low: number, tall: number, below: number}} size heights in pixels: the least on a phone, the most, and the room left for controls below
  */
 export function makePlate({ low, tall, below }) {
   const picture = svg("svg", { role: "img" });
@@ -106,7 +106,7 @@ export function makePlate({ low, tall, below }) {
     /** @param {() => void} place called after each drawing */
     after: (place) => void placed.push(place),
     /**
-     * @param {string} label what a reader of screens is told
+     * @param {string} label the text for screen readers
      * @param {(width: number, height: number, narrow: boolean) => (Child | boolean)[]} draw
      */
     show(label, draw) {

@@ -19,7 +19,7 @@ export function short(app, now, guessed, check) {
   const plate = makePlate({ low: 270, tall: 560, below: 140 });
   const area = { x: 1, bottom: 1, tall: 1, wide: 1 };
   const how = `studies/${study}: ${layers} layers, ${width} channels, ${integer(steps)} steps at learning rate ${rates.join(", ")}, ${seeds} seeds, in texts whose words may repeat. `
-    + `${seeds} seeds are too few to rank the ${rows.length}. It is no law of RoPE: where no word repeats, a pilot with one seed and a higher rate copies longer texts (studies/use-of-length).`;
+    + `${seeds} seeds are too few to rank the ${rows.length}. This does not hold for every RoPE: where no word repeats, a pilot with one seed and a higher rate copies longer texts (studies/use-of-length).`;
   const scene = {
     name: "Trained short", title: `Trained on ${trained}`, notes: [], seconds: 2,
     lead: [`Small models learned to copy texts of up to ${trained} words. Then they get ${longer}, and nothing else changes. A dot is one training run.`],

@@ -1,4 +1,4 @@
-// The front page: seven scenes. Each asks for a guess on its figure, then moves from the guess to the truth.
+// The front page: seven scenes, in which readers guess on a figure that then moves from the guess to the truth.
 
 import { instead, reason } from "../app.js";
 import { button, html } from "../dom.js";

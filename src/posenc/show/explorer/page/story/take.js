@@ -1,4 +1,4 @@
-// Take one: the story in two sentences, the guide, and three doors.
+// The last scene: the story in two sentences, three doors, and the guide.
 
 import { copies, html, prose } from "../dom.js";
 import { FIRST, toHash } from "../state.js";

@@ -41,7 +41,7 @@ export function waves(app, now, guessed, check) {
     formula: "PE(p, 2j) = sin(p θⱼ)    PE(p, 2j+1) = cos(p θⱼ)\nθⱼ = 10000^(−2j/d)\n|PE(p+1) − PE(p)|² = Σⱼ (2 − 2 cos θⱼ): no p in it",
     code: "posenc.Sinusoidal(512)",
     figure: plate.element,
-    answer: () => ["It moves by ", html("em", {}, shown(moves[0])), " at every step, so neighbours are equally easy to tell apart everywhere. Binary numbers (orange) jump: 0111 becomes 1000."],
+    answer: () => ["It moves by ", html("em", {}, shown(moves[0])), " at every step, so neighbours differ equally everywhere. Binary numbers (orange) jump: 0111 becomes 1000."],
     /** @param {Moment} moment */
     draw(moment) {
       const { guess, touched, seen, film } = moment, at = placeOf(moment);
