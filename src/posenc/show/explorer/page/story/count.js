@@ -26,7 +26,7 @@ export function count(app, now, guessed, check) {
     name: "Count them", title: "Count them", notes: [3, 4, 5], seconds: 2.2,
     lead: ["Word 0, word 1, word 2 … Add a word’s number to each of its ", String(width), " values, which are about ±1. ",
       html("em", { class: "low" }, "Blue"), " is the word, ", html("em", { class: "high" }, "orange"), " its number."],
-    asks: `At place ${LAST}, how much of the mix is still “${WORD}”?`,
+    question: `At place ${LAST}, how much of the mix is still “${WORD}”?`,
     guess: { label: `Share of ${WORD} at place ${LAST}`, low: 0, high: 1, step: 0.02, first: 0.6, said: whole, right: (/** @type {number} */ v) => Math.abs(v - shares[LAST]) <= 0.07 },
     ends: /** @type {[string, string]} */ (["your guess", "the truth"]),
     leads: /** @type {[string, string]} */ (["But", "a wave never grows: it goes up and down, and stays as small as the word."]),

@@ -182,7 +182,7 @@ export function dogs(app, now, guessed, check) {
     name: "Which dog?", title: "Which dog?", notes: [1, 2], seconds: 2,
     lead: ["In a chatbot each word looks at all the others and writes down what it sees. That is ", html("em", {}, "attention"), ". The column under a word is what attention writes for it: ",
       html("em", { class: "high" }, "orange"), " above zero, ", html("em", { class: "low" }, "blue"), " below."],
-    asks: "Two dogs in two places. How different are their columns?",
+    question: "Two dogs in two places. How different are their columns?",
     guess: {
       label: "How different are the columns of the two dogs?", low: 0, high: 1, step: 0.05, first: 0.5,
       said: (/** @type {number} */ v) => (v < 0.03 ? "the same" : `${whole(v)} different`), right: (/** @type {number} */ v) => v <= 0.06,

@@ -52,7 +52,7 @@ export function grow(app, now, guessed, check) {
   const scene = {
     name: "The text grows", title: "The text grows", notes: [10, 12, 13], seconds: 3,
     lead: [`${model} (2024) has ${count} such clocks, with base ${integer(base)}. It began with texts of ${integer(trained)} tokens (pieces of words): their hands have been where it is `, html("em", { class: "low" }, "blue"), `. Now it reads ${integer(target)}: a novel.`],
-    asks: "How many hands will point where training never did?",
+    question: "How many hands will point where training never did?",
     guess: { label: "How many of the slowest clocks", low: 0, high: count, step: 1, first: 8, said: (/** @type {number} */ v) => `${v} of ${count}`, right: (/** @type {number} */ v) => Math.abs(v - truth) <= 4 },
     ends: /** @type {[string, string]} */ ([integer(trained), integer(target)]),
     leads: /** @type {[string, string]} */ (["But", "does a model mind? Train small ones on 10 words, and give them 12."]),

@@ -19,7 +19,7 @@ import { integer } from "../words.js";
  */
 
 /**
- * @typedef {{name: string, title: string, lead: Child[], asks: string, guess: Guess | null, ends: [string, string],
+ * @typedef {{name: string, title: string, lead: Child[], question: string, guess: Guess | null, ends: [string, string],
  *   seconds?: number, figure: HTMLElement, draw: (moment: Moment) => void, answer: (moment: Moment) => Child[],
  *   leads: [string, string] | null, formula: string, code: string, notes: number[], free?: (state: State) => boolean}} Scene
  */

@@ -23,7 +23,7 @@ export function short(app, now, guessed, check) {
   const scene = {
     name: "Trained short", title: `Trained on ${trained}`, notes: [], seconds: 2,
     lead: [`Small models learned to copy texts of up to ${trained} words. Then they get ${longer}, and nothing else changes. A dot is one training run.`],
-    asks: `How many of the ${longer}-word texts does RoPE copy without a mistake?`,
+    question: `How many of the ${longer}-word texts does RoPE copy without a mistake?`,
     guess: { label: `Share of ${longer}-word texts that RoPE copies`, low: 0, high: 1, step: 0.02, first: 0.7, said: whole, right: (/** @type {number} */ v) => Math.abs(v - truth) <= 0.06 },
     ends: /** @type {[string, string]} */ (["your guess", "the truth"]),
     leads: /** @type {[string, string]} */ (["So", "which one should you take?"]),

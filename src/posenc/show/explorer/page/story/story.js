@@ -110,7 +110,7 @@ export function storyView(app) {
     of.textContent = `${state.scene + 1} of ${NAMES.length}`;
     title.textContent = scene.title;
     lead.replaceChildren(...scene.lead.filter((part) => part !== null && part !== undefined && part !== false));
-    asks.textContent = scene.asks;
+    asks.textContent = scene.question;
     figure.replaceChildren(scene.figure);
     [from.textContent, to.textContent] = scene.ends;
     range.setAttribute("aria-label", `From ${scene.ends.join(" to ")}`);

@@ -26,7 +26,7 @@ export function take(app, marks) {
     return made.length ? `${right} of ${made.length} guesses were right: ${signs()}. The wrong ones are those that stay.` : "You have made no guess yet.";
   };
   return {
-    name: "Take one", title: "Take one", lead: ["Every way of adding the order has its limits. You have met them."], asks: "", guess: null, ends: ["", ""],
+    name: "Take one", title: "Take one", lead: ["Every way of adding the order has its limits. You have met them."], question: "", guess: null, ends: ["", ""],
     figure, draw() {}, answer: () => [score()], leads: null, formula: "", code: "posenc explore model/\nposenc inspect model/ --target 131072", notes: [14, 15],
   };
 }

@@ -40,7 +40,7 @@ export function turn(app, now, guessed, check) {
   const scene = {
     name: "Turn", title: "So do not add. Turn.", notes: [9, 11], seconds: 2.4,
     lead: ["RoPE (2021) adds nothing. It cuts a word’s values into pairs and makes each pair the ", html("em", {}, "hand of a clock"), ". Each place turns the hands on: fast clocks, slow clocks."],
-    asks: `Both words move ${ON} places on. What happens to their score?`,
+    question: `Both words move ${ON} places on. What happens to their score?`,
     guess: {
       label: "Score after both words have moved", low: -Math.ceil(10 * scale) / 10, high: Math.ceil(10 * scale) / 10, step: 0.1, first: 0,
       said: (/** @type {number} */ v) => (Math.abs(v - first.score) <= 0.12 ? `it stays (${two(v)})` : `it ${v < first.score ? "falls" : "rises"} to ${two(v)}`),

@@ -30,7 +30,7 @@ export function waves(app, now, guessed, check) {
   const scene = {
     name: "Waves", title: "Add waves", notes: [6, 7, 8], seconds: 2.4,
     lead: ["The first Transformer (2017) adds waves, a slower one in each pair of channels; six of them are drawn. None ever grows above 1. The dots at one place are the ", html("em", {}, "pattern"), " of that place."],
-    asks: "Go from place to place. Does the pattern change as much at every step?",
+    question: "Go from place to place. Does the pattern change as much at every step?",
     guess: {
       label: "How far the pattern moves at the last place", low: 0, high: MOST, step: 0.1, first: 2.4,
       said: (/** @type {number} */ v) => (v > moves[0] + 0.25 ? "more and more" : v < moves[0] - 0.25 ? "less and less" : "always as much"),
