@@ -233,6 +233,7 @@ def test_a_longer_text_is_chosen(visit):
 
 def test_a_stop_of_the_tour_opens_in_its_view(visit):
     page = visit("#v1/story")
+    page.get_by_text("Often said").click()
     page.get_by_role("link", name="“Attention does not change").click()
     page.get_by_role("button", name="Next").click()
     expect(page.locator(".stop-count")).to_have_text("Stop 2 of 15")

@@ -246,4 +246,4 @@ def test_the_figure_of_a_stop_is_drawn_and_its_view_opens(page, number):
     page.get_by_role("link", name="Open it in its view").click()
     page.wait_for_selector("main > :not(.tour)")
     assert page.locator(".instead").count() == 0
-    assert page.locator("figure:visible, .dials:visible, .circles:visible").count() >= 1
+    assert page.locator("figure:visible, .board:visible, .circles:visible").count() >= 1
