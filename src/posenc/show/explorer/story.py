@@ -46,7 +46,11 @@ class Story(TypedDict):
 def story() -> Story:
     found = stretched(frequencies(DIM, BASE), TRAINED, TARGET / TRAINED)
     ways: list[StretchedWay] = [
-        {"name": name, "year": year, "theta": [float(f"{theta:.15g}") for theta in found[method][0]]}
+        {
+            "name": name,
+            "year": year,
+            "theta": [float(f"{theta:.15g}") for theta in found[method][0]],
+        }
         for method, (name, year) in WAYS.items()
     ]
     growth = GrowingText(model=MODEL, base=BASE, trained=TRAINED, target=TARGET, ways=ways)
