@@ -15,6 +15,7 @@ WINGS = {  # all that lies at the top of the package, from the ground up
         "support",
         "compat",
         "core",
+        "positions",
         "biases",
         "attention",
         "rotation",
@@ -30,6 +31,7 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "support",
     "compat",
     "core",
+    "positions",
     "attention.spacing",  # the strip of pairs that a mask shows
     "attention.call",
     "attention.cpu",  # the engine, by which biases compute their tiles

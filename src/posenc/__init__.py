@@ -11,6 +11,7 @@ from posenc.support import names as _names
 from posenc.support.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from posenc import positions as positions
     from posenc import properties as properties
     from posenc.attention.attend import attend as attend
     from posenc.attention.attend import explain as explain
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from posenc.catalog import CATALOG as CATALOG
     from posenc.catalog import create as create
     from posenc.core import masks as masks
-    from posenc.core import positions as positions
     from posenc.core.encoding import Encoding as Encoding
     from posenc.core.encoding import Sum as Sum
     from posenc.core.frequencies import frequencies as frequencies
@@ -65,7 +65,7 @@ _HOME = {
 _MODULES = {
     "masks": "core.masks",
     "plot": "show.plot",
-    "positions": "core.positions",
+    "positions": "positions",
     "properties": "properties",
     "study": "lab.study",
 }

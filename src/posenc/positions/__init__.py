@@ -1,0 +1,23 @@
+"""Positions of texts, grids, and texts with pictures, video and sound, ready for any encoding."""
+
+from posenc.core.positions import centred as centred
+from posenc.core.positions import documents as documents
+from posenc.core.positions import folded as folded
+from posenc.core.positions import grid as grid
+from posenc.core.positions import packed as packed
+from posenc.core.positions import padded as padded
+from posenc.core.positions import sequence as sequence
+from posenc.positions.multimodal import multimodal as multimodal
+from posenc.positions.rules import MultimodalRule as MultimodalRule
+
+__all__ = [
+    "MultimodalRule",
+    "centred",
+    "documents",
+    "folded",
+    "grid",
+    "multimodal",
+    "packed",
+    "padded",
+    "sequence",
+]

@@ -1,0 +1,86 @@
+"""Position ids of pictures that are cut into slices, by the rule of MiniCPM-V 4.7.
+
+A picture is a thumbnail, followed by slices that show its parts in more detail. All of them lie on
+one canvas of H × W tokens: slices side by side, and the thumbnail stretched over all of it, at
+(s, s + round(row · (H − 1)/(h − 1)), s + round(column · (W − 1)/(w − 1))). Marks lie at the corners
+of what they enclose, and the text goes on at s + max(H, W) + 1.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from posenc.positions.grids import Grids
+
+# A mark, the thumbnail and its marks, then each slice behind its own mark, 5; the mark in front of
+# another thumbnail belongs to that
+FRAME = re.compile(r"4(?:1+|2+)(?:4(?![12]))*(?:5(?:1+|2+)(?:4(?![12]))*)*")
+CROP = re.compile(r"1+|2+")
+
+
+def canvas_ids(row: Tensor, grids: Grids) -> Tensor:
+    """Return the ids of one text without padding, (token, 3)."""
+    word, start, done = "".join(map(str, row.tolist())), 0, 0
+    ids = torch.zeros(len(row), 3, dtype=torch.int64)
+    for frame in FRAME.finditer(word):
+        text = frame.start() - done
+        ids[done : frame.start()] = start + torch.arange(text)[:, None]
+        start += text
+        start += 1 + _draw(ids[frame.start() : frame.end()], frame.group(), start, grids)
+        done = frame.end()
+    outside = CROP.search(FRAME.sub(lambda frame: "0" * len(frame.group()), word))
+    if outside:
+        raise ValueError(
+            "`kinds` must have 4, a mark, in front of each picture and 5, the mark of a slice, in"
+            f" front of each slice, got {word[max(outside.start() - 1, 0)]} in front of the run at"
+            f" token {outside.start()}. Set the kinds of the marks."
+        )
+    ids[done:] = start + torch.arange(len(row) - done)[:, None]
+    return ids
+
+
+def _draw(ids: Tensor, word: str, start: int, grids: Grids) -> int:
+    """Write the ids of one picture, and return the longer side of its canvas."""
+    crops = [crop.span() for crop in CROP.finditer(word)]
+    sizes = [grids.next(int(word[1]), end - first, exactly=True) for first, end in crops]
+    (thumb, *slices), columns = sizes, _columns(crops[1:])
+    height, width = thumb.h, thumb.w
+    if slices:
+        height, width = len(slices) // columns * slices[0].h, columns * slices[0].w
+    ids[:] = start
+    ids[0, 1:] = max(start - 1, 0)
+    first, end = crops[0]
+    _place(ids[first:end], _spread(height, thumb.h), _spread(width, thumb.w))
+    if end < len(ids):
+        ids[end, 1:] += torch.tensor([height, width])
+    for number, (size, (first, end)) in enumerate(zip(slices, crops[1:], strict=True)):
+        corner = [number // columns * slices[0].h, number % columns * slices[0].w]
+        rows, across = torch.arange(size.h) + corner[0], torch.arange(size.w) + corner[1]
+        _place(ids[first:end], rows, across)
+        ids[first - 1, 1:] += torch.tensor(corner)
+        ids[end : end + 1, 1:] += torch.tensor([corner[0] + size.h - 1, corner[1] + size.w - 1])
+        if number + 1 < len(slices):
+            # Line breaks lie at the right edge, in the last row of tokens above
+            below = number // columns * slices[0].h + slices[0].h - 1
+            breaks = ids[end + 1 : crops[number + 2][0] - 1, 1:]
+            breaks += torch.tensor([below, columns * slices[0].w])
+    return max(height, width)
+
+
+def _place(ids: Tensor, rows: Tensor, columns: Tensor) -> None:
+    ids[:, 1:] += torch.cartesian_prod(rows, columns)
+
+
+def _spread(size: int, tokens: int) -> Tensor:
+    """Return where a side of the thumbnail lies on a side of the canvas."""
+    return torch.linspace(0, size - 1, tokens).round().long()
+
+
+def _columns(slices: Sequence[tuple[int, int]]) -> int:
+    """Return the slices of a row: those before the first line break, or all in one row."""
+    gaps = [after[0] - before[1] for before, after in pairwise(slices)]
+    first = next((number + 1 for number, gap in enumerate(gaps) if gap > 2), len(slices))
+    return first if first and len(slices) % first == 0 else len(slices)

@@ -1,0 +1,131 @@
+"""The grids of pictures and videos, which the runs of a batch take one after another."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from posenc.positions.rules import MultimodalRule
+from posenc.support.arguments import brief, count, number
+
+Sizes = Sequence[Sequence[int]] | Tensor
+TEXT, PICTURE, VIDEO, SOUND = range(4)
+ARGUMENT = {PICTURE: "images", VIDEO: "videos"}
+
+
+class Grid(NamedTuple):
+    """A picture or video in tokens."""
+
+    number: int
+    times: Tensor  # ids of the frames
+    h: int
+    w: int
+
+    @property
+    def tokens(self) -> int:
+        return len(self.times) * self.h * self.w
+
+
+class Grids:
+    """The grids and seconds of a batch, which its runs take one after another."""
+
+    def __init__(
+        self, rule: MultimodalRule, images: Sizes, videos: Sizes, merge: Any, seconds: Any
+    ) -> None:
+        self.rule = rule
+        self.merge = count(rule.merge if merge is None else merge, "merge")
+        self.given = {
+            PICTURE: _grids(images, "images", self.merge),
+            VIDEO: _grids(videos, "videos", self.merge, rule.merge_time),
+        }
+        self.seconds = _seconds(seconds, len(self.given[VIDEO]), rule)
+        for grid in self.given[PICTURE]:
+            if grid[0] != 1:
+                raise ValueError(
+                    f"`images` must have one frame each, got {grid}. Pass it in `videos`."
+                )
+        if rule.frames:
+            self.given[VIDEO] = [(1, h, w) for t, h, w in self.given[VIDEO] for _ in range(t)]
+        self.used = dict.fromkeys(self.given, 0)
+
+    def next(self, kind: int, tokens: int, exactly: bool = False) -> Grid:
+        """Return the next grid, which must fit into `tokens`, or fill them."""
+        number, grids = self.used[kind], self.given[kind]
+        if number == len(grids):
+            raise ValueError(
+                f"`{ARGUMENT[kind]}` must have a grid for each run of kind {kind} in `kinds`, got"
+                f" {self._counted(kind)}, and {tokens} more tokens. Pass the grids of all texts."
+            )
+        self.used[kind] += 1
+        t, h, w = grids[number]
+        times = torch.arange(t // self.rule.merge_time if kind == VIDEO else t)
+        if kind == VIDEO and self.rule.per_second is not None:
+            times = _times(times, self.seconds[number], self.rule)
+        newline = int(self.rule.newline)
+        grid = Grid(number, times, h // self.merge, w // self.merge + newline)
+        if grid.tokens > tokens or (exactly and grid.tokens < tokens):
+            raise ValueError(
+                f"`{ARGUMENT[kind]}` must fill the runs of kind {kind} in `kinds`, got the grid"
+                f" {(t, h, w)} of {grid.tokens} tokens with `merge`={self.merge}, and a run of"
+                f" {tokens}. Check `merge` and the order of the grids."
+            )
+        return grid
+
+    def refuse_left_over(self) -> None:
+        """Refuse grids without tokens."""
+        for kind, grids in self.given.items():
+            if self.used[kind] < len(grids):
+                raise ValueError(
+                    f"`kinds` must have a run of kind {kind} for each grid of `{ARGUMENT[kind]}`,"
+                    f" got {self._counted(kind)}, and runs for {self.used[kind]}. Remove the grids"
+                    " whose tokens are cut off."
+                )
+
+    def _counted(self, kind: int) -> str:
+        apart = kind == VIDEO and self.rule.frames
+        return f"{len(self.given[kind])} {'frames' if apart else 'grids'}"
+
+
+def _times(frames: Tensor, seconds: float, rule: MultimodalRule) -> Tensor:
+    """Return the ids of the frames of a video, multiplied in float32 as the model does."""
+    each, rate = torch.tensor(seconds, dtype=torch.float32), rule.per_second or 1
+    times = frames * (rate * each) if rule.rounding == "interval" else frames * each * rate
+    return times if rule.rounding == "none" else times.long()
+
+
+def _grids(grids: Sizes, name: str, merge: int, frames: int = 1) -> list[tuple[int, int, int]]:
+    """Check grids (t, h, w) of whole numbers that `merge` and `frames` divide."""
+    rows = grids.tolist() if isinstance(grids, Tensor) else [tuple(grid) for grid in grids]
+    found = []
+    for row in rows:
+        if len(row) != 3:
+            raise ValueError(
+                f"`{name}` must be grids of 3 numbers (t, h, w) in patches, got {len(row)} numbers"
+                f" in {brief(str(tuple(row)))}. Give a picture as (1, h, w)."
+            )
+        t, h, w = (count(n if isinstance(n, int) else int(n), name) for n in row)
+        for size, step, what in ((h, merge, "rows"), (w, merge, "columns"), (t, frames, "frames")):
+            if size % step:
+                raise ValueError(
+                    f"`{name}` must have {what} that {step} divides, got {size} in {(t, h, w)}."
+                    " Pass patches, not tokens or pixels."
+                )
+        found.append((t, h, w))
+    return found
+
+
+def _seconds(seconds: Any, videos: int, rule: MultimodalRule) -> list[float]:
+    """Check that each video has its seconds, where the rule has ids per second."""
+    given = [] if seconds is None else torch.as_tensor(seconds).flatten().tolist()
+    if rule.per_second is None and given:
+        raise ValueError(
+            f"`seconds` must be None for {rule.name}, whose ids count frames, got {len(given)}"
+            " numbers. Leave it out."
+        )
+    if rule.per_second is not None and len(given) != videos:
+        raise ValueError(
+            f"`seconds` must have a number for each video of {rule.name}, got {len(given)} for"
+            f" {videos} videos. Pass the seconds from one frame to the next."
+        )
+    return [float(number(each, "seconds")) for each in given]

@@ -1,0 +1,152 @@
+"""Position ids of text with pictures, video and sound, by the rules of vision-language models.
+
+A text is read as runs of tokens of one kind. Text and sound count on by one on all axes. A picture
+that starts at s has the ids (s, s + row, s + column), a video (s + time, s + row, s + column), and
+the rule states where the next run starts. Decoding goes on with `delta` = largest id + 1 − tokens
+(Qwen2-VL, arXiv:2409.12191, section 2.1).
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.core.positions import grid as cells_of
+from posenc.positions.canvas import canvas_ids
+from posenc.positions.grids import SOUND, TEXT, VIDEO, Grid, Grids, Sizes
+from posenc.positions.rules import MultimodalRule, rule_of
+from posenc.support.arguments import brief
+
+__all__ = ["multimodal"]
+
+
+def multimodal(
+    kinds: Tensor,
+    rule: Any,
+    images: Sizes = (),
+    videos: Sizes = (),
+    merge: int | None = None,
+    seconds: Sequence[float] | Tensor | None = None,
+    mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return the position ids of texts with pictures, video and sound, and what decoding adds.
+
+    - `kinds`: (batch, token), the kind of each token: 0 text, 1 picture, 2 video, 3 sound, as
+      `mm_token_type_ids` of transformers; MiniCPM-V needs its marks, too: 4 a mark or a line
+      break, 5 the mark in front of a slice
+    - `rule`: a `model_type` such as "qwen2_5_vl", a config (a mapping or an object of
+      transformers), or a `MultimodalRule`
+    - `images`: frames, rows and columns (1, h, w) of each picture, in patches, in the order of the
+      batch
+    - `videos`: frames, rows and columns (t, h, w) of each video, in patches
+    - `merge`: patches along each side that become one token; None: as the rule has it
+    - `seconds`: seconds from one frame to the next, for each video, where the rule has ids per
+      second
+    - `mask`: (batch, token), 1 where a token counts and 0 where it is padding; None: all count
+
+    Returns `ids`, (batch, token, axis), as encodings with several axes take them, and `delta`,
+    (batch,): the token that is generated after n tokens, padding not counted, has the id
+    n + `delta` on all axes. Raises ValueError where grids, kinds and seconds contradict each other.
+
+    >>> ids, delta = multimodal(torch.tensor([[0, 1, 1, 1, 1, 0]]), "qwen2_vl", images=[(1, 4, 4)])
+    >>> ids[0].tolist()
+    [[0, 0, 0], [1, 1, 1], [1, 1, 2], [1, 2, 1], [1, 2, 2], [3, 3, 3]]
+    >>> delta
+    tensor([-2])
+    """
+    found = rule_of(rule)
+    kinds = _checked(kinds, found)
+    real = _real(mask, kinds)
+    grids = Grids(found, images, videos, merge, seconds)
+    ids = torch.full((*kinds.shape, len(found.axes)), found.padding, dtype=found.dtype)
+    delta = torch.zeros(len(kinds), dtype=found.dtype)
+    for text, (row, keep) in enumerate(zip(kinds.cpu(), real.cpu(), strict=True)):
+        if keep.any():
+            row = row[keep]
+            one = canvas_ids(row, grids) if found.canvas else _numbered(row, found, grids)
+            ids[text, keep] = one
+            delta[text] = one.max() + 1 - len(one) if found.counts else 0
+    grids.refuse_left_over()
+    return ids.to(kinds.device), delta.to(kinds.device)
+
+
+def _numbered(row: Tensor, rule: MultimodalRule, grids: Grids) -> Tensor:
+    """Return the ids of one text without padding, (token, axis)."""
+    runs, done, start = list(_runs(row, rule, grids)), [], 0
+    mixed = [False, *((kinds == SOUND).any() and grid is not None for kinds, grid in runs), False]
+    for (kinds, grid), before, after in zip(runs, mixed, mixed[2:], strict=False):
+        line = torch.arange(len(kinds), dtype=rule.dtype) + start
+        if grid is None and rule.marks > 1:
+            # The marks of a block of video and sound share one id, before it and after it
+            line[1:] -= int(before)
+            line[-1] -= int(after)
+        ids = line[:, None].repeat(1, len(rule.axes))
+        if grid is not None:
+            ids = _placed(ids, kinds, grid, rule, start)
+        done.append(ids)
+        if rule.after == "side" and grid is not None:
+            start += max(grid.h, grid.w)
+        else:
+            start = start + len(ids) if rule.after == "tokens" else ids[-1].max().item() + 1
+    return torch.cat(done)
+
+
+def _placed(ids: Tensor, kinds: Tensor, grid: Grid, rule: MultimodalRule, start: float) -> Tensor:
+    """Return the ids of a block with a picture or video, and of the sound between its tokens."""
+    frame, row, column = cells_of(len(grid.times), grid.h, grid.w).unbind(-1)
+    heard = kinds == SOUND
+    marks = (len(kinds) - int(heard.sum()) - grid.tokens) // 2
+    seen = torch.arange(len(kinds))[~heard][marks : len(kinds) - marks]
+    first = start if rule.offset else 0
+    columns = {"t": grid.times[frame] + start, "h": row + first, "w": column + first}
+    columns |= {"tokens": ids[seen, 0], "pictures": torch.full_like(row, grid.number)}
+    places = torch.stack([columns[axis] for axis in rule.axes], -1)
+    ids[heard] = ids[: int(heard.sum())].clone()
+    ids[seen] = places
+    return ids
+
+
+def _runs(row: Tensor, rule: MultimodalRule, grids: Grids) -> Iterator[tuple[Tensor, Grid | None]]:
+    """Yield the kinds of each run with its grid; sound and the video around it are one run."""
+    hears = SOUND in rule.kinds
+    for kind, group in groupby(row.tolist(), lambda kind: min(kind, VIDEO) if hears else kind):
+        run = torch.tensor(list(group))
+        if kind == TEXT or (run == SOUND).all():
+            yield run, None
+        elif hears and kind == VIDEO:
+            yield run, grids.next(kind, int((run == VIDEO).sum()), exactly=True)
+        else:
+            while len(run):
+                grid = grids.next(kind, len(run))
+                # A run of Hunyuan may begin and end with a mark
+                size = grid.tokens + 2 * (rule.newline and len(run) == grid.tokens + 2)
+                yield run[:size], grid
+                run = run[size:]
+
+
+def _checked(kinds: Tensor, rule: MultimodalRule) -> Tensor:
+    if not isinstance(kinds, Tensor) or kinds.ndim != 2 or kinds.is_floating_point():
+        raise TypeError(
+            f"`kinds` must be a tensor of whole numbers (batch, token), got {brief(kinds)}."
+            " Pass `mm_token_type_ids`."
+        )
+    wrong = sorted(set(kinds.unique().tolist()) - set(rule.kinds))
+    if wrong:
+        raise ValueError(
+            f"`kinds` must be one of {', '.join(map(str, rule.kinds))} for {rule.name}, got"
+            f" {wrong[0]}. Take another rule, or check the kinds."
+        )
+    return kinds.long()
+
+
+def _real(mask: Tensor | None, kinds: Tensor) -> Tensor:
+    if mask is None:
+        return torch.ones_like(kinds, dtype=torch.bool)
+    if not isinstance(mask, Tensor) or mask.shape != kinds.shape:
+        raise ValueError(
+            f"`mask` must have the shape of `kinds`, {tuple(kinds.shape)}, got {brief(mask)}."
+            " Pass the attention mask of the tokenizer."
+        )
+    return mask.bool()

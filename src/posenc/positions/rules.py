@@ -1,0 +1,234 @@
+"""The rules by which vision-language models number the tokens of text, pictures, video and sound.
+
+Each rule is data, read from `get_rope_index` of transformers 5.23.0 and held against it by tests.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import torch
+
+from posenc.support.arguments import brief
+
+After = Literal["side", "last", "tokens"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultimodalRule:
+    """The parts in which the position ids of vision-language models differ.
+
+    - `name`: `model_type` of the model
+    - `kinds`: kinds of tokens that the model has, as in `multimodal`
+    - `axes`: meaning of each axis of the ids: "t" frame, "h" row, "w" column, "tokens" the count of
+      tokens, "pictures" the count of pictures in the batch
+    - `merge`: patches along each side that become one token
+    - `after`: how the text goes on after a picture: "side", at the start of the picture plus its
+      longer side in tokens; "last", one after the largest id of its last token; "tokens", at the
+      count of all tokens
+    - `frames`: whether each frame of a video is numbered as a picture of its own, since the text
+      between the frames states their times
+    - `merge_time`: frames of a video that become one
+    - `per_second`: ids per second of a video; None: one per frame
+    - `rounding`: order in which frame, seconds and `per_second` are multiplied in float32 before
+      the product is cut to a whole number: "interval", frame · (per_second · seconds); "seconds",
+      (frame · seconds) · per_second; "none", as "seconds", and not cut
+    - `offset`: whether rows and columns count from the start of the picture; False: from 0
+    - `newline`: whether each row of a picture ends with one more token
+    - `marks`: tokens on each side of interleaved video and sound that share one id
+    - `padding`: id of padding
+    - `counts`: whether `delta` is measured; False: it is 0
+    - `canvas`: whether slices of a picture lie on a canvas, and `kinds` names the marks
+    - `note`: what is unusual about the rule
+
+    >>> RULES["qwen3_vl"].frames, RULES["qwen2_5_vl"].per_second
+    (True, 4)
+    """
+
+    name: str
+    kinds: tuple[int, ...] = (0, 1, 2)
+    axes: tuple[str, ...] = ("t", "h", "w")
+    merge: int = 2
+    after: After = "side"
+    frames: bool = False
+    merge_time: int = 1
+    per_second: float | None = None
+    rounding: Literal["interval", "seconds", "none"] = "interval"
+    offset: bool = True
+    newline: bool = False
+    marks: int = 1
+    padding: int = 0
+    counts: bool = True
+    canvas: bool = False
+    note: str = ""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the ids."""
+        return torch.float32 if self.rounding == "none" else torch.int64
+
+
+_SIDE = (
+    "The text goes on at the longer side of a picture, not after its largest id: a video with more"
+    " frames than rows and columns overlaps the text behind it. transformers 4 and vLLM go on after"
+    ' the largest id (`after="last"`).'
+)
+_QWEN2 = MultimodalRule(name="qwen2_vl", note=_SIDE)
+_QWEN3 = MultimodalRule(
+    name="qwen3_vl",
+    frames=True,
+    note="Each frame of a video is a run of its own, between timestamps.",
+)
+_OMNI = MultimodalRule(
+    name="qwen2_5_omni",
+    kinds=(0, 1, 2, 3),
+    after="last",
+    per_second=25,
+    rounding="seconds",
+    marks=2,
+    padding=1,
+    note=(
+        "Sound inside of a video starts at the id of the video, and the two marks on each side of"
+        " the block share one id. The text goes on after the last token of the block, which need"
+        " not have its largest id."
+    ),
+)
+_LIKE_QWEN3 = (
+    *("cohere_compass", "cosmos3_edge", "cosmos3_omni", "glm46v", "glm4v", "glm4v_moe", "glm_ocr"),
+    *("qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", "qwen4_exp"),
+)
+_OTHERS = (
+    _QWEN2,
+    replace(_QWEN2, name="paddleocr_vl"),
+    replace(
+        _QWEN2,
+        name="qwen2_5_vl",
+        per_second=4,
+        note=(
+            f"{_SIDE} Published models state 2 ids per second, where the class of transformers has"
+            " 4 by default. Without seconds transformers assumes one second per frame."
+        ),
+    ),
+    replace(
+        _QWEN2,
+        name="ernie4_5_vl_moe",
+        merge_time=2,
+        note=f"{_SIDE} Two frames of a video become one, which pictures do not.",
+    ),
+    replace(
+        _QWEN2,
+        name="glm_image",
+        kinds=(0, 1),
+        merge=1,
+        padding=1,
+        counts=False,
+        note=(
+            "`delta` is 0, since the model numbers what it generates by grids: pass the kinds and"
+            " grids of the generated pictures, the smallest first, behind those of the prompt."
+        ),
+    ),
+    replace(
+        _QWEN2,
+        name="hunyuan_vl",
+        kinds=(0, 1),
+        axes=("tokens", "w", "h", "pictures"),
+        after="tokens",
+        offset=False,
+        newline=True,
+        note=(
+            "Rows and columns count from 0 in each picture, and text counts all tokens. The last"
+            " axis counts pictures across the batch, so the ids of a text depend on the texts"
+            " before it. A run may begin and end with a mark, which counts as text."
+        ),
+    ),
+    _OMNI,
+    replace(
+        _OMNI,
+        name="qwen3_omni_moe",
+        rounding="none",
+        marks=1,
+        padding=0,
+        note=(
+            "Times are not cut to whole numbers, so ids are float32. Sound inside of a video starts"
+            " at the id of the video. The text goes on after the last token of the block, which"
+            " need not have its largest id. transformers interleaves ids by rounded sums: where a"
+            " time is one rounding above a whole number, its ids are one token off its processor's"
+            " order, which `kinds` has."
+        ),
+    ),
+    MultimodalRule(
+        name="minicpmv4_7",
+        kinds=(0, 1, 2, 4, 5),
+        merge=4,
+        frames=True,
+        canvas=True,
+        note=(
+            "A thumbnail and its slices lie on one canvas. Each of them has a grid of its own, and"
+            " `kinds` names the marks: 4, or 5 in front of a slice."
+        ),
+    ),
+)
+RULES: dict[str, MultimodalRule] = {rule.name: rule for rule in _OTHERS} | {
+    name: replace(_QWEN3, name=name) for name in _LIKE_QWEN3
+}
+# Sections of a config that hold its vision settings, the outermost first
+_SECTIONS = (
+    (),
+    ("vision_config",),
+    ("thinker_config",),
+    ("thinker_config", "vision_config"),
+)
+
+
+def rule_of(rule: Any) -> MultimodalRule:
+    """Return the rule of a `model_type` or of a config, with the config's own numbers."""
+    if isinstance(rule, MultimodalRule):
+        return rule
+    if isinstance(rule, str):
+        return _named(rule)
+    config = rule.to_dict() if hasattr(rule, "to_dict") else rule
+    if not isinstance(config, Mapping):
+        raise TypeError(
+            f"`rule` must be a `model_type`, a config or a `MultimodalRule`, got {brief(rule)}."
+        )
+    found = _named(config.get("model_type"))
+    own = {
+        "merge": _key(config, "spatial_merge_size"),
+        "merge_time": _key(config, "temporal_merge_size") if found.merge_time > 1 else None,
+        "per_second": found.per_second
+        and (_key(config, "tokens_per_second") or _key(config, "position_id_per_seconds")),
+    }
+    if found.canvas:
+        own["merge"] = {"4x": 2, "16x": 4}.get(str(config.get("downsample_mode")))
+    if "pictures" in found.axes:
+        own["axes"] = _hunyuan_axes(config)
+    return replace(found, **{name: value for name, value in own.items() if value})
+
+
+def _named(model_type: Any) -> MultimodalRule:
+    name = str(model_type).removesuffix("_thinker")
+    if name in RULES:
+        return RULES[name]
+    near = get_close_matches(name, RULES, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Pass one of {', '.join(sorted(RULES))}."
+    raise ValueError(f"`rule` must name a model with a known rule, got {model_type!r}. {hint}")
+
+
+def _key(config: Mapping[str, Any], key: str) -> Any:
+    for section in _SECTIONS:
+        inner: Any = config
+        for name in section:
+            inner = inner.get(name) or {}
+        if inner.get(key) is not None:
+            return inner[key]
+    return None
+
+
+def _hunyuan_axes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return an axis for each of the sections; those before the last three count tokens."""
+    text = config.get("text_config") or config
+    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    sections = rope.get("mrope_section") or rope.get("xdrope_section") or ()
+    tokens = len(sections) - 3
+    return ("tokens",) * tokens + ("w", "h", "pictures") if tokens >= 0 else None
