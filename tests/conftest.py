@@ -19,6 +19,7 @@ LIBRARY = {
     "support",
     "compat",
     "core",
+    "positions",
     "biases",
     "attention",
     "rotation",
