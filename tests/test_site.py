@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from posenc.catalog import CATALOG
-from posenc.support import names
+from posenc.properties.card import findings
 
 ROOT = Path(__file__).parent.parent
 SLOW = ("explorer", "studies")  # parts; links to them lead nowhere here
@@ -75,7 +75,7 @@ def test_each_encoding_has_a_page_with_all_that_is_known_of_it(site, card):
     text = words(html)
     assert html.count("<math>") >= 1
     assert html.count('<div class="figure"') >= 1
-    for found in names.described(card.slug)["properties"].values():
+    for found in findings(card)["properties"].values():
         assert " ".join(found["why"].split()) in text
     assert unescape(card.paper.bibtex()) in unescape(html)
     source = Path(sys.modules[card.make.__module__].__file__).read_text("utf-8")

@@ -1,21 +1,16 @@
 """Write the generated files: the table and names of README.md; the pages of the guide, of the
-glossary, of published names and of the commands; the table of properties in docs/properties.md; and
-`findings.json`, if the encodings have changed since they were measured, or with --measure. With
---check, only name the files that are stale.
+glossary, of published names and of the commands; and the table of properties in docs/properties.md.
+With --check, only name the files that are stale.
 """
 
-import json
 import runpy
 import sys
 from pathlib import Path
 
-import torch
-
 from posenc.catalog import CATALOG
-from posenc.properties import ALL, check
-from posenc.properties.card import described, measured_by
+from posenc.properties import ALL
 from posenc.show.report import guide
-from posenc.support import glossary, names
+from posenc.support import glossary
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -63,26 +58,6 @@ def between(text: str, start: str, new: str) -> str:
     return f"{before}{start}\n{new}\n{END}{rest.partition(END)[2]}"
 
 
-def findings() -> str:
-    """What `posenc show` prints of each encoding beyond its printed card."""
-    torch.set_num_threads(1)
-    encodings = {}
-    for card in CATALOG:
-        torch.manual_seed(0)
-        encoding = card.make(64, 4)
-        whole = described(card, encoding.causal, check(encoding, 64, 4))
-        encodings[card.slug] = {name: whole[name] for name in ("causal", "properties")}
-    measured = {"measured_by": measured_by(), "encodings": encodings}
-    return json.dumps(measured, ensure_ascii=False, indent=1) + "\n"
-
-
-def measured_now() -> bool:
-    """Test whether what is packaged was measured of these encodings."""
-    if not names.FINDINGS.exists() or "--measure" in sys.argv:
-        return False
-    return json.loads(names.FINDINGS.read_text())["measured_by"]["sources"] == names.sources()
-
-
 def main() -> None:
     fresh = {
         README: between(between(README.read_text(), GUIDE, guide.markdown()), NAMES, named()),
@@ -93,13 +68,11 @@ def main() -> None:
         GUIDE_PAGE: guide.page(),
     }
     stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
-    if not measured_now():
-        stale.append(names.FINDINGS)
     if stale and "--check" in sys.argv:
         files = " and ".join(path.name for path in stale)
         sys.exit(f"what is generated is stale in {files}: run `make table`.")
     for path in stale:
-        path.write_text(findings() if path == names.FINDINGS else fresh[path])
+        path.write_text(fresh[path])
 
 
 if __name__ == "__main__":

@@ -89,12 +89,3 @@ def test_a_terminal_gets_every_word(width):
     said = {*shown.split()}
     for card in CATALOG:
         assert {*card.summary.rstrip(".").split()} <= said
-
-
-def test_properties_of_changed_encodings_are_shown_with_a_note(posenc, monkeypatch):
-    """Without torch; `--measure` measures them."""
-    monkeypatch.setattr(names, "sources", lambda: "changed")
-    code, out, err = posenc("show", "rope")
-    assert code == 0
-    assert "shift invariant" in out
-    assert "`--measure`" in err

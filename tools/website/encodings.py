@@ -11,13 +11,12 @@ import torch
 
 from posenc.analysis import toy
 from posenc.catalog import create
-from posenc.properties.card import Card
+from posenc.properties.card import Card, findings
 from posenc.show import plot
 from posenc.show.report import words
 from posenc.show.report.drawing.figure import Figure, Panel
 from posenc.show.report.drawing.marks import heat
 from posenc.show.report.page import PROPERTIES
-from posenc.support import names
 from posenc.support.numbers import number
 from website import places
 
@@ -53,11 +52,8 @@ def properties(described: Mapping[str, Any]) -> list[Property]:
 
 
 def described(card: Card) -> Mapping[str, Any]:
-    """The card with its measured properties, as they are packaged."""
-    packaged = names.described(card.slug)
-    if packaged["measured_by"].get("sources") != names.sources():
-        raise LookupError("`findings.json` is of other encodings than these: run `make table`.")
-    return packaged
+    """The card with its measured properties, as `posenc show` prints them."""
+    return card.to_json() | findings(card)
 
 
 def limits(card: Card, described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """`posenc list`, `posenc show` and `posenc cite`: what encodings there are."""
 
-import sys
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -11,7 +10,7 @@ from rich.markup import escape
 from posenc.commands.app import LOOK, command
 from posenc.commands.errors import UsageError, own_code
 from posenc.commands.options import AsJson, chosen, print_json, printed_card
-from posenc.support import glossary, names
+from posenc.support import glossary, made, names
 
 
 @command(
@@ -74,7 +73,7 @@ def show(
         my_module.py:Mine or package.module:Mine, which runs that code. Or a word in quotes, such
         as "permutation invariant".
     measure
-        Measure the properties anew, not as they came with this version.
+        Measure the properties anew, not as they were measured once for these files.
     as_json
         Print one JSON document instead.
     """
@@ -86,8 +85,7 @@ def show(
             term := glossary.find(name)
         ):
             return print_json(asdict(term)) if as_json else print_term(term)
-        printed_card(name)
-        described = _measured(name) if measure else _packaged(name)
+        described = _measured(name) if measure else _known(name)
     if as_json:
         print_json(described)
     else:
@@ -132,16 +130,16 @@ def print_term(term: glossary.Term) -> None:
         console.print(line, markup=False)
 
 
-def _packaged(name: str) -> dict[str, Any]:
-    """The card with its packaged properties, and a note where they are not those of its sources."""
-    described = names.described(name)
-    if not described["properties"]:
-        note = f"the properties of {name} have not been measured; `--measure` measures them."
-        print(f"note: {note}", file=sys.stderr)
-    elif described["measured_by"]["sources"] != names.sources():
-        note = "encodings have changed since these properties were measured; `--measure` measures"
-        print(f"note: {note} them again.", file=sys.stderr)
-    return described
+def _known(name: str) -> dict[str, Any]:
+    """The card with its properties, which are measured, with torch, if they never were."""
+    card = printed_card(name)
+    modules = names.modules()[card["name"]], "posenc.properties.measures"
+    found = made.read("properties", card["name"], modules)
+    if found is None:
+        from posenc.properties.card import findings
+
+        found = findings(*chosen([name]))
+    return card | found
 
 
 def _measured(name: str) -> dict[str, Any]:
@@ -153,7 +151,7 @@ def _measured(name: str) -> dict[str, Any]:
     from posenc.properties import check, conform
     from posenc.properties.card import described
 
-    # The packaged findings were measured with learned weights of this seed
+    # What is kept was measured with learned weights of this seed
     torch.manual_seed(0)
     with own_code(cards), threads(1):
         encoding = card.make(64, 4)

@@ -51,13 +51,15 @@ def explore(
     with of_models():
         items = [hub.local(name) if hub.is_model(name) else _encoding(name) for name in what]
     with uncollected():
-        from posenc.show.explorer import document
+        from posenc.show.explorer import data, document
         from posenc.show.explorer.explore import explorer, sorted_out
 
     try:
         document.check_place(out, force)
     except OSError as error:
         raise UsageError(f"--out: {error}") from None
+    if lacking := data.unmeasured():
+        print(f"note: {lacking} encodings are measured first, once: 3 s each.", file=sys.stderr)
     with of_models(), of_studies():
         try:
             cards, paths = sorted_out(items)

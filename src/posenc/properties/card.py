@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from posenc.compat.threads import threads
 from posenc.core.encoding import Encoding
 from posenc.properties import (
     ALL,
@@ -14,20 +15,23 @@ from posenc.properties import (
     Property,
     any_length,
     bounded,
+    check,
     learned,
     length_independent,
     linear_shift,
+    measures,
     norm_constant,
     norm_preserving,
     order_sensitive,
     shift_invariant,
     unique_positions,
 )
-from posenc.support import cards, names
+from posenc.support import cards, made
 from posenc.support.cards import Paper as Paper
 from posenc.support.notebook import card
 from posenc.support.version import __version__
 
+PROPERTIES = "properties"  # the name under which findings are kept
 # The properties of encodings that learn how a score depends on all tokens between query and key
 RELATIVE = frozenset(
     {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
@@ -126,8 +130,29 @@ def described(
 
 
 def measured_by() -> dict[str, str]:
-    versions = {"posenc": __version__, "torch": str(torch.__version__)}
-    return versions | {"sources": names.sources()}
+    return {"posenc": __version__, "torch": str(torch.__version__)}
+
+
+def findings_key(card: Card) -> tuple[str, str, tuple[str, ...]]:
+    """Return what `posenc.support.made` keeps the findings of an encoding by."""
+    return PROPERTIES, card.slug, (card.make.__module__, measures.__name__)
+
+
+def findings(card: Card) -> dict[str, Any]:
+    """Return what is measured of an encoding of the catalogue, as `posenc show` prints it.
+
+    It is measured once for these files, with weights of one seed, and kept.
+    """
+    key = findings_key(card)
+    found = made.read(*key)
+    if found is None:
+        with torch.random.fork_rng(devices=[]), threads(1):
+            torch.manual_seed(0)
+            encoding = card.make(64, 4)
+            whole = described(card, encoding.causal, check(encoding, 64, 4))
+        found = {name: whole[name] for name in ("causal", "properties", "measured_by")}
+        made.keep(*key, found)
+    return found
 
 
 def _words(name: str) -> str:

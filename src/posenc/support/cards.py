@@ -108,21 +108,31 @@ def in_plain_data(
 
 def read(catalog: str) -> Iterator[dict[str, Any]]:
     """Read the cards of the encodings that the module of a catalogue imports, in its order."""
+    for module, name, source in _cards(catalog):
+        card = source[name]
+        yield in_plain_data(
+            card["name"],
+            card["paper"],
+            module,
+            card.get("docstring", source["__doc__"]),
+            card.get("used_by", ""),
+            card["holds"],
+        )
+
+
+def modules(catalog: str) -> dict[str, str]:
+    """Return the module of each encoding of a catalogue by the slug of its card."""
+    return {slug(source[name]["name"]): module for module, name, source in _cards(catalog)}
+
+
+def _cards(catalog: str) -> Iterator[tuple[str, str, "_Source"]]:
     imported = [node.module or "" for node in _Source(catalog).imports]
     for module in dict.fromkeys(name for name in imported if name.startswith(HOME)):
         source = _Source(module)
         for name, value in source.constants.items():
             match value:
                 case ast.Call(ast.Name("Card")):
-                    text, card = source["__doc__"], source[name]
-                    yield in_plain_data(
-                        card["name"],
-                        card["paper"],
-                        module,
-                        card.get("docstring", text),
-                        card.get("used_by", ""),
-                        card["holds"],
-                    )
+                    yield module, name, source
 
 
 class _Source(dict[str, Any]):

@@ -1,21 +1,12 @@
-"""Names of encodings as people type them, and their cards as printed. Needs no torch.
+"""Names of encodings as people type them, and their cards as printed. Needs no torch."""
 
-`findings.json` holds the properties of each encoding as they were measured, and what they were
-measured by; `make table` writes it.
-"""
-
-import json
 from collections.abc import Iterable
 from functools import cache
-from hashlib import sha256
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from posenc.support.cards import read
+from posenc.support import cards as card_files
 
-HERE = Path(__file__).parent
-FINDINGS = HERE / "findings.json"
 CATALOG = ""  # the module of all encodings, which `posenc/__init__.py` names
 
 STRETCHED = (
@@ -118,7 +109,13 @@ def refusal(name: str, slugs: Iterable[str]) -> str:
 @cache
 def cards() -> dict[str, dict[str, Any]]:
     """The printed cards of the catalogue by slug, in the catalogue's order."""
-    return {card["name"]: card for card in read(CATALOG)}
+    return {card["name"]: card for card in card_files.read(CATALOG)}
+
+
+@cache
+def modules() -> dict[str, str]:
+    """The module of each encoding of the catalogue by slug."""
+    return card_files.modules(CATALOG)
 
 
 def find(name: str) -> dict[str, Any]:
@@ -138,29 +135,6 @@ def meant(name: str) -> str:
     return SYNONYMS.get(plain(name), name)
 
 
-def described(name: str) -> dict[str, Any]:
-    """Return the printed card of that name with its packaged properties, as `posenc show --json`.
-
-    `measured_by["sources"]` is `sources()` if no encoding has changed since they were measured.
-    Both are empty where the encoding was not measured.
-    """
-    card, packaged = find(name), json.loads(FINDINGS.read_text("utf-8"))
-    unmeasured = {"causal": None, "properties": {}, "measured_by": {}}
-    found = packaged["encodings"].get(card["name"])
-    return card | unmeasured | ((found and found | {"measured_by": packaged["measured_by"]}) or {})
-
-
 def catalog() -> Any:
     """The catalogue, for layers and promises, on which it stands, when they are given a name."""
     return import_module(CATALOG)
-
-
-def sources() -> str:
-    """A digest of the encodings, and of what measures them."""
-    digest = sha256()
-    posenc = HERE.parent
-    measures = (posenc / "properties" / file for file in ("measures.py", "probe.py"))
-    for file in sorted([*posenc.glob("encodings/**/*.py"), *measures]):
-        digest.update(f"{file.relative_to(posenc).as_posix()}\n".encode())
-        digest.update(file.read_bytes().replace(b"\r\n", b"\n") + b"\0")
-    return digest.hexdigest()[:16]

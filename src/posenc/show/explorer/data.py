@@ -2,29 +2,27 @@
 
     python -m posenc.show.explorer.data > data.json
 
-What takes minutes is measured once for the catalogue, and packaged: `catalog.json` has graphs and
-properties. tools/explorer.py writes it, and tests hold it against the encodings. A user's own
+Graphs and other measurements of the catalogue are made once and kept (`measured.py`). A user's own
 encodings, and what models do, are described when the page is made.
 """
 
 import json
+import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from functools import cache
-from importlib.resources import files
+from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
+from random import Random
 from typing import Any, TypedDict
 
-from posenc.analysis.cost import cost_of_encoding
 from posenc.catalog import CATALOG
-from posenc.properties import ALL, check
+from posenc.models import published
+from posenc.properties import ALL
 from posenc.properties.card import Card
-from posenc.properties.probe import in_float64
 from posenc.show.explorer import graphs
+from posenc.show.explorer.measured import Measurements, kept, measure, measure_own
 from posenc.show.explorer.models import ModelEntry, TurningEntry, architectures
-from posenc.show.explorer.sliders import Slider, graph_or_sentence
 from posenc.show.explorer.story import Story, story
 from posenc.show.explorer.vectors import WordVectors
 from posenc.show.report import mathml, words
@@ -33,10 +31,6 @@ from posenc.support.text import printable
 from posenc.support.version import __version__
 
 SCHEMA = 1
-WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
-DIMS = 8, 32, 64  # channels of a head, besides those of the usual graphs
-ON_CHANNELS = {"on_embeddings", "on_queries", "on_keys"}
-COUNTED = 512  # tokens of the text that a layer reads while its operations are counted
 # By folder, in the order of the catalogue
 FAMILIES = {
     "none": "no encoding",
@@ -64,41 +58,12 @@ class Passage(TypedDict):
     formula: list[list[str]]  # MathML: for each line, what stands apart on it
 
 
-class MeasuredProperty(TypedDict):
-    """A property as measured."""
-
-    holds: bool | None  # None: it has no meaning here
-    why: str  # the number and its witness, in words
-
-
 class Option(TypedDict):
     """An option of the constructor."""
 
     name: str
     default: Any  # a number, a text, true, false or null
     type: str  # annotation: "Literal['interleaved', 'half']"
-
-
-class Work(TypedDict):
-    """The work of a layer in a forward pass, beyond that of the layer without an encoding."""
-
-    tokens: int
-    operations: int  # calls of torch that make a tensor
-    numbers: int  # numbers that these calls write
-    memory: int  # bytes, at the peak
-    grows: float  # twice the tokens: so many times the numbers
-
-
-class Measurements(TypedDict):
-    """The measurements of an encoding, made once."""
-
-    graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
-    wider: dict[str, dict[str, Any]]  # graphs by other numbers of channels in a head
-    sliders: dict[str, Slider]  # by option
-    properties: dict[str, MeasuredProperty]  # by name
-    parameters: int  # learned, with 4 heads of 64 channels
-    cost: Work | None  # None: it cannot be made, or run, at this size
-    causal: bool  # True of one made for causal attention, under whose mask it is measured
 
 
 class PageEntry(Measurements):
@@ -154,11 +119,11 @@ def page(
 
     An encoding that cannot be exported is on the page as a sentence, and in `notes`.
     """
-    cards, known = [renamed(card) for card in cards], catalog()
+    cards = [renamed(card) for card in cards]
     own = [card for card in cards if card not in CATALOG]
     shown = {card.slug: card for card in (*own, *CATALOG)}
-    # An encoding that was just added to the catalogue is not packaged yet
-    measured = known | {slug: measure(shown[slug]) for slug in shown if slug not in known}
+    bases = published_bases()
+    measured = catalog(bases) | {card.slug: measure_own(card, bases) for card in own}
     usual, usual_turnings = architectures()
     turnings = {key: rotation for _, turns in models for key, rotation in turns.items()}
     return {
@@ -215,54 +180,30 @@ def encoding(card: Card, measured: Measurements) -> PageEntry:
     }
 
 
-def measure(card: Card) -> Measurements:
-    """Export an encoding and measure its properties: seconds."""
-    instance = graphs.make(card, *WIDE)
-    graph, sliders = graph_or_sentence(card)
-    return {
-        "graph": graph,
-        "wider": {},
-        "sliders": sliders,
-        "properties": {
-            name: {"holds": finding.holds, "why": finding.why}
-            for name, finding in check(instance, *WIDE).items()
-        },
-        "parameters": sum(parameter.numel() for parameter in instance.parameters()),
-        "cost": cost(card),
-        "causal": instance.causal,
-    }
+def catalog(bases: Sequence[float] | None = None) -> dict[str, Measurements]:
+    """Return the measurements of the catalogue's encodings by slug, and make those that lack.
+
+    `bases` are values that sliders mark; None: those of published models.
+    """
+    bases = published_bases() if bases is None else bases
+    found = {card.slug: kept(card, bases) for card in CATALOG}
+    lacking = [card for card in CATALOG if found[card.slug] is None]
+    # Processes that begin together measure different encodings first
+    Random(os.getpid()).shuffle(lacking)
+    for card in lacking:
+        found[card.slug] = kept(card, bases) or measure(card, bases)
+    return {slug: one for slug, one in found.items() if one is not None}
 
 
-def wider(card: Card) -> dict[str, dict[str, Any]]:
-    """Export graphs with other numbers of channels in a head, of what learns nothing: seconds."""
-    found = {}
-    for dim in DIMS:
-        try:
-            encoding = in_float64(graphs.make(card, dim, graphs.HEADS))
-            if {*encoding.acts_on}.isdisjoint(ON_CHANNELS) or [*encoding.parameters()]:
-                continue
-            program = graphs.export(card, encoding, dim, graphs.HEADS)
-            found[str(dim)] = graphs.written(card, encoding, program, dim, graphs.HEADS)
-        except ValueError:  # a width that the encoding refuses
-            continue
-    return found
+def unmeasured() -> int:
+    """Count the encodings of the catalogue that `page` would measure, for some seconds each."""
+    bases = published_bases()
+    return sum(kept(card, bases) is None for card in CATALOG)
 
 
-def cost(card: Card) -> Work | None:
-    """Count what a layer of 4 heads with 64 channels does for the encoding."""
-    try:
-        encoding = card.make(*WIDE)
-        half, full = (cost_of_encoding(encoding, *WIDE, n) for n in (COUNTED // 2, COUNTED))
-    except (TypeError, ValueError, LookupError):
-        return None
-    grows = round(full.numbers / half.numbers, 2) if half.numbers else 1.0
-    return Work(tokens=COUNTED, **asdict(full), grows=grows)
-
-
-@cache
-def catalog() -> dict[str, Measurements]:
-    """Read the measurements of the catalogue's encodings, by slug."""
-    return json.loads((files("posenc.show.explorer") / "catalog.json").read_text("utf-8"))
+def published_bases() -> list[float]:
+    """Return the bases of published models."""
+    return sorted({model.base for model in published.models()})
 
 
 def blocks(text: str) -> list[Passage]:

@@ -10,7 +10,7 @@ models have are marked. Sliders that change the
 same constant exclude each other: while one is moved, the other stands at its default.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
@@ -22,7 +22,6 @@ from torch.export import ExportedProgram
 
 from posenc.core.encoding import Encoding
 from posenc.core.positions import folded
-from posenc.models import published
 from posenc.properties.card import Card
 from posenc.properties.probe import in_float64
 from posenc.show.explorer import graphs
@@ -44,19 +43,27 @@ class Slider(TypedDict):
 
 
 def graph_and_sliders(
-    card: Card, dim: int = graphs.DIM, heads: int = graphs.HEADS, **options: Any
+    card: Card,
+    bases: Sequence[float] = (),
+    dim: int = graphs.DIM,
+    heads: int = graphs.HEADS,
+    **options: Any,
 ) -> tuple[dict[str, Any], dict[str, Slider]]:
     """The graph of an encoding, and the sliders of its options by their names.
 
+    Values of `base` that are tried and marked are `bases`, between a thousand and ten millions.
     Raises ValueError, which names the operation, for what cannot be exported, or not be run.
     """
-    return SliderMaker(card, dim, heads, options).graph()
+    known = [base for base in bases if BASES[0] <= base <= BASES[-1]]
+    return SliderMaker(card, dim, heads, options, known).graph()
 
 
-def graph_or_sentence(card: Card) -> tuple[dict[str, Any], dict[str, Slider]]:
+def graph_or_sentence(
+    card: Card, bases: Sequence[float] = ()
+) -> tuple[dict[str, Any], dict[str, Slider]]:
     """Export a graph and its sliders; if it cannot be, a "sentence" in the graph says why."""
     try:
-        return graph_and_sliders(card)
+        return graph_and_sliders(card, bases)
     except ValueError as error:
         return {"name": card.name, "slug": card.slug, "sentence": str(error)}, {}
 
@@ -69,6 +76,7 @@ class SliderMaker:
     dim: int
     heads: int
     options: dict[str, Any]
+    bases: Sequence[float]
     kept: list[str] = field(default_factory=list)  # floats of the encoding that a slider turns
 
     def graph(self) -> tuple[dict[str, Any], dict[str, Slider]]:
@@ -96,7 +104,7 @@ class SliderMaker:
         return graphs.export(self.card, encoding, self.dim, self.heads)
 
     def slider(self, program: ExportedProgram, name: str, default: float) -> Slider | None:
-        marked = published_bases() if name == "base" else []
+        marked = self.bases if name == "base" else ()
         tried = steps(default, marked)
         candidates = ((value, self.constants(program, name, value)) for value in tried)
         by_value = {value: constants for value, constants in candidates if constants}
@@ -179,12 +187,6 @@ def _is_float(option: Parameter) -> bool:
     if isinstance(option.default, int):
         return option.annotation in (float, "float") and not isinstance(option.default, bool)
     return isinstance(option.default, float)
-
-
-def published_bases() -> list[float]:
-    """The bases of published models, from a thousand to ten millions."""
-    bases = {model.base for model in published.models()}
-    return sorted(base for base in bases if BASES[0] <= base <= BASES[-1])
 
 
 def steps(default: float, bases: Collection[float] = ()) -> list[float]:

@@ -1,0 +1,129 @@
+"""What the page shows of an encoding beside its text: graph, sliders, properties and cost.
+
+Of the catalogue it is measured once for these files and kept: a minute for all encodings.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, TypedDict
+
+from posenc.analysis.cost import cost_of_encoding
+from posenc.properties import check
+from posenc.properties.card import Card, findings
+from posenc.properties.probe import in_float64
+from posenc.show.explorer import graphs
+from posenc.show.explorer.sliders import Slider, graph_or_sentence
+from posenc.support import made
+
+KIND = "explorer"  # the name under which measurements are kept
+WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
+DIMS = 8, 32, 64  # channels of a head, besides those of the usual graphs
+ON_CHANNELS = {"on_embeddings", "on_queries", "on_keys"}
+COUNTED = 512  # tokens of the text that a layer reads while its operations are counted
+
+
+class MeasuredProperty(TypedDict):
+    """A property as measured."""
+
+    holds: bool | None  # None: it has no meaning here
+    why: str  # the number and its witness, in words
+
+
+class Work(TypedDict):
+    """The work of a layer in a forward pass, beyond that of the layer without an encoding."""
+
+    tokens: int
+    operations: int  # calls of torch that make a tensor
+    numbers: int  # numbers that these calls write
+    memory: int  # bytes, at the peak
+    grows: float  # twice the tokens: so many times the numbers
+
+
+class Measurements(TypedDict):
+    """The measurements of an encoding, made once."""
+
+    graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
+    wider: dict[str, dict[str, Any]]  # graphs by other numbers of channels in a head
+    sliders: dict[str, Slider]  # by option
+    properties: dict[str, MeasuredProperty]  # by name
+    parameters: int  # learned, with 4 heads of 64 channels
+    cost: Work | None  # None: it cannot be made, or run, at this size
+    causal: bool  # True of one made for causal attention, under whose mask it is measured
+
+
+def kept(card: Card, bases: Sequence[float]) -> Measurements | None:
+    """Return what was measured of an encoding of the catalogue; None if it never was."""
+    return made.read(*_key(card), given=str(bases))
+
+
+def file_name(card: Card, bases: Sequence[float]) -> str:
+    """Return the name of the file in which the measurements of an encoding are kept."""
+    return made.file_name(*_key(card), given=str(bases))
+
+
+def _key(card: Card) -> tuple[str, str, Sequence[str]]:
+    return KIND, card.slug, (__name__, card.make.__module__)
+
+
+def measure(card: Card, bases: Sequence[float]) -> Measurements:
+    """Measure an encoding of the catalogue, seconds, and keep what was found.
+
+    `bases` are values that sliders mark and try.
+    """
+    found = _exported(card, bases, findings(card)["properties"], wider(card))
+    made.keep(*_key(card), found, given=str(bases))
+    return found
+
+
+def measure_own(card: Card, bases: Sequence[float]) -> Measurements:
+    """Measure an encoding of a user's own: seconds."""
+    properties = {
+        name: MeasuredProperty(holds=finding.holds, why=finding.why)
+        for name, finding in check(graphs.make(card, *WIDE), *WIDE).items()
+    }
+    return _exported(card, bases, properties, {})
+
+
+def _exported(
+    card: Card,
+    bases: Sequence[float],
+    properties: dict[str, MeasuredProperty],
+    wider: dict[str, dict[str, Any]],
+) -> Measurements:
+    instance = graphs.make(card, *WIDE)
+    graph, sliders = graph_or_sentence(card, bases)
+    return {
+        "graph": graph,
+        "wider": wider,
+        "sliders": sliders,
+        "properties": properties,
+        "parameters": sum(parameter.numel() for parameter in instance.parameters()),
+        "cost": cost(card),
+        "causal": instance.causal,
+    }
+
+
+def wider(card: Card) -> dict[str, dict[str, Any]]:
+    """Export graphs with other numbers of channels in a head, of what learns nothing: seconds."""
+    found = {}
+    for dim in DIMS:
+        try:
+            encoding = in_float64(graphs.make(card, dim, graphs.HEADS))
+            if {*encoding.acts_on}.isdisjoint(ON_CHANNELS) or [*encoding.parameters()]:
+                continue
+            program = graphs.export(card, encoding, dim, graphs.HEADS)
+            found[str(dim)] = graphs.written(card, encoding, program, dim, graphs.HEADS)
+        except ValueError:  # a width that the encoding refuses
+            continue
+    return found
+
+
+def cost(card: Card) -> Work | None:
+    """Count what a layer of 4 heads with 64 channels does for the encoding."""
+    try:
+        encoding = card.make(*WIDE)
+        half, full = (cost_of_encoding(encoding, *WIDE, n) for n in (COUNTED // 2, COUNTED))
+    except (TypeError, ValueError, LookupError):
+        return None
+    grows = round(full.numbers / half.numbers, 2) if half.numbers else 1.0
+    return Work(tokens=COUNTED, **asdict(full), grows=grows)

@@ -1,0 +1,100 @@
+"""Data that are computed from files of the package: shipped with a wheel, or made once and kept.
+
+    read("properties", "rope", modules)          None if they have not been made of these files
+    keep("properties", "rope", modules, data)    for the next call, of any process
+
+A file's name has the digest of the modules that the data follow from, with all of posenc that these
+import, so data of other files are never read. `hatch_build.py` puts them into `made/` of the wheel;
+in a clone they are in the user's cache.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from posenc.support.writing import write_whole
+
+POSENC = Path(__file__).parent.parent
+PACKAGED = POSENC / "made"
+MOST_KEPT = 8  # versions of one piece of data in the cache
+IMPORT = re.compile(
+    r"^[ \t]*(?:from (posenc[\w.]*) import (\([^)]*\)|[^\n]*)|import (posenc[\w.]*))", re.MULTILINE
+)
+
+
+def read(kind: str, name: str, modules: Iterable[str], given: str = "") -> Any:
+    """Return data that were made of these modules as they are now; None if there are none.
+
+    `given` is what the data follow from beside the modules.
+    """
+    file = file_name(kind, name, modules, given)
+    for folder in (PACKAGED, cache_folder()):
+        with suppress(OSError, ValueError):
+            return json.loads((folder / file).read_text("utf-8"))
+    return None
+
+
+def keep(
+    kind: str, name: str, modules: Iterable[str], data: Mapping[str, Any], given: str = ""
+) -> None:
+    """Write data into the user's cache; where nothing can be written, they are made again."""
+    folder = cache_folder()
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        write_whole(folder / file_name(kind, name, modules, given), text.encode())
+        kept = sorted(folder.glob(f"{kind}.{name}.*.json"), key=lambda file: file.stat().st_mtime)
+        for old in kept[:-MOST_KEPT]:
+            old.unlink()
+
+
+def file_name(kind: str, name: str, modules: Iterable[str], given: str = "") -> str:
+    """Return the name of the file with these data."""
+    return f"{kind}.{name}.{digest(modules, given)}.json"
+
+
+def digest(modules: Iterable[str], given: str = "") -> str:
+    """Return a digest of modules and of all that they import from posenc, wherever in them."""
+    left, texts = [*modules], {}
+    while left:
+        module = left.pop()
+        if module not in texts and (source := _source(module)):
+            texts[module] = source[0]
+            left += source[1]
+    named = [given, *(f"{module}\n{texts[module]}" for module in sorted(texts))]
+    return sha256("\0".join(named).encode()).hexdigest()[:16]
+
+
+@cache
+def _source(module: str) -> tuple[str, list[str]] | None:
+    """Return the digest of a module and the names that it imports; None if it is no module."""
+    path = POSENC.parent.joinpath(*module.split("."))
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            text = file.read_text("utf-8")
+            imported = []
+            for origin, names, whole in IMPORT.findall(text):
+                imported.append(origin or whole)
+                imported += [f"{origin}.{name}" for name in re.findall(r"\w+", names)]
+            return sha256(text.encode()).hexdigest(), imported
+    return None
+
+
+def cache_folder() -> Path:
+    """Return the folder for posenc in the user's cache; `POSENC_CACHE` names another one."""
+    if chosen := os.environ.get("POSENC_CACHE"):
+        return Path(chosen)
+    if sys.platform == "win32":
+        home = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData/Local"))
+    elif sys.platform == "darwin":
+        home = Path.home() / "Library/Caches"
+    else:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "posenc"
