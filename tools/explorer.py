@@ -7,4 +7,4 @@ from posenc.show.explorer import data, trained
 
 if __name__ == "__main__":
     studies = Path(__file__).parent.parent / "studies"
-    data.write(trained.measured(studies), Path(str(files(data.__package__))) / "trained.json")
+    data.write(trained.measured(studies), Path(str(files("posenc.show.explorer"))) / "trained.json")

@@ -94,7 +94,7 @@ ANEW = [*ONE_HEAD, "nope", "sinusoidal", "rope", "axial-rope", "selective-rope"]
 
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
 def test_every_encoding_runs_in_javascript_as_in_python_at_any_length(card):
-    """The graph that is packaged (`python tools/explorer.py`), and the one that is exported now."""
+    """The graph that is kept, and the one that is exported now."""
     encoding, each = in_float64(graphs.make(card)), [data.catalog()[card.slug]["graph"]]
     if THOROUGH or card.slug in ANEW:
         encoding, program = exported(card)

@@ -11,7 +11,7 @@ STUDIES = Path(__file__).parents[3] / "studies"
 
 @pytest.mark.repository
 def test_what_is_packaged_of_studies_is_what_their_stores_hold():
-    """If not: `python tools/explorer.py studies`."""
+    """If not: `python tools/explorer.py`."""
     assert trained.short() == trained.measured(STUDIES)
 
 
