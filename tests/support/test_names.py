@@ -5,11 +5,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-<<<<<<< HEAD
-import torch
 from refusals import refused
-=======
->>>>>>> 7fda29f (What is measured of encodings is made on first use and kept, not committed)
 
 from posenc.catalog import CATALOG, create, find
 from posenc.encodings.rotary.rope import RoPE
