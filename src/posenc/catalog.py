@@ -53,6 +53,8 @@ from posenc.encodings.rotary.remaps import (
     self_extend as self_extend,
 )
 from posenc.encodings.rotary.remapped import Remapped as Remapped
+from posenc.encodings.bias.grape_a import GRAPEA as GRAPEA
+from posenc.encodings.rotary.repo import RePo as RePo
 # isort: on
 
 # The names on the cards of those whose class has another name

@@ -47,7 +47,7 @@ def test_parts_of_every_encoding_sum_to_the_scores(card):
     layer, x = SelfAttention(32, 4, card.make(8, 4)), torch.randn(1, 9, 32)
     found = of_layer(layer, x)
     # No part, or none that stays the same
-    whole = card.name in ("NoPE", "LieRE", "Selective RoPE", "PoPE")
+    whole = card.name in ("NoPE", "LieRE", "Selective RoPE", "PoPE", "RePo")
     assert len(found.parts) > 1 or whole
     torch.testing.assert_close(total(found), made(layer, x), atol=1e-5, rtol=1e-5)
     assert sum(found.shares.values()) == pytest.approx(1)

@@ -176,6 +176,7 @@ def test_positions_are_given_by_name_too(card):
         "cope",
         "transformer-xl",
         "rerope",
+        "grape-a",
     ):
         assert encoding(pos=pos).equal(encoding(pos))
     elif encoding.acts_on == ("on_queries", "on_keys"):

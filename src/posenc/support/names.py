@@ -70,6 +70,8 @@ SYNONYMS = {  # other names of encodings of the catalogue
     "qwen": "m-rope",
     "forgetting": "fox",
     "rectifiedrope": "rerope",
+    "grapem": "rope",
+    "contextrepositioning": "repo",
 }
 
 

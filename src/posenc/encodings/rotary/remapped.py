@@ -69,12 +69,12 @@ class Remapped(Encoding):
         k_at = for_query_heads(k_at, q.shape[1])
         region, places = remaps.regions(self.remap)
         turned = [
-            (self.turned(q, of_query(q_at)), self.turned(k, of_key(k_at)))
+            (self._turned(q, of_query(q_at)), self._turned(k, of_key(k_at)))
             for of_query, of_key in places
         ]
         return RegionBias(q, k, q_at, k_at, scale, region, turned)
 
-    def turned(self, x: Heads, pos: Tensor) -> Heads:
+    def _turned(self, x: Heads, pos: Tensor) -> Heads:
         return rotate(x, turn(pos, self.freqs), self.layout)
 
     def extra_repr(self) -> str:

@@ -24,17 +24,37 @@ class Regions(NamedTuple):
 
 
 def rerope(window: int) -> Remap:
-    """Return the map that cuts offsets off at `window` tokens."""
+    """Return the map that cuts offsets off at `window`.
+
+    - `window`: tokens; a key so far away or farther counts as `window` away
+
+    >>> rerope(512)
+    ('rerope', 512)
+    """
     return "rerope", count(window, "window")
 
 
 def self_extend(group: int, window: int) -> Remap:
-    """Return the map that counts in groups of `group` positions from `window` tokens on."""
+    """Return the map that counts in groups of positions from `window` on.
+
+    - `group`: positions of a group
+    - `window`: tokens; nearer keys keep their offsets
+
+    >>> self_extend(8, window=1024)
+    ('self_extend', 8, 1024)
+    """
     return "self_extend", count(group, "group"), count(window, "window")
 
 
 def dual_chunk(chunk: int, local: int) -> Remap:
-    """Return the map of chunks of `chunk` − `local` tokens; no offset exceeds `chunk`."""
+    """Return the map of chunks of `chunk` − `local` tokens.
+
+    - `chunk`: tokens; no offset exceeds it
+    - `local`: tokens before the end of the chunk before, whose offsets are exact, below `chunk`
+
+    >>> dual_chunk(3072, local=512)
+    ('dual_chunk', 3072, 512)
+    """
     local = count(local, "local")
     return "dual_chunk", count(chunk, "chunk", local + 1), local
 

@@ -1,0 +1,83 @@
+"""GRAPE-A: ALiBi whose slope goes by what the query and the key are.
+
+    score(i, j) = qᵢ · kⱼ · scale − |pᵢ − pⱼ| m_h ω_h ( σ₊(v_h · qᵢ / √d) + σ₊(u_h · kⱼ / √d) )
+    m_h: ALiBi's slope        ω_h = σ₊(w_h) ≥ 0        u, v: unit vectors        σ₊(x) = ln(1 + eˣ)
+
+w, u and v are learned for each head. The penalty is linear in the distance, as ALiBi's, and a text
+that is moved as a whole keeps its scores. With u = v = 0 it would be ALiBi, with slopes of
+2 ln 2 · ω_h m_h. Queries and keys are those of the dot product, so do not add it to a rotation.
+
+Zhang et al. 2025, "Group Representational Position Encoding", arXiv:2512.07805, eq. 4.6; slopes,
+unit vectors and initial values as in model/llama-mha-grape-a-querykeygated.py at f5b539f. GRAPE-AP,
+eq. 5.1, is not here: its edges p_t · R_ℓ p_ℓ turn one side alone, by the absolute place ℓ, in the
+paper and in llama-mha-grape-ap-v1.py, so scores change where a text is moved as a whole.
+"""
+
+from math import expm1, log
+
+import torch
+from torch import nn
+from torch.nn.functional import normalize, softplus
+
+from posenc.compat.tracing import full
+from posenc.core.biases import content, for_query_heads, offset
+from posenc.core.encoding import Encoding
+from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
+from posenc.encodings.bias.alibi import slopes
+from posenc.properties import decaying
+from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.support.arguments import channels, query_heads
+
+
+class GRAPEA(Encoding):
+    """Linear bias whose slopes the query and the key choose: `GRAPEA(64, heads=8)`.
+
+    - `dim`: channels of a head
+    - `heads`: query heads; each learns ω, u and v
+
+    >>> GRAPEA(64, heads=8)
+    GRAPEA(64 channels, 8 heads)
+
+    Zhang et al. 2025, arXiv:2512.07805, eq. 4.6.
+    """
+
+    causal = True
+
+    def __init__(self, dim: int, heads: int):
+        super().__init__()
+        self.dim, self.heads = channels(dim), query_heads(heads)
+        self.omega = nn.Parameter(torch.full((heads,), log(expm1(1.0))))  # ω = 1
+        self.u, self.v = (nn.Parameter(torch.randn(heads, dim) * dim**-0.5) for _ in range(2))
+
+    def on_scores(
+        self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
+    ) -> Bias:
+        q, k = content(q, k)
+        of_query, of_key = self._gate(q, self.v), self._gate(k, self.u)
+        apart = offset(q_at, for_query_heads(k_at, self.heads))
+
+        def bias(b, h, i, j):
+            return -apart(b, h, i, j).abs() * (of_query[b, h, i] + of_key[b, h, j])
+
+        return bias
+
+    def _gate(self, x: Heads, direction: nn.Parameter) -> torch.Tensor:
+        """Return ω m σ₊(direction · x / √d), (batch, head, token)."""
+        along = (x * normalize(full(direction), dim=-1).unsqueeze(-2)).sum(-1) * self.dim**-0.5
+        slope = softplus(full(self.omega)) * slopes(self.heads).to(x)
+        return slope.unsqueeze(-1) * softplus(along)
+
+
+CARD = Card(
+    name="GRAPE-A",
+    paper=Paper(
+        key="zhang2025group",
+        title="Group Representational Position Encoding",
+        authors="Zhang, Yifan and Chen, Zixiang and Liu, Yifeng and Qin, Zhen and Yuan, Huizhuo"
+        " and Xu, Kangping and Gu, Quanquan and Yao, Andrew Chi-Chih",
+        year=2025,
+        arxiv="2512.07805",
+    ),
+    make=lambda dim, heads, **options: GRAPEA(dim, heads, **options),
+    holds=RELATIVE | {decaying},
+)
