@@ -7,10 +7,13 @@ from posenc.core.positions import grid as grid
 from posenc.core.positions import packed as packed
 from posenc.core.positions import padded as padded
 from posenc.core.positions import sequence as sequence
+from posenc.positions.diffusion import DiffusionRule as DiffusionRule
+from posenc.positions.diffusion import text_and_grid as text_and_grid
 from posenc.positions.multimodal import multimodal as multimodal
 from posenc.positions.rules import MultimodalRule as MultimodalRule
 
 __all__ = [
+    "DiffusionRule",
     "MultimodalRule",
     "centred",
     "documents",
@@ -20,4 +23,5 @@ __all__ = [
     "packed",
     "padded",
     "sequence",
+    "text_and_grid",
 ]
