@@ -50,7 +50,6 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "models",
     "lab.compare",
     "lab.study",
-    "lab.arena",
     "lab",
     "show.report.saving",
     "show.report.drawing",

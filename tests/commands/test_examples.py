@@ -30,7 +30,6 @@ LONG = (
     "results",
     "convert",
     "explore",
-    "arena",
 )  # only read, here
 
 

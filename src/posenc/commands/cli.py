@@ -15,7 +15,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import NoReturn
 
-from cyclopts import CycloptsError, UnknownCommandError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, UnknownCommandError, UnusedCliTokensError
 
 import posenc.commands
 from posenc.commands.app import COMMANDS, app
@@ -31,7 +31,7 @@ for _found in iter_modules(posenc.commands.__path__):
     import_module(f"posenc.commands.{_found.name}")
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str] | None = None, program: App = app) -> None:
     """The entry point: turns what went wrong into a line on stderr and an exit code.
 
     Of a command with `--json` the line is a JSON document: {"error": …, "code": 2}.
@@ -40,9 +40,9 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         wait_passively()
         _take_threads(words)
-        command_line.set(shlex.join(["posenc", *words]))
+        command_line.set(f"{program.name[0]} {shlex.join(words)}".rstrip())
         with interruptible(), output.writable():
-            app(words, result_action="return_value", print_error=False, exit_on_error=False)
+            program(words, result_action="return_value", print_error=False, exit_on_error=False)
     except UnknownCommandError as error:
         word = next((word for word in words if not word.startswith("-")), "")
         _say_wrong(unknown(word) if word else error, 2, words)

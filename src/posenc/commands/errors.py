@@ -6,10 +6,7 @@ from typing import Any
 
 from posenc.support.extras import how_to_install
 
-OURS = (
-    "posenc.lab.study",
-    "posenc.lab.arena",
-)  # wings whose ValueErrors of their own are sentences
+OURS = "posenc.lab.study"  # the wing whose ValueErrors of its own are sentences
 
 
 class UsageError(Exception):

@@ -1,4 +1,4 @@
-"""`posenc arena`, as a person types it, from the first cell to the board."""
+"""`python -m studies.arena`, as a person types it, from the first cell to the board."""
 
 import json
 import os
@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from made_suite import TOML
 
-from posenc.lab.arena import suite
 from posenc.lab.study import execute, store, train
+from studies.arena import suite
+from studies.arena.__main__ import main
 
 MINE = """from pathlib import Path
 import os
@@ -22,7 +23,23 @@ class Mine(ALiBi):
 
 
 @pytest.fixture
-def tiny(posenc, monkeypatch, tmp_path):
+def arena(monkeypatch, capsys, tmp_path):
+    """Run the module as typed, in an empty folder: exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        try:
+            main([str(word) for word in words])
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def tiny(arena, monkeypatch, tmp_path):
     """A suite of one small study, in an empty folder with code of one's own."""
     (tmp_path / "suites").mkdir()
     Path("suites/tiny.toml").write_text(TOML)
@@ -34,28 +51,29 @@ def tiny(posenc, monkeypatch, tmp_path):
         return whole(*words, **named | {"runner": train.run, "start": "fork"})
 
     monkeypatch.setattr(execute, "study", study)
-    return posenc
+    return arena
 
 
-def test_without_an_encoding_it_says_what_is_asked_for(posenc):
-    code, said, _ = posenc("arena")
+def test_without_an_encoding_it_says_what_is_asked_for(arena):
+    code, said, _ = arena()
     named = suite.Suite.named()
     assert code == 0
     assert f"suite v1, sha256 of its plans' texts {named.digest}" in said
     assert "v1 is a draft" in said
     assert "takes about 9 hours with 2 workers, 18 hours of one core" in said
     assert "copy-20: copy-unique, L = 20, 6,000 steps, rates 0.0005, 0.001, 0.002, 8 seeds" in said
-    told = json.loads(posenc("arena", "--json")[1])
+    told = json.loads(arena("--json")[1])
     assert told["digest"] == named.digest
     assert {*told["studies"]} == {*named.studies}
 
 
 def test_from_an_encoding_of_ones_own_to_the_board(tiny):
     entry = "mine.py:Mine"
-    words = "arena", entry, "--suite", "tiny", "--out", "mine"
+    words = entry, "--suite", "tiny", "--out", "mine"
     code, _, err = tiny(*words, "--max-minutes", "0.0000001")
     assert code == 0
-    assert f"20 cells are not done; to go on: posenc arena {entry} --suite tiny --out mine" in err
+    go_on = f"python -m studies.arena {entry} --suite tiny --out mine"
+    assert f"20 cells are not done; to go on: {go_on}" in err
     assert "--workers=2" in err
     code, _, err = tiny(*words)
     assert (code, "not done" in err) == (0, False)
@@ -64,7 +82,7 @@ def test_from_an_encoding_of_ones_own_to_the_board(tiny):
     before = Path("mine/near/results.db").read_bytes()
     assert tiny(*words)[0] == 0  # goes on where it is, which is the end
     assert Path("mine/near/results.db").read_bytes() == before
-    added = "arena", "--add", "mine", "--suite", "tiny", "--board", "board"
+    added = "--add", "mine", "--suite", "tiny", "--board", "board"
     code, _, err = tiny(*added)
     assert code == 2
     assert "--allow-code mine.py:Mine" in err
@@ -93,7 +111,7 @@ def test_what_cannot_be_is_said_in_one_line(tiny):
         (("kerple", "--add", "x", "--suite", "tiny"), "name no encoding beside it"),
         (("--add", "nothing", "--suite", "tiny"), "nothing/near does not exist"),
     ):
-        code, _, err = tiny("arena", *words)
+        code, _, err = tiny(*words)
         assert (code, said in err.splitlines()[-1]) == (2, True), err
 
 
@@ -102,6 +120,6 @@ def test_an_interrupted_arena_says_how_to_go_on(tiny, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(execute, "study", interrupted)
-    code, _, err = tiny("arena", "alibi", "--suite", "tiny", "--out", "mine", "--workers", "3")
+    code, _, err = tiny("alibi", "--suite", "tiny", "--out", "mine", "--workers", "3")
     assert code != 0
-    assert "to go on: posenc arena alibi --suite tiny --out mine --workers=3" in err
+    assert "to go on: python -m studies.arena alibi --suite tiny --out mine --workers=3" in err

@@ -10,11 +10,11 @@ import pytest
 from refusals import refused
 from stored_outcomes import settings
 
-from posenc.lab.arena import suite
-from posenc.lab.arena.board import as_page
-from posenc.lab.arena.suite import ENTRY, OBLIGATORY, Suite
 from posenc.lab.study import execute
 from posenc.lab.study.plan import PlanError
+from studies.arena import suite
+from studies.arena.board import as_page
+from studies.arena.suite import ENTRY, OBLIGATORY, Suite
 
 ROOT = Path(__file__).parents[3]
 DIGESTS = {  # what is frozen: a change is another suite, of another name

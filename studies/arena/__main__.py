@@ -1,14 +1,20 @@
-"""`posenc arena`: one's encoding through a frozen suite, and onto a board."""
+"""One's encoding through a frozen suite, and onto a board; from the root of the repository.
+
+python -m studies.arena                                          what the suite asks for
+python -m studies.arena my_module.py:Mine --workers 8 --out mine again, to go on
+python -m studies.arena --add mine --allow-code my_module.py:Mine  verified, and on the board
+"""
 
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter, validators
+from cyclopts import App, Parameter, validators
 
-from posenc.commands.app import MEASURE, command
+from posenc.commands import cli
 from posenc.commands.errors import Failure, UsageError, of_studies
 from posenc.commands.options import AllowCode, AsJson, Name, Place, allowed, print_json
 from posenc.commands.progress import progress
@@ -16,18 +22,11 @@ from posenc.commands.study import in_words, write_study_page
 from posenc.support.text import printable
 
 BOARD = Path("studies/board")
+NAME = "python -m studies.arena"
+app = App(name=NAME, suppress_keyboard_interrupt=False)
 
 
-@command(
-    MEASURE,
-    place=4,
-    takes="[ENCODING]",
-    examples=(
-        ("posenc arena", "what the suite asks for, and how many cells that is"),
-        ("posenc arena my_module.py:Mine --workers 8 --out mine/", "again, to go on"),
-        ("posenc arena --add mine/ --allow-code my_module.py:Mine", "verified, and on the board"),
-    ),
-)
+@app.default
 def arena(
     encoding: str | None = None,
     /,
@@ -76,7 +75,7 @@ def arena(
     if encoding is not None and add is not None:
         raise UsageError("--add takes a folder that is done: name no encoding beside it.")
     with of_studies():
-        from posenc.lab.arena.suite import Suite
+        from studies.arena.suite import Suite
 
         chosen = Suite.named(suite)
         if add is not None:
@@ -99,10 +98,10 @@ def _run(
     from posenc.lab.study import analysis, execute, store
 
     begun, missing, wrong = time.monotonic(), 0, 0
-    words = ["posenc", "arena", encoding, "--suite", suite.name, "--out", str(folder)]
+    words = [encoding, "--suite", suite.name, "--out", str(folder)]
     for name, value in settings.items():
         words.append(f"--{name}={value}")
-    go_on = f"to go on: {shlex.join(words)}"
+    go_on = f"to go on: {NAME} {shlex.join(words)}"
     plans = suite.plans(encoding)
     if estimate := _estimate(suite, settings["workers"]):
         print(estimate, file=sys.stderr)
@@ -145,10 +144,14 @@ def _estimate(suite: Any, workers: int) -> str:
 
 
 def _add(suite: Any, folder: Path, place: Path, count: int, code: Any, as_json: bool) -> None:
-    from posenc.lab.arena import board
+    from studies.arena import board
 
-    stores = board.verify(folder, suite, code)
-    rows = board.rows_before(place, suite, board.outcomes_of(stores))  # before minutes of training
+    try:
+        stores = board.verify(folder, suite, code)
+        # Before minutes of training
+        rows = board.rows_before(place, suite, board.outcomes_of(stores))
+    except board.BoardError as error:
+        raise UsageError(str(error)) from None
     print(f"{printable(str(folder))} is whole; {count} cells are trained again", file=sys.stderr)
     with progress() as say:
         again = board.repeat(stores, rows, count, progress=lambda cell, step, steps: say(
@@ -183,3 +186,12 @@ def _describe(suite: Any, as_json: bool) -> None:
         )
     if estimate := _estimate(suite, 2):
         print(estimate)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run what is typed; errors are one line, as those of `posenc`."""
+    cli.main(words, app)
+
+
+if __name__ == "__main__":
+    main()

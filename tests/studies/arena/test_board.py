@@ -12,11 +12,11 @@ import torch
 from made_suite import SUITE, run_suite
 from refusals import refused
 
-from posenc.lab.arena import board, training
-from posenc.lab.arena.board import BoardError
 from posenc.lab.study import analysis, evaluate, origin, store, train
 from posenc.lab.study.own_code import CodeRefused
 from posenc.lab.study.store import Outcome, Store, StoreError
+from studies.arena import board, training
+from studies.arena.board import BoardError
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +256,6 @@ import os
 from pathlib import Path
 import torch
 from posenc import ALiBi
-from posenc.lab.arena import training
 from posenc.lab.study import evaluate
 
 Path(f"imported-{os.getpid()}-{torch.get_num_threads()}").touch()
@@ -309,7 +308,7 @@ def test_what_is_not_whole_or_departs_is_refused(copied):
         shutil.copytree(kept, near)
 
     rewritten(near, lambda one: None if one.cell.digest == last else one)
-    refused("near has 7 of 8 cells: the same `posenc arena` goes on")
+    refused("near has 7 of 8 cells: the same command goes on")
     rewritten(near, lambda one: None if one.cell.digest == trial else one)
     refused(f"near lacks trials of the rate of {records[trial].cell.name}")
     rewritten(near, deviations=["after 3 cells: `torch` is '1' there and '2' here"])

@@ -96,7 +96,7 @@ def apart(cells: Sequence[Cell], say: Say = lambda *_: None) -> list[Record]:
     """
     with TemporaryDirectory() as folder:
         asked = [{"settings": x.settings, "label": x.label, "source": x.source} for x in cells]
-        words = [sys.executable, "-P", "-m", __name__, folder]
+        words = [sys.executable, "-P", __file__, folder]
         with subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, errors="replace"
         ) as process:

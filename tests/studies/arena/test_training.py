@@ -8,9 +8,9 @@ from made_suite import SUITE
 from refusals import refused
 from safetensors.torch import save_file
 
-from posenc.lab.arena import training
-from posenc.lab.arena.training import Predictions, TrainingFailed
 from posenc.lab.study import execute, tasks, train
+from studies.arena import training
+from studies.arena.training import Predictions, TrainingFailed
 
 CELL = execute.cells_of(SUITE.plans("alibi")["near"])[-1]
 

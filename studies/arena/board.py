@@ -8,7 +8,7 @@ repeat      four cells, which follow from the digests of the stores, are trained
 add         a row: of each task, area, curve, gate and rate of the entry and of the rows that
             were run beside it, and what the contrasts decide
 
-No code of an entry runs in the process that does this: `posenc.lab.arena.training` has its own.
+No code of an entry runs in the process that does this: `studies.arena.training` has its own.
 """
 
 import json
@@ -21,8 +21,6 @@ from typing import Any
 
 import torch
 
-from posenc.lab.arena import training
-from posenc.lab.arena.suite import ENTRY, OBLIGATORY, Suite
 from posenc.lab.study import analysis, execute, origin, own_code, store
 from posenc.lab.study.analysis import Analysis, Row
 from posenc.lab.study.cell import Cell
@@ -32,6 +30,8 @@ from posenc.support.arguments import brief
 from posenc.support.text import printable
 from posenc.support.version import __version__
 from posenc.support.writing import write_whole
+from studies.arena import training
+from studies.arena.suite import ENTRY, OBLIGATORY, Suite
 
 NEAR = 0.02  # of right answers, or bits: a cell may differ by as much elsewhere
 REPEATED = 4  # cells that are trained again, two of them the entry's
@@ -84,7 +84,7 @@ def verify(folder: Path, suite: Suite, allow_code: own_code.Allowed = ()) -> dic
         if not contents.checked:
             raise BoardError(
                 f"{where} is a store of format 1, without checksums of its outcomes: run the same"
-                " `posenc arena` on it, which writes them."
+                " `python -m studies.arena` on it, which writes them."
             )
         if any(digest != of_text for digest, of_text in digests):
             raise BoardError(f"{where}: a plan is not that of its digest.")
@@ -97,12 +97,12 @@ def verify(folder: Path, suite: Suite, allow_code: own_code.Allowed = ()) -> dic
             row.encoding for row in result.rows if (row.task, row.encoding) not in rates
         ]:
             raise BoardError(
-                f"{where} lacks trials of the rate of {lacking[0]}: the same `posenc arena` goes"
+                f"{where} lacks trials of the rate of {lacking[0]}: the same command goes"
                 " on."
             )
         if result.done < result.of:
             raise BoardError(
-                f"{where} has {result.done} of {result.of} cells: the same `posenc arena` goes on."
+                f"{where} has {result.done} of {result.of} cells: the same command goes on."
             )
         _refuse_other_cells(where, plans[name], contents, rates)
         if changed := origin.changed(next(iter(stores.values())).sources, contents.sources):
@@ -378,7 +378,7 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         f"# The board of suite {suite.name}{', a draft' * bool(suite.draft)}\n",
         *([f"**{suite.name} is a draft.** {suite.draft}\n"] if suite.draft else []),
-        "Written by `posenc arena --add`; the rules: docs/studies.md."
+        "Written by `python -m studies.arena --add`; the rules: docs/studies.md."
         f" Suite `{suite.digest[:16]}…`.",
         "Rows stand in the order in which they were added: a smaller number is no decided",
         "difference. `entry` is what takes part, the others were run beside it, on its machine.",
