@@ -97,8 +97,7 @@ def verify(folder: Path, suite: Suite, allow_code: own_code.Allowed = ()) -> dic
             row.encoding for row in result.rows if (row.task, row.encoding) not in rates
         ]:
             raise BoardError(
-                f"{where} lacks trials of the rate of {lacking[0]}: the same command goes"
-                " on."
+                f"{where} lacks trials of the rate of {lacking[0]}: the same command goes on."
             )
         if result.done < result.of:
             raise BoardError(
