@@ -433,3 +433,29 @@ def test_channels_are_waves_and_the_distance_to_the_first_goes_up_and_down():
     for panel, channel in zip(panels, made["CHOSEN"], strict=False):
         wave = (cos if channel % 2 else lambda x: cos(x - pi / 2))(7 * theta[channel // 2])
         assert panel.marks[0].y[7] == pytest.approx(wave, abs=1e-6)
+
+
+def test_a_small_base_saturates_and_a_large_one_moves_few_channels():
+    made, _ = run("why_ten_thousand")
+    for base in (100, 10_000, 1_000_000):
+        theta = [base ** (-2 * j / 128) for j in range(64)]
+        away = made["found"][f"base {base:,}"].apart
+        for p in (1, 100, 1_000):
+            assert away[p] == pytest.approx(sqrt(sum(2 - 2 * cos(p * t) for t in theta)))
+        assert made["whole"][base] == sum(512 * t >= 2 * pi for t in theta)
+    small, usual, large = (one.apart for one in made["found"].values())
+    assert small[1_000] < small[100]
+    assert usual[1_000] > usual[100] + 2
+    assert large[1_000] > large[100]
+    assert small[1] > usual[1] > large[1]
+    assert made["whole"][1_000_000] == pytest.approx(64 / 3, abs=1)
+    assert made["by_log"] == pytest.approx([10_000 ** (-2 * j / 128) for j in range(64)])
+
+
+def test_sharp_patterns_are_out_of_the_reach_of_sinusoids():
+    """The rank bounds what is left of an almost diagonal pattern: √(1 − 32/255) of it at least."""
+    made, _ = run("patterns_out_of_reach")
+    left = [*made["left"].values()]
+    assert left[0] < 1e-6
+    assert sqrt(1 - 32 / 255) <= left[1] < 1
+    assert left[2] > 0.5

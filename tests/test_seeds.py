@@ -106,6 +106,36 @@ def test_000_and_004_the_same_word_twice_gives_the_same_only_without_mask_or_pos
         assert (told[0, 0, first] - told[0, 0, second]).abs().max() > 0.01
 
 
+@pytest.mark.parametrize(
+    ("alone", "later", "first", "second"),
+    [
+        ("a man threw a ball", "in the garden a man threw a ball", "man", "threw"),
+        ("the big dog", "we saw the big dog", "big", "dog"),
+        ("the pig chased the dog", "once upon a time the pig chased the dog", "pig", "chased"),
+    ],
+)
+def test_000_001_003_two_words_keep_their_score_later_in_a_sentence_with_rope_only(
+    alone, later, first, second
+):
+    """Scores of the second word at the first, with one projection for both sentences."""
+    torch.manual_seed(0)
+    words = {word: torch.randn(16) for word in later.split()}
+    to_q, to_k = torch.randn(2, 16, 16) / 4
+
+    def score(text, encoding):
+        text = text.split()
+        x = torch.stack([words[word] for word in text])[None]
+        if isinstance(encoding, Sinusoidal):
+            x = encoding(x)
+        q, k = (x @ to_q)[None], (x @ to_k)[None]
+        if isinstance(encoding, RoPE):
+            q, k = encoding(q, k)
+        return float(q[0, 0, text.index(second)] @ k[0, 0, text.index(first)])
+
+    assert score(later, RoPE(16)) == pytest.approx(score(alone, RoPE(16)), abs=1e-4)
+    assert abs(score(later, Sinusoidal(16)) - score(alone, Sinusoidal(16))) > 0.05
+
+
 def wavelengths(dim):
     return 2 * math.pi / frequencies(dim)
 

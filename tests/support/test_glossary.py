@@ -34,7 +34,9 @@ periodic, RNN, proximity, hierarchical, block diagonal, orthogonal, element-wise
 the sun rises in the east, random embeddings, multimodal, polluting, extrapolate, sparse matrix,
 trigonometric, collision, ambiguity, weight matrix, second hand, hour hand, convergence, memorize,
 position embeddings, positional embeddings, tokenizer, language model, bert, gemma, kazemnejad,
-Su et al., press, raffel, content-position, position-position, position-content, dimensions
+Su et al., press, raffel, content-position, position-position, position-content, dimensions,
+interference, disentangled, quantized, get_encoding, why 10000, a man threw, big dog, offset,
+absolute + relative, structural attention patterns
 """
 PUBLISHED = """
 mrope_section, mrope_interleaved, position ids, get_rope_index, rope_deltas, axes_dims_rope,

@@ -1,0 +1,25 @@
+"""Patterns of scores that fixed sinusoids cannot make, whatever is learned (seed 002).
+
+Scores of places alone are PE(i) M PE(j)ᵀ, with a learned M. Of d channels they have rank d at most,
+and for offsets only they are waves of the d/2 frequencies. So a pattern of few waves fits exactly,
+while of "the place before" in 256 places, or of "every third from the 100th on", most is lost.
+"""
+
+import torch
+
+from posenc import Sinusoidal
+
+PLACES, WIDTH = 256, 32
+rows = Sinusoidal(WIDTH)(torch.zeros(1, PLACES, WIDTH))[0].double()
+i, j = torch.arange(PLACES)[:, None], torch.arange(PLACES)[None]
+patterns = {
+    "a wave of one pair": torch.cos((i - j) * 10_000 ** (-4 / WIDTH)).double(),
+    "the place before": (i - j == 1).double(),
+    "every third place from the 100th on": ((j >= 100) & (j % 3 == 0)).expand(PLACES, -1).double(),
+}
+inverse = torch.linalg.pinv(rows)
+left = {}
+for name, wanted in patterns.items():
+    best = rows @ (inverse @ wanted @ inverse.mT) @ rows.mT
+    left[name] = float((best - wanted).norm() / wanted.norm())
+    print(f"{name}: {left[name]:.0%} of the pattern cannot be made with {WIDTH} channels")
