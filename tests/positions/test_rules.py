@@ -54,3 +54,19 @@ def test_what_is_no_rule_is_refused():
         rule_of({})
     with pytest.raises(ValueError, match="got 'llama'"):
         rule_of(SimpleNamespace(to_dict=lambda: {"model_type": "llama"}))
+
+
+@pytest.mark.parametrize("inner", [None, [], 3, {"spatial_merge_size": None}])
+def test_a_config_without_vision_settings_has_those_of_its_class(inner: object):
+    assert rule_of({"model_type": "qwen2_vl", "vision_config": inner}) == rule_of("qwen2_vl")
+
+
+def test_numbers_that_no_rule_can_have_are_refused():
+    with pytest.raises(ValueError, match="`merge`"):
+        rule_of({"model_type": "qwen2_vl", "vision_config": {"spatial_merge_size": 0}})
+    rate = {"vision_config": {"tokens_per_second": -1}}
+    with pytest.raises(ValueError, match="`per_second`"):
+        rule_of({"model_type": "qwen2_5_vl", **rate})
+    sections = {"rope_parameters": {"mrope_section": [1] * 100}}
+    with pytest.raises(ValueError, match="100"):
+        rule_of({"model_type": "hunyuan_vl", **sections})

@@ -266,7 +266,7 @@ def inspect_spec(
             " encoding, which is described here; posenc.models.adapter.load loads it so"
         )
         notes = (saved, *notes)
-    spec = replace(spec, notes=(*spec.notes, *notes))
+    spec = replace(spec, notes=(*spec.notes, *notes, *_numbering(values or {})))
     problems, unknown = outlook(full_spec, spec, target, weighing) if target else ([], [])
     refused = None if values is None or not target else partial(_refused, values, target)
     measured = cache(
@@ -285,6 +285,15 @@ def inspect_spec(
         {name: inspect_spec(part, file, path, None) for name, part in others.items()},
         weighing,
     )
+
+
+def _numbering(values: Values) -> list[str]:
+    """Return how a model with pictures numbers its tokens, for which torch computes an example."""
+    if not {"vision_config", "thinker_config"} & values.keys():
+        return []
+    from posenc.models.numbering import numbering
+
+    return numbering(values)
 
 
 def advise(spec: Spec, path: str, targets: Sequence[int], values: Values | None) -> list[list[str]]:

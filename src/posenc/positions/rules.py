@@ -3,15 +3,16 @@
 Each rule is data, read from `get_rope_index` of transformers 5.23.0 and held against it by tests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
 import torch
 
-from posenc.support.arguments import brief
+from posenc.support.arguments import brief, count, positive
 
+MOST_AXES = 13  # axes of a config that count tokens
 After = Literal["side", "last", "tokens"]
 
 
@@ -172,6 +173,12 @@ _OTHERS = (
 RULES: dict[str, MultimodalRule] = {rule.name: rule for rule in _OTHERS} | {
     name: replace(_QWEN3, name=name) for name in _LIKE_QWEN3
 }
+CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "merge": count,
+    "merge_time": count,
+    "per_second": positive,
+    "axes": lambda axes, _: axes,
+}
 # Sections of a config that hold its vision settings, the outermost first
 _SECTIONS = (
     (),
@@ -193,17 +200,20 @@ def rule_of(rule: Any) -> MultimodalRule:
             f"`rule` must be a `model_type`, a config or a `MultimodalRule`, got {brief(rule)}."
         )
     found = _named(config.get("model_type"))
-    own = {
+    own: dict[str, Any] = {
         "merge": _key(config, "spatial_merge_size"),
         "merge_time": _key(config, "temporal_merge_size") if found.merge_time > 1 else None,
-        "per_second": found.per_second
-        and (_key(config, "tokens_per_second") or _key(config, "position_id_per_seconds")),
+        "per_second": None,
     }
+    for key in ("tokens_per_second", "position_id_per_seconds") if found.per_second else ():
+        if own["per_second"] is None:
+            own["per_second"] = _key(config, key)
     if found.canvas:
         own["merge"] = {"4x": 2, "16x": 4}.get(str(config.get("downsample_mode")))
     if "pictures" in found.axes:
         own["axes"] = _hunyuan_axes(config)
-    return replace(found, **{name: value for name, value in own.items() if value})
+    checked = {name: CHECKS[name](value, name) for name, value in own.items() if value is not None}
+    return replace(found, **checked)
 
 
 def _named(model_type: Any) -> MultimodalRule:
@@ -219,16 +229,27 @@ def _key(config: Mapping[str, Any], key: str) -> Any:
     for section in _SECTIONS:
         inner: Any = config
         for name in section:
-            inner = inner.get(name) or {}
+            inner = _inner(inner, name)
         if inner.get(key) is not None:
             return inner[key]
     return None
 
 
+def _inner(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return a section of a config; empty if it has none of that name."""
+    found = config.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
 def _hunyuan_axes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Return an axis for each of the sections; those before the last three count tokens."""
-    text = config.get("text_config") or config
-    rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
+    text = _inner(config, "text_config") or config
+    rope = _inner(text, "rope_parameters") or _inner(text, "rope_scaling")
     sections = rope.get("mrope_section") or rope.get("xdrope_section") or ()
-    tokens = len(sections) - 3
+    tokens = len(sections) - 3 if isinstance(sections, list | tuple) else -1
+    if tokens > MOST_AXES:
+        raise ValueError(
+            f"`mrope_section` must be at most {MOST_AXES + 3} numbers, got {len(sections)}. Check"
+            " the config."
+        )
     return ("tokens",) * tokens + ("w", "h", "pictures") if tokens >= 0 else None
