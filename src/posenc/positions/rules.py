@@ -72,7 +72,7 @@ class MultimodalRule:
 
 _SIDE = (
     "The text goes on at the longer side of a picture, not after its largest id: a video with more"
-    " frames than rows and columns overlaps the text behind it. transformers 4 and vLLM go on after"
+    " frames than rows and columns overlaps the text behind it. transformers 4 goes on after"
     ' the largest id (`after="last"`).'
 )
 _QWEN2 = MultimodalRule(name="qwen2_vl", note=_SIDE)
