@@ -18,7 +18,9 @@ from posenc import (
     explain,
     masks,
 )
-from posenc.core.biases import FEW_QUERIES
+from posenc.attention.cpu import engine
+from posenc.core.biases import FEW_QUERIES, ScoreBias
+from posenc.core.encoding import Encoding
 from posenc.core.positions import sequence
 from posenc.encodings.bias.fox import Forgotten
 
@@ -79,3 +81,50 @@ def test_it_says_what_makes_a_bias_of_gates_or_counts_a_view():
     assert str(said).startswith("toeplitz: the bias of FoX is one number for each key")
     said = explain(q, q, q, CoPE(8), mask=masks.causal())
     assert str(said).startswith("toeplitz: CoPE has one row for all keys beyond its last count.")
+
+
+COUNTS = []  # threads that torch has in calls of `OwnBias`
+
+
+class Own(Encoding):
+    """A bias of zeros that brings its own way, and notes the threads that torch has there."""
+
+    def on_scores(self, q, k, q_at, k_at, scale):
+        return OwnBias()
+
+
+class OwnBias(ScoreBias):
+    view = "{} brings its own way."
+
+    def block(self, rows, keys, seen=None):
+        return torch.zeros(1)
+
+    def attended(self, call, strip):
+        COUNTS.append(torch.get_num_threads())
+        return attend(call.q, call.k, call.v, NoPE(), mask=call.mask, scale=call.scale)
+
+    def refuses(self, call, strip):
+        return "" if strip.is_causal else "it is causal"
+
+
+def test_a_bias_brings_its_own_way():
+    """Held against the definition; attention knows nothing of the bias."""
+    said = explain(Q, Q, Q, Own(), mask=masks.causal())
+    assert str(said).startswith("toeplitz: Own brings its own way.")
+    assert explain(Q, Q, Q, Own()).passed["toeplitz"] == "it is causal"
+    expected = attend(Q, Q, Q, Own(), mask=masks.causal(), implementation="reference")
+    torch.testing.assert_close(attend(Q, Q, Q, Own(), mask=masks.causal()), expected)
+
+
+def test_one_thread_computes_what_lies_between_tiles_that_threads_share(monkeypatch):
+    """Of few numbers, torch's own operations take one thread anyway; of many, all serve each."""
+    before, q = torch.get_num_threads(), torch.randn(1, 4, 300, 64)
+    torch.set_num_threads(2)
+    COUNTS.clear()
+    try:
+        attend(q, q, q, Own(), mask=masks.causal())
+        monkeypatch.setattr(engine, "MOST_SCORES", 0)
+        attend(q, q, q, Own(), mask=masks.causal())
+    finally:
+        torch.set_num_threads(before)
+    assert COUNTS == [1, 2]

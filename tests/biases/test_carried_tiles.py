@@ -173,3 +173,13 @@ def test_threads_that_share_the_heads_give_what_one_gives(name, monkeypatch):
     finally:
         torch.set_num_threads(before)
     torch.testing.assert_close(two, one)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+def test_a_graph_that_is_kept_gives_the_same_gradients_again(name):
+    """Against the first pass, for which chunks were kept."""
+    encoding, (x, q, k, v) = made(name), inputs(150)
+    at = encoding.on_hidden(x, encoding.prepare(sequence(150)))
+    out = attend(q, k, v, encoding, at, mask=masks.causal()).square().sum()
+    first = torch.autograd.grad(out, (x, q, k, v), retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(out, (x, q, k, v)), first)

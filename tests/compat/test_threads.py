@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posenc.compat import private_torch
-from posenc.compat.threads import spread, threads
+from posenc.compat.threads import alone, free_threads, spread, threads
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +46,15 @@ def test_items_are_computed_in_threads_that_start_no_others():
     assert counts == (1, 1, 1)
     assert not any(records)
     assert torch.get_num_threads() == 2
+
+
+def test_alone_leaves_the_other_threads_to_what_is_spread():
+    with alone():
+        assert torch.get_num_threads() == 1
+        assert free_threads() == 2
+        with alone():
+            assert free_threads() == 2
+    assert torch.get_num_threads() == free_threads() == 2
 
 
 def test_an_error_of_a_thread_reaches_the_caller():

@@ -6,15 +6,20 @@ gates out of a row that all queries share. To keys past the last count it adds n
 `posenc.biases` brings its tiles (`ScoreBias.attended`).
 """
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.cpu import kernel
+from posenc.attention.cpu.engine import calm
 from posenc.attention.path import Path
 from posenc.biases import distance
 from posenc.core.biases import FEW_QUERIES
 
+# Numbers of which each operation is computed by one thread anyway.
+FEW_NUMBERS = 2**15
 UNREADABLE = "it takes torch's CPU kernel, which reads strides, outside of what is traced"
 
 
@@ -61,9 +66,11 @@ class Strided(Path):
         assert call.seen is not None
         if not call.seen.rows:
             return _zeros(call)
-        if call.bias is None or call.bias.distance is not None:
-            return distance.attended(call, call.seen)
-        return call.bias.attended(call, call.seen)
+        many = call.q.numel() > FEW_NUMBERS
+        with calm(call.q, call.k) if many else nullcontext():
+            if call.bias is None or call.bias.distance is not None:
+                return distance.attended(call, call.seen)
+            return call.bias.attended(call, call.seen)
 
 
 def _carries_values(call: Call) -> bool:

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.engine import heads_dealt
+from posenc.attention.cpu.engine import calm, heads_dealt
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import refuse_second_derivative
@@ -51,10 +52,14 @@ class Chunks(NamedTuple):
         return torch.cat((carried(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
 
 
+Cut = Callable[..., Chunks]
+
+
 class CarriedBias(ScoreBias):
     """A bias that with q · k · scale makes the `scores` of some rows and keys.
 
-    `chunks` makes the `Chunks` of queries and keys that are the same tokens; None: they are not.
+    `chunks` makes the `Chunks` of queries and keys that are the same tokens out of the tensors
+    `of`, (batch, head, token, …); None: they are not the same.
     """
 
     takes_sinks, view = False, "{} carries keys past one chunk of tokens after another."
@@ -65,9 +70,11 @@ class CarriedBias(ScoreBias):
         k: Keys,
         scale: float,
         scores: Callable[[slice, slice], Scores],
-        chunks: Callable[[], Chunks] | None,
+        chunks: Cut | None,
+        of: tuple[Tensor, ...] = (),
     ):
-        self.q, self.k, self.scale, self.scores, self.chunks = q, k, scale, scores, chunks
+        self.q, self.k, self.scale, self.scores = q, k, scale, scores
+        self.chunks, self.of = chunks, of
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Scores:
         content = self.q[..., rows, :] @ self.k[..., keys, :].mT * self.scale
@@ -84,14 +91,10 @@ class CarriedBias(ScoreBias):
         return "" if fits else "values do not have as many channels as queries"
 
     def attended(self, call: Call, strip: Strip) -> Tensor:
-        assert self.chunks is not None
         with in_full(call.q):
-            own, q, k, step = self.chunks()
-            v = in_chunks(per_query_head(call.v, call.q).to(q.dtype))
-            # Texts may share one step.
-            step = step.expand(*q.shape[:3], *step.shape[3:])
-            out = _Carried.apply(own, q, k, step, v, self.scale)  # type: ignore
-        return out.flatten(2, 3)[..., : call.shape[2], :].to(call.q.dtype)
+            v = per_query_head(call.v, call.q).to(self.q.dtype)
+            out: Tensor = _Carried.apply(self.chunks, self.scale, v, *self.of)  # type: ignore
+        return out.to(call.q.dtype)
 
 
 class Carrying(Running):
@@ -154,39 +157,64 @@ def carried(k: Tensor, step: Tensor) -> Tensor:
 
 
 class _Carried(torch.autograd.Function):
-    """Attention of `Chunks` to v, (batch, head, chunk, token, channel)."""
+    """Attention to v, (batch, head, token, channel), by the chunks of other such tensors.
+
+    Each thread makes the chunks of its heads. They are kept for one backward pass; another one
+    makes them again.
+    """
 
     @staticmethod
-    def forward(
-        ctx: Any, own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, scale: float
-    ) -> Tensor:
-        tokens = own.shape[2] * own.shape[3]
-        ctx.heads = heads_dealt(own.shape[1], own.shape[0] * own.shape[1] * tokens**2)
-        ctx.scale, keep = scale, any(ctx.needs_input_grad)
-        found = spread(
-            lambda some: _forward(
-                *[x[:, some] for x in (own, q, k, step, v)], scale=scale, keep=keep
-            ),
-            ctx.heads,
-        )
-        out, lse, kept = zip(*found, strict=True)
+    def forward(ctx: Any, chunks: Cut, scale: float, v: Tensor, *of: Tensor) -> Tensor:
+        batch, heads, tokens, _ = v.shape
+        ctx.chunks, ctx.scale, keep = chunks, scale, any(ctx.needs_input_grad)
+        ctx.heads = heads_dealt(heads, batch * heads * tokens**2)
+
+        def of_heads(some: slice) -> tuple[Tensor, Tensor, list[Tensor], tuple[Any, ...]]:
+            made = _chunked(chunks, some, keep, v, *of)
+            parts: list[Any] = [x.detach() for x in made[1]]
+            return *_forward(*parts, scale=scale, keep=keep), made
+
+        out, lse, kept, made = zip(*spread(of_heads, ctx.heads), strict=True)
+        ctx.made = made if keep else None
         out, lse = (x[0] if len(x) == 1 else torch.cat(x, 1) for x in (out, lse))
-        ctx.save_for_backward(own, q, k, step, v, out, lse, *[x for some in kept for x in some])
-        return out
+        ctx.each = len(kept[0])
+        ctx.save_for_backward(out, lse, *[x for some in kept for x in some], v, *of)
+        return out.flatten(2, 3)[:, :, :tokens]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    @torch.autocast("cpu", enabled=False)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
         refuse_second_derivative("attention to carried keys")
-        saved, kept = ctx.saved_tensors[:7], ctx.saved_tensors[7:]
-        each = len(kept) // len(ctx.heads)
+        out, lse, *others = ctx.saved_tensors
+        kept, given = others[: ctx.each * len(ctx.heads)], others[ctx.each * len(ctx.heads) :]
+        earlier, ctx.made = ctx.made, None
 
         def of_heads(n: int) -> tuple[Tensor, ...]:
-            some: list[Any] = [x[:, ctx.heads[n]] for x in (grad, *saved)]
-            mine = [*kept[each * n : each * (n + 1)]]
-            return _gradients(*some, kept=mine, scale=ctx.scale)
+            some, mine = ctx.heads[n], kept[ctx.each * n : ctx.each * (n + 1)]
+            leaves, made = earlier[n] if earlier else _chunked(ctx.chunks, some, True, *given)
+            # Filled up with zeros, for no query is there
+            due = F.pad(grad[:, some], (0, 0, 0, -grad.shape[2] % CHUNK)).unflatten(2, (-1, CHUNK))
+            parts: list[Any] = [*[x.detach() for x in made], out[:, some], lse[:, some]]
+            grads = _gradients(due, *parts, kept=[*mine], scale=ctx.scale)
+            return torch.autograd.grad(made, leaves, grads)
 
-        grads = zip(*spread(of_heads, range(len(ctx.heads))), strict=True)
-        return *[x[0] if len(x) == 1 else torch.cat(x, 1) for x in grads], None
+        with calm(given[0], given[0]):
+            grads = zip(*spread(of_heads, range(len(ctx.heads))), strict=True)
+            return None, None, *[x[0] if len(x) == 1 else torch.cat(x, 1) for x in grads]
+
+
+def _chunked(
+    chunks: Cut, heads: slice, graph: bool, *given: Tensor
+) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+    """Return some heads of v and of other tensors, and what the chunks are made of.
+
+    The latter are own, q, k and step, and v in chunks, with a `graph` that begins at the former.
+    """
+    v, *of = leaves = [x[:, heads].detach().requires_grad_(graph) for x in given]
+    with torch.set_grad_enabled(graph):
+        own, q, k, step = chunks(*of)
+        # Texts may share one step
+        return leaves, (own, q, k, step.expand(*q.shape[:3], *step.shape[3:]), in_chunks(v))
 
 
 def _forward(

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu.engine import heads_dealt
+from posenc.attention.cpu.engine import calm, heads_dealt
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
@@ -230,9 +230,10 @@ class Counted(torch.autograd.Function):
             some = _Saved(q_, k_, v_, e, out_, lse_, ctx.blocks[n], ctx.strip, ctx.scale)
             return some.gradients(grad_)
 
-        dq, dk, dv, de = zip(*spread(of_heads, range(len(ctx.heads))), strict=True)
-        dq, dk, dv = (x[0] if len(x) == 1 else torch.cat(x, 1) for x in (dq, dk, dv))
-        return dq, dk, dv, torch.stack(de).sum(0), None, None
+        with calm(q, k):
+            dq, dk, dv, de = zip(*spread(of_heads, range(len(ctx.heads))), strict=True)
+            dq, dk, dv = (x[0] if len(x) == 1 else torch.cat(x, 1) for x in (dq, dk, dv))
+            return dq, dk, dv, torch.stack(de).sum(0), None, None
 
 
 class _Saved(NamedTuple):

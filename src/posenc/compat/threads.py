@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -27,6 +28,32 @@ def threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+# The threads among which `spread` shares its items within `alone`
+_shared: ContextVar[int] = ContextVar("_shared", default=0)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Compute with one thread, and leave the others to `spread`.
+
+    >>> before = free_threads()
+    >>> with alone():
+    ...     torch.get_num_threads(), free_threads() == before
+    (1, True)
+    """
+    token = _shared.set(free_threads())
+    try:
+        with threads(1):
+            yield
+    finally:
+        _shared.reset(token)
+
+
+def free_threads() -> int:
+    """Return the number of threads among which `spread` shares its items."""
+    return _shared.get() or torch.get_num_threads()
 
 
 def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

@@ -18,6 +18,7 @@ tile).
 
 import itertools
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from math import e, log2
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ from torch import Tensor
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import gradient, joined, refuse_second_derivative, weight
-from posenc.compat.threads import spread
+from posenc.compat.threads import alone, free_threads, spread
 from posenc.compat.tracing import full
 from posenc.core.biases import per_query_head
 
@@ -175,7 +176,15 @@ def dealt(tiles: list[Tile], texts: int) -> list[list[Tile]]:
 def thread_count(scores: int, parts: int) -> int:
     """Return the number of threads among which the parts of so many scores are shared."""
     few = MOST_THREADS if FEWEST_SCORES <= scores <= MOST_SCORES else 1
-    return min(few, parts, torch.get_num_threads())
+    return min(few, parts, free_threads())
+
+
+def calm(q: Tensor, k: Tensor) -> AbstractContextManager[None]:
+    """Compute with one thread what lies between tiles, where tiles are shared by threads or few.
+
+    In each operation that all threads compute, they wait for the last of them.
+    """
+    return alone() if q[..., 0].numel() * k.shape[2] <= 2 * MOST_SCORES else nullcontext()
 
 
 def heads_dealt(heads: int, scores: int) -> list[slice]:
@@ -265,7 +274,8 @@ class Tiled(torch.autograd.Function):
     @torch.autocast("cpu", enabled=False)
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
         refuse_second_derivative(ctx.bias.what)
-        return _Gradients(ctx.bias, ctx.scale, grad, *ctx.saved_tensors).all()
+        with calm(*ctx.saved_tensors[:2]):
+            return _Gradients(ctx.bias, ctx.scale, grad, *ctx.saved_tensors).all()
 
 
 class _Gradients:

@@ -15,7 +15,6 @@ those of the keys' heads, and W has full rank; here each head of the queries has
 W x by √(|W x|² + 10⁻⁶), so that a mirror of a W x near 0 is weaker.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -99,8 +98,8 @@ class PaTH(Encoding):
                 some = torch.cat((back @ past[..., start:, :].to(q.dtype).mT, some), -1)
             return some[..., : k[..., keys, :].shape[-2]] * scale
 
-        chunks = partial(mirrored_chunks, q, k, w, beta) if alike(order, read) else None
-        return CarriedBias(q, k, scale, scores, chunks)
+        chunks = mirrored_chunks if alike(order, read) else None
+        return CarriedBias(q, k, scale, scores, chunks, (q, k, w, beta))
 
 
 CARD = Card(

@@ -13,7 +13,6 @@ blog.tilderesearch.com/blog/wall-attn; G and the initial b as in the authors' re
 flash-linear-attention, which they contributed, has no such floor: g = ln σ(W x + b) there.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -67,12 +66,13 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
     return torch.cat(scores, -1)
 
 
-def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor) -> Chunks:
+def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor | None = None) -> Chunks:
     """The same of queries and keys that are the same tokens, all chunks at once.
 
     Between chunks R is P at the end of one, so that both factors are at most 1; `before` is that at
-    the token before the first.
+    the token before the first; None: P at the first.
     """
+    before = p[..., :1, :] if before is None else before
     q, k, p = in_chunks(q), in_chunks(k), in_chunks(p)
     middle, end = p[..., p.shape[-2] // 2, None, :], p[..., -1:, :]
     start = torch.cat((before.unsqueeze(-3), end[..., :-1, :, :]), -3)
@@ -121,8 +121,8 @@ class Wall(Encoding):
                 some = torch.cat(((some_q * since) @ keys_then.mT, some), -1)
             return some * scale
 
-        chunks = partial(faded_chunks, q, k, p, p[..., :1, :]) if alike(p, p_key) else None
-        return CarriedBias(q, k, scale, scores, chunks)
+        chunks = faded_chunks if alike(p, p_key) else None
+        return CarriedBias(q, k, scale, scores, chunks, (q, k, p))
 
 
 CARD = Card(
