@@ -10,7 +10,7 @@ from transformers.models.gpt_neox.modeling_gpt_neox import apply_rotary_pos_emb 
 from transformers.models.gptj.modeling_gptj import apply_rotary_pos_emb as gptj
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb as llama
 
-from posenc import RoPE, XPos, attend, create, masks, positions, rotate, turn
+from posenc import MRoPE, RoPE, XPos, attend, create, masks, positions, rotate, turn
 from posenc.core.frequencies import frequencies
 from posenc.encodings.rotary.extension import ntk
 
@@ -178,3 +178,64 @@ def test_every_rotation_by_powers_takes_a_base_and_says_it(name):
 def test_frequencies_that_are_no_powers_say_no_base():
     assert "base" not in repr(RoPE(torch.tensor([1.0, 0.3, 0.2], dtype=torch.float64)))
     assert "base" not in repr(RoPE(ntk(frequencies(8), 4.0) * 0.9))
+
+
+def keys(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(2, 3, 5, 16, generator=torch.Generator().manual_seed(0)).to(dtype)
+
+
+MOVABLE = {
+    "half": RoPE(16, layout="half"),
+    "trailing, with a gain": RoPE(8, dim=16, trailing=True, gain=1.3),
+    "m-rope": MRoPE(16, sections=(2, 3, 3)),
+}
+EACH = torch.tensor([[3], [-40]]) + torch.arange(5)
+
+
+@pytest.mark.parametrize("name", MOVABLE)
+@pytest.mark.parametrize("by", [7, -3, 2.5, EACH])
+def test_moved_keys_are_those_of_later_positions(name, by):
+    """The same keys, rotated by the sums of positions at once."""
+    rope, at = MOVABLE[name], torch.arange(5)
+    by = torch.as_tensor(by)
+    if rope.axes > 1:
+        at, by = torch.stack([at, at * 2, at + 9], -1), torch.stack([by, -by, 2 * by], -1)
+        whole = at + by
+    else:
+        whole = at + by
+    moved = rope.moved(rope.on_keys(keys(), rope.prepare(at)), by)
+    expected = rope.on_keys(keys(), rope.prepare(whole))
+    torch.testing.assert_close(moved, expected, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("dtype", "epsilon"), [(torch.bfloat16, 2**-7), (torch.float16, 2**-10)])
+def test_each_move_in_16_bits_adds_an_error_of_at_most_half_an_epsilon(dtype, epsilon):
+    """The moved keys against the stored ones, rotated in float64 as complex numbers."""
+    rope = RoPE(16)
+    stored = rope.on_keys(keys(dtype), rope.prepare(torch.arange(5)))
+    moved, turned = (
+        stored,
+        torch.view_as_complex(stored.double().unflatten(-1, (8, 2)).contiguous()),
+    )
+    for number in range(1, 9):
+        moved = rope.moved(moved, 1001)
+        exact = turned * torch.exp(1j * number * 1001 * torch.tensor(theta(16)))
+        error = (torch.view_as_complex(moved.double().unflatten(-1, (8, 2))) - exact).norm(dim=-1)
+        assert (error <= number * 1.01 * epsilon / 2 * turned.norm(dim=-1)).all()
+        assert error.max() > 0
+
+
+def test_moving_keys_of_another_size_is_refused():
+    with refused(ValueError, "`keys`", "16 channels", "got 8"):
+        RoPE(16).moved(torch.zeros(1, 1, 2, 8), 3)
+    with refused(ValueError, "3 axes", "(2,)"):
+        MOVABLE["m-rope"].moved(keys(), torch.tensor([3, 4]))
+
+
+def test_one_number_moves_points_on_all_axes():
+    """Text after a picture that is cut from a cache: its ids are equal on all axes."""
+    rope = MOVABLE["m-rope"]
+    alike, each = rope.moved(keys(), 7), rope.moved(keys(), torch.tensor([7, 7, 7]))
+    torch.testing.assert_close(alike, each)
+    later = rope.prepare(torch.full((5, 3), 7))
+    torch.testing.assert_close(alike, rope.on_keys(keys(), later))
