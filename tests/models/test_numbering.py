@@ -1,4 +1,4 @@
-"""What `inspect` states about the numbering of pictures, against ids and deltas by hand."""
+"""Sentences of `inspect` on the numbering of pictures, against ids and deltas by hand."""
 
 import pytest
 

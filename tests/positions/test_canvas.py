@@ -1,4 +1,4 @@
-"""The canvas of MiniCPM-V against ids written by hand; `test_multimodal.py` asks the model."""
+"""The canvas of MiniCPM-V against ids written by hand; `test_multimodal.py` runs the model."""
 
 import pytest
 import torch

@@ -334,7 +334,7 @@ def asked(folder: str, config: Any, batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def length_of(folder: str, sounds: int, config: Any) -> int:
-    """Length of the features of a sound that make so many tokens."""
+    """Length of the features of a sound that make as many tokens."""
     if folder == "qwen2_5_omni":
         return 4 * sounds
     module = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")

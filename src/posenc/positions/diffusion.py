@@ -113,13 +113,13 @@ def text_and_grid(
     """Return the position ids of the text and the picture or video of a diffusion model.
 
     - `text`: tokens of the text; 0 for models whose text is read by another attention
-    - `grid`: frames, rows and columns (t, h, w) of what is generated, in patches
+    - `grid`: frames, rows and columns (t, h, w) of the generated picture or video, in patches
     - `rule`: "FLUX.1", "FLUX.2", "Qwen-Image", "Z-Image", "Wan", "HunyuanVideo", "CogVideoX",
       "CogVideoX 1.5", "LTX", or a `DiffusionRule`
     - `references`: frames, rows and columns of each picture that is given to the model
     - `rate`: frames per second, for LTX alone
 
-    Returns (token, axis) in the order of the model's sequence, references behind what is generated:
+    Returns (token, axis) in the order of the model's sequence, references last:
     whole numbers, or float64 where the model scales its axes. Raises ValueError for what the model
     does not take.
 
