@@ -111,6 +111,13 @@ def test_imports_point_down(module):
     assert not upwards, f"{module} imports from above: {', '.join(upwards)}"
 
 
+def test_attention_names_no_bias_of_content():
+    """It asks a bias what it computes; windows and biases of distance alone share a module."""
+    rooms = {module: imported(file) for module, file in MODULES.items() if ".attention." in module}
+    named = {other for others in rooms.values() for other in others if ".biases." in other}
+    assert named == {"posenc.biases.distance"}
+
+
 def test_no_modules_import_each_other_in_a_circle():
     left = {module: imported(file) - {module} for module, file in MODULES.items()}
     while left:
