@@ -50,12 +50,14 @@ def test_one_block_is_not_made_again_for_the_gradients():
         assert encoding.asked == times
 
 
-@pytest.mark.parametrize(("trains", "times"), [(True, 1), (False, 3)])
+@pytest.mark.parametrize(
+    ("trains", "most", "times"), [(True, 1, 1), (False, 1, 3), (False, 2 * 40 * 20, 2)]
+)
 def test_large_scores_are_made_by_blocks_unless_training_keeps_them_anyway(
-    trains, times, monkeypatch
+    trains, most, times, monkeypatch
 ):
-    """Few queries of a large batch: their gradients need all scores, so one block makes them."""
-    monkeypatch.setattr(blocks, "MOST_SCORES", 1)
+    """Of 40 queries, 20 or the fewest at a time; gradients need all scores, so one block does."""
+    monkeypatch.setattr(blocks, "MOST_SCORES", most)
     encoding, q = Counted(), torch.randn(1, 2, 40, 8, requires_grad=trains)
     out = attend(q, q, q, encoding)
     if trains:

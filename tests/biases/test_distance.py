@@ -184,6 +184,14 @@ def area(tiles):
     )
 
 
+@pytest.mark.parametrize("mask", [None, causal()], ids=["all", "causal"])
+def test_steep_heads_are_cut_though_others_are_not(mask):
+    """The steepest of eight slopes leaves few keys, the gentlest most: they share no tile."""
+    q, k, v = (heads(8, 1000) for _ in range(3))
+    tiles, _, whole = cut_tiles(q, k, v, ALiBi(8), mask)
+    assert area(tiles) < 0.9 * area(whole)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mask", [None, causal()], ids=["all", "causal"])
 def test_what_is_cut_is_less_than_a_rounding(mask, monkeypatch):

@@ -289,3 +289,22 @@ def test_positions_in_the_shape_that_prepare_returns_are_checked_as_well(uncheck
     with refused(ValueError, 1, 2):
         attend(q, q, q, Points(), torch.zeros(1, 1, 2))
     assert attend(q, q, q, Points(), torch.zeros(1, 1, 2, 2)).shape == q.shape
+
+
+class Squared(Encoding):
+    """An encoding of one's own, whose `prepare` returns what it likes."""
+
+    def prepare(self, pos):
+        return {"squares": pos**2}
+
+    def on_queries(self, q, at):
+        return q + at["squares"].unsqueeze(-1)
+
+
+@pytest.mark.parametrize("at", [[0, 1, 2], range(3), torch.arange(3).numpy()], ids=type)
+def test_positions_outside_of_a_tensor_are_refused_for_encodings_of_ones_own_too(at):
+    q = torch.randn(1, 2, 3, 8)
+    own = Squared()
+    attend(q, q, q, own, own.prepare(torch.arange(3)))
+    with refused(TypeError, "Squared", "prepare"):
+        attend(q, q, q, own, at)

@@ -40,7 +40,7 @@ from posenc.encodings.rotary.extension import (
 from posenc.encodings.rotary.xpos import XPos
 from posenc.encodings.temperature import Temperature
 from posenc.models.adapter import applied, apply, load, remove
-from posenc.models.config import source, specify
+from posenc.models.config import specify
 
 SIZE = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, vocab_size=40)
 REST = dict(intermediate_size=48, max_position_embeddings=64, initializer_range=0.3)
@@ -849,20 +849,6 @@ def test_an_encoding_that_a_folder_cannot_hold_is_asked_for(encoding, why, tmp_p
     with refused(ValueError, why, "`encoding`"):
         saved_and_loaded(model, tmp_path)
     assert torch.equal(logits(load(tmp_path, encoding)), expected)
-
-
-def test_the_files_of_a_folder_are_found_once_to_load_its_encoding(tmp_path, monkeypatch):
-    """With learned weights, which are in the same files; transformers finds them for itself."""
-    model = build(llama)
-    apply(model, T5Bias(4))
-    model.save_pretrained(tmp_path)
-    found, whole = [], source.find_files
-    monkeypatch.setattr(source, "find_files", lambda path: found.append(path) or whole(path))
-    load(tmp_path)
-    assert found == [tmp_path]
-    (tmp_path / "config.json").unlink()
-    with refused(ValueError, "config.json"):
-        load(tmp_path)
 
 
 def test_a_folder_without_an_encoding_or_with_other_weights_is_refused(tmp_path):

@@ -41,9 +41,9 @@ def kernels(request, monkeypatch):
     monkeypatch.setattr(private_torch, "flash_backward", old(private_torch.flash_backward, 1))
 
 
-def inputs(groups, dtype=torch.float64):
+def inputs(groups, dtype=torch.float64, tokens=TOKENS):
     torch.manual_seed(1)
-    q, k, v = (torch.randn(2, n, TOKENS, DIM, dtype=dtype) for n in (HEADS, groups, groups))
+    q, k, v = (torch.randn(2, n, tokens, DIM, dtype=dtype) for n in (HEADS, groups, groups))
     return [x.requires_grad_() for x in (q, k, v, torch.randn(HEADS, dtype=dtype))]
 
 
@@ -56,9 +56,10 @@ MASKS = {
 
 @pytest.mark.parametrize("lie", MASKS.values(), ids=MASKS)
 @pytest.mark.parametrize("groups", [6, 3, 1])
-def test_its_output_and_gradients_are_those_of_the_softmax(groups, lie, kernels):
-    q, k, v, _ = inputs(groups)
-    mask = lie(torch.randn(1, HEADS, TOKENS, TOKENS, dtype=q.dtype))
+@pytest.mark.parametrize("tokens", [TOKENS, HEADS, DIM])
+def test_its_output_and_gradients_are_those_of_the_softmax(tokens, groups, lie, kernels):
+    q, k, v, _ = inputs(groups, tokens=tokens)
+    mask = lie(torch.randn(1, HEADS, tokens, tokens, dtype=q.dtype))
     each_k, each_v = (x.repeat_interleave(HEADS // groups, 1) for x in (k, v))
     scores = q @ each_k.mT * 0.3 + mask
     expected = scores.softmax(-1) @ each_v

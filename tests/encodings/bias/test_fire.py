@@ -89,6 +89,12 @@ def test_beyond_the_threshold_straight_lines_train_as_the_units_that_they_sum(pa
         torch.testing.assert_close(made.grad, due.grad, rtol=1e-4, atol=1e-5, msg=name)
 
 
+def test_a_network_may_have_a_single_unit():
+
+    fire = FIRE(2, hidden=1)
+    assert fire(torch.arange(5)).shape == (1, 2, 5, 5)
+
+
 @pytest.mark.parametrize(("length", "hidden"), [(0, 32), (-5, 32), (512, 0)])
 def test_says_what_cannot_be(length, hidden):
     with refused(ValueError, 0, 1, length, hidden):

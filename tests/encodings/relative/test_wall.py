@@ -6,7 +6,7 @@ from refusals import refused
 
 from posenc import NoPE, Wall, XPos, attend, masks
 from posenc.core.positions import sequence
-from posenc.encodings.relative.wall import MOST
+from posenc.encodings.relative.wall import MOST, faded
 from posenc.encodings.rotary.xpos import zeta
 
 WIDTH, HEADS, DIM = 32, 4, 8
@@ -38,6 +38,18 @@ def test_is_its_formula_however_much_is_forgotten(shift, tokens):
     for path in ("reference", "blocks"):
         made = attend(q, k, v, wall, prepared(wall, x), mask=masks.causal(), implementation=path)
         torch.testing.assert_close(made, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_scores_are_sums_over_channels_also_where_a_compiler_forms_them(traced, monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: traced)
+    q, k = torch.randn(2, 2, HEADS, 20, DIM)
+    p = -torch.rand(2, HEADS, 20, DIM).cumsum(-2)
+    scores = faded(q, k, p, p)
+    for i in range(20):
+        for j in range(i + 1):
+            expected = (q[:, :, i] * k[:, :, j] * (p[:, :, i] - p[:, :, j]).exp()).sum(-1)
+            torch.testing.assert_close(scores[:, :, i, j], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mask", [None, masks.causal()])

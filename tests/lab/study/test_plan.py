@@ -36,6 +36,15 @@ most = 12
 """
 
 
+@pytest.mark.parametrize(
+    ("stop", "ends"), [({}, (0.05, 32)), ({"most": 9}, (0.05, 9)), ({"half_width": 0.1}, (0.1, 32))]
+)
+def test_a_plan_that_stops_by_an_interval_has_usual_ends(stop, ends):
+    """Those in the example at the head of the module."""
+    planned = Plan.of(SMALL | {"stop": stop})
+    assert (planned.half_width, planned.seeds) == ends
+
+
 def test_a_plan_says_what_its_file_says(tmp_path):
     path = tmp_path / "plan.toml"
     path.write_text(FULL)

@@ -333,6 +333,15 @@ def test_valences_become_labels(tmp_path):
         tasks.load_sentences(tmp_path / "bad.txt")
 
 
+def test_every_tenth_picture_is_held_out():
+    """Each picture has a label of its own."""
+    labels = [str(n) for n in range(40)]
+    task = tasks.images(torch.rand(40, 2, 2), labels)
+    for held in (True, False):
+        drawn = {task.text(2, Random(seed), held).said[0] for seed in range(400)}
+        assert drawn == {f"={n}" for n in range(40) if (n % 10 == 0) is held}
+
+
 def test_pictures_are_read_row_by_row_and_scaled_by_the_nearest_pixel(tmp_path):
     pictures = torch.arange(16.0).reshape(1, 4, 4).repeat(20, 1, 1)
     task = tasks.images(pictures, ["cat", "dog"] * 10, levels=16)

@@ -3,6 +3,7 @@
 import pytest
 from published import published
 from refusals import refused
+from transformers import Zamba2Config
 
 from posenc import NoPE, Sum
 from posenc.encodings.temperature import Temperature
@@ -202,3 +203,9 @@ def test_keys_that_say_what_holds_anyway_are_no_riddle():
     assert specify({"model_type": "cohere2", "rotary_pct": 1.0}).layers
     with refused(ModelError, "rotary_pct"):
         specify({"model_type": "cohere2", "rotary_pct": 0.5})
+
+
+def test_zamba_2_has_the_shared_layers_of_its_default():
+    """Against the layers of transformers' config of no values."""
+    layers = specify({"model_type": "zamba2"}).layers
+    assert [layer.kind for layer in layers] == Zamba2Config().layers_block_type

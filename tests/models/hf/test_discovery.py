@@ -1,5 +1,7 @@
 """What is measured of a model, against its config, and models that are refused by a sentence."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import transformers as T
@@ -11,6 +13,7 @@ from posenc import ALiBi, NoPE, RoPE, Sinusoidal, Sum, frequencies
 from posenc.core.encoding import leaves
 from posenc.models.adapter import applied, apply
 from posenc.models.config.parse import specify
+from posenc.models.hf import discovery
 from posenc.models.hf.discovery import discover, find_base
 
 SIZE = dict(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=4)
@@ -199,3 +202,9 @@ def test_a_model_that_none_can_be_plugged_into_is_refused_by_name(why, make):
     with pytest.raises(TypeError, match=why):
         apply(built, NoPE())
     assert vars(built).keys() == before.keys()
+
+
+def test_queries_and_keys_that_nothing_turns_have_no_channels_that_turn():
+    call = SimpleNamespace(q=torch.randn(1, 2, 5, 8), k=torch.randn(1, 2, 5, 8))
+    own, turns = discovery._rotation(call, call, [4, 8])
+    assert (type(own), turns) == (NoPE, 0)

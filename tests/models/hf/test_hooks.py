@@ -1,9 +1,12 @@
 """A model's attention, called with what its hooks hand it, against `attend` with the same."""
 
+from types import SimpleNamespace
+
 import torch
+from refusals import refused
 
 from posenc import ALiBi, NoPE, attend, masks
-from posenc.models.hf.hooks import Attention
+from posenc.models.hf.hooks import Attention, ModelHook
 from posenc.models.hf.registry import CALL, attention_function
 
 POS = torch.arange(6).unsqueeze(0)
@@ -22,6 +25,17 @@ def test_a_cap_and_sinks_that_a_model_hands_to_its_attention_are_heeded():
     q, k, v, out = called(softcap=0.5, s_aux=sinks)
     more = dict(mask=masks.causal(), scale=0.3, softcap=0.5, sinks=sinks)
     torch.testing.assert_close(out, attend(q, k, v, ALiBi(4), POS, **more))
+
+
+def test_positions_of_three_axes_are_those_of_a_text_where_the_axes_agree():
+    """As Qwen2-VL hands them on, (axis, batch, token)."""
+    hook, x = SimpleNamespace(_refuse_packed=lambda *_: None), torch.zeros(2, 6, 8)
+    pos = torch.randint(100, (2, 6))
+    given = {"position_ids": pos.expand(3, 2, 6)}
+    torch.testing.assert_close(ModelHook.positions(hook, None, given, x, 0), pos)
+    given = {"position_ids": torch.stack((pos, pos, pos + 1))}
+    with refused(ValueError, "`position_ids`", "(batch, token)"):
+        ModelHook.positions(hook, None, given, x, 0)
 
 
 def test_an_encoder_without_a_mask_sees_everything():

@@ -5,12 +5,15 @@ is not what it says. Held against models that transformers itself saved, and the
 import json
 import os
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
 import transformers
+from refusals import refused
 from safetensors.torch import load_file, save_file
 from small_models import saved
+from torch import nn
 
 from posenc.analysis.text import parse
 from posenc.commands import cli
@@ -270,3 +273,14 @@ def test_the_command_says_it_in_one_line(folder, capsys, tmp_path):
     assert (stop.value.code, out) == (2, "")
     assert err.startswith("error: --model: ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("present", [0, 100])
+def test_a_model_may_have_twice_its_weights_and_four_million(present):
+    """The most that is asked for, and one more."""
+    weights = SimpleNamespace(infos={"x": SimpleNamespace(elements=present, dtype="F32")})
+    most = 2 * present + 2**22
+    loading._refuse_unless_as_large(nn.Linear(most, 1, bias=False, device="meta"), weights)
+    with refused(ModelError, f"{most + 1:,} weights"):
+        one_more = nn.Linear(most + 1, 1, bias=False, device="meta")
+        loading._refuse_unless_as_large(one_more, weights)
