@@ -1,63 +1,62 @@
 """Plant small faults in the source, and record which tests notice them.
 
-    python tools/mutants.py --out tests/mutants.json            # plant and run: hours on two cores
-    python tools/mutants.py --out tests/mutants.json --report   # the share that each run kills
+    pip install coverage
+    python tools/mutants.py tests/mutants.json            # an hour or two on two cores
+    python tools/mutants.py tests/mutants.json --report   # the share that each run kills
 
-A mutant changes one operator, comparison, condition or number in one line. Its tests run in a copy
-of the repository, nearest first and until one fails: the test file of the module, the other default
-tests of its room and of the rooms that import it, then the slow tests and the compiled ones. A run
-that is interrupted goes on where it was.
+A mutant changes one operator, comparison, condition or number in one line. The default tests run
+once, and coverage.py records which of them executes which line. Then each mutant is planted in a
+copy of the last commit, and tests run until one fails: the default tests that execute its
+statement, those first that execute the fewest lines; the default tests of its folder, because what
+a cache holds is executed once; the slow tests of its rooms; the compiled ones. A run that is
+interrupted goes on where it was.
 """
 
 import argparse
 import ast
+import contextlib
+import importlib
 import json
 import os
+import queue
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 PLANTED = {  # mutants of each room
-    "core": 26, "attention": 36, "rotation": 12, "encodings": 26, "properties": 12, "models": 24,
-    "lab": 14,
+    "core": 14, "biases": 12, "attention": 36, "rotation": 12, "encodings": 26, "properties": 12,
+    "models": 24, "lab": 14,
 }  # fmt: skip
 LIBRARY = [
-    "support",
-    "compat",
-    "core",
-    "biases",
-    "attention",
-    "rotation",
-    "encodings",
-    "properties",
+    "support", "compat", "core", "biases", "attention", "rotation", "encodings", "properties",
     "analysis",
-]
-WIDER = {  # rooms whose default tests may notice a fault of this room, besides tests/*.py
-    **dict.fromkeys(
-        ("support", "compat", "core", "biases", "attention", "rotation", "encodings"), LIBRARY
-    ),
-    "properties": ["properties", "core", "encodings"],
-    "models": ["models", "commands"],
-    "lab": ["lab", "commands"],
-}
-LONGEST = 1800  # seconds; a mutant whose tests never end is noticed
+]  # fmt: skip
+LOOSE = ["tests/test_examples.py", "tests/test_faults.py", "tests/test_sharded.py"]
+UNCHECKED = "--jaxtyping-packages="  # run without the shape checker, which notices more
+FIRST = 100  # tests that are tried before the others are collected
+LONGEST = 1200  # seconds; a mutant whose tests never end is noticed
 LEFT_OUT = "_kernel.py", "on_ray.py"  # not run everywhere
-SWAPS: dict[type, str] = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.Lt: "<=", ast.LtE: "<",
-    ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.And: "or", ast.Or: "and",
-    ast.Is: "is not", ast.IsNot: "is",
+SWAPS: dict[type, tuple[str, str]] = {
+    ast.Add: ("+", "-"), ast.Sub: ("-", "+"), ast.Mult: ("*", "/"), ast.Div: ("/", "*"),
+    ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"),
+    ast.Eq: ("==", "!="), ast.NotEq: ("!=", "=="), ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"), ast.And: ("and", "or"), ast.Or: ("or", "and"),
 }  # fmt: skip
-SIGNS = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Lt: "<", ast.LtE: "<=",
-    ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=", ast.And: "and", ast.Or: "or",
-    ast.Is: "is", ast.IsNot: "is not",
-}  # fmt: skip
+RECORDED = """[run]
+parallel = true
+data_file = {folder}/coverage
+source = {tree}/src/posenc
+context = ${{PYTEST_CURRENT_TEST-}}
+patch = fork, _exit
+"""  # the context of a child process is the test that begins it
 
 
 class Mutant(NamedTuple):
@@ -68,8 +67,10 @@ class Mutant(NamedTuple):
     after: str
 
     @property
-    def room(self) -> str:
-        return self.file.split("/")[2]
+    def folder(self) -> str:
+        """The nearest folder of tests that mirrors that of its file."""
+        ups = Path(*Path(self.file).parts[2:]).parents
+        return next(f"tests/{up}" for up in ups if (ROOT / "tests" / up).is_dir())
 
     def mutated(self, source: str) -> str:
         lines = source.splitlines(keepends=True)
@@ -80,10 +81,9 @@ class Mutant(NamedTuple):
         return "".join(lines)
 
 
-def mutants_of(file: Path) -> Iterator[Mutant]:
+def mutants_of(name: str, source: str) -> Iterator[Mutant]:
     """Find every place of a file where one token can be changed."""
-    source = file.read_text("utf-8")
-    lines, name = source.splitlines(), str(file.relative_to(ROOT))
+    lines = source.splitlines()
     for node in _computing(ast.parse(source)):
         if isinstance(node, ast.BinOp) and type(node.op) in SWAPS:
             yield from _between(name, lines, node.left, node.right, node.op)
@@ -124,66 +124,131 @@ def _between(name: str, lines: list[str], left: Any, right: Any, operator: Any) 
         return
     text, number = lines[right.lineno - 1], right.lineno
     start = len(text.encode()[: left.end_col_offset].decode())
-    gap, sign = text[start : _column(lines, right)], SIGNS[type(operator)]
-    if gap.strip("() ") == sign:
-        yield Mutant(name, number, start + gap.index(sign), sign, SWAPS[type(operator)])
+    gap, (before, after) = text[start : _column(lines, right)], SWAPS[type(operator)]
+    if gap.strip("() ") == before:
+        yield Mutant(name, number, start + gap.index(before), before, after)
 
 
-def planted(seed: int) -> list[Mutant]:
-    """Draw the mutants of each room, at most one in a line."""
+def planted(seed: int, tree: Path = ROOT) -> list[Mutant]:
+    """Draw the mutants of each room, at most one in a line, and shuffle them."""
     drawn: list[Mutant] = []
     for room, count in PLANTED.items():
-        files = sorted((ROOT / "src/posenc" / room).rglob("*.py"))
+        files = sorted((tree / "src/posenc" / room).rglob("*.py"))
         files = [file for file in files if not any(part in str(file) for part in LEFT_OUT)]
-        found = [mutant for file in files for mutant in mutants_of(file)]
+        names = [str(file.relative_to(tree)) for file in files]
+        found = [
+            one for name in names for one in mutants_of(name, (tree / name).read_text("utf-8"))
+        ]
         shuffled = random.Random(f"{seed} {room}").sample(found, len(found))
         lines: dict[tuple[str, int], Mutant] = {}
         for mutant in shuffled:
             lines.setdefault((mutant.file, mutant.line), mutant)
         drawn += [*lines.values()][:count]
-    return drawn
+    return random.Random(seed).sample(drawn, len(drawn))
 
 
-def stages(mutant: Mutant) -> Iterator[tuple[str, list[str]]]:
-    """Yield the tests to run, each with the name of its run: default or slow."""
-    inner = Path(*Path(mutant.file).parts[2:])
-    near = Path("tests") / inner.with_name(f"test_{inner.name}")
-    rooms = [f"tests/{room}" for room in WIDER[mutant.room]]
-    loose = ["tests/test_catalog.py", "tests/test_strangers.py", "tests/test_faults.py"]
-    doctests = [mutant.file]
-    usual = ["-m", "not slow"]
-    if (ROOT / near).exists():
-        yield "default", [str(near), *usual]
-    yield "default", [f"tests/{mutant.room}", *doctests, *usual]
-    yield "default", [*rooms, *loose, *usual]
-    yield "slow", [*rooms, "tests/test_examples.py", "-m", "slow"]
-    if mutant.room in LIBRARY:
-        yield "slow", ["tests/compiled", "-o", "addopts=--import-mode=importlib"]
+def record(tree: Path, data: Path) -> None:
+    """Run the default tests once, and write down which lines each of them executes."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Path(folder) / "rc"
+        settings.write_text(RECORDED.format(folder=folder, tree=tree))
+        words = ["-n", "2", "--dist", "worksteal", "-p", "recorder", UNCHECKED]
+        asked = pytest(words, tree, None, COVERAGE_PROCESS_START=str(settings))
+        if asked.returncode:
+            sys.exit(f"tests fail without a mutant: mend them first.\n{asked.stdout[-2000:]}")
+        combine = [sys.executable, "-m", "coverage", "combine", "-q", f"--rcfile={settings}"]
+        subprocess.run(combine, check=True)
+        shutil.move(Path(folder) / "coverage", data)
 
 
-def killed_by(mutant: Mutant, tree: Path, most: str) -> dict[str, str]:
+class Covered:
+    """The default tests, and the lines that each of them executes."""
+
+    def __init__(self, path: Path) -> None:
+        data = importlib.import_module("coverage").CoverageData(str(path))
+        data.read()
+        self.tests: dict[str, dict[int, set[str]]] = {}  # by file and line
+        self.lines: Counter[str] = Counter()  # how many a test executes
+        for file in data.measured_files():
+            lines = data.contexts_by_lineno(file).items()
+            by_line = {line: {*map(test_of, contexts)} for line, contexts in lines}
+            self.tests[file[file.rindex("src/posenc") :]] = by_line
+            for tests in by_line.values():
+                self.lines.update(tests)
+
+    def by(self, mutant: Mutant, source: str) -> list[str]:
+        """Return the tests that execute the mutant's statement, the most focused first."""
+        by_line = self.tests.get(mutant.file, {})
+        found = set().union(*(by_line.get(line, ()) for line in needed(source, mutant.line)))
+        return sorted(found - {""}, key=lambda test: (self.lines[test], test))
+
+
+def test_of(context: str) -> str:
+    """Return the name of the test, of which a child process knows the phase too."""
+    name, _, phase = context.rpartition(" (")
+    return name if phase in ("setup)", "call)", "teardown)") else context
+
+
+def needed(source: str, line: int) -> set[int]:
+    """Return the lines of which a test must execute one to notice a mutant in `line`.
+
+    They are those of its statement. Outside of functions, where a line runs once for all tests,
+    they are the lines of all functions of the file.
+    """
+    nodes = [*ast.walk(ast.parse(source))]
+    functions = [
+        range(node.body[0].lineno, (node.end_lineno or 0) + 1)
+        for node in nodes
+        if isinstance(node, ast.FunctionDef)
+    ]
+    if not any(line in lines for lines in functions):
+        return {one for lines in functions for one in lines}
+    statements = [node.lineno for node in nodes if isinstance(node, ast.stmt)]
+    return {*range(max(start for start in statements if start <= line), line + 1)}
+
+
+def pytest(words: list[str], tree: Path, most: int | None, **more: str) -> Any:
+    """Run tests in a tree, for `most` seconds, with its own source before the installed one."""
+    paths = os.pathsep.join(map(str, (tree / "src", ROOT / "tools")))  # for the recorder
+    mine = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "POSENC_BROWSER": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words], cwd=tree,
+        env=os.environ | mine | more, capture_output=True, text=True, timeout=most,
+    )  # fmt: skip
+
+
+def stages(mutant: Mutant, chosen: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the tests to run, each time with the name of their run."""
+    room = mutant.file.split("/")[2]
+    rooms = LIBRARY if room in LIBRARY else [room, "commands"]
+    usual = [UNCHECKED, "-m", "not slow"]
+    if chosen:
+        yield "default", [*usual, *chosen[:FIRST]]
+    if chosen[FIRST:]:
+        yield "default", [*usual, *chosen[FIRST:]]
+    yield "default", [*usual, mutant.folder, mutant.file]
+    yield "slow", [UNCHECKED, "-m", "slow", *(f"tests/{one}" for one in rooms), *LOOSE]
+    if room in LIBRARY:
+        yield "compiled", ["-o", "addopts=--import-mode=importlib", "tests/compiled"]
+
+
+def killed_by(mutant: Mutant, tree: Path, covered: Covered) -> dict[str, str]:
     """Run the stages until a test fails; return its run and its name."""
     file = tree / mutant.file
     source = file.read_text("utf-8")
-    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
     file.write_text(mutant.mutated(source), "utf-8")
     try:
-        for run, words in stages(mutant):
-            if run == "slow" and most == "default":
-                return {}
-            command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-            checker = [] if "-o" in words else ["--jaxtyping-packages="]
+        for run, words in stages(mutant, covered.by(mutant, source)):
+            (tree / "words.txt").write_text("\n".join(words))
             try:
-                asked = subprocess.run(
-                    [*command, *checker, *words], cwd=tree, env=environment, capture_output=True,
-                    text=True, timeout=LONGEST,
-                )  # fmt: skip
+                asked = pytest(["-x", "@words.txt"], tree, LONGEST)
             except subprocess.TimeoutExpired:
                 return {"run": run, "test": f"no end in {LONGEST} s"}
-            if asked.returncode not in (0, 5):
+            if asked.returncode in (1, 2):  # failed, or not even collected
                 lines = asked.stdout.splitlines()
-                failed = [line.split()[1] for line in lines if line.startswith(("FAILED", "ERROR"))]
-                return {"run": run, "test": failed[0] if failed else "collecting or importing"}
+                failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+                test = failed[0].split(" ", 1)[1].split(" - ")[0] if failed else "importing"
+                return {"run": run, "test": test}
     finally:
         file.write_text(source, "utf-8")
     return {"run": "none"}
@@ -191,43 +256,66 @@ def killed_by(mutant: Mutant, tree: Path, most: str) -> dict[str, str]:
 
 def report(outcomes: list[dict[str, Any]]) -> str:
     runs = Counter(outcome["run"] for outcome in outcomes)
-    noticed = runs["default"] + runs["slow"]
+    noticed = len(outcomes) - runs["none"]
     share = runs["default"] / noticed if noticed else 0.0
     return (
-        f"{len(outcomes)} mutants: the default tests kill {runs['default']}, the slow ones another"
-        f" {runs['slow']}, nothing kills {runs['none']}; the default tests kill {share:.1%} of what"
-        " all tests kill"
+        f"{len(outcomes)} mutants: the default tests kill {runs['default']}, only the slow ones"
+        f" {runs['slow']}, only the compiled ones {runs['compiled']}, nothing {runs['none']}; the"
+        f" default tests kill {share:.1%} of what all tests kill"
     )
+
+
+@contextlib.contextmanager
+def copied(commit: str) -> Iterator[Path]:
+    """Check a commit out in a folder of its own for as long as it is needed."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        git = ["git", "worktree"]
+        subprocess.run([*git, "add", "-q", "--detach", tree, commit], cwd=ROOT, check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run([*git, "remove", "--force", tree], cwd=ROOT, check=True)
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description="Plant small faults in the source.")
-    options.add_argument("--out", type=Path, required=True, help="a JSON file, continued if there")
+    options.add_argument("out", type=Path, help="a JSON file, continued if there")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--most", choices=("default", "slow"), default="slow")
-    options.add_argument("--part", default="1/1", help="2/2: the second half of the mutants")
+    options.add_argument("--covered", type=Path, help="a file that keeps what tests execute")
     options.add_argument("--report", action="store_true", help="only print the shares")
     asked = options.parse_args()
-    known = json.loads(asked.out.read_text()) if asked.out.exists() else []
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
+    known = {"commit": commit, "seed": asked.seed, "mutants": []}
+    if asked.out.exists():
+        known = json.loads(asked.out.read_text())
     if asked.report:
-        return print(report(known))
-    place, parts = map(int, asked.part.split("/"))
-    done = {tuple(outcome["mutant"]) for outcome in known if outcome["run"] != "survived"}
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "tree"
-        subprocess.run(["git", "worktree", "add", "-q", "--detach", tree], cwd=ROOT, check=True)
-        try:
-            for mutant in planted(asked.seed)[place - 1 :: parts]:
-                if tuple(mutant) in done:
-                    continue
-                outcome = killed_by(mutant, tree, asked.most) or {"run": "survived"}
-                known = [one for one in known if tuple(one["mutant"]) != tuple(mutant)]
-                known.append({"mutant": [*mutant], **outcome})
+        return print(report(known["mutants"]))
+    with contextlib.ExitStack() as stack:
+        trees: queue.Queue[Path] = queue.Queue()
+        for _ in range(2):
+            trees.put(stack.enter_context(copied(known["commit"])))
+        data = asked.covered or Path(stack.enter_context(tempfile.TemporaryDirectory())) / "lines"
+        if not data.exists():
+            record(trees.queue[0], data)
+        covered = Covered(data)
+
+        def tried(mutant: Mutant) -> dict[str, Any]:
+            tree = trees.get()
+            try:
+                return mutant._asdict() | killed_by(mutant, tree, covered)
+            finally:
+                trees.put(tree)
+
+        done = [{name: one[name] for name in Mutant._fields} for one in known["mutants"]]
+        drawn = planted(known["seed"], trees.queue[0])
+        left = [mutant for mutant in drawn if mutant._asdict() not in done]
+        with ThreadPoolExecutor(2) as pool:
+            for outcome in pool.map(tried, left):
+                print(outcome, flush=True)
+                known["mutants"].append(outcome)
                 asked.out.write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n")
-                print(f"{mutant.file}:{mutant.line} {mutant.before} -> {mutant.after}: {outcome}")
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
-    print(report(known))
+    print(report(known["mutants"]))
 
 
 if __name__ == "__main__":

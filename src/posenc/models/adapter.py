@@ -48,8 +48,9 @@ from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
 from posenc.encodings.temperature import Temperature
 from posenc.models.config.parse import ENTRY
-from posenc.models.config.source import Source
 from posenc.models.files.errors import ModelError
+from posenc.models.files.folder import find_files, inside
+from posenc.models.files.strict import read_json
 from posenc.models.hf.discovery import (
     Plugging,
     Site,
@@ -68,6 +69,7 @@ from posenc.models.hf.hooks import ByLength, GPTJHook, ModelHook, RunningPass, S
 from posenc.models.hf.loading import load_without_encoding
 from posenc.models.hf.registry import NAME, register
 from posenc.models.hf.saved import described, restored
+from posenc.models.weights import open_weights
 from posenc.support.text import printable
 
 __all__ = ["applied", "apply", "load", "remove"]
@@ -308,9 +310,9 @@ def load(
     ...     hasattr(load(folder).config, "posenc")
     True
     """
-    source = Source(Path(folder))
-    config = source.config("which names its encoding")
-    root, file = source.files.root, source.files.config or source.path
+    root = Path(folder)
+    file = inside(root, "config.json")
+    config = read_json(file)
     entry = config.get(ENTRY)
     if not isinstance(entry, dict):
         raise ModelError(
@@ -331,7 +333,7 @@ def load(
     learned = nn.ModuleList(dict.fromkeys(modules))
     prefix = f"{path}.{NAME}.encodings.".removeprefix(".")
     wanted = {prefix + name: tied for name, tied in learned.state_dict(keep_vars=True).items()}
-    stored = source.weights if wanted else {}
+    stored = open_weights(find_files(root)) if wanted else {}
     tensors = {name: stored[name] for name in wanted if name in stored}
     # Tied parameters have one tensor
     loaded = {id(wanted[name]) for name in tensors}

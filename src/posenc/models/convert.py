@@ -128,7 +128,7 @@ class Safetensors:
         files, weights = model.files, model.weights
         assert files.config is not None
         self.root, self.file, self.infos = files.root, files.config, weights.infos
-        self.config, self.spec = model.config(), model.spec.main
+        self.config, self.spec = model.config(""), model.spec.main
         self.shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
         self.copied, self.left = other_files(files, self.shards, out)
         self.notes: list[str] = []

@@ -72,7 +72,7 @@ def resize(model: Path | Source, to: int, out: Path, part: str = "") -> Resized:
     files = source.files
     if files.config is None or files.format != "safetensors":
         raise ModelError(source.path, "", "must hold a config.json, and weights in safetensors")
-    config, weights = source.config(), source.weights
+    config, weights = source.config(""), source.weights
     inner, family, said = _meant(config, files.config.name, part)
     name = _tensor(weights, family, said, part, files.config.name)
     changed, key, new, notes = _lengthened(inner, family, said, weights, name, to)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from posenc.models import inspection, published
-from posenc.models.config.source import Source
 from posenc.models.extend import extended
 from posenc.models.inspection import inspect
 from posenc.show.explorer import data, models
@@ -83,7 +82,7 @@ def config(tmp_path) -> Path:
 
 
 def test_a_model_of_the_users_is_described_as_inspect_does(config):
-    model, turnings = models.model(Source(config), "mine")
+    model, turnings = models.model(config, "mine")
     assert model["own"]
     assert [layers["does"] for layers in model["layers"]] == [
         group.does for group in inspect(config).groups
@@ -104,10 +103,10 @@ def test_a_model_of_the_users_is_described_as_inspect_does(config):
 )
 def test_extensions_slow_the_pairs_as_in_an_extended_config(config, tmp_path, method, said):
     """The config is extended, and read anew."""
-    (turning,) = models.model(Source(config), "mine")[1].values()
+    (turning,) = models.model(config, "mine")[1].values()
     longer, _ = extended(CONFIG, None, method, "config.json", 4.0)
     config.write_text(json.dumps(longer))
-    (now,) = models.model(Source(config), "mine")[1].values()
+    (now,) = models.model(config, "mine")[1].values()
     (stretched,) = (one for one in turning["extended"] if one["factor"] == 4)
     assert stretched["target"] == 4 * 4096
     assert stretched["methods"][said]["slower"] == pytest.approx(now["slower"], rel=1e-4)

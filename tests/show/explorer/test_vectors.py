@@ -11,7 +11,6 @@ from refusals import refused
 from safetensors.torch import save_file
 
 import posenc
-from posenc.models.config.source import Source
 from posenc.models.files.errors import ModelError
 from posenc.show.explorer import vectors
 
@@ -41,7 +40,7 @@ def folder(tmp_path):
 
 def test_dot_products_are_those_of_the_model_up_to_a_scale_and_eight_bits(folder):
     root, rows = folder
-    found = vectors.vectors(Source(root), "tiny", 64)
+    found = vectors.vectors(root, "tiny", 64)
     assert sorted(found["words"]) == sorted(WORDS)
     assert (found["model"], found["width"], found["of"]) == ("tiny", 64, 96)
     steps = np.frombuffer(base64.b64decode(found["int8"]), np.int8).reshape(5, 64)
@@ -57,13 +56,13 @@ def test_dot_products_are_those_of_the_model_up_to_a_scale_and_eight_bits(folder
 
 def test_too_few_directions_keep_the_share_that_is_said(folder):
     root, rows = folder
-    found = vectors.vectors(Source(root), "tiny", 2)
+    found = vectors.vectors(root, "tiny", 2)
     lengths = np.linalg.svd(rows.numpy(), compute_uv=False) ** 2
     assert found["share"] == pytest.approx(lengths[:2].sum() / lengths.sum(), abs=1e-4)
 
 
 def test_the_page_reads_what_was_written_and_seeds_the_other_words(folder):
-    found = vectors.vectors(Source(folder[0]), "tiny", 64)
+    found = vectors.vectors(folder[0], "tiny", 64)
     modules = ["interpreter.js", "page/compute.js", "page/layer.js"]
     words, values = evaluate(modules, LEXICON, [found, ["man", "cat"]])
     assert words == found["words"]
@@ -105,10 +104,10 @@ def test_what_holds_no_words_or_no_table_is_said(folder):
     root, _ = folder
     (root / "tokenizer.json").write_text('{"model": {"vocab": {"Ġthe": 9000}}}')
     with refused(ModelError, 1, 9):
-        vectors.vectors(Source(root), "tiny", 64)
+        vectors.vectors(root, "tiny", 64)
     (root / "tokenizer.json").write_text('{"model": {}}')
     with pytest.raises(ModelError, match=r"model.vocab: must hold tokens and their ids"):
-        vectors.vectors(Source(root), "tiny", 64)
+        vectors.vectors(root, "tiny", 64)
     save_file({"head.weight": torch.ones(9, 96)}, root / "model.safetensors")
     with pytest.raises(ModelError, match="holds no table of embeddings"):
-        vectors.embedding(Source(root))
+        vectors.embedding(root)

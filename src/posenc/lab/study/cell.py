@@ -6,7 +6,7 @@ Two runs of the same cell make the same bits on the CPU, so a cell that is in th
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from hashlib import sha256
 from typing import Any
 
@@ -148,6 +148,9 @@ class Cell:
         profile = Profile(**rest.pop("profile"))
         tested = tuple(rest.pop("tested"))
         return cls(**rest, label=label, source=source, profile=profile, tested=tested)
+
+    def with_seed(self, seed: int) -> "Cell":
+        return replace(self, seed=seed)
 
     @property
     def drawn_below(self) -> int | None:

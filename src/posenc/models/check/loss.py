@@ -138,7 +138,7 @@ def _placed(model: Any, dtype: torch.dtype) -> Any:
 def _in_their_order(source: Source) -> Spec:
     """The spec of a GGUF file in the layout of its rows as transformers puts them."""
     spec = source.own_spec.main
-    usual = specify(source.config()).rotary
+    usual = specify(source.config("")).rotary
 
     def laid(layer: Layer) -> Layer:
         turn = layer.encoding

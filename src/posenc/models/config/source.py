@@ -39,16 +39,15 @@ class Source:
         """A copy of what config.json holds; None without one."""
         return deepcopy(dict(self.files.values)) if self.files.values is not None else None
 
-    def config(self, purpose: str = "") -> dict[str, Any]:
+    def config(self, purpose: str) -> dict[str, Any]:
         """Return `values`, of a GGUF file its metadata as a config. Raises ModelError for none.
 
-        `purpose` ends the sentence "holds no config.json, …", where one may be missing.
+        `purpose` ends the sentence "holds no config.json, …".
         """
         if self.files.format == "gguf":
             return as_config(self.weights.metadata, self.weights, self.files.weights[0].name)
         if (values := self.values) is None:
-            why = ", ".join(filter(None, ("holds no config.json", purpose)))
-            raise ModelError(self.path, "", why)
+            raise ModelError(self.path, "", f"holds no config.json, {purpose}")
         return values
 
     @cached_property

@@ -6,7 +6,6 @@ from typing import Any
 
 from posenc.catalog import choose, find
 from posenc.core.encoding import Encoding
-from posenc.models.config.source import Source
 from posenc.models.files import hub
 from posenc.properties.card import Card
 from posenc.show.explorer import data, graphs, models, vectors
@@ -36,14 +35,10 @@ def explorer(
 ) -> Explorer:
     """The explorer with these encodings and these files of models, as `sorted_out` returns them."""
     study_results = None if study is None else results(study)
-    sources = [Source(path) for path in paths]
-    described = [models.model(source) for source in sources]
-    names = [model["name"] for model, _ in described]
-    speaking = next((n for n, source in enumerate(sources) if vectors.has_words(source)), None)
-    spoken = None
-    if speaking is not None:
-        width = graphs.DIM * graphs.HEADS
-        spoken = vectors.vectors(sources[speaking], names[speaking], width)
+    described = [models.model(path) for path in paths]
+    names = {path: model["name"] for path, (model, _) in zip(paths, described, strict=True)}
+    speaking = next((path for path in paths if vectors.has_words(path)), None)
+    spoken = speaking and vectors.vectors(speaking, names[speaking], graphs.DIM * graphs.HEADS)
     return Explorer(data.page(cards, described, study_results, spoken))
 
 

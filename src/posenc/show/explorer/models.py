@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, TypedDict
 from zlib import crc32
 
@@ -144,10 +145,11 @@ def architecture(name: str) -> tuple[ModelEntry, dict[str, TurningEntry]]:
     return _described(name, False, spec, inspect_spec(spec, file, file, None), _inspect_yours)
 
 
-def model(source: Source, name: str = "") -> tuple[ModelEntry, dict[str, TurningEntry]]:
+def model(path: Path, name: str = "") -> tuple[ModelEntry, dict[str, TurningEntry]]:
     """Describe a user's model folder or config.json. Raises ModelError for what is not read."""
+    source = Source(path)
     inspection = inspect(source, name=name)
-    advised = partial(advise, source.spec.main, str(source.path), values=source.values)
+    advised = partial(advise, source.spec.main, str(path), values=source.values)
     return _described(inspection.name, True, source.spec, inspection, advised)
 
 

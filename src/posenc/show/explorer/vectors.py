@@ -15,10 +15,10 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
-from posenc.models.config.source import Source
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import inside
+from posenc.models.files.folder import find_files, inside
 from posenc.models.files.strict import read_json
+from posenc.models.weights import open_weights
 
 TOKENIZER, MOST_TOKENIZER = "tokenizer.json", 2**27  # bytes
 MOST_WORDS, LEVELS = 2_000, 127
@@ -44,20 +44,20 @@ class WordVectors(TypedDict):
     int8: str  # (word, channel), row by row, as bytes
 
 
-def has_words(source: Source) -> bool:
+def has_words(path: Path) -> bool:
     """Test whether a model's folder has both a tokenizer and weights."""
-    path = source.path
-    return path.is_dir() and (path / TOKENIZER).exists() and source.files.format is not None
+    if not (path.is_dir() and (path / TOKENIZER).exists()):
+        return False
+    return find_files(path).format is not None
 
 
-def vectors(source: Source, model: str, width: int) -> WordVectors:
+def vectors(folder: Path, model: str, width: int) -> WordVectors:
     """The vectors of the most common words of a model's folder, `width` channels each.
 
     Raises ModelError for a vocabulary or a table that cannot be read.
     """
-    folder = source.path
     tokens = words(vocabulary(inside(folder, TOKENIZER)))
-    table = embedding(source)
+    table = embedding(folder)
     if not tokens or max(tokens.values()) >= len(table):
         why = f"has {len(tokens)} words that the embedding table of {len(table)} rows could hold"
         raise ModelError(folder / TOKENIZER, "", why, allowed="ids below its rows")
@@ -103,18 +103,16 @@ def words(tokens: Mapping[str, int]) -> dict[str, int]:
     return {word: tokens[begins[word]] for word in [*chosen][:MOST_WORDS]}
 
 
-def embedding(source: Source) -> Tensor:
+def embedding(folder: Path) -> Tensor:
     """The table (token, channel) of a model's folder."""
-    weights = source.weights
+    weights = open_weights(find_files(folder))
     tables = [
         name
         for name, info in weights.infos.items()
         if TABLE.fullmatch(name) and len(info.shape) == 2
     ]
     if not tables:
-        raise ModelError(
-            source.path, "", "holds no table of embeddings that posenc knows by its name"
-        )
+        raise ModelError(folder, "", "holds no table of embeddings that posenc knows by its name")
     return weights[min(tables, key=len)]
 
 
