@@ -86,7 +86,7 @@ def test_encodings_of_ones_own_are_baked_in_or_said(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["rpoe"], "no encoding is called 'rpoe'. Did you mean rope?"),
+        (["rpoe"], "no encoding is called 'rpoe'. Did you mean rope"),
         (["nowhere.json"], "error: nowhere.json: does not exist"),
         (["mine.py:Mine"], "there is no file mine.py"),
         (["--out", "."], "is a folder: name a file in it"),
