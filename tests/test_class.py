@@ -167,7 +167,9 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("task", "attempt", "named"), WRONG, ids=lambda one: str(one)[:30])
+@pytest.mark.parametrize(
+    ("task", "attempt", "named"), WRONG, ids=[f"{task}: {named}" for task, _, named in WRONG]
+)
 def test_common_mistakes_are_named(task, attempt, named):
     said = checks.check(task, attempt)
     assert said.startswith("✕ ")
@@ -188,6 +190,7 @@ def test_each_exercise_has_three_mistakes_that_are_named():
         (lambda n, w: torch.full((n, w), inf), "At index"),
         (lambda n, w: 2 * answers.sinusoids(n, w), "At index"),
     ],
+    ids=["nothing", "shape", "exception", "infinity", "twice"],
 )
 def test_any_other_mistake_is_located(attempt, named):
     said = checks.check("sinusoids", attempt)
