@@ -119,16 +119,16 @@ def folder(card):
     return Path(inspect.getfile(type(card.make(64, 4)))).parent.name
 
 
-def test_the_dials_are_described_as_they_are_drawn():
-    """The circles with an orange part, of the twelve pairs that `tools/pictures.py` draws."""
-    words = "none", "one", "two", "three", "four", "five", "six", "seven"
-    alt = re.search(r"!\[([^\]]*)\]\(docs/pictures/dials.png\)", README)[1]
+def test_the_film_of_the_clocks_is_described_as_the_analysis_computes_it():
+    """How many pairs meet new angles, as trained and after each of the two extensions."""
+    alt = re.search(r"!\[([^\]]*)\]\(docs/pictures/text_grows.gif\)", README)[1]
     found = by_method(frequencies(128, 500_000), 8_192, 131_072)
-    drawn = [round(n * 63 / 11) for n in range(12)]
-    orange = {way: sum(bool(dials[pair].new > 0) for pair in drawn) for way, dials in found.items()}
-    assert orange["interpolate"] == orange["yarn"]
-    said = [word for word in re.findall(r"\w+", alt.partition(". ")[2]) if word in words]
-    assert said == [words[orange[way]] for way in ("none", "ntk", "yarn")]
+    new = {way: sum(dial.new > 0 for dial in dials) for way, dials in found.items()}
+    assert alt.startswith("Sixty-four circles")
+    assert len(found["none"]) == 64
+    assert re.findall(r"\d+", alt) == [str(new["none"])]
+    assert (new["yarn"], new["interpolate"]) == (0, 0)
+    assert "YaRN and PI leave none orange" in alt
 
 
 def test_torch_without_cuda_is_the_version_that_is_pinned():

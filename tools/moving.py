@@ -1,13 +1,15 @@
-"""Film the first scene of the explorer for the README: docs/pictures/which_dog.gif.
+"""Film two scenes of the explorer for the README: which_dog.gif and text_grows.gif in docs/pictures.
 
-python tools/moving.py [PAGE]: the explorer's page, which is made anew where none is named. Needs
-Chromium. Words are shuffled, ordered again, and turned; each frame is a picture of the page.
+python tools/moving.py [PAGE]: PAGE is an explorer's page, which is written anew by default. Needs
+Chromium. The first film shuffles the words, orders them again and turns them; the second lets a
+text grow to 131,072 tokens and stretches the model by YaRN and by PI.
 """
 
 import io
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,24 +17,26 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 PICTURES = Path(__file__).parent.parent / "docs/pictures"
-WIDE, HIGH = 900, 900  # pixels of the window
-FIRST, LAST, ROOM = "h2", ".verdict", 38  # what is filmed, from above to below, and pixels beyond
-STEP, STILL = 70, 1_600  # milliseconds of a frame of a motion, and of one that is to be looked at
+WIDE, HIGH = 1_120, 900  # pixels of the window
+STEP, STILL = 70, 1_800  # milliseconds of a frame of a motion, and of one that stands
 MOVES = 8  # frames of a motion
-HIDDEN = """end => document.querySelectorAll("main *").forEach(one => {
-    if (one.getBoundingClientRect().top >= end) one.style.visibility = "hidden";
-})"""
+GROWN = range(0, 101, 4)  # percent of the film of the growing text
 AT = """share => document.getAnimations().forEach(one => {
     one.pause();
     one.currentTime = share * one.effect.getComputedTiming().endTime;
 })"""
-COLOURS = 64
+UNUSED = ".story nav, .on, .film, .acts, .kinds .sentence, footer, header { visibility: hidden; }"
+COLOURS = 48
+
+Shot = tuple[Image.Image, int]  # a picture, and the milliseconds for which it stands
 
 
-def film(page: Page) -> Iterator[tuple[Image.Image, int]]:
-    """Pictures, each with the milliseconds that it stands."""
+def dogs(page: Page) -> Iterator[Shot]:
+    animations = page.context.new_cdp_session(page)
+    animations.send("Animation.enable")
+    animations.send("Animation.setPlaybackRate", {"playbackRate": 0.001})  # moved by `AT`
     yield picture(page), STILL
-    for button in ("Shuffle", "Shuffle", "turn", "Shuffle", "As typed"):
+    for button in ("Shuffle", "Shuffle", "RoPE 2021", "Shuffle", "As typed"):
         page.get_by_role("button", name=button, exact=True).click()
         for n in range(1, MOVES):
             page.evaluate(AT, n / MOVES)
@@ -41,21 +45,26 @@ def film(page: Page) -> Iterator[tuple[Image.Image, int]]:
         yield picture(page), STILL
 
 
+def grown(page: Page) -> Iterator[Shot]:
+    for percent in GROWN:
+        page.evaluate(f"location.hash = '#v1/story?scene=4&seen&film={percent}'")
+        page.wait_for_timeout(60)
+        yield picture(page), STILL if percent in (0, 100) else 2 * STEP
+    for button in ("YaRN 2023", "PI 2023"):
+        page.get_by_role("button", name=button, exact=True).click()
+        end = time.monotonic() + 1.8
+        while time.monotonic() < end:
+            yield picture(page), 2 * STEP
+        yield picture(page), 2 * STILL
+
+
 def picture(page: Page) -> Image.Image:
     return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
 
 
-def between(page: Page) -> tuple[int, int]:
-    """Where what is filmed begins and ends, in pixels of the window."""
-    first, last = (page.locator(name).first.bounding_box() for name in (FIRST, LAST))
-    assert first
-    assert last
-    return round(first["y"]), round(last["y"] + last["height"]) + ROOM
-
-
-def save(shots: list[tuple[Image.Image, int]], out: Path) -> None:
-    """Write frames that differ; all have the colours of the first."""
-    palette = shots[0][0].quantize(COLOURS, Image.Quantize.MEDIANCUT)
+def save(shots: list[Shot], out: Path) -> None:
+    """Write the frames that differ, with one palette."""
+    palette = shots[-1][0].quantize(COLOURS, Image.Quantize.MEDIANCUT)
     frames: list[Image.Image] = []
     times: list[int] = []
     for shot, milliseconds in shots:
@@ -71,20 +80,21 @@ def save(shots: list[tuple[Image.Image, int]], out: Path) -> None:
 def main(path: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
-        page = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme="light")
-        page.goto(path.resolve().as_uri())
-        page.get_by_role("button", name="Shuffle", exact=True).wait_for()
-        page.evaluate("document.activeElement.blur()")
-        page.wait_for_timeout(1_500)  # the words come to their places
-        animations = page.context.new_cdp_session(page)
-        animations.send("Animation.enable")
-        animations.send("Animation.setPlaybackRate", {"playbackRate": 0.001})  # `film` moves them
-        above, end = between(page)
-        page.evaluate(HIDDEN, end - ROOM)
-        shots = [*film(page)]
-        _, below = between(page)
-        cut = [(shot.crop((0, above, WIDE, below)), time) for shot, time in shots]
-        save(cut, PICTURES / "which_dog.gif")
+        for name, scene, film in (("which_dog", 0, dogs), ("text_grows", 4, grown)):
+            page = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme="light")
+            page.goto(f"{path.resolve().as_uri()}#v1/story?scene={scene}&seen&film=0")
+            page.wait_for_selector("html[data-ready]")
+            page.evaluate(f"location.hash = '#v1/story?scene={scene}&seen'")
+            page.wait_for_timeout(1_500)  # until the words have come to their places
+            page.add_style_tag(content=UNUSED)
+            page.evaluate("document.activeElement.blur()")
+            above, figure = (page.locator(one).bounding_box() for one in (".words", ".scene"))
+            assert above
+            assert figure
+            ends = round(above["y"]) - 6, round(figure["y"] + figure["height"]) + 6
+            cut = [(one.crop((0, ends[0], WIDE, ends[1])), wait) for one, wait in film(page)]
+            save(cut, PICTURES / f"{name}.gif")
+            page.close()
         browser.close()
 
 

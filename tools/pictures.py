@@ -1,23 +1,18 @@
-"""Draw the pictures of the README, in docs/pictures: encodings.png and dials.png."""
+"""Draw docs/pictures/encodings.png."""
 
 from pathlib import Path
 
 import torch
 
 from posenc.analysis import toy
-from posenc.analysis.dials import by_method
 from posenc.catalog import create, find
-from posenc.encodings.rotary.theta import frequencies
 from posenc.show.report.drawing.figure import Figure, Panel
 from posenc.show.report.drawing.marks import heat
 from posenc.show.report.drawing.matplotlib import save
-from posenc.show.report.figures import rotary
 
 FOLDER = Path(__file__).parent.parent / "docs/pictures"
 SHOWN = ("integer", "binary", "sinusoidal", "rope", "xpos", "alibi", "kerple", "fire")
 TOKENS = 64
-TRAINED, TARGET = 8_192, 131_072  # of the dials, in tokens
-USUAL = "none", "interpolate", "ntk", "yarn"
 
 
 def added(name: str) -> list[list[float]]:
@@ -31,9 +26,6 @@ panels = [
     for name in SHOWN
 ]
 figure = Figure("", panels, "What eight encodings add to a score.", columns=4)
-found = by_method(frequencies(128, 500_000), TRAINED, TARGET)  # of Llama 3
-dials = rotary.dials({name: found[name] for name in USUAL}, TRAINED, TARGET)
 if __name__ == "__main__":
     FOLDER.mkdir(exist_ok=True)
     save(figure, FOLDER / "encodings.png")
-    save(dials, FOLDER / "dials.png")

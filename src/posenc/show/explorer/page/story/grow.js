@@ -97,7 +97,7 @@ export function grow(app, now, guessed, check) {
         }
         const period = TURN / theta[look], facts = [
           [`clock ${look + 1} of ${count}`, "n"], [`one turn in ${period < 100 ? shown(period, 3) : integer(period)} tokens`, "t small"],
-          [`${part(met[look])} of the circle in training`, "n small lowtext"], [news[look] > 1e-9 ? `${part(news[look])} for the first time` : "nothing new", news[look] > 1e-9 ? "n small hightext" : "t small"],
+          [`${part(met[look])} met in training`, "n small lowtext"], [news[look] > 1e-9 ? `${part(news[look])} for the first time` : "nothing new", news[look] > 1e-9 ? "n small hightext" : "t small"],
           [`neighbours: ${shown(degrees(theta), 2)}° on clock 1`, "t small"],
         ];
         if (narrow) {
