@@ -1,6 +1,6 @@
-"""Film two scenes of the explorer for the README: which_dog.gif and text_grows.gif in docs/pictures.
+"""Film two scenes of the explorer for the README: which_dog.gif and text_grows.gif.
 
-python tools/moving.py [PAGE]: PAGE is an explorer's page, which is written anew by default. Needs
+Both are written to docs/pictures. `python tools/moving.py [PAGE]` films a given page. Needs
 Chromium. The first film shuffles the words, orders them again and turns them; the second lets a
 text grow to 131,072 tokens and stretches the model by YaRN and by PI.
 """
