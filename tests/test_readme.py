@@ -123,7 +123,7 @@ def test_the_film_of_the_clocks_is_described_as_the_analysis_computes_it():
     """How many pairs meet new angles, as trained and after each of the two extensions."""
     alt = re.search(r"!\[([^\]]*)\]\(docs/pictures/text_grows.gif\)", README)[1]
     found = by_method(frequencies(128, 500_000), 8_192, 131_072)
-    new = {way: sum(dial.new > 0 for dial in dials) for way, dials in found.items()}
+    new = {way: sum(bool(dial.new > 0) for dial in dials) for way, dials in found.items()}
     assert alt.startswith("Sixty-four circles")
     assert len(found["none"]) == 64
     assert re.findall(r"\d+", alt) == [str(new["none"])]
