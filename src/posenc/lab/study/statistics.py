@@ -16,7 +16,7 @@ Fisher 1935, "The Design of Experiments", §21, for the test; Holm 1979 for seve
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from math import isfinite
 
@@ -147,6 +147,7 @@ def _crossed(
     return mean, variance.sqrt(), degrees.clamp(min(counts[0], counts[1]), MOST_DEGREES)
 
 
+@cache
 def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2_000) -> float:
     """Simulate how often `interval` holds the truth, in the worst of several kinds of worlds.
 
@@ -188,12 +189,16 @@ def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2
 def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> float:
     """The share of tables (world, seed, prompt) whose interval holds the truth."""
     mean, error, degrees = _crossed(tables)
-    # t is nearly straight over 1/degrees
-    inverse = torch.linspace(1 / MOST_DEGREES, 1, 64, dtype=torch.float64)
-    t = torch.tensor([t_quantile((1 + level) / 2, 1 / x) for x in inverse.tolist()])
-    half = between(inverse, t, 1 / degrees) * error
+    half = between(*_quantiles(level), 1 / degrees) * error
     low, high = _ends(mean, half, tables.shape[-1] if share else None, level)
     return ((low <= truth) & (truth <= high)).double().mean().item()
+
+
+@cache
+def _quantiles(level: float) -> tuple[Tensor, Tensor]:
+    """A table of t over 1/degrees, over which it is nearly straight."""
+    inverse = torch.linspace(1 / MOST_DEGREES, 1, 64, dtype=torch.float64)
+    return inverse, torch.tensor([t_quantile((1 + level) / 2, 1 / x) for x in inverse.tolist()])
 
 
 def interquartile(
