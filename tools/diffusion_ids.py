@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import diffusers
+import diffusers  # type: ignore
 import torch
 from torch import Tensor
 
