@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.biases import ScoreBias
-from posenc.core.shapes import Heads
+from posenc.core.shapes import Heads, Keys
 
 
 class RegionBias(ScoreBias):
@@ -21,12 +21,12 @@ class RegionBias(ScoreBias):
     def __init__(
         self,
         q: Heads,
-        k: Heads,
+        k: Keys,
         q_pos: Tensor,
         k_pos: Tensor,
         scale: float,
         region: Callable[[Tensor, Tensor], Tensor],
-        products: list[tuple[Heads, Heads]],
+        products: list[tuple[Tensor, Tensor]],
     ):
         self.q, self.k, self.q_pos, self.k_pos, self.scale = q, k, q_pos, k_pos, scale
         self.region, self.products, self.scores = region, products, self._scores

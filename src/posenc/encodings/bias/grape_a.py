@@ -61,7 +61,7 @@ class GRAPEA(Encoding):
 
         return bias
 
-    def _gate(self, x: Heads, direction: nn.Parameter) -> torch.Tensor:
+    def _gate(self, x: Heads, direction: torch.Tensor) -> torch.Tensor:
         """Return ω m σ₊(direction · x / √d), (batch, head, token)."""
         along = (x * normalize(full(direction), dim=-1).unsqueeze(-2)).sum(-1) * self.dim**-0.5
         slope = softplus(full(self.omega)) * slopes(self.heads).to(x)

@@ -24,7 +24,7 @@ from torch.nn.functional import softplus
 from posenc.compat.tracing import full
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
-from posenc.core.shapes import Heads, PerHead, Positions
+from posenc.core.shapes import Heads, PerHead, Positions, Wider
 from posenc.properties import (
     any_length,
     bounded,
@@ -71,7 +71,7 @@ class PoPE(Encoding):
     def prepare(self, pos: Positions) -> Turn:
         return turn(pos, self.freqs)
 
-    def on_queries(self, q: Heads, at: Turn) -> Heads:
+    def on_queries(self, q: Heads, at: Turn) -> Wider:
         δ = full(self.delta).clamp(-2 * pi, 0).unsqueeze(-2)
         cos, sin = at.cos * δ.cos() + at.sin * δ.sin(), at.sin * δ.cos() - at.cos * δ.sin()
         return polar(q, cos, sin)
@@ -80,7 +80,7 @@ class PoPE(Encoding):
         return polar(copied(k, at.cos), at.cos, at.sin)
 
 
-def polar(x: Heads, cos: Tensor, sin: Tensor) -> Heads:
+def polar(x: Wider, cos: Tensor, sin: Tensor) -> Tensor:
     """Return σ₊(x) at these angles, in Cartesian coordinates: (…, 2 · channel)."""
     length = softplus(full(x))
     return torch.cat((length * cos, length * sin), -1).to(x.dtype)

@@ -14,7 +14,7 @@ Su et al. 2021, "RoFormer", arXiv:2104.09864, eq. 14-16 and 34.
 """
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, base_of, checked, theta
@@ -100,7 +100,7 @@ class RoPE(Encoding):
     def on_keys(self, k: Heads, at: Turn) -> PerHead:
         return rotate_keys(k, at, self.layout, self.start)
 
-    def moved(self, keys: Heads, by: float | Positions | Points) -> PerHead:
+    def moved(self, keys: Heads, by: float | Tensor) -> PerHead:
         """Return rotated keys as if their tokens lay `by` positions further, for a cut cache.
 
         - `keys`: keys as `on_keys` returned them, (batch, head, token, channel)
