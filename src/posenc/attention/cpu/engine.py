@@ -274,8 +274,10 @@ class Tiled(torch.autograd.Function):
     @torch.autocast("cpu", enabled=False)
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
         refuse_second_derivative(ctx.bias.what)
-        with calm(*ctx.saved_tensors[:2]):
-            return _Gradients(ctx.bias, ctx.scale, grad, *ctx.saved_tensors).all()
+        # Read once: checkpointing computes them again at each access, and refuses the second
+        saved = ctx.saved_tensors
+        with calm(*saved[:2]):
+            return _Gradients(ctx.bias, ctx.scale, grad, *saved).all()
 
 
 class _Gradients:
