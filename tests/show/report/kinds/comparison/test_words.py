@@ -11,7 +11,7 @@ def test_the_verdict_names_names(everything):
         what: set(names.removesuffix(".").split(", "))
         for what, names in (line.split(": ", 1) for line in words.verdict(everything))
     }
-    assert said["Cannot see word order (unless the mask is causal)"] == {"NoPE"}
+    assert said["Cannot see word order (unless the mask is causal)"] == {"NoPE", "RePo"}
     refusing = {card.name for card in CATALOG if any_length not in card.holds}
     ends = said["Has a last position, and refuses those beyond"]  # among those that are tried
     assert {"Learned", "xPos"} <= ends == refusing - {"Binary"}  # whose 32 bits go on for longer
