@@ -20,7 +20,16 @@ PLAIN = "posenc.plain"  # the name of our error handler, beside "strict" and "re
 # characters of tables and bars: one for one, so that columns stay in line
 NARROW = dict(zip("✓✗·–—−′’‘”“⟨⟩█▓░└┘─▁▂▃▄▅▆▇", "+x.---'''\"\"<>#=-++-__--==#", strict=True))
 WIDE = {"→": "->", "×": "x", "√": "sqrt", "∞": "inf", "≈": "~", "≤": "<=", "≥": ">=", "±": "+-"}
-WIDE |= {"⌈": "ceil(", "⌉": ")", "⌊": "floor(", "⌋": ")", "∑": "sum", "§": "section ", "⋯": "..."}
+WIDE |= {
+    "∈": "in",
+    "⌈": "ceil(",
+    "⌉": ")",
+    "⌊": "floor(",
+    "⌋": ")",
+    "∑": "sum",
+    "§": "section ",
+    "⋯": "...",
+}
 SIGNS = str.maketrans(NARROW | WIDE)
 RAISED = {"<super>": "^", "<sub>": "_"}  # words in Unicode's names of characters
 
