@@ -83,6 +83,7 @@ def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):
         "image_grid",
         "key_cache",
         "own_encoding",
+        "patterns_out_of_reach",
         "table_off_rotation_on",
         "tiny_transformer",
     ]

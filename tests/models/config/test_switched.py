@@ -316,7 +316,7 @@ def test_a_type_of_layers_that_a_class_renames_attends():
 def test_a_share_of_pairs_of_several_axes_is_refused():
     """transformers keeps the axes' sections, and stops part of their pairs."""
     rope = {"rope_type": "proportional", "partial_rotary_factor": 0.5}
-    with refused(ModelError, "rope_type", 3, "mrope_sec"):
+    with refused(ModelError, "rope_type", 3, "mrope_section"):
         specify({"model_type": "qwen2_vl_text", "rope_parameters": rope})
 
 
