@@ -59,6 +59,8 @@ def pytest_collection():
 
 
 collect_ignore = [name for name in ("benchmarks", "studies") if not (TESTS.parent / name).is_dir()]
+if "studies" in collect_ignore:
+    collect_ignore.append("helpers/made_suite.py")
 
 
 def pytest_collection_modifyitems(config, items):
