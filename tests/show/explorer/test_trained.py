@@ -16,7 +16,7 @@ def test_what_is_packaged_of_studies_is_what_their_stores_hold():
 
 
 def test_each_length_from_the_trained_one_on_has_a_number_for_each_seed():
-    outcomes = trained.short()["copied"]
+    outcomes = trained.short()
     for row in outcomes["rows"]:
         assert min(map(int, row["curve"])) == outcomes["trained"]
         assert {len(seeds) for seeds in row["curve"].values()} == {outcomes["seeds"]}

@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from posenc.analysis.frequencies import stretched
 from posenc.encodings.rotary.theta import frequencies
-from posenc.show.explorer.trained import Short, short
+from posenc.show.explorer.trained import Outcomes, short
 from posenc.show.report.guide import GUIDE
 
 MODEL, BASE, DIM, TRAINED, TARGET = "Llama 3", 500_000, 128, 8_192, 131_072
@@ -39,7 +39,7 @@ class GrowingText(TypedDict):
 
 class Story(TypedDict):
     growth: GrowingText
-    short: Short
+    short: Outcomes
     guide: list[dict[str, str]]  # the rows of posenc.show.report.guide
 
 

@@ -34,24 +34,17 @@ class Outcomes(TypedDict):
     rows: list[Trained]
 
 
-class Short(TypedDict):
-    copied: Outcomes  # share of texts that are copied without a mistake
-
-
-def measured(studies: Path) -> Short:
-    """Read the study from its store: seconds."""
-    return {"copied": _outcomes(studies / COPIED)}
-
-
 @cache
-def short() -> Short:
+def short() -> Outcomes:
     """Read what is packaged."""
     return json.loads((files("posenc.show.explorer") / "trained.json").read_text("utf-8"))
 
 
-def _outcomes(folder: Path) -> Outcomes:
+def measured(studies: Path) -> Outcomes:
+    """Read the study from its store: seconds."""
     from posenc.lab.study import analysis, store
 
+    folder = studies / COPIED
     contents = store.read(folder)
     plan, found = analysis.plan_of(contents), analysis.analyse(contents).to_json()
     assert plan is not None

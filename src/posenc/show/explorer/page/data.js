@@ -28,7 +28,7 @@
  * @typedef {Object<number, number[]>} Curve by length, a number for each seed
  * @typedef {{study: string, trained: number, seeds: number, layers: number, width: number, steps: number, rates: number[],
  *   rows: {encoding: string, curve: Curve}[]}} Outcomes
- * @typedef {{growth: Growth, short: {copied: Outcomes}, guide: Use[]}} Story
+ * @typedef {{growth: Growth, short: Outcomes, guide: Use[]}} Story
  * @typedef {{model: string, words: string[], width: number, of: number, share: number, scale: number, int8: string}} Vectors
  * @typedef {{schema: number, version: string, command: string, seed: number, dim: number,
  *   heads: number, families: Object<string, string>,

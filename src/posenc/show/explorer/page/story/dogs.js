@@ -1,7 +1,7 @@
 // Which dog? Words with the column that attention writes for each; they can be dragged and shuffled.
 
 import { needed } from "../app.js";
-import { normals, shuffled } from "../compute.js";
+import { normals, remembered, shuffled } from "../compute.js";
 import { button, html, svg } from "../dom.js";
 import { attention, twins } from "../layer.js";
 import { largest } from "../scales.js";
@@ -14,7 +14,7 @@ import { addHandle, between, box, dot, heat, makePlate, whole, write } from "./s
 /** @import {State} from "../state.js" */
 /** @import {Moment, Scene} from "./scene.js" */
 
-export const KINDS = [
+const KINDS = [
   { name: "no positions", year: "", slug: "nope", causal: false },
   { name: "sinusoids", year: "2017", slug: "sinusoidal", causal: false },
   { name: "RoPE", year: "2021", slug: "rope", causal: false },
@@ -90,8 +90,8 @@ export function dogs(app, now, guessed, check) {
   const step = () => stage.clientWidth / Math.max(1, boxes.length);
   /** @param {State} state @param {number[]} order */
   function written(state, order) {
-    const { slug, causal } = KINDS[state.kind], words = wordsOf(state);
-    return attention(needed(app, slug), order.map((from) => words[from]), { options: {}, head: 0, axis: 0, causal });
+    const { slug, causal } = KINDS[state.kind], words = wordsOf(state), standing = order.map((from) => words[from]);
+    return remembered(["dogs", state.kind, standing], () => attention(needed(app, slug), standing, { options: {}, head: 0, axis: 0, causal }));
   }
   /** @param {State} state @returns {{standing: string[], pair: number[] | undefined, apart: number, change: number, mixed: boolean}} */
   function compared(state) {

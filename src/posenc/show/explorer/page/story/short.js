@@ -12,7 +12,7 @@ const average = (all) => all.reduce((sum, one) => sum + one, 0) / all.length;
 
 /** @param {App} app @param {() => Moment} now @param {(guess: number) => void} guessed @param {() => void} check @returns {Scene} */
 export function short(app, now, guessed, check) {
-  const { study, trained, seeds, layers, width, steps, rates, rows } = app.data.story.short.copied;
+  const { study, trained, seeds, layers, width, steps, rates, rows } = app.data.story.short;
   const longer = Math.min(...Object.keys(rows[0].curve).map(Number).filter((length) => length > trained));
   const shown = [...rows.filter(({ encoding }) => encoding !== "RoPE"), ...rows.filter(({ encoding }) => encoding === "RoPE")];
   const truth = average(shown[shown.length - 1].curve[longer]);
