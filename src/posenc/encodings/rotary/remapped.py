@@ -8,7 +8,7 @@
 
 None needs training: choose the window w, or the chunk, within the trained length. Near keys keep
 their exact offsets. Far ones share an offset: all of them, those of a group of G positions, or
-those at one place of their chunks, so that their order is told coarsely or not at all.
+those at one place of their chunks, so their order is known coarsely or not at all.
 
 Su 2023, bojone/rerope, rerope_patch.py at acfe788; Jin et al. 2024, "Self-Extend",
 arXiv:2401.01325, datamllab/LongLM, self_extend_patch/Llama.py at cdbbb06, with w/G unrounded; An et
@@ -68,10 +68,9 @@ class Remapped(Encoding):
         q, k = content(q, k)
         k_at = for_query_heads(k_at, q.shape[1])
         region, places = remaps.regions(self.remap)
-        turned = [
-            (self._turned(q, of_query(q_at)), self._turned(k, of_key(k_at)))
-            for of_query, of_key in places
-        ]
+        # Chunks turn keys alike in all regions
+        keys = {of_key: self._turned(k, of_key(k_at)) for of_key in {key for _, key in places}}
+        turned = [(self._turned(q, of_query(q_at)), keys[of_key]) for of_query, of_key in places]
         return RegionBias(q, k, q_at, k_at, scale, region, turned)
 
     def _turned(self, x: Heads, pos: Tensor) -> Heads:
