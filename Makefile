@@ -18,7 +18,7 @@ quick: lint     ## minutes: lint, and tests that are not slow, without the shape
 	POSENC_QUICK=1 python -m pytest -q -n 2 --dist worksteal --jaxtyping-packages=
 
 # The library alone, which knows nothing of models, studies and pages
-LIBRARY = support compat core biases attention rotation encodings properties analysis
+LIBRARY = support compat core positions biases attention rotation encodings properties analysis
 core:           ## the library's lint, types and quick tests, a minute: for who adds an encoding or changes attention
 	ruff format --check $(LIBRARY:%=src/posenc/%) $(LIBRARY:%=tests/%)
 	ruff check $(LIBRARY:%=src/posenc/%) $(LIBRARY:%=tests/%)
@@ -83,7 +83,7 @@ oldest newest:  ## arithmetic on the oldest torch that is promised, and on the n
 	.venv-$@/bin/python -m pip install -q -c .venv-$@/constraints.txt "$(TORCH)" -e . \
 		numpy pytest pytest-xdist hypothesis beartype transformers
 	.venv-$@/bin/python -m pytest -q -n 2 --dist worksteal -m "not slow" --jaxtyping-packages= \
-		tests/support tests/compat tests/core tests/biases tests/attention tests/rotation tests/encodings tests/properties
+		tests/support tests/compat tests/core tests/positions tests/biases tests/attention tests/rotation tests/encodings tests/properties
 
 # Needs about 1 GB; the options are tested with the pinned transformers in tests/models/test_serving.py.
 servers:        ## options for servers on config objects of transformers 4.57: tests/server_words.md

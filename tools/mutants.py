@@ -36,8 +36,8 @@ PLANTED = {  # mutants of each room
     "models": 24, "lab": 14,
 }  # fmt: skip
 LIBRARY = [
-    "support", "compat", "core", "biases", "attention", "rotation", "encodings", "properties",
-    "analysis",
+    "support", "compat", "core", "positions", "biases", "attention", "rotation", "encodings",
+    "properties", "analysis",
 ]  # fmt: skip
 LOOSE = ["tests/test_examples.py", "tests/test_faults.py", "tests/test_sharded.py"]
 UNCHECKED = "--jaxtyping-packages="  # run without the shape checker, which notices more
