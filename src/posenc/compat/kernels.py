@@ -1,6 +1,6 @@
-"""Load kernels that Numba compiles, where the extra `fast` is installed; else torch's calls serve.
+"""Load kernels compiled by Numba if the extra `fast` is installed; otherwise torch is used.
 
-OpenMP forbids a forked process to go on with the threads of its parent: there is no kernel in it.
+A forked process loads no kernel, because OpenMP forbids it to continue with its parent's threads.
 """
 
 import os

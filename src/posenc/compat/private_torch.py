@@ -1,7 +1,7 @@
-"""The parts of torch without a public name, each with what serves where a torch has none.
+"""Private torch APIs, each with a fallback for versions that lack it.
 
-Where it cannot be asked what transforms a function, every function counts as transformed, and plain
-formulas are taken: they are right everywhere, and slower.
+Where a version cannot report which transforms are active, every function counts as transformed, and
+plain formulas are used: they are correct everywhere, but slower.
 """
 
 from collections.abc import Callable

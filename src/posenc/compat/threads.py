@@ -1,4 +1,4 @@
-"""So many threads of torch for a while, and those that the caller had afterwards."""
+"""Limit the threads of torch for a while, and share work among threads of Python."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence

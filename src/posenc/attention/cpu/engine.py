@@ -180,9 +180,9 @@ def thread_count(scores: int, parts: int) -> int:
 
 
 def calm(q: Tensor, k: Tensor) -> AbstractContextManager[None]:
-    """Compute with one thread what lies between tiles, where tiles are shared by threads or few.
+    """Limit torch to one thread between tiles, unless the call is too large to be shared by tiles.
 
-    In each operation that all threads compute, they wait for the last of them.
+    Each operation that all threads share ends with a wait for the slowest of them.
     """
     return alone() if q[..., 0].numel() * k.shape[2] <= 2 * MOST_SCORES else nullcontext()
 
