@@ -36,8 +36,8 @@ def test_self_extend_counts_in_groups_beyond_its_window():
     assert offsets(self_extend(2, 4))[-1].tolist() == [8, 8, 7, 7, 6, 6, 5, 5, 4, 4, 3, 2, 1, 0]
 
 
-def test_what_is_no_map_is_refused():
-    for given in (("grouped", 3), ("stretched", 5)):
+def test_what_is_no_map_is_refused(unchecked):
+    for given in (512, "rerope", ("grouped", 3), ("stretched", 5)):
         with pytest.raises(
             TypeError, match=r"`remap` must be a map of offsets.*`rerope\(window\)`"
         ):
