@@ -12,8 +12,8 @@ ASK = """
 import importlib.util, pkgutil, types
 import posenc
 for found in pkgutil.walk_packages(posenc.__path__, "posenc."):
-    # not everybody has Triton, Numba and Ray
-    if not found.name.endswith(("_kernel", "on_ray", "__main__")):
+    # not everybody has Triton and Numba
+    if not found.name.endswith(("_kernel", "__main__")):
         importlib.import_module(found.name)
 print(*(name for name in posenc.__all__ if isinstance(getattr(posenc, name), types.ModuleType)))
 """

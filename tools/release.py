@@ -53,7 +53,6 @@ CHECKS: dict[str, Sequence[Sequence[str]]] = {  # by extra; "" is posenc alone
     "models": [["python", "-c", MODEL]],
     "fast": [["python", "-c", NUMBA]],
     "study": [STUDY, ["posenc", "results", "runs"]],
-    "ray": [[*STUDY, "--ray", "--workers", "1"]],
     "parquet": [STUDY, ["posenc", "results", "runs", "--parquet", "outcomes.parquet"]],
     "images": [["posenc", "study", "images.toml", "--out", "runs"]],
     "all": [

@@ -5,13 +5,10 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-import study_runner
 from study_runner import PLAN, TINY
 
-from posenc.commands import study
 from posenc.lab.study import execute, store, train
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import Plan
@@ -257,18 +254,3 @@ def test_a_part_that_is_none_is_refused(posenc, fast, part):
     code, _, said = posenc("study", "plan.toml", "--pilot", "--out", "out", "--part", part)
     assert code != 0
     assert f"--part must be as 2/5, the second of five, got '{part}'" in " ".join(said.split())
-
-
-@pytest.mark.parametrize(("device", "gpus", "free"), [("cuda", 1, 3), ("cpu", 0, 16)])
-def test_each_cell_on_a_cluster_has_a_gpu_where_the_device_is_one(monkeypatch, device, gpus, free):
-    """By a Ray that only notes what it is asked for: the true one is not needed for that."""
-    asked, ray = {}, ModuleType("ray")
-    ray.is_initialized = lambda: True
-    ray.remote = lambda **named: asked.update(named) or (lambda function: function)
-    ray.cluster_resources = lambda: {"CPU": 16.0, "GPU": 3.0}
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.delitem(sys.modules, "posenc.lab.study.on_ray", raising=False)
-    place = study._engine([], device)(study_runner.run, Path("cells"))
-    assert (asked["num_gpus"], asked["num_cpus"]) == (gpus, 1)
-    assert place.free == free
-    monkeypatch.delitem(sys.modules, "posenc.lab.study.on_ray")

@@ -76,10 +76,9 @@ def of_studies() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        if error.name not in ("safetensors", "ray"):
+        if error.name != "safetensors":
             raise
-        extra = "study" if error.name == "safetensors" else "ray"
-        raise UsageError(f"this needs the extra `{extra}`: {how_to_install(extra)}") from None
+        raise UsageError(f"this needs the extra `study`: {how_to_install('study')}") from None
     except ValueError as error:
         if type(error).__module__.startswith(OURS):  # a sentence
             raise UsageError(str(error)) from None

@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -103,7 +102,6 @@ def study(
     out: Place | None = None,
     resume: Place | None = None,
     workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
-    ray: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     device: Name = "cpu",
     part: str | None = None,
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
@@ -130,16 +128,12 @@ def study(
         A folder with a study: go on with the plan that is registered there.
     workers
         Processes, each with one thread: as many as there are cores to spare.
-    ray
-        Run on Ray instead of processes: on the cluster at this address, or on one that is begun.
-        Ray listens to the network: whoever reaches its ports, and has its token where it asks for
-        one, can run code there.
     device
         Where cells are trained, as torch names it: cuda, cuda:1, mps. They are tested on the CPU.
-        With --ray each cell has a GPU of its own.
     part
         Run a share of the cells, 2/5 the second fifth, each in a folder of its own; then join them
-        by `posenc results FOLDER --merge PART …`. So an array of jobs needs no shared folder.
+        by `posenc results FOLDER --merge PART …`. An array of jobs on a cluster, or one command for
+        each GPU, needs no shared folder.
     max_minutes
         Begin only what ends in that time, by what was measured, and say what is left out.
     keep
@@ -172,7 +166,6 @@ def study(
         again = [f"--part={part}"] if part else []
         again += ["--keep"] if keep else []
         again += [f"--device={device}"] if device != "cpu" else []
-        again += ["--ray", *ray] if ray is not None else []
         pilot = pilot or (plan is None and resume is None)
         if pilot:
             print("note: this is a pilot, not evidence", file=sys.stderr)
@@ -180,7 +173,6 @@ def study(
             with progress(estimate=False) as say:
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes,
-                    engine=_engine(ray, device),
                     keep=keep, deviate=deviate, progress=in_words(say, line), allow_code=code,
                     part=share, device=device, pilot=pilot,
                 )  # fmt: skip
@@ -235,15 +227,6 @@ def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any
             raise UsageError(f"{resume} has no plan: name one.")
         return registered
     return Plan.of(content.of_plan(), "the options") if plan is None else Plan.read(plan)
-
-
-def _engine(ray: list[str] | None, device: str) -> Any:
-    """What runs the cells: processes of this machine, or Ray."""
-    if ray is None:
-        return None
-    from posenc.lab.study.on_ray import OnRay
-
-    return partial(OnRay, address=ray[0] if ray else None, gpus=int(device.startswith("cuda")))
 
 
 def _check_page_folder(folder: Path) -> None:

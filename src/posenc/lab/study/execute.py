@@ -65,7 +65,7 @@ class Event(NamedTuple):
 
 @runtime_checkable
 class Executor(Protocol):
-    """A place to run cells: processes of this machine, or others' engines."""
+    """Runs cells: `Processes`, or another in tests."""
 
     @property
     def free(self) -> int: ...
@@ -137,7 +137,7 @@ def study(
             f"a study needs the extra `study`: {how_to_install('study')}",
             name="safetensors",
         ) from None
-    where = origin.device(device, here=engine is None)
+    where = origin.device(device)
     if pilot:
         where |= {origin.PILOT: "not evidence"}
     cells = resolved(plan)[part[0] - 1 :: part[1]]

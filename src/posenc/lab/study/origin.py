@@ -60,15 +60,13 @@ def processor() -> str:
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
-def device(name: str, here: bool = True) -> dict[str, str]:
-    """The device that cells are trained on, where it is not the CPU, by torch's name and its own.
+def device(name: str) -> dict[str, str]:
+    """Return the device that cells are trained on by torch's name and its own; {} for the CPU.
 
-    Raises PlanError where cells are trained `here` and torch has no such device.
+    Raises PlanError for a device that torch does not have.
     """
     if name == "cpu":
         return {}
-    if not here:
-        return {"device": name}
     try:
         found = torch.device(name)
         torch.empty(1, device=found)
