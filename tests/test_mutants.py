@@ -53,7 +53,7 @@ def test_the_docs_state_what_the_record_holds():
         f"no test {RUNS['none']}",
         f"{RUNS['default'] / noticed:.1%} (95 % interval {low:.1%} to {high:.1%})",
         f"{harmless} change no result",
-        f"{since} have a default test since",
+        f"{since} now have a default test",
     ):
         assert stated in text, stated
 
