@@ -30,6 +30,7 @@ LONG = (
     "results",
     "convert",
     "explore",
+    "vectors",
 )  # only read, here
 
 

@@ -1,0 +1,124 @@
+"""`posenc vectors`: numbers to hold implementations against, and the names of their faults."""
+
+from pathlib import Path
+from typing import Any
+
+from posenc.commands.app import MODELS, command
+from posenc.commands.errors import Failure, UsageError, finished, of_models, own_code
+from posenc.commands.options import AsJson, Name, Place, Tokens, print_json
+from posenc.support import names
+from posenc.support.text import printable
+
+
+@command(
+    MODELS,
+    place=5,
+    examples=(
+        ("posenc vectors --out vectors/", "some 2,000 cases in JSON, with exact numbers"),
+        ("posenc vectors --check vectors/", ""),
+        (
+            "posenc vectors --against mine.py:apply --config config.json",
+            "names the fault of an implementation of RoPE",
+        ),
+    ),
+)
+def vectors(
+    *,
+    out: Place | None = None,
+    check: Place | None = None,
+    against: Name | None = None,
+    config: Place | None = None,
+    length: Tokens | None = None,
+    layer: int | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write test vectors for implementations of positional encodings, or test one of RoPE.
+
+    With --against, the exit code is 0 if no fault was found, 1 for a fault, 2 for wrong usage and
+    70 if the test itself failed.
+
+    Parameters
+    ----------
+    out
+        A new folder for the vectors: every encoding, extension and rule of position ids, and the
+        layers of published models.
+    check
+        A folder of vectors: compare its digests, and each number with what posenc computes.
+    against
+        A function `apply(q, k, positions)` as my_module.py:apply or package.module:apply, which
+        runs that code. q and k are (batch, head, token, channel), positions (batch, token) or
+        (batch, token, axis), all torch tensors; it returns the rotated q and k.
+    config
+        The config.json of the model whose rotation `apply` computes.
+    length
+        Tokens of the text, where the angles depend on it; by default as many as the config allows.
+    layer
+        Index of the layer that is meant; by default the first that rotates and sees all tokens.
+    as_json
+        Print one JSON document.
+    """
+    chosen = [word for word in (out, check, against) if word is not None]
+    if len(chosen) != 1:
+        raise UsageError("`posenc vectors` takes one of --out, --check and --against.")
+    if (against is None) != (config is None):
+        raise UsageError("--against and --config belong together: name both.")
+    if against is not None and config is not None:
+        return _against(against, config, length, layer, as_json)
+    from posenc.lab.vectors import files
+
+    try:
+        if out is not None:
+            count = files.write(out)
+            print(f"{count:,} cases in {printable(str(out))}")
+            return
+        assert check is not None
+        checked = files.check(check)
+    except (ValueError, FileExistsError) as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{error.filename}: {error.strerror}.") from None
+    if as_json:
+        print_json({"equal": checked.equal, "wrong": checked.wrong})
+    else:
+        print(f"{checked.equal:,} cases are equal")
+        for line in checked.wrong:
+            print(f"✗ {printable(line, 1_000)}")
+    if checked.wrong:
+        raise SystemExit(1)
+
+
+def _against(name: str, config: Path, length: int | None, layer: int | None, as_json: bool) -> None:
+    from posenc.lab.vectors.against import against
+    from posenc.models.files.strict import read_json
+
+    if not names.is_own(name):
+        raise UsageError(f"--against must be a function as my_module.py:apply, got {name!r}.")
+    apply = _function(name)
+    with finished(), of_models():
+        verdict = against(apply, read_json(config), length, layer)
+    if as_json:
+        print_json(verdict.to_json())
+    else:
+        for finding in verdict.findings:
+            print(f"✗ {finding.name}. {finding.sentence}".rstrip())
+        if verdict.passed:
+            print(
+                "no fault found: queries and keys are rotated as the config says. The largest error"
+                f" of a pair of length 1 is {verdict.error:.2g}."
+            )
+    if not verdict.passed:
+        raise SystemExit(1)
+
+
+def _function(name: str) -> Any:
+    """Load the user's function. Runs its file or module."""
+    from posenc.properties import user_code
+
+    with own_code(()):
+        try:
+            found = user_code.named(name)
+        except LookupError as error:
+            raise UsageError(str(error)) from None
+    if not callable(found):
+        raise UsageError(f"--against must be a function, got {found!r:.60}.")
+    return found

@@ -1,0 +1,1 @@
+"""Test vectors: numbers that any implementation of positional encodings can be held against."""

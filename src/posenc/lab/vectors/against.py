@@ -1,0 +1,666 @@
+"""Name the fault of an implementation of RoPE from outside, by what it does to queries and keys.
+
+`apply(q, k, positions)` is called with random queries and keys. A pair of channels z that is
+rotated comes out as z·m, with the same number m for any content; so m is measured for each pair,
+head and position, and compared with the m of the config and of each known fault:
+
+    m = gain · exp(i a),    a = p θ
+
+Faults are variants of one part of the formula: where the pairs sit, θ, the position p, the gain,
+and what is rounded to 16 bits. All combinations of variants are computed, and the one with the
+fewest faults that explains the measured m is reported.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import permutations, product
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from posenc.core.frequencies import split
+from posenc.models.config.parse import specify
+from posenc.models.config.spec import Rotary, Spec
+from posenc.positions.multimodal import multimodal
+from posenc.support.arguments import brief
+
+Apply = Callable[[Any, Any, Any], Any]
+CLOSE = 2e-3  # error of m that is rounding, besides that of angles in float32
+SLACK = 2.0**-22  # relative error of an angle in float32, of θ and of the product
+SIXTEEN = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+NEAR = (0, 1, 2, 3, 5, 7, 8, 13, 100, 127, 128, 255, 256, 300, 511, 1000)
+
+
+class Finding(NamedTuple):
+    """A fault: a short name, and a sentence with what was measured."""
+
+    name: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an implementation was found to do. `findings` is empty if it does as the config says.
+
+    - `error`: largest error of a rotated pair of length 1, against the config
+    """
+
+    findings: tuple[Finding, ...]
+    error: float
+
+    @property
+    def passed(self) -> bool:
+        return not self.findings
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": "posenc.against/1",
+            "passed": self.passed,
+            "error": self.error,
+            "findings": [finding._asdict() for finding in self.findings],
+        }
+
+
+class Pairs(NamedTuple):
+    """Where the two channels of each pair sit: in the input, and in the output."""
+
+    layout: str
+    dim: int
+    turned: int
+    start: int
+    out: str
+
+    def of(self, x: Tensor, side: str) -> Tensor:
+        """Return the pairs as complex numbers, (…, pair); `side` is "layout" or "out"."""
+        part = x[..., self.start : self.start + self.turned]
+        return torch.complex(*split(part, getattr(self, side)))
+
+    def others(self, x: Tensor) -> Tensor:
+        """Return the channels that do not turn."""
+        return torch.cat([x[..., : self.start], x[..., self.start + self.turned :]], -1)
+
+
+def against(
+    apply: Apply, config: Mapping[str, Any], length: int | None = None, layer: int | None = None
+) -> Verdict:
+    """Measure what `apply` does, and name where it departs from a config.
+
+    - `apply`: called with q and k, (batch, head, token, channel) in float32, and whole positions,
+      (batch, token), or (batch, token, axis) for a model whose config has `mrope_section`; returns
+      the rotated q and k, as torch or NumPy arrays
+    - `config`: the values of a config.json
+    - `length`: tokens of the text, where θ depends on it; None: those that the config allows
+    - `layer`: index of the layer that is meant; None: the first that rotates and sees all tokens
+
+    Raises ValueError for a config whose layers do not rotate, and for an output of another shape.
+
+    >>> config = {"model_type": "llama", "hidden_size": 128, "num_attention_heads": 2}
+    >>> against(lambda q, k, positions: (q, k), config).findings[0].name
+    'queries and keys are not rotated'
+    """
+    spec = specify(config, "").main
+    rotary = _layer(spec, layer)
+    length = length or spec.context or 4096
+    probe = Probe.of(rotary, spec, length)
+    observed = Observed(apply, probe, spec)
+    return _verdict(observed, rotary, spec, length)
+
+
+def _layer(spec: Spec, layer: int | None) -> Rotary:
+    if layer is not None and not 0 <= layer < len(spec.layers):
+        raise ValueError(f"`layer` must be from 0 to {len(spec.layers) - 1}, got {layer}.")
+    if layer is None:
+        chosen = [*(one for one in spec.layers if one.window is None), *spec.layers]
+    else:
+        chosen = [spec.layers[layer]]
+    for one in chosen:
+        if isinstance(one.encoding, Rotary):
+            return one.encoding
+    raise ValueError(
+        f"`config` must have a layer that rotates queries and keys, got {brief(spec)}. Pass a"
+        " config with RoPE, or another `layer`."
+    )
+
+
+class Probe(NamedTuple):
+    """The positions at which an implementation is measured.
+
+    - `points`: (batch, token), or (batch, token, axis); the second text has them in another order
+    - `places`: (token,), the place of each token in its text
+    """
+
+    points: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, rotary: Rotary, spec: Spec, length: int) -> "Probe":
+        far = [length // 2, length - 1, length, length + 5, 2 * length]
+        line = torch.tensor(sorted({*NEAR, *(p for p in far if p > 0)}))
+        order = (7 * torch.arange(len(line)) + 3) % len(line)
+        both = torch.stack([line, line[order] if len(line) % 7 else line.flip(0)])
+        if rotary.sections:
+            axes = torch.arange(len(rotary.sections))
+            # Each axis has its own positions, so that pairs show which axis they follow
+            points = torch.stack([both.roll(int(n), -1) for n in axes], -1)
+            # The last text has words on both sides of a picture of 2 × 3 tokens
+            kinds = torch.tensor([[0] * 3 + [1] * 6 + [0] * (len(line) - 9)])
+            pictured = multimodal(kinds, "qwen2_vl", images=[(1, 4, 6)])[0]
+            both = torch.cat([points, pictured[..., : len(axes)]])
+        return cls(both, torch.arange(len(line)))
+
+
+class Observed:
+    """The multiplier m of each pair as measured, (batch, head, token, pair), of q and of k."""
+
+    def __init__(self, apply: Apply, probe: Probe, spec: Spec):
+        self.probe, self.apply = probe, apply
+        rotary = spec.rotary[0]
+        self.dim, self.heads = rotary.dim, max(1, min(spec.heads, 4))
+        self.groups = max(1, min(spec.groups or self.heads, self.heads))
+        while self.heads % self.groups:
+            self.groups -= 1
+        self.contents = [self._content(seed) for seed in (1, 2)]
+        self.results = [self._call(q, k) for q, k in self.contents]
+
+    def _content(self, seed: int) -> tuple[Tensor, Tensor]:
+        random = torch.Generator().manual_seed(seed)
+        batch, tokens = self.probe.points.shape[:2]
+        return tuple(
+            torch.randn(batch, heads, tokens, self.dim, generator=random)
+            for heads in (self.heads, self.groups)
+        )  # type: ignore[return-value]
+
+    def _call(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        try:
+            found = self.apply(q.clone(), k.clone(), self.probe.points.clone())
+            pair = [torch.as_tensor(x).detach().double().cpu() for x in found]
+        except Exception as error:
+            raise ValueError(
+                f"`apply` failed on q {tuple(q.shape)}, k {tuple(k.shape)} and positions"
+                f" {tuple(self.probe.points.shape)}: {type(error).__name__}: {error}"
+            ) from error
+        if len(pair) != 2 or pair[0].shape != q.shape or pair[1].shape != k.shape:
+            raise ValueError(
+                f"`apply` must return q {tuple(q.shape)} and k {tuple(k.shape)}, got"
+                f" {[tuple(x.shape) for x in pair]}. Return both with their shapes."
+            )
+        return pair[0], pair[1]
+
+    def multipliers(self, pairs: Pairs, part: int) -> tuple[Tensor, float]:
+        """Return m of queries (part 0) or keys (1), and how far m depends on the content.
+
+        Pairs that are short in one content are measured in the other.
+        """
+        ins = [pairs.of(content[part].double(), "layout") for content in self.contents]
+        outs = [pairs.of(result[part], "out") for result in self.results]
+        # Least squares over both contents: what is left depends on the content
+        z, w = torch.stack(ins), torch.stack(outs)
+        weight = z.abs().square().sum(0)
+        m = (w * z.conj()).sum(0) / weight
+        left = (w - m * z).abs().square().sum(0) / weight
+        moved = [
+            pairs.others(out - x[part].double())
+            for out, x in ((r[part], c) for r, c in zip(self.results, self.contents, strict=True))
+        ]
+        outside = max((float(x.abs().max()) for x in moved if x.numel()), default=0.0)
+        return m, max(float(left.sqrt().max()), outside)
+
+
+def _arrangements(rotary: Rotary) -> Iterator[tuple[Finding | None, Pairs]]:
+    """Yield the arrangement of the config, and wrong ones, each with its finding."""
+    layout = rotary.layout or "half"
+    other = "interleaved" if layout == "half" else "half"
+    words = {"half": "halves", "interleaved": "neighbours"}
+    start = (rotary.dim - rotary.turned) * rotary.trailing
+    right = Pairs(layout, rotary.dim, rotary.turned, start, layout)
+    yield None, right
+    yield (
+        _fault(
+            f"pairs are {words[other]}, expected {words[layout]}",
+            "The two channels of a pair sit elsewhere than in this model's weights.",
+        ),
+        right._replace(layout=other, out=other),
+    )
+    yield (
+        _fault(
+            "channels come out in another order",
+            f"Pairs of {words[layout]} leave as {words[other]}. Scores are right only if queries"
+            " and keys are both reordered.",
+        ),
+        right._replace(out=other),
+    )
+    if rotary.turned < rotary.dim:
+        yield (
+            _fault(
+                "all channels are rotated",
+                f"{rotary.turned} of {rotary.dim} channels of a head turn in this model.",
+            ),
+            right._replace(turned=rotary.dim, start=0),
+        )
+        elsewhere = 0 if start else rotary.dim - rotary.turned
+        yield (
+            _fault(
+                f"the {'first' if start else 'last'} channels are rotated, expected the"
+                f" {'last' if start else 'first'}",
+                f"{rotary.turned} of {rotary.dim} channels of a head turn in this model.",
+            ),
+            right._replace(start=elsewhere),
+        )
+    elif rotary.dim % 4 == 0:
+        yield (
+            _fault(
+                "only half of the channels are rotated",
+                f"All {rotary.dim} channels of a head turn in this model.",
+            ),
+            right._replace(turned=rotary.dim // 2),
+        )
+
+
+def _fault(name: str, sentence: str) -> Finding:
+    return Finding(name, sentence)
+
+
+def _thetas(rotary: Rotary, spec: Spec, length: int) -> Iterator[tuple[Finding | None, Tensor]]:
+    """Yield θ of the config, (pair,) or (axis, pair), and of each known way to get it wrong."""
+    right = rotary.frequencies(length).double()
+    yield None, right
+
+    def of(changed: Rotary) -> Tensor:
+        return changed.frequencies(length).double()
+
+    plain = replace(rotary, method="default", factor=1.0)
+    if rotary.method != "default":
+        yield (
+            _fault(
+                "the scaling is ignored",
+                f"θ is that of base {rotary.base:g} without {rotary.method}.",
+            ),
+            of(plain),
+        )
+        yield (
+            _fault(
+                "factor applied to positions and to θ",
+                f"θ is {rotary.factor:g} times smaller than the config says.",
+            ),
+            right / rotary.factor,
+        )
+        for method in ("linear", "ntk"):
+            if method != rotary.method and rotary.factor > 1:
+                yield (
+                    _fault(
+                        f"{method} scaling instead of {rotary.method}", f"factor {rotary.factor:g}"
+                    ),
+                    of(replace(rotary, method=method)),
+                )
+    if rotary.method in ("yarn", "llama3"):
+        yield (
+            _fault(
+                "the two ends of the ramp are exchanged",
+                "The slow and the fast end swap their roles.",
+            ),
+            of(replace(rotary, ends=rotary.ends[::-1])),
+        )
+        yield (
+            _fault(
+                "the length of training is taken for the extended one",
+                f"θ is scaled as if {spec.context:,} tokens had been trained on, which is"
+                f" {rotary.trained:,}."
+                if spec.context
+                else "",
+            ),
+            of(replace(rotary, trained=spec.context or rotary.trained)),
+        )
+    if rotary.method == "yarn":
+        how = "not rounded" if rotary.rounded else "rounded"
+        yield (
+            _fault(
+                f"the ends of the ramp are {how}", f"`truncate` is {rotary.rounded} in the config."
+            ),
+            of(replace(rotary, rounded=not rotary.rounded)),
+        )
+    if rotary.method == "longrope":
+        yield (
+            _fault("short and long factors are exchanged", f"at {length:,} tokens"),
+            of(replace(rotary, short=rotary.long, long=rotary.short)),
+        )
+    if rotary.base != 10_000:
+        yield (
+            _fault("the base is 10,000", f"The config has {rotary.base:g}: its key is not read."),
+            of(replace(rotary, base=10_000.0)),
+        )
+        if rotary.method != "default":
+            yield (
+                _fault(
+                    "base and scaling are ignored",
+                    f"The config has {rotary.base:g}, {rotary.method}.",
+                ),
+                of(replace(plain, base=10_000.0)),
+            )
+    for other in spec.rotary:
+        if replace(other, gain=rotary.gain) != rotary and other.turned == rotary.turned:
+            yield _fault("θ of the other layers", f"base {other.base:g}, {other.method}"), of(other)
+    pairs = rotary.turned // 2
+    if rotary.turned < rotary.dim:
+        whole = rotary.base ** (-2 * torch.arange(pairs).double() / rotary.dim)
+        yield (
+            _fault(
+                "exponents divide by the channels of a head",
+                f"θ is base^(−2j/{rotary.dim}), expected base^(−2j/{rotary.turned}).",
+            ),
+            whole if right.ndim == 1 else (right != 0) * whole,
+        )
+    yield (
+        _fault("exponents are j/d, expected 2j/d", "Neighbouring θ are too close."),
+        (torch.where(right != 0, right.abs().sqrt(), right)),
+    )
+    yield _fault("θ runs from slow to fast", "The pairs are in reverse order."), right.flip(-1)
+    yield _fault("rotated twice", "Each pair turns by twice its angle."), 2 * right
+    yield from _sections(rotary, right, of)
+
+
+def _sections(
+    rotary: Rotary, right: Tensor, of: Callable[[Rotary], Tensor]
+) -> Iterator[tuple[Finding | None, Tensor]]:
+    """Yield θ with the axes of M-RoPE given to the wrong pairs."""
+    if not rotary.sections:
+        return
+    says = "take turns" if rotary.woven else "follow one another"
+    with suppress(ValueError):  # sections of unlike sizes cannot take turns
+        yield (
+            _fault(
+                f"sections {'follow one another' if rotary.woven else 'take turns'}, expected"
+                f" {says}",
+                f"`mrope_section` is {list(rotary.sections)}.",
+            ),
+            of(replace(rotary, woven=not rotary.woven)),
+        )
+    line = right.sum(0)
+    yield (
+        _fault("only the first axis is used", "Rows and columns are ignored."),
+        (torch.stack([line, *[torch.zeros_like(line)] * (len(right) - 1)])),
+    )
+    for order in permutations(range(len(right))):
+        if list(order) != sorted(order):
+            yield (
+                _fault(f"axes in the order {', '.join(map(str, order))}", "expected 0, 1, 2"),
+                right[list(order)],
+            )
+    turns = torch.arange(right.shape[1]) % len(right)
+    alternate = torch.stack([line * (turns == axis) for axis in range(len(right))])
+    yield (
+        _fault(
+            "pairs take turns between the axes to the end",
+            f"expected the sections {list(rotary.sections)}",
+        ),
+        alternate,
+    )
+
+
+def _places(probe: Probe, rotary: Rotary, spec: Spec) -> Iterator[tuple[Finding | None, Tensor]]:
+    """Yield the positions as given, and as a faulty implementation takes them, in float64."""
+    given = probe.points.double()
+    index = probe.places.double()
+    index = index[None].expand(given.shape[:2])
+    index = index[..., None].expand(given.shape) if given.ndim == 3 else index
+    yield None, given
+    yield (
+        _fault(
+            "positions are ignored",
+            "Tokens are numbered by their place in the call: padding, packed texts and caches go"
+            " wrong.",
+        ),
+        index,
+    )
+    yield (
+        _fault("all texts have the positions of the first", "Padded batches go wrong."),
+        given[:1].expand(given.shape),
+    )
+    yield _fault("positions count from 1", "The first token is at position 1."), given + 1
+    for name, length in (("context", spec.context), ("trained length", rotary.trained)):
+        if length:
+            yield (
+                _fault(
+                    f"positions end at the {name}", f"Positions beyond {length - 1:,} repeat it."
+                ),
+                given.clamp(max=length - 1),
+            )
+            yield (
+                _fault(
+                    f"positions begin again at the {name}", f"Position {length:,} is taken for 0."
+                ),
+                given % length,
+            )
+    for bits in (8, 16):
+        half = 2.0 ** (bits - 1)
+        wrapped = (given + half) % (2 * half) - half
+        yield (
+            _fault(f"positions in int{bits}", f"Position {half:.0f} becomes −{half:.0f}."),
+            wrapped,
+        )
+    for name, dtype in SIXTEEN.items():
+        yield (
+            _fault(
+                f"positions in {name}",
+                "Whole numbers above 256 are rounded."
+                if name == "bfloat16"
+                else "Whole numbers above 2,048 are rounded.",
+            ),
+            given.to(dtype).double(),
+        )
+    if given.ndim == 3:
+        text = (given == given[..., :1]).all(-1, keepdim=True)
+        yield (
+            _fault(
+                "delta is ignored",
+                "Text behind a picture is numbered by its place, where ids go on at the longer side"
+                " of the picture.",
+            ),
+            torch.where(text, index, given),
+        )
+        yield (
+            _fault("all axes have the position of the first", "Rows and columns are ignored."),
+            given[..., :1].expand(given.shape),
+        )
+
+
+Rounding = Callable[[Tensor, Tensor], Tensor]
+
+
+def _roundings() -> Iterator[tuple[Finding | None, Rounding]]:
+    """Yield how m is formed from positions and θ: exactly, or with a part in 16 bits."""
+
+    def turned(angle: Tensor) -> Tensor:
+        return torch.polar(torch.ones_like(angle), angle)
+
+    yield None, lambda points, theta: turned(_angle(points, theta))
+    for name, dtype in SIXTEEN.items():
+        yield (
+            _fault(f"θ in {name}", "θ is rounded before it is multiplied."),
+            lambda points, theta, dtype=dtype: turned(_angle(points, theta.to(dtype).double())),
+        )
+        yield (
+            _fault(f"angles in {name}", "p·θ is rounded, by up to a radian at far positions."),
+            lambda points, theta, dtype=dtype: turned(_angle(points, theta).to(dtype).double()),
+        )
+        yield (
+            _fault(f"positions, θ and angles in {name}", "The angles are formed in 16 bits."),
+            lambda points, theta, dtype=dtype: turned(
+                _angle(points.to(dtype).double(), theta.to(dtype).double()).to(dtype).double()
+            ),
+        )
+        yield (
+            _fault(f"cos and sin in {name}", "They are rounded before they are multiplied."),
+            lambda points, theta, dtype=dtype: torch.complex(
+                *(
+                    part.to(dtype).double()
+                    for part in (
+                        _angle(points, theta).cos(),
+                        _angle(points, theta).sin(),
+                    )
+                )
+            ),
+        )
+
+
+def _turns() -> Iterator[tuple[Finding | None, Callable[[Tensor], Tensor]]]:
+    """Yield what is done with exp(i a)."""
+    yield None, lambda m: m
+    yield _fault("rotated backward", "Each pair turns by −p·θ."), lambda m: m.conj()
+    yield _fault("cos and sin are exchanged", ""), lambda m: torch.complex(m.imag, m.real)
+    still = "Pairs that do not turn must be multiplied by cos 1 and sin 0."
+    yield (
+        _fault("sin of pairs that stand still is 1", still),
+        lambda m: torch.where(_still(m), torch.complex(*torch.ones(2, dtype=torch.float64)), m),
+    )
+    yield (
+        _fault("cos of pairs that stand still is 0", still),
+        lambda m: torch.where(_still(m), torch.zeros_like(m), m),
+    )
+
+
+def _still(m: Tensor) -> Tensor:
+    """Return which pairs have m = 1 at all positions, (pair,)."""
+    return (m == 1).flatten(0, -2).all(0)
+
+
+def _verdict(observed: Observed, rotary: Rotary, spec: Spec, length: int) -> Verdict:
+    findings: list[Finding] = []
+    pairs = _measured_pairs(observed, rotary, findings)
+    if pairs is None:
+        return Verdict(tuple(findings), float("inf"))
+    found = [observed.multipliers(pairs, part)[0] for part in (0, 1)]
+    gains = [_gain(m) for m in found]
+    expected = _expected(observed.probe, rotary, length)
+    plain = [m / gain if gain > CLOSE else m for m, gain in zip(found, gains, strict=True)]
+    error = float("inf")
+    if expected.shape[-1] == found[0].shape[-1]:
+        right = rotary.gain * expected[:, None]
+        error = max(float((m - right).abs().max()) for m in found)
+        slack = _slack(observed.probe.points.double(), rotary.frequencies(length).double())
+        if not findings and all(_off(m, right, slack) < 1 for m in found):
+            return Verdict((), error)
+    alike = [float((m - 1).abs().max()) < CLOSE for m in plain]
+    moves = float((expected - 1).abs().max()) > CLOSE
+    if moves and any(alike):
+        which = "queries and keys are" if all(alike) else f"{'queries' if alike[0] else 'keys'} are"
+        findings.append(_fault(f"{which} not rotated", "They leave as they came."))
+        if all(alike):
+            return Verdict(tuple(findings), error)
+    findings += _gains(gains, rotary)
+    for part, m in enumerate(plain):
+        if alike[part]:
+            continue
+        explained = _explained(m, observed.probe, rotary, spec, length)
+        if explained is None and expected.shape[-1] != m.shape[-1]:
+            continue
+        if explained is None:
+            explained = [_unknown(m, expected)]
+        named = {finding.name for finding in findings}
+        findings += [finding for finding in explained if finding.name not in named]
+    return Verdict(tuple(findings), error)
+
+
+def _measured_pairs(observed: Observed, rotary: Rotary, findings: list[Finding]) -> Pairs | None:
+    """Return where the pairs sit, with a finding if they are not where the config says."""
+    tried = [*_arrangements(rotary)]
+    lefts = [max(observed.multipliers(pairs, part)[1] for part in (0, 1)) for _, pairs in tried]
+    best = min(range(len(tried)), key=lefts.__getitem__)
+    best = 0 if lefts[0] <= max(3 * lefts[best], CLOSE) else best
+    if lefts[best] > 0.1:
+        findings.append(
+            _fault(
+                "not a rotation of pairs",
+                f"What leaves is no fixed multiple of any known pair; the nearest is off by"
+                f" {lefts[best]:.2g} of its length.",
+            )
+        )
+        return None
+    finding, pairs = tried[best]
+    findings += [finding] if finding else []
+    return pairs
+
+
+def _gain(m: Tensor) -> float:
+    return float(m.abs().median())
+
+
+def _gains(gains: Sequence[float], rotary: Rotary) -> list[Finding]:
+    """Return findings about the lengths of queries and keys."""
+    right, findings = rotary.gain, []
+    for name, gain in zip(("queries", "keys"), gains, strict=True):
+        if abs(gain / right - 1) < CLOSE:
+            continue
+        known = {
+            "gain missing": (1.0, right != 1),
+            "gain applied twice": (right**2, right != 1),
+            "softmax gain applied too": (right * rotary.logit_gain, rotary.logit_gain != 1),
+            "square root of the softmax gain applied too": (
+                right * rotary.logit_gain**0.5,
+                rotary.logit_gain != 1,
+            ),
+        }
+        what = next(
+            (what for what, (value, may) in known.items() if may and abs(gain / value - 1) < CLOSE),
+            "wrong length",
+        )
+        findings.append(
+            _fault(f"{what}: {name}", f"{name} grow by {gain:.5g}, expected {right:.5g} (mscale).")
+        )
+    return findings
+
+
+def _expected(probe: Probe, rotary: Rotary, length: int) -> Tensor:
+    theta = rotary.frequencies(length).double()
+    rounding = next(iter(_roundings()))[1]
+    return rounding(probe.points.double(), theta)
+
+
+def _explained(
+    m: Tensor, probe: Probe, rotary: Rotary, spec: Spec, length: int
+) -> list[Finding] | None:
+    """Return the fewest faults that give the measured multipliers, or None."""
+    parts = (
+        [*_thetas(rotary, spec, length)],
+        [*_places(probe, rotary, spec)],
+        [*_roundings()],
+        [*_turns()],
+    )
+    best: tuple[int, float, list[Finding]] | None = None
+    for theta, place, rounding, turn in product(*parts):
+        faults = [found for found, _ in (theta, place, rounding, turn) if found]
+        if len(faults) > 2 or (best and len(faults) > best[0]):
+            continue
+        if theta[1].shape[-1] != m.shape[-1]:
+            continue
+        made = turn[1](rounding[1](place[1], theta[1]))[:, None]
+        error = _off(m, made, _slack(place[1], theta[1]))
+        if error < 1 and (best is None or (len(faults), error) < best[:2]):
+            best = len(faults), error, faults
+    return best[2] if best else None
+
+
+def _slack(points: Tensor, theta: Tensor) -> Tensor:
+    """Return the error of m that rounding explains, (batch, 1, token, pair)."""
+    return (CLOSE + SLACK * _angle(points, theta).abs())[:, None]
+
+
+def _off(m: Tensor, made: Tensor, slack: Tensor) -> float:
+    """Return the largest error as a share of what rounding explains."""
+    return float(((made - m).abs() / slack).nan_to_num(torch.inf).max())
+
+
+def _angle(points: Tensor, theta: Tensor) -> Tensor:
+    return points[..., None] * theta if theta.ndim == 1 else points @ theta
+
+
+def _unknown(m: Tensor, expected: Tensor) -> Finding:
+    """Describe what was measured where no known fault explains it."""
+    far = (m - expected[:, None]).abs().amax((0, 1))
+    token, pair = divmod(int(far.argmax()), far.shape[-1])
+    return _fault(
+        "none of the known faults",
+        f"the largest error is {float(far.max()):.3g}, at pair {pair} of token {token};"
+        f" {int((far.amax(0) > CLOSE).sum())} of {far.shape[-1]} pairs are wrong",
+    )

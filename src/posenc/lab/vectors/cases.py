@@ -1,0 +1,403 @@
+"""The cases of the test vectors: settings and inputs, with the outputs that the formulas give.
+
+    angles      θ and a position → cos and sin, with the gain and the softmax scale
+    rotation    queries and keys → the rotated ones, rounded once to a precision
+    encoding    any encoding, with its parameters → embeddings, or scores before the softmax
+    ids         text, pictures, video and sound → position ids and `delta`
+    mask        positions → the pairs that attention sees
+
+cos and sin are those of the exact product p·θ of a position and a θ in float64. Inputs are
+multiples of 1/8 that every precision represents, made without a random generator.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.attention.scores import scores
+from posenc.catalog import CATALOG, create
+from posenc.core import masks, positions
+from posenc.core.encoding import Encoding
+from posenc.core.frequencies import Layout, frequencies, join, split
+from posenc.encodings.additive.learned import Learned
+from posenc.encodings.rotary import extension
+from posenc.models import published
+from posenc.models.config import specify
+from posenc.models.config.spec import Layer, Rotary
+from posenc.positions.diffusion import DIFFUSION, text_and_grid
+from posenc.positions.multimodal import multimodal
+from posenc.positions.rules import RULES, MultimodalRule
+from posenc.properties.probe import in_float64
+
+PRECISIONS = {
+    "float64": torch.float64,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+# Options that keep the tables of parameters small
+SMALL: Mapping[str, dict[str, Any]] = {"Learned": {"length": 16}, "DeBERTa": {"reach": 8}}
+LAYOUTS: tuple[Layout, Layout] = ("interleaved", "half")
+TOKENS = 6
+FAR, FARTHEST = 1_000_000, 10_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case. `core` marks those of the small set that projects can keep a copy of.
+
+    - `tolerance`: largest absolute error of an implementation that computes in float32
+    """
+
+    name: str
+    kind: str
+    settings: dict[str, Any]
+    inputs: dict[str, Tensor]
+    outputs: dict[str, Tensor]
+    tolerance: float = 1e-5
+    core: bool = field(default=False, compare=False)
+
+
+def cases() -> Iterator[Case]:
+    """Yield every case."""
+    for group in (of_rotations, of_extensions, of_configs, of_encodings, of_texts, of_diffusion):
+        yield from group()
+    yield from of_masks()
+
+
+def pattern(*shape: int, start: int = 0) -> Tensor:
+    """Return multiples of 1/8 from −2 to 2, the same on every machine."""
+    numbers = torch.arange(start, start + torch.Size(shape).numel())
+    return ((numbers * 7919 % 33 - 16) / 8).double().view(shape)
+
+
+def turns(pos: Tensor, theta: Tensor) -> Tensor:
+    """Return exp(i p·θ) for the exact product of a position and a θ, (…, token, pair).
+
+    - `pos`: positions, (…, token), or points, (…, token, axis), below 2²⁴
+    - `theta`: radians per token, (pair,) or (axis, pair)
+
+    θ is split in two parts, so that the product of each with a position is exact.
+    """
+    pos, theta = (pos[..., None], theta[None]) if theta.ndim == 1 else (pos, theta)
+    high = theta.float().double()
+    angle = torch.stack([pos.double()[..., None] * part for part in (high, theta - high)])
+    return torch.polar(torch.ones_like(angle), angle).prod(0).prod(-2)
+
+
+def rotated(x: Tensor, by: Tensor, layout: Layout, start: int) -> Tensor:
+    """Return `x` with the pairs from channel `start` on multiplied by the numbers `by`."""
+    stop = start + 2 * by.shape[-1]
+    z = torch.complex(*split(x[..., start:stop], layout)) * by
+    return torch.cat([x[..., :start], join(z.real, z.imag, layout), x[..., stop:]], -1)
+
+
+def placed() -> dict[str, Tensor]:
+    """Return the positions of the cases by name."""
+    line = torch.arange(3)
+    return {
+        "start": line,
+        "far": FAR + line,
+        "farthest": FARTHEST + line,
+        "shuffled": torch.tensor([7, 0, 3]),
+        "padded": positions.padded([3, 2]),
+        "packed": positions.packed([2, 1]),
+        "per head": torch.stack([line, 10 * line])[None],
+    }
+
+
+def of_rotations() -> Iterator[Case]:
+    """Yield rotations in both layouts, of all channels, of the first and of the last of them."""
+    for dim, layout, precision in product((32, 64), LAYOUTS, PRECISIONS):
+        parts = {"all": (dim, 0), "first": (dim // 2, 0), "last": (dim // 2, dim // 2)}
+        for part, (channels, start) in parts.items():
+            theta = frequencies(channels)
+            for where, pos in placed().items():
+                name = f"rotation/{layout}/{part} of {dim}/{where}/{precision}"
+                core = dim == 32 and precision in ("float64", "bfloat16")
+                yield _rotation(name, {}, theta, pos, dim, layout, start, precision, core=core)
+
+
+def _rotation(
+    name: str,
+    settings: dict[str, Any],
+    theta: Tensor,
+    pos: Tensor,
+    dim: int,
+    layout: Layout,
+    start: int = 0,
+    precision: str = "float64",
+    gain: float = 1.0,
+    core: bool = False,
+) -> Case:
+    """Return a case of rotated queries and keys, rounded once to the precision."""
+    by = gain * turns(pos, theta)
+    points = theta.ndim > 1
+    tokens = pos.shape[-2 if points else -1]
+    batch, heads = (
+        (by.shape[0], by.shape[1]) if by.ndim == 4 else (len(by), 1) if by.ndim == 3 else (1, 1)
+    )
+    by = by if by.ndim == 4 else by[..., None, :, :]
+    q, k = (pattern(batch, heads, tokens, dim, start=number) for number in (0, 5))
+    settings = settings | {
+        "layout": layout,
+        "start": start,
+        "gain": gain,
+        "precision": precision,
+    }
+    outputs = {
+        f"rotated_{letter}": rotated(x, by, layout, start).to(PRECISIONS[precision])
+        for letter, x in (("q", q), ("k", k))
+    }
+    inputs = {"theta": theta, "positions": pos, "q": q, "k": k}
+    rounding = torch.finfo(PRECISIONS[precision]).eps
+    return Case(name, "rotation", settings, inputs, outputs, max(4 * rounding, 1e-6), core)
+
+
+def _angles(
+    name: str, settings: dict[str, Any], theta: Tensor, pos: Tensor, core: bool = False
+) -> Case:
+    by = turns(pos, theta)
+    outputs = {"theta": theta, "cos": by.real, "sin": by.imag}
+    return Case(name, "angles", settings, {"positions": pos}, outputs, 1e-6, core)
+
+
+def of_extensions() -> Iterator[Case]:
+    """Yield the θ of each way to stretch RoPE, for several sizes, bases and factors."""
+    pos = torch.tensor([0, 1, 4095, FAR])
+    for dim, base, factor in product((32, 64, 128), (1e4, 5e5, 1e7), (2.0, 4.0, 8.0, 32.0)):
+        theta = frequencies(dim, base)
+        for method, stretched in _stretched(theta, factor).items():
+            settings = {"dim": dim, "base": base, "method": method, "factor": factor}
+            name = f"angles/{method}/{dim}/{base:g}/x{factor:g}"
+            core = (dim, base, factor) == (32, 1e4, 8.0)
+            yield _angles(name, settings | {"trained": 4096}, stretched, pos, core)
+
+
+def _stretched(theta: Tensor, factor: float) -> dict[str, Tensor]:
+    """Return θ stretched by each method, trained on 4,096 tokens."""
+    ways: dict[str, Callable[[], Tensor]] = {
+        "default": lambda: theta,
+        "linear": lambda: extension.interpolate(theta, factor),
+        "ntk": lambda: extension.ntk(theta, factor),
+        "dynamic": lambda: extension.dynamic_ntk(theta, round(4096 * factor), 4096, factor),
+        "yarn": lambda: extension.yarn(theta, factor, 4096),
+        "llama3": lambda: extension.llama3(theta, factor, 4096),
+        "riflex": lambda: extension.riflex(theta, 4096 * factor, 4096.0),
+    }
+    return {method: way() for method, way in ways.items()}
+
+
+def of_configs() -> Iterator[Case]:
+    """Yield the angles and rotations of the layers of published configs."""
+    for model, config in published.configs().items():
+        spec = specify(config, model).main
+        turning = [layer for layer in spec.layers if isinstance(layer.encoding, Rotary)]
+        for number, layer in enumerate(dict.fromkeys(turning)):
+            yield from _of_layer(
+                model, config, layer, spec.layers.index(layer), spec.context or 0, number
+            )
+
+
+def _of_layer(
+    model: str, config: Mapping[str, Any], layer: Layer, place: int, context: int, number: int
+) -> Iterator[Case]:
+    rotary = layer.encoding
+    assert isinstance(rotary, Rotary)
+    theta = torch.as_tensor(rotary.frequencies(context)).double()
+    settings: dict[str, Any] = {"config": config, "layer": place, "length": context}
+    numbers = {"gain": rotary.gain, "softmax_scale": layer.build(context, "half").scale(rotary.dim)}
+    name = f"{model}/layer {place}"
+    edge = torch.tensor([0, 1, context // 2, context - 1])
+    edge = _points(edge, rotary) if rotary.sections else edge
+    core = number == 0 and not rotary.sections
+    yield _angles(f"config/{name}/angles", settings | numbers, theta, edge, core=core)
+    sets = {
+        "start": torch.arange(2),
+        "edge": torch.tensor([context - 1]),
+        "far": torch.tensor([FAR]),
+        "shuffled": torch.tensor([5, 2]),
+        "padded": positions.padded([2, 1]),
+    }
+    for where, precision in product(sets, ("float64", "float32", "bfloat16")):
+        pos = _points(sets[where], rotary) if rotary.sections else sets[where]
+        yield _rotation(
+            f"config/{name}/{where}/{precision}",
+            {"model": model, "layer": place, "length": context},
+            theta,
+            pos,
+            rotary.dim,
+            rotary.layout or "half",
+            (rotary.dim - rotary.turned) * rotary.trailing,
+            precision,
+            rotary.gain,
+        )
+
+
+def _points(pos: Tensor, rotary: Rotary) -> Tensor:
+    """Return points whose axes differ: p, p + 1, p + 2, …"""
+    return pos[..., None] + torch.arange(len(rotary.sections))
+
+
+def of_encodings() -> Iterator[Case]:
+    """Yield every encoding of the catalogue at two sizes and several positions."""
+    for card in CATALOG:
+        for dim, heads in ((8, 2), (16, 4)):
+            made = create(card.name, dim, heads, **SMALL.get(card.name, {}))
+            encoding = _filled(in_float64(made))
+            for where, (pos, k_pos) in _pairs(encoding, heads).items():
+                yield _encoding(card.name, encoding, dim, heads, where, pos, k_pos)
+
+
+def _filled(encoding: Encoding) -> Encoding:
+    """Set all parameters to positive multiples of 1/16."""
+    with torch.no_grad():
+        for number, parameter in enumerate(encoding.parameters()):
+            parameter.copy_((pattern(*parameter.shape, start=number).abs() * 8 + 1) / 16)
+    return encoding
+
+
+def _pairs(encoding: Encoding, heads: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return positions of queries and of keys by name."""
+    if encoding.axes > 1:
+        grid = positions.folded(TOKENS, encoding.axes)
+        return {name: (pos, pos) for name, pos in (("grid", grid), ("moved", grid + 100))}
+    line = torch.arange(TOKENS)
+    alone = {
+        "start": line,
+        "shuffled": torch.tensor([3, 0, 5, 1, 4, 2]),
+        "padded": positions.padded([6, 4]),
+        "packed": positions.packed([4, 2]),
+    }
+    if not isinstance(encoding, Learned):
+        alone["far"] = 1000 + line
+    if "on_embeddings" not in encoding.acts_on:
+        alone["per head"] = torch.stack([line + 2 * head for head in range(heads)])[None]
+    return {name: (pos, pos) for name, pos in alone.items()} | {"decode": (line[-1:], line)}
+
+
+def _encoding(
+    name: str, encoding: Encoding, dim: int, heads: int, where: str, pos: Tensor, k_pos: Tensor
+) -> Case:
+    points = encoding.axes > 1
+    batch = len(pos) if pos.ndim > 1 + points else 1
+    queries, keys = (at.shape[-2 if points else -1] for at in (pos, k_pos))
+    width = dim * heads
+    x = pattern(batch, keys, width)
+    q, k = (pattern(batch, heads, n, dim, start=n + 3) for n in (queries, keys))
+    inputs = {"positions": pos, "key_positions": k_pos, "x": x, "q": q, "k": k}
+    inputs |= {f"parameter {key}": value.detach() for key, value in encoding.state_dict().items()}
+    outputs: dict[str, Tensor] = {}
+    if "on_embeddings" in encoding.acts_on:
+        outputs["embeddings"] = encoding.on_embeddings(x, encoding.prepare(k_pos))
+        inputs = {key: value for key, value in inputs.items() if key not in "qk"}
+    else:
+        mask = masks.causal(pos, k_pos) if encoding.causal else None
+        found = scores(encoding, q, k, pos, k_pos, x=x[:, -queries:], k_x=x, mask=mask)
+        if mask is not None:
+            seen = masks.causal(pos, k_pos)(*_indices(batch, heads, queries, keys))
+            outputs["seen"] = seen.expand(batch, heads, queries, keys).clone()
+            found = found.masked_fill(~outputs["seen"], 0.0)
+        outputs["scores"] = found
+    settings = {"encoding": name, "dim": dim, "heads": heads, "causal": encoding.causal}
+    settings |= SMALL.get(name, {}) | {"softmax_scale": encoding.scale(dim)}
+    core = dim == 8 and where == "start"
+    outputs = {key: value.detach() for key, value in outputs.items()}
+    return Case(
+        f"encoding/{name}/{dim}x{heads}/{where}", "encoding", settings, inputs, outputs, core=core
+    )
+
+
+def _indices(*sizes: int) -> list[Tensor]:
+    """Return an index of each dimension, ready to be broadcast against the others."""
+    last = len(sizes) - 1
+    return [torch.arange(size).view(-1, *[1] * (last - n)) for n, size in enumerate(sizes)]
+
+
+def of_texts() -> Iterator[Case]:
+    """Yield the position ids of texts with pictures, video and sound, by each rule."""
+    for rule in RULES.values():
+        for number in range(12):
+            kinds, images, videos = _text(rule, number)
+            given: dict[str, Any] = {"images": images, "videos": videos}
+            given |= {"seconds": [0.5] * len(videos)} if rule.per_second else {}
+            mask = torch.ones(1, len(kinds))
+            if number % 3 == 1:
+                kinds, mask = [0, 0, *kinds], torch.tensor([[0, 0, *mask[0].long().tolist()]])
+            text = torch.tensor([kinds])
+            ids, delta = multimodal(text, rule, mask=mask.long(), **given)
+            settings = {"rule": rule.name, "merge": rule.merge} | given
+            inputs = {"kinds": text, "mask": mask.long()}
+            outputs = {"ids": ids, "delta": delta}
+            name = f"ids/{rule.name}/{number}"
+            yield Case(name, "ids", settings, inputs, outputs, 0.0, core=number < 2)
+
+
+Grids = list[tuple[int, int, int]]
+
+
+def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
+    """Return the kinds of tokens of a text, and the grids of its pictures and videos."""
+    kinds, images, videos = [0] * (1 + number % 3), Grids(), Grids()
+    for part in range(1 + number % 4):
+        rows, columns = 1 + (number + part) % 3, 1 + (number + 2 * part) % 4
+        grid = rows * rule.merge, columns * rule.merge
+        if rule.canvas:
+            images.append((1, *grid))
+            kinds += [4, *[1] * (rows * columns), 4]
+        elif 3 in rule.kinds and (number + part) % 3 == 2:
+            kinds += [3] * (rows + columns)
+        elif 2 in rule.kinds and (number + part) % 2:
+            frames = rule.merge_time * (1 + number % 2)
+            videos.append((frames, *grid))
+            runs, tokens = (frames, 1) if rule.frames else (1, frames // rule.merge_time)
+            kinds += ([2] * (tokens * rows * columns) + [0]) * runs
+        else:
+            images.append((1, *grid))
+            kinds += [1] * (rows * (columns + rule.newline))
+        kinds += [0] * (1 + part)
+    return kinds, images, videos
+
+
+def of_diffusion() -> Iterator[Case]:
+    """Yield the position ids of text and grid of each diffusion model."""
+    for rule in DIFFUSION.values():
+        for number in range(10):
+            frames = 1 + 2 * (number % 2) if rule.video else 1
+            grid = frames, 2 * (1 + number % 4), 2 * (1 + number % 3)
+            words = 0 if rule.text == "apart" else number
+            references = [(1, 2, 2)] * (number % 3) if rule.reference is not None else []
+            rate = 25.0 if rule.steps else None
+            settings = {"rule": rule.name, "text": words, "grid": grid, "references": references}
+            settings |= {"rate": rate} if rate else {}
+            ids = text_and_grid(words, grid, rule, references, rate)
+            name = f"ids/{rule.name}/{number}"
+            yield Case(name, "ids", settings, {}, {"ids": ids}, 1e-9, core=number == 0)
+
+
+def of_masks() -> Iterator[Case]:
+    """Yield which keys each query sees."""
+    for where, (pos, k_pos) in {
+        "all": (torch.arange(8), torch.arange(8)),
+        "decode": (torch.tensor([7]), torch.arange(8)),
+        "moved": (torch.arange(100, 108), torch.arange(100, 108)),
+        "padded": (positions.padded([8, 5], "left"),) * 2,
+    }.items():
+        ways = {"causal": masks.causal(pos, k_pos)}
+        for size in (1, 4, 7):
+            ways[f"window {size}"] = masks.window(size, pos, k_pos) & masks.causal(pos, k_pos)
+            ways[f"window {size}, both ways"] = masks.window(size, pos, k_pos)
+            near = masks.documents(pos // size, k_pos // size)
+            ways[f"chunk {size}"] = near & masks.causal(pos, k_pos)
+        for way, mask in ways.items():
+            batch = len(pos) if pos.ndim > 1 else 1
+            sizes = batch, 1, pos.shape[-1], k_pos.shape[-1]
+            seen = mask(*_indices(*sizes)).expand(sizes)[:, 0]
+            inputs = {"positions": pos, "key_positions": k_pos}
+            yield Case(
+                f"mask/{way}/{where}", "mask", {"mask": way}, inputs, {"seen": seen}, 0.0, True
+            )

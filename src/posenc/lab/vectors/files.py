@@ -1,0 +1,200 @@
+"""Write the test vectors as JSON with exact numbers, and hold a folder of them against posenc.
+
+Floats are hexadecimal ("0x1.8p-1"), so that reading and writing changes no bit. `index.json` names
+the files with their SHA-256; `schema.json` is the JSON Schema of all others. The core set is in
+`core.json` and, for programs without a JSON reader, its rotations are in `core.txt`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posenc.lab.vectors.cases import Case, cases
+from posenc.support.version import __version__
+from posenc.support.writing import written_beside
+
+FORMAT = "posenc.vectors/1"
+LICENSE = "CC0-1.0"
+INDEX, CORE, PLAIN, SCHEMA = "index.json", "core.json", "core.txt", "schema.json"
+
+
+def encoded(x: Tensor) -> dict[str, Any]:
+    """Return a tensor as plain data: shape, dtype, and its numbers in reading order.
+
+    >>> encoded(torch.tensor([1.5, -2.0]))
+    {'dtype': 'float32', 'shape': [2], 'data': ['0x1.8p+0', '-0x1p+1']}
+    """
+    numbers = x.detach().flatten().tolist()
+    if x.is_floating_point():
+        numbers = [_hex(number) for number in numbers]
+    elif x.dtype == torch.bool:
+        numbers = [int(number) for number in numbers]
+    return {"dtype": str(x.dtype).removeprefix("torch."), "shape": [*x.shape], "data": numbers}
+
+
+def decoded(data: Mapping[str, Any]) -> Tensor:
+    """Return the tensor that `encoded` wrote."""
+    dtype = getattr(torch, data["dtype"])
+    numbers = [float.fromhex(n) for n in data["data"]] if dtype.is_floating_point else data["data"]
+    return (
+        torch.tensor(numbers, dtype=torch.float64 if dtype.is_floating_point else None)
+        .to(dtype)
+        .view(data["shape"])
+    )
+
+
+def _hex(number: float) -> str:
+    """Return a hexadecimal float without trailing zeros."""
+    head, _, exponent = number.hex().partition("p")
+    return f"{head.rstrip('0').rstrip('.')}p{exponent}" if "." in head else number.hex()
+
+
+def document(case: Case) -> dict[str, Any]:
+    """Return a case as plain data."""
+    return {
+        "name": case.name,
+        "kind": case.kind,
+        "settings": case.settings,
+        "inputs": {name: encoded(x) for name, x in case.inputs.items()},
+        "outputs": {name: encoded(x) for name, x in case.outputs.items()},
+        "tolerance": case.tolerance,
+    }
+
+
+def plain(case: Case) -> str:
+    """Return a rotation as lines of words: a name and its values.
+
+    case, layout, start, gain, sizes (batch, heads, tokens, channels, positions for each text and
+    head), theta, positions, q, rotated_q
+    """
+    q, pos = case.inputs["q"], case.inputs["positions"]
+    batch, heads, tokens, _ = q.shape
+    pos = pos.view(*[1] * (3 - pos.ndim), *pos.shape) if pos.ndim != 2 else pos[:, None]
+    pos = pos.expand(batch, heads, tokens)
+    lines = {
+        "case": [case.name.replace(" ", "_")],
+        "layout": [case.settings["layout"]],
+        "start": [str(case.settings["start"])],
+        "precision": [case.settings["precision"]],
+        "tolerance": [_hex(case.tolerance)],
+        "sizes": [str(n) for n in q.shape],
+        "theta": encoded(case.inputs["theta"])["data"],
+        "positions": [str(n) for n in pos.flatten().tolist()],
+        "q": encoded(q)["data"],
+        "rotated_q": encoded(case.outputs["rotated_q"])["data"],
+    }
+    return "".join(f"{name} {' '.join(words)}\n" for name, words in lines.items())
+
+
+def write(out: Path) -> int:
+    """Write all cases into a new folder, and return their number.
+
+    Raises FileExistsError if there is anything at `out`.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FileExistsError(f"{out} exists, and nothing is overwritten: name a new folder.")
+    made = [*cases()]
+    texts = {f"{kind}.json": _text(kind, chosen) for kind, chosen in _by_kind(made).items()}
+    core = [case for case in made if case.core]
+    texts[CORE] = _text("core", core)
+    texts[PLAIN] = "".join(plain(case) for case in core if case.kind == "rotation")
+    texts[SCHEMA] = (files("posenc.lab.vectors") / SCHEMA).read_text("utf-8")
+    index = {
+        "format": FORMAT,
+        "posenc": __version__,
+        "license": LICENSE,
+        "cases": len(made),
+        "files": {name: _digest(text) for name, text in texts.items()},
+    }
+    texts[INDEX] = json.dumps(index, indent=1) + "\n"
+    with written_beside(out) as part:
+        part.mkdir()
+        for name, text in texts.items():
+            (part / name).write_text(text, encoding="utf-8")
+    return len(made)
+
+
+def _by_kind(made: Iterable[Case]) -> dict[str, list[Case]]:
+    kinds: dict[str, list[Case]] = {}
+    for case in made:
+        kinds.setdefault(case.kind, []).append(case)
+    return kinds
+
+
+def _text(kind: str, chosen: Iterable[Case]) -> str:
+    """Return a file of cases, one on each line."""
+    head = json.dumps({"format": FORMAT, "license": LICENSE, "set": kind})[:-1]
+    lines = ",\n".join(json.dumps(document(case), separators=(",", ":")) for case in chosen)
+    return f'{head}, "cases": [\n{lines}\n]}}\n'
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The number of cases that are equal, and a sentence for each difference."""
+
+    equal: int
+    wrong: tuple[str, ...]
+
+
+def check(folder: Path) -> Checked:
+    """Compare the files of a folder with their digests, and each case with what posenc computes.
+
+    Raises ValueError for a folder without a readable index, or of another format.
+    """
+    index = _index(folder)
+    wrong, equal, found = [], 0, set()
+    expected = {case.name: case for case in cases()}
+    for name, digest in index["files"].items():
+        text = (folder / name).read_text("utf-8") if (folder / name).is_file() else None
+        if text is None or _digest(text) != digest:
+            wrong.append(f"{name} is {'missing' if text is None else 'not as it was written'}.")
+        elif name not in (CORE, PLAIN, SCHEMA):
+            for data in json.loads(text)["cases"]:
+                found.add(data["name"])
+                differences = [*_differences(data, expected.get(data["name"]))]
+                wrong += differences
+                equal += not differences
+    missing = len(expected.keys() - found)
+    wrong += [f"{missing} cases of this version are missing."] if missing else []
+    return Checked(equal, tuple(wrong))
+
+
+def _index(folder: Path) -> dict[str, Any]:
+    try:
+        index = json.loads((folder / INDEX).read_text("utf-8"))
+        if index["format"] == FORMAT and isinstance(index["files"], dict):
+            return index
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(
+        f"{folder} must be a folder that `posenc vectors --out` wrote, got no {INDEX} with the"
+        f" format {FORMAT}."
+    )
+
+
+def _differences(data: Mapping[str, Any], case: Case | None) -> Iterator[str]:
+    if case is None:
+        yield f"{data['name']} is no case of this version."
+        return
+    for part in ("inputs", "outputs"):
+        for name, x in getattr(case, part).items():
+            other = decoded(data[part][name])
+            if other.shape != x.shape or not other.equal(x):
+                far = (
+                    f" by {float((other - x).abs().max()):.3g}"
+                    if other.shape == x.shape and prod(x.shape) and x.dtype != torch.bool
+                    else ""
+                )
+                yield f"{case.name}: {name} differs{far}."

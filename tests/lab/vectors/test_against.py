@@ -1,0 +1,188 @@
+"""The names of faults: implementations that are right pass, and each planted fault is named.
+
+The implementations are written by hand here, with cos and sin of plain angles.
+"""
+
+import numpy as np
+import pytest
+import torch
+from refusals import refused
+
+from posenc.lab.vectors.against import against
+from posenc.models import published
+from posenc.models.config import specify
+from posenc.models.config.spec import Rotary
+
+CONFIGS = published.configs()
+LLAMA = "Llama-3.1-8B-Instruct"
+YARN = "Qwen2.5 (32B or 72B) + yarn recipe"
+
+
+def rotary_of(name):
+    spec = specify(CONFIGS[name], name).main
+    layers = [*(layer for layer in spec.layers if layer.window is None), *spec.layers]
+    rotary = next(layer.encoding for layer in layers if isinstance(layer.encoding, Rotary))
+    return rotary, rotary.frequencies(spec.context).double()
+
+
+def implementation(
+    name,
+    theta=lambda theta: theta,
+    pos=lambda pos: pos,
+    layout=None,
+    gain=(1, 1),
+    angle=lambda angle: angle,
+    table=lambda x: x,
+    sign=1,
+):
+    """Return an `apply` of a published model in which one part may be changed."""
+    rotary, right = rotary_of(name)
+    freqs = theta(right)
+    start = (rotary.dim - rotary.turned) * rotary.trailing
+    layout = layout or rotary.layout or "half"
+
+    def apply(q, k, positions):
+        at = pos(positions).double()
+        angles = angle(at[..., None] * freqs if freqs.ndim == 1 else at @ freqs)[:, None]
+        cos, sin = table(angles.cos()), table(sign * angles.sin())
+        return tuple(turned(x, cos, sin, g) for x, g in zip((q, k), gain, strict=True))
+
+    def turned(x, cos, sin, times):
+        stop = start + rotary.turned
+        part = rotary.gain * times * x[..., start:stop]
+        if layout == "half":
+            a, b = part.chunk(2, -1)
+            part = torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+        else:
+            a, b = part[..., ::2], part[..., 1::2]
+            part = torch.stack([a * cos - b * sin, b * cos + a * sin], -1).flatten(-2)
+        return torch.cat([x[..., :start], part, x[..., stop:]], -1)
+
+    return apply
+
+
+def names(apply, model=LLAMA, **options):
+    return [finding.name for finding in against(apply, CONFIGS[model], **options).findings]
+
+
+@pytest.mark.parametrize("model", CONFIGS)
+def test_a_right_implementation_of_each_published_model_passes(model):
+    verdict = against(implementation(model), CONFIGS[model])
+    assert verdict.passed
+    assert verdict.error < 1e-5
+
+
+@pytest.mark.parametrize("model", CONFIGS)
+def test_angles_in_float32_are_no_fault(model):
+    made = implementation(model, theta=bits(torch.float32), angle=bits(torch.float32))
+    verdict = against(made, CONFIGS[model])
+    assert verdict.passed, verdict.findings
+    assert verdict.error > 1e-5
+
+
+def bits(dtype):
+    return lambda x: x.to(dtype).double()
+
+
+FAULTS = {
+    "pairs are neighbours, expected halves": {"layout": "interleaved"},
+    "the scaling is ignored": {
+        "theta": lambda x: 500_000.0 ** (-torch.arange(64).double() / 64),
+    },
+    "base and scaling are ignored": {
+        "theta": lambda x: 10_000.0 ** (-torch.arange(64).double() / 64),
+    },
+    "factor applied to positions and to θ": {"theta": lambda x: x / 8},
+    "exponents are j/d, expected 2j/d": {"theta": lambda x: x.sqrt()},
+    "θ runs from slow to fast": {"theta": lambda x: x.flip(-1)},
+    "rotated twice": {"theta": lambda x: 2 * x},
+    "rotated backward": {"sign": -1},
+    "positions count from 1": {"pos": lambda p: p + 1},
+    "positions are ignored": {"pos": lambda p: torch.arange(p.shape[1]).expand(p.shape)},
+    "all texts have the positions of the first": {"pos": lambda p: p[:1].expand(p.shape)},
+    "positions end at the context": {"pos": lambda p: p.clamp(max=131_071)},
+    "positions begin again at the context": {"pos": lambda p: p % 131_072},
+    "positions in int8": {"pos": lambda p: p.to(torch.int8)},
+    "positions in int16": {"pos": lambda p: p.to(torch.int16)},
+    "positions in bfloat16": {"pos": bits(torch.bfloat16)},
+    "θ in float16": {"theta": bits(torch.float16)},
+    "angles in bfloat16": {"angle": bits(torch.bfloat16)},
+    "cos and sin in bfloat16": {"table": bits(torch.bfloat16)},
+    "wrong length: keys": {"gain": (1, 1.1)},
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_named(fault):
+    assert names(implementation(LLAMA, **FAULTS[fault])) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("gain", "expected"),
+    [
+        (1.1386294, ["gain applied twice: queries"]),
+        (1 / 1.1386294, ["gain missing: queries"]),
+    ],
+)
+def test_mscale_is_measured_on_queries_and_keys_apart(gain, expected):
+    """0.1 ln 4 + 1 = 1.1386294, by hand, arXiv:2309.00071."""
+    assert names(implementation(YARN, gain=(gain, 1)), YARN) == expected
+
+
+def test_two_faults_at_once_are_both_named():
+    made = implementation(LLAMA, layout="interleaved", pos=lambda p: p + 1)
+    assert names(made) == ["pairs are neighbours, expected halves", "positions count from 1"]
+
+
+def test_the_sections_of_m_rope_are_told_apart():
+    model = "Qwen2.5-VL-7B-Instruct"
+
+    def alternate(theta):
+        """(axis, pair): pair j follows axis j mod 3, where the model has three runs."""
+        line = theta.sum(0)
+        return torch.stack([line * (torch.arange(64) % 3 == axis) for axis in range(3)])
+
+    (found,) = names(implementation(model, theta=alternate), model)
+    assert found == "pairs take turns between the axes to the end"
+    swapped = implementation(model, theta=lambda theta: theta[[0, 2, 1]])
+    assert names(swapped, model) == ["axes in the order 0, 2, 1"]
+
+
+def test_an_ignored_delta_is_named():
+    """Text behind a picture at its place in the sequence, where all axes are alike."""
+    model = "Qwen2.5-VL-7B-Instruct"
+
+    def pos(p):
+        text = (p == p[..., :1]).all(-1, keepdim=True)
+        return torch.where(text, torch.arange(p.shape[1])[None, :, None], p)
+
+    assert names(implementation(model, pos=pos), model) == ["delta is ignored"]
+
+
+def test_what_is_not_rotated_is_named():
+    assert names(lambda q, k, p: (q, k)) == ["queries and keys are not rotated"]
+    right = implementation(LLAMA)
+    assert names(lambda q, k, p: (right(q, k, p)[0], k)) == ["keys are not rotated"]
+
+
+def test_what_no_known_fault_explains_is_said_to_be_so():
+    random = torch.Generator().manual_seed(0)
+    odd = implementation(LLAMA, theta=lambda x: x * torch.rand(64, generator=random))
+    assert names(odd) == ["none of the known faults"]
+    assert names(lambda q, k, p: (q.flip(-1), k.cumsum(-1))) == ["not a rotation of pairs"]
+
+
+def test_arrays_of_numpy_are_accepted():
+    right = implementation(LLAMA)
+    assert not names(lambda q, k, p: tuple(np.asarray(x) for x in right(q, k, p)))
+
+
+def test_other_shapes_and_configs_without_a_rotation_are_refused():
+    with refused(ValueError, "`apply`", "(2,"):
+        names(lambda q, k, p: (q, k[:, :, :1]))
+    with refused(ValueError, "`apply`", "ZeroDivisionError"):
+        names(lambda q, k, p: 1 / 0)
+    with refused(ValueError, "`config`", "RoPE"):
+        against(lambda q, k, p: (q, k), {"model_type": "gpt2"})
+    with refused(ValueError, "`layer`", "99"):
+        names(lambda q, k, p: (q, k), layer=99)
