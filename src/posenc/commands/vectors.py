@@ -61,7 +61,7 @@ def vectors(
     if len(chosen) != 1:
         raise UsageError("`posenc vectors` takes one of --out, --check and --against.")
     if (against is None) != (config is None):
-        raise UsageError("--against and --config belong together: name both.")
+        raise UsageError("--against and --config belong together. Name both.")
     if against is not None and config is not None:
         return _against(against, config, length, layer, as_json)
     from posenc.lab.vectors import files
@@ -103,7 +103,7 @@ def _against(name: str, config: Path, length: int | None, layer: int | None, as_
             print(f"✗ {finding.name}. {finding.sentence}".rstrip())
         if verdict.passed:
             print(
-                "no fault found: queries and keys are rotated as the config says. The largest error"
+                "no fault found: queries and keys are rotated as in the config. The largest error"
                 f" of a pair of length 1 is {verdict.error:.2g}."
             )
     if not verdict.passed:

@@ -1,4 +1,4 @@
-"""Name the fault of an implementation of RoPE from outside, by what it does to queries and keys.
+"""Find the fault of an implementation of RoPE from outside, by the queries and keys it returns.
 
 `apply(q, k, positions)` is called with random queries and keys. A pair of channels z that is
 rotated comes out as z·m, with the same number m for any content; so m is measured for each pair,
@@ -6,8 +6,8 @@ head and position, and compared with the m of the config and of each known fault
 
     m = gain · exp(i a),    a = p θ
 
-Faults are variants of one part of the formula: where the pairs sit, θ, the position p, the gain,
-and what is rounded to 16 bits. All combinations of variants are computed, and the one with the
+Faults are variants of one part of the formula: the channels of a pair, θ, the position p, the gain,
+and numbers rounded to 16 bits. All combinations of variants are computed, and the one with the
 fewest faults that explains the measured m is reported.
 """
 
@@ -34,7 +34,7 @@ NEAR = (0, 1, 2, 3, 5, 7, 8, 13, 100, 127, 128, 255, 256, 300, 511, 1000)
 
 
 class Finding(NamedTuple):
-    """A fault: a short name, and a sentence with what was measured."""
+    """A fault: a short name, and a sentence with the measured numbers."""
 
     name: str
     sentence: str
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an implementation was found to do. `findings` is empty if it does as the config says.
+    """The outcome of one test. `findings` is empty if the implementation follows the config.
 
     - `error`: largest error of a rotated pair of length 1, against the config
     """
@@ -64,7 +64,7 @@ class Verdict:
 
 
 class Pairs(NamedTuple):
-    """Where the two channels of each pair sit: in the input, and in the output."""
+    """The channels of each pair, in the input and in the output."""
 
     layout: str
     dim: int
@@ -282,7 +282,7 @@ def _thetas(rotary: Rotary, spec: Spec, length: int) -> Iterator[tuple[Finding |
         yield (
             _fault(
                 "factor applied to positions and to θ",
-                f"θ is {rotary.factor:g} times smaller than the config says.",
+                f"θ is {rotary.factor:g} times smaller than that of the config.",
             ),
             right / rotary.factor,
         )
@@ -399,7 +399,7 @@ def _sections(
 
 
 def _places(probe: Probe, rotary: Rotary, spec: Spec) -> Iterator[tuple[Finding | None, Tensor]]:
-    """Yield the positions as given, and as a faulty implementation takes them, in float64."""
+    """Yield the given positions, and those of faulty implementations, in float64."""
     given = probe.points.double()
     index = probe.places.double()
     index = index[None].expand(given.shape[:2])
@@ -563,7 +563,7 @@ def _verdict(observed: Observed, rotary: Rotary, spec: Spec, length: int) -> Ver
 
 
 def _measured_pairs(observed: Observed, rotary: Rotary, findings: list[Finding]) -> Pairs | None:
-    """Return where the pairs sit, with a finding if they are not where the config says."""
+    """Return the channels of the pairs, with a finding if they are not those of the config."""
     tried = [*_arrangements(rotary)]
     lefts = [max(observed.multipliers(pairs, part)[1] for part in (0, 1)) for _, pairs in tried]
     best = min(range(len(tried)), key=lefts.__getitem__)
@@ -572,7 +572,7 @@ def _measured_pairs(observed: Observed, rotary: Rotary, findings: list[Finding])
         findings.append(
             _fault(
                 "not a rotation of pairs",
-                f"What leaves is no fixed multiple of any known pair; the nearest is off by"
+                f"The output is not a fixed multiple of any known pair; the nearest is off by"
                 f" {lefts[best]:.2g} of its length.",
             )
         )

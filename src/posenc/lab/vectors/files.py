@@ -100,7 +100,7 @@ def write(out: Path) -> int:
     Raises FileExistsError if there is anything at `out`.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} exists, and nothing is overwritten: name a new folder.")
+        raise FileExistsError(f"{out} exists, and nothing is overwritten. Name a new folder.")
     made = [*cases()]
     texts = {f"{kind}.json": _text(kind, chosen) for kind, chosen in _by_kind(made).items()}
     core = [case for case in made if case.core]
@@ -186,7 +186,7 @@ def _index(folder: Path) -> dict[str, Any]:
 
 def _differences(data: Mapping[str, Any], case: Case | None) -> Iterator[str]:
     if case is None:
-        yield f"{data['name']} is no case of this version."
+        yield f"{data['name']} is not a case of this version."
         return
     for part in ("inputs", "outputs"):
         for name, x in getattr(case, part).items():
