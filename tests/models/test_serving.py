@@ -7,6 +7,7 @@ from math import log
 import pytest
 import torch
 from published import published
+from refusals import refused
 from server_words import (
     METHODS,
     SMALL,
@@ -23,6 +24,7 @@ from server_words import (
 
 from posenc.models.config import specify
 from posenc.models.extend import extended
+from posenc.models.files.errors import ModelError
 from posenc.models.serving import cache_bytes, gguf_keys, serving, serving_folder
 
 QWEN3 = published("Qwen3-8B") | {"max_position_embeddings": 40960, "num_key_value_heads": 8}
@@ -103,6 +105,35 @@ def test_a_base_that_is_left_to_the_class_is_written_by_type_of_layer(outer, met
     after, to = stretched(before, "linear")
     slowest = meaning(loaded(after), to)["full_attention_inv_freq"][-1]
     assert slowest == pytest.approx(10_000 ** (-62 / 64) / 4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("stated", "base"),
+    [
+        ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, 10_000),
+        ({"rope_parameters": {"rope_type": "default"}}, 10_000),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 50_000.0}}, 50_000),
+    ],
+    ids=["no base for a type of layer", "no base and no types", "no types"],
+)
+def test_what_no_class_opens_is_completed(stated, base, method):
+    """The written file, and the old one with each server's option, by the class's own module."""
+    before = SMALL | {"model_type": "cohere_compass_text", "max_position_embeddings": 8192}
+    before |= stated
+    with pytest.raises((KeyError, TypeError)):
+        meaning(loaded(before), 8192)
+    assert {differences(before, method, *way) for way in WAYS.values()} == {""}
+    after, to = stretched(before, "linear")
+    slowest = meaning(loaded(after), to)["full_attention_inv_freq"][-1]
+    assert slowest == pytest.approx(base ** (-62 / 64) / 4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_base_that_the_class_ignores_is_named(method):
+    before = SMALL | {"model_type": "cohere_compass_text", "max_position_embeddings": 8192}
+    with refused(ModelError, "rope_theta", 50_000.0, "rope_parameters"):
+        stretched(before | {"rope_theta": 50_000.0}, method)
 
 
 def test_a_share_of_channels_stays_whole_channels():

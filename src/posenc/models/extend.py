@@ -237,6 +237,7 @@ def extended(
     _check_trained(trained, usual, turn, context, method, file)
     stretched = deepcopy(config)
     inner, raised = _at(stretched, place), 0.0
+    _state_by_layer(inner, main, file)
     if method in ("ntk", BASE):
         # NTK-aware: the slowest pair then turns `factor` times slower, the fastest as before.
         raised = base or turn.base * factor ** (turn.turned / (turn.turned - 2))
@@ -296,7 +297,9 @@ def slowed(
         "long_factor": slower,
         "attention_factor": gain,
     }
-    _set(_at(longer, spec.main_place), "longrope", values, spec.main, [], longer)
+    inner = _at(longer, spec.main_place)
+    _state_by_layer(inner, spec.main, "config.json")
+    _set(inner, "longrope", values, spec.main, [], longer)
     _check(specify(longer).main, to, "longrope", "config.json")
     return longer
 
@@ -412,7 +415,6 @@ def _set(
     config: dict[str, Any],
 ) -> None:
     """Write a rope_type and its keys where the config has its settings."""
-    _state_by_layer(inner, main)
     place = _spelling(inner, config)
     settings = inner.get(place) or _scaled_by_class(main)
     nested = bool(settings) and all(isinstance(v, dict) or v is None for v in settings.values())
@@ -428,19 +430,27 @@ def _set(
     inner[place] = settings
 
 
-def _state_by_layer(inner: dict[str, Any], main: Spec) -> None:
-    """Write the settings of a class that reads them by type of layer alone, into a silent config.
+def _state_by_layer(inner: dict[str, Any], main: Spec, file: str) -> None:
+    """Complete the settings of a class that reads them by type of layer alone.
 
-    Cohere Compass opens no config without them, and ignores a base that stands beside them.
+    Cohere Compass opens no config without a base for each type, and ignores one beside them.
+    Raises ModelError for a base that the class ignores.
     """
     from posenc.models.config.families import family
 
     entry = family(main.model)
     usual = (entry.defaults.get(NEW) or {}) if entry and not entry.rope else {}
-    by_layer = bool(usual) and all(isinstance(value, dict) for value in usual.values())
-    if by_layer and not any(inner.get(key) for key in (NEW, OLD, "rope_theta")):
-        inner.pop(OLD, None)
-        inner[NEW] = deepcopy(usual)
+    if not usual or not all(isinstance(value, dict) for value in usual.values()):
+        return
+    stated = inner.get(NEW) or inner.pop(OLD, None) or {}
+    flat = not all(isinstance(value, dict) or value is None for value in stated.values())
+    found = {label: stated if flat else stated.get(label) or {} for label in usual}
+    if inner.get("rope_theta") and not all("rope_theta" in own for own in found.values()):
+        ignored = f"is ignored by the class of {main.model!r}: write it in {NEW}, by type of layer"
+        raise ModelError(file, "rope_theta", ignored, inner["rope_theta"])
+    inner.pop(OLD, None)
+    complete = {label: {**usual[label], **own} for label, own in found.items()}
+    inner[NEW] = complete if flat else {**stated, **complete}
 
 
 def _scaled_by_class(main: Spec) -> dict[str, Any]:
@@ -466,7 +476,6 @@ def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> di
 def _raise_base(
     inner: dict[str, Any], turn: Rotary, main: Spec, base: float, notes: list[str]
 ) -> None:
-    _state_by_layer(inner, main)
     settings = inner.get(NEW)
     if not isinstance(settings, dict) or not settings:
         inner[_own_name(main, "rope_theta", inner)] = base
