@@ -1,9 +1,13 @@
 """What pages say of studies: by whom it is read, what holds of all, and what was taken back."""
 
+import json
 import re
+from collections import Counter
 
 import pytest
 import torch
+from published import KINDS as TYPES
+from published import MODELS
 from stored_outcomes import (
     STUDIES,
     by_seed,
@@ -16,6 +20,8 @@ from stored_outcomes import (
 
 from posenc import attend, create, masks
 from posenc.models.config.families import family, model_types
+from posenc.positions.diffusion import DIFFUSION
+from posenc.positions.rules import RULES
 
 pytestmark = pytest.mark.repository
 ROOT = STUDIES.parent
@@ -234,6 +240,40 @@ def test_folders_of_transformers_are_counted_once_each():
     assert numbers
     all_of_them, *parts = map(int, numbers.groups())
     assert sum(parts) == all_of_them
+
+
+def test_folders_and_models_that_number_pictures_are_counted():
+    said = page("docs/using.md")
+    assert f"each of the {len(RULES)} folders of transformers with `get_rope_index`" in said
+    words = {8: "eight", 9: "nine", 10: "ten"}
+    assert f"`text_and_grid` as {words[len(DIFFUSION)]} models of diffusers" in said
+
+
+def test_values_that_were_switched_for_smollm3_are_those_of_the_record():
+    """The walk-through of a new family quotes the line of `switched.json`."""
+    record = json.loads((ROOT / "tests/models/config/switched.json").read_text("utf-8"))
+    found = Counter()
+    for outcomes in record["smollm3"].values():
+        found.update(outcomes)
+    said = page("docs/families.md")
+    assert f"of {found.total()} values were wrong" in said
+    assert (
+        f"{found['equal']} equal, {found['refused']} refused by name, {found['impossible']} not"
+        " built by transformers either" in said
+    )
+
+
+def test_configs_without_a_fault_are_those_that_are_checked():
+    """`tests/data/rope_configs.json` also has frequencies of a model that has no config."""
+    checked = [name for name in MODELS if name in TYPES]
+    assert f"None of the {len(checked)} published configs" in page("docs/check.md")
+
+
+def test_positions_that_16_bits_keep_apart_are_counted():
+    said = page("docs/faults.md")
+    (kept, of) = re.search(r"([\d,]+) distinct of ([\d,]+)", said).groups()
+    rounded = torch.arange(int(of.replace(",", ""))).bfloat16()
+    assert len(rounded.unique()) == int(kept.replace(",", ""))
 
 
 def test_without_positions_equal_words_get_one_column_only_where_there_is_no_mask():

@@ -5,7 +5,7 @@ from published import KINDS, MODELS, published
 
 from posenc.models.check.differences import differences
 from posenc.models.check.loss import OneSide, _one_side
-from posenc.models.check.readings import readings
+from posenc.models.check.readings import further, readings
 from posenc.models.config import specify
 
 
@@ -13,7 +13,7 @@ from posenc.models.config import specify
 def test_each_reading_differs_from_the_config_and_from_the_others(name):
     spec = specify(published(name))
     found = readings(spec)
-    assert {"none", "layout", "base", "scale"} <= {reading.kind for reading in found}
+    assert {"none", "layout", "base", "multiple"} <= {reading.kind for reading in found}
     assert len({reading.name for reading in found}) == len(found)
     for number, reading in enumerate(found):
         changed = bool(differences(spec, reading.spec))
@@ -21,6 +21,16 @@ def test_each_reading_differs_from_the_config_and_from_the_others(name):
         assert changed != bool(reading.rows)
         others = [other for other in found[:number] if other.rows == reading.rows == ""]
         assert all(differences(reading.spec, other.spec) for other in others)
+
+
+def test_a_second_change_is_of_another_key_and_differs_from_the_first_alone():
+    spec = specify(published("Llama-3.1-8B-Instruct"))
+    (first,) = (reading for reading in readings(spec) if reading.name == "base 10,000")
+    pairs = further(first)
+    assert {"base 10,000, and factor 4", "base 10,000, and not scaled"} <= {x.name for x in pairs}
+    assert not any(reading.kind == "base, and base" for reading in pairs)
+    for pair in pairs:
+        assert differences(first.spec, pair.spec) or pair.rows
 
 
 def names(name):

@@ -14,7 +14,7 @@ from small_models import saved
 from trained_models import planted, text, trained
 from weight_files import save_gguf
 
-from posenc.models.check.loss import Trial, opened, read_as
+from posenc.models.check.loss import STRETCHES, Trial, opened, read_as
 from posenc.models.check.verdict import Check, _proved, _untold, check
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
@@ -411,6 +411,8 @@ def test_windows_are_tried_on_longer_texts_beside_what_seems_better(tmp_path, mo
     checked = check(planted(folder, tmp_path / "a", sliding_window=8), LETTERS)
     assert {trial.tokens for trial in checked.trials} == {12, 16}
     assert {trial.tokens for trial in checked.trials if trial.kind == "window"} == {16}
+    # As many texts as of the short ones
+    assert {trial.stretches for trial in checked.trials if trial.better} == {STRETCHES}
     (finding,) = [x for x in checked.findings if x.rule.name == "weights-disagree"]
     assert "a window of 16" in finding.message
 
@@ -434,4 +436,36 @@ def test_faults_that_are_not_of_positions_get_no_remedy_of_positions(llama, tmp_
     checked = check(folder, LETTERS)
     assert checked.trials
     assert checked.trials[0].bits > check(llama, LETTERS).trials[0].bits + 0.5
-    assert all(not finding.key for finding in checked.findings)
+    assert "weights-disagree" not in {finding.rule.name for finding in checked.findings}
+
+
+def test_scores_that_a_norm_makes_too_small_are_not_blamed_on_the_softmax_scale(llama, tmp_path):
+    """A larger scale hides a part of that, and no setting of a config is √2 times another."""
+    checked = check(planted(llama, tmp_path / "a", rms_norm_eps=0.1), LETTERS)
+    assert {trial.kind for trial in checked.trials if trial.better} == {"multiple"}
+    assert (checked.verdict, checked.findings) == ("cannot say", ())
+    assert "softmax scale × √2" in checked.unknown[0]
+
+
+def test_two_changes_at_once_are_found(llama, tmp_path):
+    """The pair restores the loss of the healthy model; one change alone does not."""
+    keys = dict(rope_theta=1e6, rope_type="linear", factor=2.0)
+    checked = check(planted(llama, tmp_path / "a", rope_parameters=keys), LETTERS)
+    assert "read with not scaled, and base 10,000:" in error(checked).message
+    best, next_best, *_ = sorted(checked.trials, key=lambda trial: trial.bits)
+    healthy = check(llama, LETTERS).trials[0].bits
+    assert best.bits == pytest.approx(healthy, abs=1e-3)
+    assert next_best.bits > healthy + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("window", [8, 64])
+def test_a_window_and_a_factor_at_once_are_found(tmp_path, window):
+    """With a window of 8 the best single change is no window, which the second round corrects."""
+    linear = dict(rope_type="linear", factor=2.0, rope_theta=10_000.0)
+    kinds = ("sliding_attention", "full_attention")
+    folder = trained("Gemma3", tmp_path / "m", rope_parameters=dict.fromkeys(kinds, linear))
+    assert check(folder, LETTERS).verdict != "fault"
+    twice = dict.fromkeys(kinds, linear | dict(factor=4.0))
+    faulty = planted(folder, tmp_path / "a", sliding_window=window, rope_parameters=twice)
+    assert "read with factor 2, and a window of 16:" in error(check(faulty, LETTERS)).message

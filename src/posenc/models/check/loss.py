@@ -73,14 +73,14 @@ class Trial:
         """True where it seems better, and more stretches would have to say."""
         return self.difference < -MARGIN and not self.better
 
-    def gap(self, other: Trial, tests: int = 1) -> tuple[float, float]:
-        """By how many bits a token another trial is worse, and the least that it surely is.
+    def than(self, other: Trial, tests: int = 1) -> Trial:
+        """Return the trial as it compares with another one, over the stretches that both read.
 
-        Both read the same texts, and the stretches that both read are compared.
+        `tests` is the number of comparisons whose intervals hold together.
         """
         pairs = zip(self.losses, other.losses, strict=False)
-        mean, low, _ = _interval([theirs - own for own, theirs in pairs], tests)
-        return mean, low
+        mean, low, high = _interval([own - theirs for own, theirs in pairs], tests)
+        return replace(self, difference=mean, low=low, high=high)
 
 
 @dataclass(frozen=True)
@@ -154,20 +154,23 @@ def trials(
     readings: list[Reading],
     ids: Tensor,
     progress: Progress = lambda doing, count, of: None,
+    than: Reading | None = None,
 ) -> list[Trial]:
     """Try the config as read, the model as transformers runs it, and each reading.
 
-    Raises ModelError where no encoding can be plugged into such a model.
+    With `than`, try that reading and the others alone, and compare them with it. Raises ModelError
+    where no encoding can be plugged into such a model.
     """
-    total, count = len(readings) + 2, len(ids)
     as_read = Reading("as read", "as read", opened.spec)
-    progress(as_read.name, 0, total)
-    own = [*_losses(opened, as_read, ids)]
+    runs = Reading("as read", "as transformers runs it", opened.spec)
+    first, others = (than, readings) if than else (as_read, [runs, *readings])
+    total, count = len(others) + 1, len(ids)
+    progress(first.name, 0, total)
+    own = [*_losses(opened, first, ids)]
     frequency = bits_by_frequency(ids[:, 1:].flatten().tolist())
     read = lambda trial: replace(trial, tokens=ids.shape[-1], by_frequency=frequency)  # noqa: E731
-    found = [read(Trial("as read", "as read", fmean(own), count, losses=tuple(own)))]
-    runs = Reading("as read", "as transformers runs it", opened.spec)
-    for number, reading in enumerate([runs, *readings]):
+    found = [read(Trial(first.kind, first.name, fmean(own), count, losses=tuple(own)))]
+    for number, reading in enumerate(others):
         progress(reading.name, number + 1, total)
         losses: list[float] = []
         for loss in _losses(opened, None if reading is runs else reading, ids):

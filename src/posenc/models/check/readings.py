@@ -18,8 +18,25 @@ from posenc.models.config.spec import Layer, Method, Rotary, Spec
 from posenc.models.layouts import OTHER
 
 Kind = Literal[
-    "as read", "layout", "base", "partial", "scaling", "factor", "gain", "scale", "window", "none"
+    "as read",
+    "layout",
+    "base",
+    "partial",
+    "scaling",
+    "factor",
+    "gain",
+    "scale",
+    "multiple",
+    "window",
+    "none",
 ]
+KEYS = {  # the key that states what a reading changes
+    "base": "rope_theta",
+    "partial": "partial_rotary_factor",
+    "window": "sliding_window",
+    **dict.fromkeys(("scaling", "factor", "gain"), "rope_scaling"),
+}
+BESIDE = ", and "  # joins the kinds and the names of two changes
 BASES = (10_000.0, 100_000.0, 500_000.0, 1_000_000.0, 10_000_000.0)
 ALIKE = 1.9  # bases within such a factor are not told apart by short texts
 SCALINGS: tuple[tuple[Method, float], ...] = (
@@ -39,13 +56,13 @@ ENDS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
 
 @dataclass(frozen=True)
 class Reading:
-    """A spec with one thing changed, and what it is.
+    """A spec with one or two things changed, and what they are.
 
-    With `rows` the spec is that of the config, and the rows of queries alone ("q") or of keys alone
-    ("k") are read in the other layout.
+    With `rows` the rows of queries alone ("q") or of keys alone ("k") are read in the other layout,
+    which the spec does not state.
     """
 
-    kind: Kind
+    kind: Kind | str
     name: str
     spec: Spec
     rows: Literal["", "q", "k"] = ""
@@ -60,6 +77,25 @@ def readings(spec: Spec) -> list[Reading]:
         if new or reading.rows:
             found.append(reading)
     return found
+
+
+def further(first: Reading) -> list[Reading]:
+    """List the readings that change one more thing, which another key states."""
+    return [
+        replace(
+            second,
+            kind=first.kind + BESIDE + second.kind,
+            name=first.name + BESIDE + second.name,
+            rows=first.rows or second.rows,
+        )
+        for second in readings(first.spec)
+        if key_of(second.kind) != key_of(first.kind)
+    ]
+
+
+def key_of(kind: str) -> str:
+    """Return the key that states what a reading changes, or its kind if no key does."""
+    return KEYS.get(kind, kind)
 
 
 def _all(spec: Spec) -> Iterator[Reading]:
@@ -80,7 +116,7 @@ def _all(spec: Spec) -> Iterator[Reading]:
             only = lambda one, turn=turn, changed=changed: changed if one == turn else one  # noqa: E731
             yield Reading(kind, name + where, _turned(spec, only))
     for name, factor in (("√½", 0.5**0.5), ("√2", 2**0.5)):
-        yield Reading("scale", f"softmax scale × {name}", _scaled(spec, factor))
+        yield Reading("multiple", f"softmax scale × {name}", _scaled(spec, factor))
     if any(layer.scale is not None for layer in spec.layers):
         yield Reading("scale", "softmax scale 1/√channels", _usual_scale(spec))
     if windows := [layer.window for layer in spec.layers if layer.window]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posenc.models.check import differences, faults, readers
 from posenc.models.check.differences import Difference
 from posenc.models.check.faults import Fault, FaultRule
-from posenc.models.check.readings import readings
+from posenc.models.check.readings import BESIDE, KEYS, Reading, further, key_of, readings
 from posenc.models.config.source import Source
 from posenc.models.config.spec import Spec
 from posenc.models.files.errors import Broken, ModelError
@@ -32,7 +32,9 @@ from posenc.support.text import printable
 
 # These need torch, which a config alone does not
 if TYPE_CHECKING:
-    from posenc.models.check.loss import Trial
+    from torch import Tensor
+
+    from posenc.models.check.loss import Opened, Trial
 
 Progress = Callable[[str, int, int], None]
 Verdict = Literal["no fault found", "fault", "cannot say"]
@@ -44,12 +46,6 @@ LEAST = 64  # tokens of a stretch in which readings are told apart
 LEAST_BITS = 1.0  # entropy of the tokens of a text, as if they were drawn one by one
 MOST_TOKENS = 2048  # tokens of a stretch in which a window is tried
 NO_FILES = ModelFiles(Path(), None, (), None, ())
-KEYS = {  # what a reading is of, and the key that says it
-    "base": "rope_theta",
-    "partial": "partial_rotary_factor",
-    "window": "sliding_window",
-    **dict.fromkeys(("scaling", "factor", "gain"), "rope_scaling"),
-}
 WEIGHTS_DISAGREE = FaultRule(
     "weights-disagree",
     "error",
@@ -302,12 +298,19 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
             ]
             rest = [x for x in others if x.kind != "window"]
             found = trials(model, rest if far else [*rest, *windows], near, progress)
+            texts, own = {tokens: near}, {tokens: found[0]}
             if far and windows:
                 # Windows need longer texts; what seems better is compared with them on those
                 leading = {trial.name for trial in found if trial.better or trial.unsure}
                 again = [*(x for x in rest if x.name in leading), *windows]
-                texts = model.stretches(letters, size, STRETCHES // 2)
-                found += trials(model, again, texts, progress)[2:]
+                texts[size] = model.stretches(letters, size, STRETCHES)
+                as_read = Reading("as read", "as read", model.spec)
+                own[size], *longer = trials(model, again, texts[size], progress, as_read)
+                found += longer
+            if best := _best(found):
+                (first,) = (reading for reading in others if reading.name == best.name)
+                ids, read = texts[best.tokens], own[best.tokens]
+                found += _two_changes(model, first, others, ids, read, progress)
             return found, tokens
     except ImportError as missing:
         raise ModelError(
@@ -315,6 +318,42 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
             "",
             f"weights are opened by transformers, and {missing.name} is not installed",
         ) from None
+
+
+def _two_changes(
+    model: Opened,
+    first: Reading,
+    others: list[Reading],
+    ids: Tensor,
+    own: Trial,
+    progress: Progress,
+) -> list[Trial]:
+    """Try a second change on top of the first, then other values of the first key beside that.
+
+    Returns the trials that are surely better than the first change alone, compared with the config
+    as it is read, whose trial is `own`.
+    """
+    from posenc.models.check.loss import trials
+
+    pairs = further(first)
+    found = _better(trials(model, pairs, ids, progress, first), own)
+    if found:
+        best = min(found, key=lambda trial: trial.bits).name
+        second = [x for x in others if first.name + BESIDE + x.name == best]
+        again = [pair for x in second for pair in further(x) if _changes(pair, first)]
+        found += _better(trials(model, again, ids, progress, first), own)
+    return found
+
+
+def _better(tried: list[Trial], own: Trial) -> list[Trial]:
+    """List the trials that are surely better than the first one, compared with `own`."""
+    return [trial.than(own, len(tried)) for trial in tried if trial.better]
+
+
+def _changes(pair: Reading, first: Reading) -> bool:
+    """Test whether the second change of a pair gives another value to the key of `first`."""
+    second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
+    return key_of(second) == key_of(first.kind) and name != first.name
 
 
 def _refuse_uniform(bits: float) -> None:
@@ -343,16 +382,13 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
     predict better than the frequencies of the tokens do. Otherwise the right reading was not tried,
     and any of them would point to a key that may be right.
     """
-    better = [trial for trial in tried if trial.better]
-    if not better:
+    best = _best(tried)
+    if best is None:
         return
-    longest = max(trial.tokens for trial in tried)
-    pool = [trial for trial in better if trial.tokens == longest] or better
-    best = min(pool, key=lambda trial: trial.difference)
     gaps = _gaps(best.name, tried)
     near = max(NEAR, NEAR_SHARE * -best.difference)
     # What is surely worse than as read is surely worse than the best
-    rivals = [x for x, (gap, low) in gaps if gap < near or (low <= 0 and not x.worse)]
+    rivals = [x for x, by in gaps if by.difference < near or (by.low <= 0 and not x.worse)]
     names = dict.fromkeys((best.name, *(trial.name for trial in rivals)))
     why = _unfit(best, rivals)
     measured = (
@@ -360,15 +396,14 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
         f" ({-best.high:.3f} … {-best.low:.3f})"
     )
     compared = f"the frequencies of the tokens alone take {best.by_frequency:.3f}"
-    rest = [(gap, trial.name) for trial, (gap, _) in gaps if why or trial.name not in names]
+    rest = [(by.difference, x.name) for x, by in gaps if why or x.name not in names]
     if rest:
         gap, second = min(rest)
         compared = f"the next best reading, {second}, takes {gap:.3f} more; {compared}"
     if why:
         message = (
             "the weights contradict the config, but none of the tried readings fits: the best is"
-            f" {' or '.join(names)}, {measured}, and {why}; {compared}. Two changes at once are not"
-            " tried"
+            f" {' or '.join(names)}, {measured}, and {why}; {compared}"
         )
     else:
         message = (
@@ -377,41 +412,59 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
     yield Fault(WEIGHTS_DISAGREE, message, file, "" if why else KEYS.get(best.kind, ""))
 
 
-def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, tuple[float, float]]]:
-    """List by how much each other reading is worse than the best, on texts that both have read."""
+def _best(tried: list[Trial]) -> Trial | None:
+    """Return the best of the readings that are surely better, on the longest texts they have read.
+
+    A multiple of the softmax scale alone is no other reading: scores are also too small, or too
+    large, where training ended early, or where a norm is not as in training.
+    """
+    better = [trial for trial in tried if trial.better]
+    if all(trial.kind == "multiple" for trial in better):
+        return None
+    longest = max(trial.tokens for trial in tried)
+    pool = [trial for trial in better if trial.tokens == longest] or better
+    return min(pool, key=lambda trial: trial.difference)
+
+
+def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
+    """List each other reading, and the same as it compares with the best on the same texts."""
     on = {trial.tokens: trial for trial in tried if trial.name == best}
     others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
-    return [(trial, on[trial.tokens].gap(trial, len(others))) for trial in others]
+    return [(trial, trial.than(on[trial.tokens], len(others))) for trial in others]
 
 
 def _unfit(best: Trial, rivals: list[Trial]) -> str:
     """Return the reason why the best reading is no remedy, or ""."""
-    if best.kind == "none":
+    kinds = best.kind.split(BESIDE)
+    if "none" in kinds:
         return "it ignores positions"
-    if len({_key_of_kind(trial.kind) for trial in (best, *rivals)}) > 1:
+    if "multiple" in kinds:
+        return "scores may be too small or too large for reasons beside the config"
+    if len({key_of(trial.kind) for trial in (best, *rivals)}) > 1:
         return "they are too close to tell which is right"
     if best.bits >= best.by_frequency:
         return "it predicts no better than the frequencies of the tokens do"
     return ""
 
 
-def _key_of_kind(kind: str) -> str:
-    """Return the key that states what a reading changes, or its kind if no key does."""
-    return KEYS.get(kind, kind)
-
-
 def _untold(tried: list[Trial]) -> Iterator[str]:
     """Say where the losses tell nothing: an untrained model reads alike whatever its positions."""
-    if any(trial.better for trial in tried):
+    if _best(tried):
         return
     for trial in tried:
+        if trial.better:
+            yield (
+                f"read with {trial.name} it predicts {-trial.difference:.3f} bits a token better:"
+                " its training ended early, or its norms or scores are scaled otherwise than the"
+                " config states"
+            )
         if trial.unsure:
             half = (trial.high - trial.low) / 2
             yield (
                 f"read with {trial.name} it may be better, {trial.difference:+.3f} ± {half:.3f}"
                 " bits a token: give a longer text"
             )
-    if not any(trial.worse for trial in tried):
+    if not any(trial.worse or trial.better for trial in tried):
         yield (
             "no reading is worse than the config's, not even one without positions: the weights"
             " are untrained, or this text tells nothing"
