@@ -266,7 +266,10 @@ def test_values_that_were_switched_for_smollm3_are_those_of_the_record():
 def test_configs_without_a_fault_are_those_that_are_checked():
     """`tests/data/rope_configs.json` also has frequencies of a model that has no config."""
     checked = [name for name in MODELS if name in TYPES]
-    assert f"None of the {len(checked)} published configs" in page("docs/check.md")
+    files = json.loads((ROOT / "tests/data/published_files.json").read_text("utf-8"))
+    said = page("docs/check.md")
+    assert f"None of the {len(checked)} published configs" in said
+    assert f"none of the {len(files)} in `tests/data/published_files.json`, has an error" in said
 
 
 def test_positions_that_16_bits_keep_apart_are_counted():

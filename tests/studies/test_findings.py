@@ -439,6 +439,8 @@ def test_what_a_plan_asks_for_is_not_called_unplanned():
 def test_bits_stop_falling_after_ten_letters_within_the_trained_length(study):
     """What no text of these studies could have shown; by position, of all seeds and lengths."""
     assert "bits stop falling after six to ten letters" in flat(study)
+    arena = " ".join((STUDIES.parent / "docs/studies.md").read_text("utf-8").split())
+    assert "use their last 6 to 10 characters" in arena
     texts = {}
     for label, cell, data in rows(
         study,

@@ -146,6 +146,16 @@ def test_no_published_config_has_a_fault(tmp_path, name):
     assert asked.unknown == ()
 
 
+FILES = json.loads((Path(__file__).parents[2] / "data/published_files.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_published_file_has_a_fault(tmp_path, name):
+    asked = faults(written(tmp_path, FILES[name]["config"]))
+    assert [finding for finding in asked.findings if finding.level == "error"] == []
+    assert asked.unknown == ()
+
+
 def test_every_rule_says_where_it_was_met():
     for rule in RULES[:-1]:
         assert rule.threads or rule.name == "factor-of-1"
