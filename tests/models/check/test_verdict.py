@@ -411,7 +411,7 @@ def test_windows_are_tried_on_longer_texts_beside_what_seems_better(tmp_path, mo
     checked = check(planted(folder, tmp_path / "a", sliding_window=8), LETTERS)
     assert {trial.tokens for trial in checked.trials} == {12, 16}
     assert {trial.tokens for trial in checked.trials if trial.kind == "window"} == {16}
-    # As many texts as of the short ones
+    # Long texts are as many as short ones
     assert {trial.stretches for trial in checked.trials if trial.better} == {STRETCHES}
     (finding,) = [x for x in checked.findings if x.rule.name == "weights-disagree"]
     assert "a window of 16" in finding.message
@@ -461,7 +461,7 @@ def test_two_changes_at_once_are_found(llama, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [8, 64])
 def test_a_window_and_a_factor_at_once_are_found(tmp_path, window):
-    """With a window of 8 the best single change is no window, which the second round corrects."""
+    """With a window of 8 the best single change removes it; the second round corrects that."""
     linear = dict(rope_type="linear", factor=2.0, rope_theta=10_000.0)
     kinds = ("sliding_attention", "full_attention")
     folder = trained("Gemma3", tmp_path / "m", rope_parameters=dict.fromkeys(kinds, linear))

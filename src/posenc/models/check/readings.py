@@ -56,7 +56,7 @@ ENDS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
 
 @dataclass(frozen=True)
 class Reading:
-    """A spec with one or two things changed, and what they are.
+    """A spec with one or two things changed, and their names.
 
     With `rows` the rows of queries alone ("q") or of keys alone ("k") are read in the other layout,
     which the spec does not state.
@@ -94,7 +94,7 @@ def further(first: Reading) -> list[Reading]:
 
 
 def key_of(kind: str) -> str:
-    """Return the key that states what a reading changes, or its kind if no key does."""
+    """Return the key that states the changed thing; if no key does, `kind`."""
     return KEYS.get(kind, kind)
 
 

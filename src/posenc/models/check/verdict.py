@@ -330,8 +330,8 @@ def _two_changes(
 ) -> list[Trial]:
     """Try a second change on top of the first, then other values of the first key beside that.
 
-    Returns the trials that are surely better than the first change alone, compared with the config
-    as it is read, whose trial is `own`.
+    Returns the trials that are surely better than the first change alone, compared with `own`, the
+    trial of the unchanged config.
     """
     from posenc.models.check.loss import trials
 
