@@ -244,9 +244,9 @@ def test_folders_of_transformers_are_counted_once_each():
 
 def test_folders_and_models_that_number_pictures_are_counted():
     said = page("docs/using.md")
-    assert f"each of the {len(RULES)} folders of transformers with `get_rope_index`" in said
+    assert f"rules of the {len(RULES)} models of transformers that have a `get_rope_index`" in said
     words = {8: "eight", 9: "nine", 10: "ten"}
-    assert f"`text_and_grid` as {words[len(DIFFUSION)]} models of diffusers" in said
+    assert f"`text_and_grid` by those of {words[len(DIFFUSION)]} models of diffusers" in said
 
 
 def test_values_that_were_switched_for_smollm3_are_those_of_the_record():
