@@ -73,7 +73,7 @@ def test_the_docs_state_the_share_of_planted_faults_that_is_caught():
     said = " ".join((Path(__file__).parents[3] / "docs/check.md").read_text().split())
     assert f"Of {visible + hidden} faults planted into published configs" in said
     assert f"{visible} are found from the file alone" in said
-    assert f"the other {hidden} are" in said
+    assert f"The other {hidden} are" in said
 
 
 # The only warnings that published files get, each with its reason
