@@ -6,7 +6,7 @@ import pytest
 import torch
 from refusals import refused
 
-from posenc import RoPE, axial, positions
+from posenc import AxialRoPE, RoPE, axial, positions
 
 
 def scores(freqs, q, k, q_pos, k_pos):
@@ -86,3 +86,45 @@ def test_says_how_many_channels_it_needs(dim, axes):
 def test_takes_points_only():
     with refused(ValueError, 2, "`pos`"):
         RoPE(axial(8)).prepare(torch.arange(6))
+
+
+DIFFUSION = {  # channels of each axis and base, as in diffusers 0.42.1 (`axes_dims_rope`, `theta`)
+    "FLUX.2": ((32, 32, 32, 32), 2000),
+    "Qwen-Image": ((16, 56, 56), 10_000),
+    "Z-Image": ((32, 48, 48), 256),
+    "Wan": ((44, 42, 42), 10_000),
+}
+
+
+@pytest.mark.parametrize("model", DIFFUSION)
+def test_diffusion_models_give_axes_their_own_widths(model):
+    """θ of axis a by loops: base^(−2c/d_a) for its own d_a channels."""
+    widths, base = DIFFUSION[model]
+    pairs = [width // 2 for width in widths]
+    theta = axial(sum(widths), len(widths), base, pairs)
+    pair = 0
+    for axis, width in enumerate(widths):
+        for c in range(width // 2):
+            expected = [0.0] * len(widths)
+            expected[axis] = base ** (-2 * c / width)
+            assert theta[:, pair].tolist() == pytest.approx(expected, rel=1e-15)
+            pair += 1
+    assert pair == theta.shape[1]
+
+
+def test_each_axis_may_have_its_own_base():
+    theta = axial(8, 2, (100.0, 16.0), (1, 3))
+    assert theta[0].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert theta[1].tolist() == pytest.approx([0.0, 1.0, 16 ** (-1 / 3), 16 ** (-2 / 3)])
+    assert AxialRoPE(8, 2, (100.0, 16.0), (1, 3)).theta.equal(theta)
+
+
+@pytest.mark.parametrize("sections", [(2, 3), (4,), (0, 4), (1, 1, 2)])
+def test_sections_are_pairs_of_every_axis(sections):
+    with refused(ValueError, "`sections`", 4, "pairs"):
+        axial(8, 2, sections=sections)
+
+
+def test_bases_are_one_for_all_axes_or_one_for_each():
+    with refused(ValueError, "`base`", 2, "[1.0, 2.0, 3.0]"):
+        axial(8, 2, (1.0, 2.0, 3.0))

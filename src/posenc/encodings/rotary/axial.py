@@ -5,7 +5,13 @@
 
 As a matrix (axis, pair), each column has one θ and zeros elsewhere, so an angle is the sum
 Σ_a p_a θ[a, j] and a score depends on the offset along each axis. Pairs left over when n does not
-divide d/2 do not turn. (Turning one pair by x and y together would mix the two offsets.)
+divide d/2 do not turn. (Turning one pair by x and y together would mix the two offsets.) With
+`sections` axis a has its own number m_a of pairs and its own base, and every pair turns:
+
+    FLUX.2      axial(128, 4, 2000, (16, 16, 16, 16))
+    Qwen-Image  axial(128, 3, 10_000, (8, 28, 28))
+    Z-Image     axial(128, 3, 256, (16, 24, 24))
+    Wan         axial(128, 3, 10_000, (22, 21, 21))
 
 Su 2021, "Transformer upgrade 4: rotary position encoding in 2-D", kexue.fm/archives/8397; used in
 EVA-02, arXiv:2303.11331. V-JEPA 2, arXiv:2506.09985, shares the pairs among 3 axes like this, but
@@ -13,29 +19,42 @@ its code tiles cos and sin over interleaved pairs, so that a pair's two channels
 angles: no rotation, and not copied here.
 """
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
 
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Frequencies
+from posenc.encodings.rotary.mrope import pairs_of_axes
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import several_axes
 from posenc.properties.card import ROTATION, Card, Paper
 from posenc.support.arguments import channels, whole_number
 
 
-def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:
+def axial(
+    dim: int,
+    axes: int = 2,
+    base: float | Sequence[float] = 10_000.0,
+    sections: Sequence[int] | None = None,
+) -> Frequencies:
     """Return θ of shape (axis, pair), to be given to `RoPE`.
 
     - `dim`: channels of a head, even, at least two for each axis
     - `axes`: numbers that make a position, 2 by default
-    - `base`: base of θ on each axis, 10,000 by default
+    - `base`: base of θ, 10,000 by default; or one for each axis
+    - `sections`: pairs of each axis, dim / 2 in all; None: equal shares, and what is left over does
+      not turn
 
-    Raises ValueError where an axis would have no pair of channels.
+    Raises ValueError where an axis would have no pair of channels, and for sections or bases that
+    do not fit `dim` and `axes`.
 
     >>> axial(8, axes=2).tolist()
     [[1.0, 0.01, 0.0, 0.0], [0.0, 0.0, 1.0, 0.01]]
+    >>> axial(8, axes=2, base=(100, 16), sections=(1, 3)).tolist()
+    [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.396..., 0.157...]]
     """
     if whole_number(axes, "axes") < 1 or whole_number(dim, "dim") < 2 * axes or dim % 2:
         raise ValueError(
@@ -43,25 +62,41 @@ def axial(dim: int, axes: int = 2, base: float = 10_000.0) -> Frequencies:
             f" `axes`={axes}, got {dim}."
         )
     channels(dim)
-    each = dim // (2 * axes)
+    shares = [dim // (2 * axes)] * axes if sections is None else pairs_of_axes(sections)
+    bases = [*base] if isinstance(base, Sequence) else [base] * axes
+    if len(shares) != axes or min(shares) < 1 or (sections and 2 * sum(shares) != dim):
+        raise ValueError(
+            f"`sections` must be {axes} positive numbers of pairs with the sum {dim // 2}, got"
+            f" {shares}. Count pairs, which are half of the channels."
+        )
+    if len(bases) != axes:
+        raise ValueError(f"`base` must be one number or {axes}, one for each axis, got {bases}.")
     theta = torch.zeros(axes, dim // 2, dtype=torch.float64, device="cpu")
-    for axis in range(axes):
-        theta[axis, axis * each : (axis + 1) * each] = frequencies(2 * each, base)
+    ends = accumulate(shares)
+    for axis, (share, end) in enumerate(zip(shares, ends, strict=True)):
+        theta[axis, end - share : end] = frequencies(2 * share, bases[axis])
     return theta
 
 
-def AxialRoPE(dim: int, axes: int = 2, base: float = 10_000.0, **options: Any) -> RoPE:
-    """Return RoPE whose pairs are shared evenly among the axes of an image or a volume.
+def AxialRoPE(
+    dim: int,
+    axes: int = 2,
+    base: float | Sequence[float] = 10_000.0,
+    sections: Sequence[int] | None = None,
+    **options: Any,
+) -> RoPE:
+    """Return RoPE whose pairs are shared among the axes of an image or a volume.
 
     - `dim`: channels of a head
     - `axes`: numbers that make a position: 2 for (row, column), 3 for (frame, row, column)
-    - `base`: the base of θ on each axis
+    - `base`: base of θ, or one for each axis
+    - `sections`: pairs of each axis; None: equal shares
     - `options`: the other arguments of `RoPE`, `layout` for instance
 
     >>> AxialRoPE(8)
     RoPE(8 channels, 2 axes, base=10000, layout='interleaved')
     """
-    return RoPE(axial(dim, axes, base), **options)
+    return RoPE(axial(dim, axes, base, sections), **options)
 
 
 def AxialRoPE3D(dim: int, base: float = 10_000.0, **options: Any) -> RoPE:
