@@ -1,7 +1,7 @@
 """`posenc vectors`: numbers to hold implementations against, and the names of their faults."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from posenc.commands.app import MODELS, command
 from posenc.commands.errors import Failure, UsageError, finished, of_models, own_code
@@ -30,6 +30,7 @@ def vectors(
     config: Place | None = None,
     length: Tokens | None = None,
     layer: int | None = None,
+    layout: Literal["half", "interleaved"] | None = None,
     as_json: AsJson = False,
 ) -> None:
     """Write test vectors for implementations of positional encodings, or test one of RoPE.
@@ -54,6 +55,9 @@ def vectors(
         Tokens of the text, where the angles depend on it; by default as many as the config allows.
     layer
         Index of the layer that is meant; by default the first that rotates and sees all tokens.
+    layout
+        Where the two channels of a pair sit, for a program that reorders the weights when it loads
+        them; by default as in the model's own files.
     as_json
         Print one JSON document.
     """
@@ -63,7 +67,7 @@ def vectors(
     if (against is None) != (config is None):
         raise UsageError("--against and --config belong together. Name both.")
     if against is not None and config is not None:
-        return _against(against, config, length, layer, as_json)
+        return _against(against, config, as_json, length, layer, layout)
     from posenc.lab.vectors import files
 
     try:
@@ -87,7 +91,7 @@ def vectors(
         raise SystemExit(1)
 
 
-def _against(name: str, config: Path, length: int | None, layer: int | None, as_json: bool) -> None:
+def _against(name: str, config: Path, as_json: bool, *options: Any) -> None:
     from posenc.lab.vectors.against import against
     from posenc.models.files.strict import read_json
 
@@ -95,7 +99,7 @@ def _against(name: str, config: Path, length: int | None, layer: int | None, as_
         raise UsageError(f"--against must be a function as my_module.py:apply, got {name!r}.")
     apply = _function(name)
     with finished(), of_models():
-        verdict = against(apply, read_json(config), length, layer)
+        verdict = against(apply, read_json(config), *options)
     if as_json:
         print_json(verdict.to_json())
     else:
@@ -106,6 +110,8 @@ def _against(name: str, config: Path, length: int | None, layer: int | None, as_
                 "no fault found: queries and keys are rotated as in the config. The largest error"
                 f" of a pair of length 1 is {verdict.error:.2g}."
             )
+        for line in verdict.notes:
+            print(f"note: {line}")
     if not verdict.passed:
         raise SystemExit(1)
 

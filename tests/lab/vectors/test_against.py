@@ -159,6 +159,26 @@ def test_an_ignored_delta_is_named():
     assert names(implementation(model, pos=pos), model) == ["delta is ignored"]
 
 
+def test_an_order_that_queries_and_keys_share_is_no_fault():
+    """DeepSeek's rotation in transformers takes neighbours and returns halves."""
+
+    def apply(q, k, positions):
+        made = implementation(LLAMA, layout="interleaved")(q, k, positions)
+        return [torch.cat([x[..., ::2], x[..., 1::2]], -1) for x in made]
+
+    verdict = against(apply, CONFIGS[LLAMA], layout="interleaved")
+    assert verdict.passed
+    assert "order" in verdict.notes[0]
+
+
+def test_a_program_that_reorders_the_weights_is_held_against_its_own_layout():
+    made = implementation(LLAMA, layout="interleaved")
+    assert names(made, layout="interleaved") == []
+    assert names(implementation(LLAMA), layout="interleaved") == [
+        "pairs are halves, expected neighbours"
+    ]
+
+
 def test_what_is_not_rotated_is_named():
     assert names(lambda q, k, p: (q, k)) == ["queries and keys are not rotated"]
     right = implementation(LLAMA)

@@ -45,10 +45,10 @@ def axial(
     - `dim`: channels of a head, even, at least two for each axis
     - `axes`: numbers that make a position, 2 by default
     - `base`: base of θ, 10,000 by default; or one for each axis
-    - `sections`: pairs of each axis, dim / 2 in all; None: equal shares, and what is left over does
+    - `sections`: pairs of each axis, dim / 2 in all; None: equal shares, and pairs left over do
       not turn
 
-    Raises ValueError where an axis would have no pair of channels, and for sections or bases that
+    Raises ValueError for an axis without a pair of channels, and for sections or bases that
     do not fit `dim` and `axes`.
 
     >>> axial(8, axes=2).tolist()
