@@ -35,7 +35,7 @@ length 1: it is that of angles in float32, and grows with the context. Not run: 
 need a GPU, and llama.cpp, whose package has to be compiled.
 """
 Apply = Callable[..., Any]
-# What a finding comes from, by program and model; read in the versions of the table
+# The cause of a finding, by program and model, in the versions of the table
 WHY: Mapping[tuple[str, str], str] = {
     ("mlx-lm", "gpt-oss-20b/120b"): "`truncate` is not read: `models/rope_utils.py`, lines 150-153",
     ("mlx-lm", "Phi-3.5-mini-instruct"): "the key must be in `rope_scaling`, where this config"
@@ -197,31 +197,31 @@ def cells(program: str) -> Iterator[tuple[str, str]]:
         spec = specify(config, name).main
         layers = [*(layer for layer in spec.layers if layer.window is None), *spec.layers]
         rotary = next(one.encoding for one in layers if isinstance(one.encoding, Rotary))
-        try:
-            apply, layout = PROGRAMS[program](name, json.loads(json.dumps(config)), rotary)
-        except NotImplementedError:
-            continue
-        except Exception as error:
-            yield name, f"not built: {type(error).__name__}: {' '.join(str(error).split()):.120}"
-            continue
-        try:
-            verdict = against(apply, config, layout=layout or None)
-        except ValueError as error:
-            yield name, f"not run: {' '.join(str(error).split()):.160}"
-            continue
-        found = "; ".join(f"✗ {finding.name}" for finding in verdict.findings)
         why = WHY.get((program, name), "")
-        right = f"✓ {verdict.error:.1g}{', reordered' if verdict.notes else ''}"
-        yield name, f"{found or right}{f' ({why})' if why else ''}"
+        yield name, f"{_cell(program, name, config, rotary)}{f' ({why})' if why else ''}"
+
+
+def _cell(program: str, name: str, config: Mapping[str, Any], rotary: Rotary) -> str:
+    """Return the outcome of one program and one model."""
+    try:
+        apply, layout = PROGRAMS[program](name, json.loads(json.dumps(config)), rotary)
+        verdict = against(apply, config, layout=layout or None)
+    except NotImplementedError:
+        return ""
+    except Exception as error:
+        return f"not run: {type(error).__name__}: {' '.join(str(error).split()):.120}"
+    found = "; ".join(f"✗ {finding.name}" for finding in verdict.findings)
+    return found or f"✓ {verdict.error:.1g}{', reordered' if verdict.notes else ''}"
 
 
 def main() -> None:
     torch.set_grad_enabled(False)
     found = {program: dict(cells(program)) for program in PROGRAMS}
-    names = [name for name in published.configs() if any(name in cell for cell in found.values())]
     heads = [f"{program} {version(program)}" for program in PROGRAMS]
     rows = [["model", *heads], ["---"] * (1 + len(heads))]
-    rows += [[name, *(found[program].get(name, "") for program in PROGRAMS)] for name in names]
+    rows += [
+        [name, *(found[program][name] for program in PROGRAMS)] for name in published.configs()
+    ]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     PAGE.write_text(f"{HEAD}\n{table}\n", encoding="utf-8")
 
