@@ -1,6 +1,7 @@
 """One's encoding through a frozen suite, and onto a board; from the root of the repository.
 
 python -m studies.arena                                          what the suite asks for
+python -m studies.arena my_module.py:Mine --quick                a first look, in ten minutes
 python -m studies.arena my_module.py:Mine --workers 8 --out mine again, to go on
 python -m studies.arena --add mine --allow-code my_module.py:Mine  verified, and on the board
 """
@@ -16,7 +17,7 @@ from cyclopts import App, Parameter, validators
 
 from posenc.commands import cli
 from posenc.commands.errors import Failure, UsageError, of_studies
-from posenc.commands.options import AllowCode, AsJson, Name, Place, allowed, print_json
+from posenc.commands.options import AllowCode, AsJson, Flag, Name, Place, allowed, print_json
 from posenc.commands.progress import progress
 from posenc.commands.study import in_words, write_study_page
 from posenc.support.text import printable
@@ -36,6 +37,7 @@ def arena(
     workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
     device: Name = "cpu",
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
+    quick: Flag = False,
     add: Place | None = None,
     board: Place = BOARD,
     repeat: Annotated[int, Parameter(validator=validators.Number(gte=4, lte=10_000))] = 4,
@@ -62,6 +64,9 @@ def arena(
         Where cells are trained, as torch names it: cuda, cuda:1, mps.
     max_minutes
         Begin only what ends in that time.
+    quick
+        A first look: two seeds of one small study, beside the stored rows of
+        studies/content-or-place-10. It takes about ten minutes on two cores.
     add
         A folder with the studies of an arena that is done: verify it, train cells of it again, and
         add its row to the board.
@@ -82,9 +87,29 @@ def arena(
             return _add(chosen, add, board, repeat, allowed(allow_code), as_json)
         if encoding is None:
             return _describe(chosen, as_json)
-        folder = Path(f"arena-{suite}") if out is None else out
         settings = {"workers": workers, "device": device}
+        if quick:
+            return _quick(chosen, encoding, out or Path("arena-quick"), settings, allow_code)
+        folder = Path(f"arena-{suite}") if out is None else out
         _run(chosen, encoding, folder, settings, max_minutes, [encoding, *allowed(allow_code)])
+
+
+def _quick(
+    suite: Any, encoding: str, folder: Path, settings: dict[str, Any], allow_code: AllowCode
+) -> None:
+    """Train two seeds, print the curve beside stored ones, and name the command of a verdict."""
+    from studies.arena import quick
+
+    with progress(estimate=False) as say:
+        code = [encoding, *allowed(allow_code)]
+        found = quick.run(
+            encoding, folder, in_words(say, f"in {folder}"), allow_code=code, **settings
+        )
+    print("\n".join(quick.lines(*found)))
+    print(
+        f"A first look, not a verdict: {quick.SEEDS} seeds and one learning rate. For a verdict run"
+        f" `{NAME} {shlex.quote(encoding)}`. {_estimate(suite, settings['workers']).capitalize()}"
+    )
 
 
 def _run(

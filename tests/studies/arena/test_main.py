@@ -2,13 +2,15 @@
 
 import json
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
 from made_suite import TOML
 
-from posenc.lab.study import execute, store, train
-from studies.arena import suite
+from posenc.lab.study import analysis, execute, origin, store, train
+from posenc.lab.study.plan import Plan
+from studies.arena import quick, suite
 from studies.arena.__main__ import main
 
 MINE = """from pathlib import Path
@@ -102,6 +104,43 @@ def test_from_an_encoding_of_ones_own_to_the_board(tiny):
         code, _, err = tiny(*added, "--allow-code", entry)
         assert (code, said in err, "is trained again" in err) == (2, True, False)
     assert Path("board/tiny.json").read_text() == "{"
+
+
+QUICK = """
+hypothesis = "It runs."
+tasks = ["copy"]
+encodings = ["nope", "rope"]
+trained = 4
+tested = [4, 5, 6, 7, 8]
+seeds = 3
+profile = { width = 16, heads = 2, layers = 1, steps = 3, batch = 4, prompts = 4 }
+"""
+
+
+def test_a_first_look_stands_beside_stored_rows(tiny, monkeypatch):
+    """Two seeds of the entry, three of each stored row, and the command of the verdict."""
+    plan = Plan.of(tomllib.loads(QUICK))
+    execute.study(plan, Path("stored"), pilot=True)
+    monkeypatch.setattr(quick, "BASELINES", Path("stored"))
+    code, said, _ = tiny("mine.py:Mine", "--quick", "--suite", "tiny", "--out", "look")
+    assert code == 0
+    heads, entry, nope, rope, last = said.splitlines()[1:]
+    assert heads.split()[:5] == ["row", "seeds", "n=4", "n=6", "n=8"]
+    rows = {line.split()[0]: line.split() for line in (entry, nope, rope)}
+    assert {name: row[1] for name, row in rows.items()} == {"entry": "2", "nope": "3", "rope": "3"}
+    result = analysis.analyse(store.read(Path("look")))
+    assert rows["entry"][2] == f"{100 * result.rows[0].means[4]:.0f}"
+    assert rows["entry"][5] == f"{result.rows[0].parameters:,}"
+    assert "not a verdict" in last
+    assert "python -m studies.arena mine.py:Mine" in last
+    assert store.read(Path("look")).sources[origin.PILOT]
+
+
+def test_a_first_look_needs_trained_rows(tiny, monkeypatch):
+    monkeypatch.setattr(quick, "BASELINES", Path("nowhere"))
+    code, _, err = tiny("mine.py:Mine", "--quick", "--suite", "tiny")
+    assert code == 2
+    assert "nowhere" in err
 
 
 def test_what_cannot_be_is_said_in_one_line(tiny):
