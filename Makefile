@@ -117,10 +117,10 @@ findings:       ## the pages of the studies and the paper, from the stores that 
 	python -m studies.findings
 	python -m studies.paper
 
-# The explorer is its front; it opens offline, and .github/workflows/site.yml publishes it.
+# .github/workflows/site.yml publishes it.
 SITE ?= _site
-site:           ## the site, one static folder whose links are checked: a minute; make site SITE=folder
-	python tools/site.py $(SITE)
+site:           ## the site, one static folder whose links and HTML are checked: a minute; make site SITE=folder
+	python docs/site/build.py $(SITE)
 
 bench:          ## posenc beside its peers, in half an hour
 	python -m pip install -c constraints.txt -e ".[bench]"

@@ -60,7 +60,7 @@ LESSONS = [
     ),
     Lesson(
         "4_alibi",
-        "ALiBi",
+        "ALiBi's slopes",
         "A score falls with distance, in each head at its own slope:\n\n"
         "bias(h, i, j) = −m_h |i − j|,  m_h = 2^(−8h/H),  h = 1 … H",
         {

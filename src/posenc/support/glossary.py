@@ -54,21 +54,24 @@ def find(word: str) -> Term | None:
 
 def page() -> str:
     """`docs/glossary.md`."""
-    return _page(
-        "Glossary", "The [names](names.md) that others published are a page of their own.", WORDS
+    says = (
+        "Words of the field and of posenc, each with its meaning and its place in the code."
+        " [Published names](names.md) lists the encodings of papers and models."
     )
+    return _page("Glossary", says, WORDS)
 
 
 def names_page() -> str:
     """`docs/names.md`."""
     says = (
-        "Encodings, extensions and config keys: what each is, who uses it, whether posenc has it."
+        "Encodings, extensions and config keys of papers and models: what each is, who uses it,"
+        " and whether posenc has it."
     )
     return _page("Published names", says, PUBLISHED)
 
 
 def _page(title: str, about: str, terms: Iterable[Term]) -> str:
-    made = "Made by `make table`. `posenc show WORD` says the same in a terminal."
+    made = "`posenc show WORD` prints an entry in a terminal, and `make table` writes this page."
     return "\n".join([f"# {title}", "", f"{about} {made}", "", *_entries(terms)])
 
 

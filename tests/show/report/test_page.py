@@ -47,9 +47,20 @@ def test_every_page_links_a_glossary(llama, everything):
 
 def test_asks_for_nothing_from_outside(html):
     markup = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)
-    assert not re.search(r"<(link|img|iframe|script[^>]* src)", markup)
+    assert re.findall(r'<link rel="(\w+)" href="(\w+:)', markup) == [("icon", "data:")]
+    assert markup.count("<link") == 1
+    assert not re.search(r"<(img|iframe|script[^>]* src)", markup)
     assert not re.search(r"href=\"(?!data:|#|https:)", markup)
     assert "default-src 'none'" in markup
+
+
+def test_a_page_that_is_shared_has_a_title_and_a_description(llama, everything, portrait):
+    for result in (inspect(llama), everything, portrait, summarise(study(plan()))):
+        head = page.render(result).partition("<style>")[0]
+        title = re.search("<title>(.+)</title>", head)[1]
+        says = re.search(r'<meta name="description" content="(.{40,})">', head)[1]
+        assert f'<meta property="og:title" content="{title}">' in head
+        assert f'<meta property="og:description" content="{says}">' in head
 
 
 def test_shows_every_encoding_property_and_witness(html, everything):

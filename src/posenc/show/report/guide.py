@@ -219,7 +219,9 @@ def page() -> str:
     """Return `docs/guide.md`: the short table, all that stands behind it, and the numbers."""
     parts = [
         "# Choose an encoding",
-        "Made by `make table`. `posenc list --by use` prints the same rows in a terminal.",
+        "Find the row that describes your model: an encoding to take, the reason, and what the"
+        " reason rests on. `posenc list --by use` prints the same rows in a terminal, and"
+        " `make table` writes this page.",
         markdown(),
         "\n".join(f"- *{basis}*: {meaning}." for basis, meaning in BASES.items()),
         "L is the trained length and n the length of a tested text. Small models show what happens"

@@ -1,1 +1,0 @@
-"""The site: its pages from the repository's texts, cards, docstrings and stores."""
