@@ -40,7 +40,7 @@ def peaks() -> dict[str, float]:
 def _implementations() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str, str]]:
     sinusoidal, dim = Sinusoidal(SHAPE[-1]), SHAPE[-1]
     at = sinusoidal.prepare(sequence(SHAPE[1]))
-    first: Callable[[int], Any] = lambda tokens: at.of(slice(tokens))  # noqa: E731
+    first: Callable[[int], Any] = lambda tokens: at.slice_tokens(slice(tokens))  # noqa: E731
     runs: dict[str, Callable[[Tensor], Tensor]] = {
         LIMIT: lambda x: x.clone(),
         "posenc, rows made once a forward": lambda x: sinusoidal.on_embeddings(

@@ -93,9 +93,9 @@ def find(name: str | Card | Encoding) -> Card:
         )
     if names.is_own(name):
         return user_code.load(name)
-    cards = {names.plain(card.name): card for card in CATALOG}
-    if names.plain(name) in cards:
-        return cards[names.plain(name)]
+    cards = {names.normalise(card.name): card for card in CATALOG}
+    if names.normalise(name) in cards:
+        return cards[names.normalise(name)]
     raise LookupError(names.refusal(name, [card.slug for card in CATALOG]))
 
 
@@ -162,8 +162,8 @@ def _parts(name: str) -> list[str]:
     if not isinstance(name, str) or "+" not in name:
         return [name]
     parts = [part.strip() for part in name.split("+")]
-    known = {names.plain(card.slug) for card in CATALOG}
-    named = all(names.is_own(part) or names.plain(part) in known for part in parts)
+    known = {names.normalise(card.slug) for card in CATALOG}
+    named = all(names.is_own(part) or names.normalise(part) in known for part in parts)
     return parts if named or not names.is_own(name) else [name]
 
 

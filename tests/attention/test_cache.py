@@ -36,7 +36,7 @@ class Sums(Prepared, NamedTuple("Sums", [("sums", Tensor)])):
 
     shape = "token"
 
-    def then(self, more):
+    def append(self, more):
         return Sums(torch.cat((self.sums, more.sums + self.sums[:, -1:]), -1))
 
 

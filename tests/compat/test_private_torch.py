@@ -14,7 +14,7 @@ from torch.func import grad, jvp, vmap
 
 from posenc import attend, masks
 from posenc.compat import private_torch
-from posenc.compat.tracing import beyond_gradients, readable, transformed
+from posenc.compat.tracing import beyond_gradients, is_eager_cpu, transformed
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.fire import FIRE
 from posenc.encodings.nope import NoPE
@@ -51,17 +51,19 @@ def test_nothing_private_of_torch_is_reached_but_here():
 
 
 def test_every_part_is_found_in_this_torch():
-    named = re.findall(r'_part\(\s*"([\w.]+)"', Path(private_torch.__file__).read_text("utf-8"))
+    named = re.findall(
+        r'optional_attr\(\s*"([\w.]+)"', Path(private_torch.__file__).read_text("utf-8")
+    )
     assert len(named) == 12
     for path in named:
-        assert private_torch._part(path, None) is not None, path
+        assert private_torch.optional_attr(path, None) is not None, path
     assert isinstance(forward_ad._current_level, int)
 
 
 def test_without_them_every_function_counts_as_transformed(bare):
     assert transformed()
     assert beyond_gradients()
-    assert not readable(torch.ones(2))
+    assert not is_eager_cpu(torch.ones(2))
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")  # of torch's own

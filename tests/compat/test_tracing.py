@@ -5,7 +5,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.func import grad, jvp, vmap
 
-from posenc.compat.tracing import beyond_gradients, readable, visible
+from posenc.compat.tracing import beyond_gradients, has_values, is_eager_cpu
 
 
 def seen(transform, *inputs):
@@ -13,8 +13,8 @@ def seen(transform, *inputs):
     said = []
 
     def function(x):
-        said.append((readable(x), beyond_gradients()))
-        assert visible(x) == readable(x)
+        said.append((is_eager_cpu(x), beyond_gradients()))
+        assert has_values(x) == is_eager_cpu(x)
         return x.sum()
 
     transform(function)(*inputs)
@@ -22,20 +22,20 @@ def seen(transform, *inputs):
 
 
 def test_plain_tensors_and_parameters_are_readable():
-    assert readable(torch.ones(2), torch.nn.Parameter(torch.ones(2)))
+    assert is_eager_cpu(torch.ones(2), torch.nn.Parameter(torch.ones(2)))
     assert not beyond_gradients()
 
 
 def test_tensors_elsewhere_or_of_other_kinds_are_not():
-    assert not readable(torch.ones(2), torch.ones(2, device="meta"))
-    assert not readable(torch.nn.Buffer(torch.ones(2)).as_subclass(Other))
+    assert not is_eager_cpu(torch.ones(2), torch.ones(2, device="meta"))
+    assert not is_eager_cpu(torch.nn.Buffer(torch.ones(2)).as_subclass(Other))
 
 
 def test_tensors_of_any_device_are_visible_but_none_without_values():
     """Without a GPU the devices cannot be told apart here: what has no value can."""
-    assert visible(torch.ones(2), torch.nn.Parameter(torch.ones(2)))
-    assert not visible(torch.ones(2), torch.ones(2, device="meta"))
-    assert not visible(torch.nn.Buffer(torch.ones(2)).as_subclass(Other))
+    assert has_values(torch.ones(2), torch.nn.Parameter(torch.ones(2)))
+    assert not has_values(torch.ones(2), torch.ones(2, device="meta"))
+    assert not has_values(torch.nn.Buffer(torch.ones(2)).as_subclass(Other))
 
 
 class Other(torch.Tensor):
@@ -61,7 +61,7 @@ def test_nothing_is_readable_while_torch_traces():
     said = []
 
     def function(x):
-        said.append((readable(x), visible(x)))
+        said.append((is_eager_cpu(x), has_values(x)))
         return x + 1
 
     with torch.random.fork_rng():

@@ -7,7 +7,16 @@ import torch
 from refusals import refused
 
 from posenc import positions
-from posenc.core.positions import exact, folded, grid, line, lines, packed, padded, sequence
+from posenc.core.positions import (
+    arithmetic_progression,
+    common_step,
+    exact,
+    folded,
+    grid,
+    packed,
+    padded,
+    sequence,
+)
 
 
 def test_a_sequence_counts_on_from_its_start():
@@ -96,14 +105,14 @@ def test_says_what_does_not_fit(unchecked):
     ],
 )
 def test_a_line_has_one_step(pos, expected):
-    assert line(torch.tensor(pos)) == expected
+    assert arithmetic_progression(torch.tensor(pos)) == expected
 
 
 def test_a_single_token_goes_with_any_step():
-    assert lines(torch.tensor([12]), 3 * sequence(4)) == (3, 12)
-    assert lines(3 * sequence(4), torch.tensor([12])) == (3, -12)
-    assert lines(torch.tensor([2]), torch.tensor([5])) == (1, -3)
-    assert lines(2 * sequence(4), 3 * sequence(4)) is None
+    assert common_step(torch.tensor([12]), 3 * sequence(4)) == (3, 12)
+    assert common_step(3 * sequence(4), torch.tensor([12])) == (3, -12)
+    assert common_step(torch.tensor([2]), torch.tensor([5])) == (1, -3)
+    assert common_step(2 * sequence(4), 3 * sequence(4)) is None
 
 
 def test_offsets_are_a_line_of_indices_wherever_one_is_found():
@@ -111,7 +120,7 @@ def test_offsets_are_a_line_of_indices_wherever_one_is_found():
     i, j = torch.arange(4).unsqueeze(-1), torch.arange(5)
     for start, step, k_start, k_step in product((-3, 0, 7), (1, 2, 3), (0, 2**40), (1, 2)):
         q_pos, k_pos = start + step * torch.arange(4), k_start + k_step * torch.arange(5)
-        found = lines(q_pos, k_pos)
+        found = common_step(q_pos, k_pos)
         assert (found is not None) == (step == k_step)
         if found is not None:
             expected = q_pos.unsqueeze(-1) - k_pos
@@ -119,7 +128,7 @@ def test_offsets_are_a_line_of_indices_wherever_one_is_found():
 
 
 def test_positions_that_cannot_be_read_are_no_line():
-    assert lines(sequence(3, device="meta"), sequence(3)) is None
+    assert common_step(sequence(3, device="meta"), sequence(3)) is None
 
 
 def seeded(seed=0):

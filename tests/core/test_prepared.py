@@ -11,10 +11,18 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 from posenc import CATALOG, ALiBi, RoPE, Sinusoidal, Sum, XPos, attend, axial, masks
+from posenc.core.check_positions import checked_at
 from posenc.core.encoding import Encoding
-from posenc.core.fits import checked_at
 from posenc.core.positions import folded
-from posenc.core.prepared import Parts, PartsAtPoints, Prepared, appended, cut, tokens, where_tokens
+from posenc.core.prepared import (
+    Parts,
+    PartsAtPoints,
+    Prepared,
+    appended,
+    slice_tokens,
+    tokens,
+    where_tokens,
+)
 from posenc.encodings.temperature import Temperature
 
 
@@ -49,9 +57,9 @@ def test_cut_and_continued_it_is_what_is_prepared_at_once(encoding, texts):
         return
     pos, where = line(encoding, 9, texts), where_tokens(encoding.axes)
     whole, parts = encoding.prepare(pos), [slice(0, 4), slice(4, 5), slice(5, 9)]
-    each = [encoding.prepare(cut(pos, some, where)) for some in parts]
+    each = [encoding.prepare(slice_tokens(pos, some, where)) for some in parts]
     for some, part in zip(parts, each, strict=True):
-        assert_same(cut(whole, some, where), part)
+        assert_same(slice_tokens(whole, some, where), part)
     first, second, third = each
     assert_same(appended(appended(first, second, where), third, where), whole)
     if type(encoding) is Sum and not len(encoding.parts):
@@ -92,7 +100,7 @@ class Sums(Prepared, NamedTuple("Sums", [("sums", Tensor)])):
 
     shape = "head token"
 
-    def then(self, more):
+    def append(self, more):
         return Sums(torch.cat((self.sums, more.sums + self.sums[..., -1:]), -1))
 
 
@@ -100,9 +108,9 @@ def test_a_class_may_continue_in_its_own_way():
     x = torch.randn(2, 4, 7)
     first, second = Sums(x[..., :3].cumsum(-1)), Sums(x[..., 3:].cumsum(-1))
     assert (first.tokens, first.batch) == (3, 2)
-    torch.testing.assert_close(first.then(second).sums, x.cumsum(-1))
-    assert first.of(slice(1, None)).sums.shape == (2, 4, 2)
-    whole = Parts((first, torch.arange(3))).then(Parts((second, torch.arange(3, 7))))
+    torch.testing.assert_close(first.append(second).sums, x.cumsum(-1))
+    assert first.slice_tokens(slice(1, None)).sums.shape == (2, 4, 2)
+    whole = Parts((first, torch.arange(3))).append(Parts((second, torch.arange(3, 7))))
     torch.testing.assert_close(whole.parts[0].sums, x.cumsum(-1))
     assert whole.parts[1].tolist() == [*range(7)]
 
@@ -118,7 +126,7 @@ def test_what_another_encoding_prepared_is_refused():
     with pytest.raises(TypeError, match=says):
         attend(q, q, q, Sum(RoPE(8), ALiBi(4)), Sum(RoPE(8), XPos(8)).prepare(pos))
     with refused(TypeError, "Turn", "Stretch"):
-        RoPE(8).prepare(pos).then(XPos(8).prepare(pos))
+        RoPE(8).prepare(pos).append(XPos(8).prepare(pos))
 
 
 @pytest.mark.parametrize("encoding", [RoPE(8), Sum(ALiBi(4), XPos(8)), Temperature(3)], ids=type)

@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 from posenc.core.prepared import Prepared
-from posenc.core.running_sums import Running, by_head, linear, running
+from posenc.core.running_sums import RunningSums, by_head, linear, running_sum
 
 
-class Summed(Running, Prepared, NamedTuple("Summed", [("total", Tensor)])):
+class Summed(RunningSums, Prepared, NamedTuple("Summed", [("total", Tensor)])):
     shape = "head token"
 
 
 def test_each_is_the_sum_of_the_steps_up_to_it():
     steps = torch.randn(2, 3, 7, 1)
-    found = running(steps)
+    found = running_sum(steps)
     assert found.dtype == torch.float64
     for token in range(7):
         by_hand = steps[..., : token + 1, :].double().sum(-2)
@@ -25,7 +25,7 @@ def test_each_is_the_sum_of_the_steps_up_to_it():
 
 def test_ten_million_in_small_steps_keep_their_digits():
     """In float32 the sum of ones stands still at 16,777,216, and that of tenths long before."""
-    tail = running(torch.full((2**24 + 3, 1), 1.0))[-1]
+    tail = running_sum(torch.full((2**24 + 3, 1), 1.0))[-1]
     assert tail.item() == 2**24 + 3
 
 
@@ -34,8 +34,8 @@ def test_what_follows_goes_on_from_the_last(pieces):
     steps = torch.randn(2, 4, 7, 1)
     at = None
     for part in steps.split(pieces, -2):
-        more = Summed(running(part).squeeze(-1))
-        at = more if at is None else at.then(more)
+        more = Summed(running_sum(part).squeeze(-1))
+        at = more if at is None else at.append(more)
     torch.testing.assert_close(at.total, steps.double().cumsum(-2).squeeze(-1))
 
 

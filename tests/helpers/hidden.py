@@ -23,5 +23,5 @@ def prepared_both(encoding, x, y, q_pos, k_pos):
     """
     k_at, first = prepared(encoding, k_pos, y), y.shape[1] - x.shape[1]
     if "on_hidden" in encoding.acts_on and first >= 0 and x.equal(y[:, first:]):
-        return k_at.of(slice(first, None)), k_at
+        return k_at.slice_tokens(slice(first, None)), k_at
     return prepared(encoding, q_pos, x), k_at

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running_sums import Running, running
+from posenc.core.running_sums import RunningSums, running_sum
 from posenc.encodings.additive.learned import Learned
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.rotary.rope import RoPE
@@ -24,7 +24,7 @@ from posenc.properties.conformance import Conformance, PromiseOutcome
 from posenc.properties.promises import Sizes, cache, paths, token_by_token
 
 
-class Times(Running, Prepared, NamedTuple("Times", [("total", Tensor), ("pos", Tensor)])):
+class Times(RunningSums, Prepared, NamedTuple("Times", [("total", Tensor), ("pos", Tensor)])):
     shape = ("head token", "head token")
 
 
@@ -40,7 +40,7 @@ class Paced(Encoding):
         self.pace = nn.Linear(width, heads)
 
     def on_hidden(self, x, at):
-        return Times(running(self.pace(x).sigmoid()).mT.to(x.dtype), at)
+        return Times(running_sum(self.pace(x).sigmoid()).mT.to(x.dtype), at)
 
     def on_scores(self, q, k, q_at, k_at, scale):
         near = (q_at.pos[..., :, None] - k_at.pos[..., None, :]) < 4

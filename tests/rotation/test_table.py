@@ -56,8 +56,8 @@ COPIES = {
     "pickled": lambda at: pickle.loads(pickle.dumps(at)),
     "saved": saved,
     "moved": lambda at: at.to("cpu"),
-    "cut": lambda at: at.of(slice(0, TOKENS)),
-    "continued": lambda at: at.of(slice(0, 4)).then(at.of(slice(4, None))),
+    "cut": lambda at: at.slice_tokens(slice(0, TOKENS)),
+    "continued": lambda at: at.slice_tokens(slice(0, 4)).append(at.slice_tokens(slice(4, None))),
     "replaced": lambda at: at._replace(sin=at.sin.clone()),
     "mapped": lambda at: tree_map(torch.clone, at),
 }

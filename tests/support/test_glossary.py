@@ -8,7 +8,7 @@ import pytest
 from posenc.support import glossary, names
 
 ROOT = Path(__file__).parents[2]
-SLUGS = {names.plain(slug) for slug in names.cards()}
+SLUGS = {names.normalise(slug) for slug in names.cards()}
 PHRASES = """
 permutation invariant, shuffle test, heat map, integer, binary, sine, linear frequencies,
 wavelength, relative, rotary, rotation matrix,
@@ -56,13 +56,13 @@ WORDS = ["10,000", *(" ".join(word.split()) for word in PHRASES.split(","))]
 @pytest.mark.parametrize("word", WORDS)
 def test_each_word_of_the_five_texts_leads_somewhere(word):
     """To an encoding, or to a term that says where it is."""
-    assert names.plain(names.meant(word)) in SLUGS or glossary.find(word)
+    assert names.normalise(names.resolve_synonym(word)) in SLUGS or glossary.find(word)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_published_name_is_answered(name):
     """By an encoding of the catalogue, or by a term that says what it is and what is nearest."""
-    if names.plain(names.meant(name)) not in SLUGS:
+    if names.normalise(names.resolve_synonym(name)) not in SLUGS:
         term = glossary.find(name)
         assert term
         assert term.where
@@ -76,8 +76,8 @@ def test_a_published_name_says_whether_posenc_has_it(term):
 
 def test_a_word_leads_to_one_place():
     said = [word for term in glossary.TERMS for word in (term.word, *term.also)]
-    assert [word for word, n in Counter(map(names.plain, said)).items() if n > 1] == []
-    assert [word for word in said if names.plain(names.meant(word)) in SLUGS] == []
+    assert [word for word, n in Counter(map(names.normalise, said)).items() if n > 1] == []
+    assert [word for word in said if names.normalise(names.resolve_synonym(word)) in SLUGS] == []
 
 
 COMMANDS = {"show", "list", "explore", "extend", "inspect"}  # `tests/commands` tries each
@@ -92,7 +92,7 @@ def test_each_place_is_there(term):
         return
     command, *rest = term.where.split()[1:]
     assert command in COMMANDS
-    assert command != "show" or names.plain(rest[0]) in SLUGS
+    assert command != "show" or names.normalise(rest[0]) in SLUGS
 
 
 @pytest.mark.repository

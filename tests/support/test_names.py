@@ -41,7 +41,7 @@ def test_what_an_answer_points_to_is_there():
             listed = answer.partition("choose of ")[2].replace(" and ", ", ").split(", ")
             assert {*listed} <= {*names.cards()}
     assert {*SYNONYMS.values()} <= {*names.cards()}
-    taken = {names.plain(slug) for slug in names.cards()}
+    taken = {names.normalise(slug) for slug in names.cards()}
     assert not taken & {*NOT_ENCODINGS, *SYNONYMS}
 
 

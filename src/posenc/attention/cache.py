@@ -9,7 +9,8 @@ Where an encoding widens keys, or copies them for each head, they are kept as th
 and encoded again in every call: that is less memory, and Transformer-XL has a faster form of it.
 
 Nothing that is kept follows from weights but what a text is made of: its keys and values, and what
-`on_hidden` said of its tokens, to which `Prepared.settled` may add keys as these tokens left them.
+`on_hidden` returned for its tokens. `Prepared.precomputed` may add keys, already transformed by the
+tokens read since.
 """
 
 from copy import copy
@@ -24,12 +25,12 @@ from posenc.attention.dispatch import run
 from posenc.attention.inputs import check_tensors, weighing
 from posenc.attention.unseen import visible
 from posenc.compat.tracing import transformed, unwrapped
+from posenc.core.check_positions import checked_at
 from posenc.core.encoding import Encoding, leaves, placed
-from posenc.core.fits import checked_at
 from posenc.core.hooks import applied, queries_and_keys
 from posenc.core.masks import CAUSAL, Mask, refuse_no_function
 from posenc.core.positions import exact_copy, sequence
-from posenc.core.prepared import Prepared, appended, cut, of_texts, where_tokens
+from posenc.core.prepared import Prepared, appended, select_batch, slice_tokens, where_tokens
 from posenc.core.shapes import Heads, Keys, Seen, Values
 from posenc.support.arguments import brief, whole_number
 
@@ -128,7 +129,8 @@ class Cache:
         some = slice(left)
         self.held = self._mapped(
             lambda held: held.mapped(
-                lambda x: x[..., some, :], lambda at: cut(at, some, where_tokens(held.axes))
+                lambda x: x[..., some, :],
+                lambda at: slice_tokens(at, some, where_tokens(held.axes)),
             )
         ).held
 
@@ -149,7 +151,9 @@ class Cache:
             raise IndexError(f"`texts` must be 0 … {batch - 1}, got {texts.tolist()}.")
         take = lambda x: x.index_select(0, texts.to(x.device))  # noqa: E731
         self.held = self._mapped(
-            lambda held: held.mapped(take, lambda at: of_texts(at, texts, where_tokens(held.axes)))
+            lambda held: held.mapped(
+                take, lambda at: select_batch(at, texts, where_tokens(held.axes))
+            )
         ).held
 
     def __copy__(self) -> "Cache":
@@ -232,7 +236,7 @@ def attend_cached(
         needed = goes_on or not held.encoded or SCORES & {*part.acts_on}
         all_ats.append(so_far if needed else None)
         # Sums over tokens go on from the last token in the cache
-        at = cut(so_far, last, place) if goes_on else part.at
+        at = slice_tokens(so_far, last, place) if goes_on else part.at
         new.append(part._replace(at=at, k_at=at))
         parts.append(part._replace(at=at, k_at=all_ats[-1]))
     if held.encoded:
@@ -247,7 +251,7 @@ def attend_cached(
         call = visible(call)
     out = applied("on_output", parts, run(call))
     if held.encoded:
-        all_ats = [at.settled(k) if isinstance(at, Prepared) else at for at in all_ats]
+        all_ats = [at.precomputed(k) if isinstance(at, Prepared) else at for at in all_ats]
     pos = _all_positions(held, cache.given.pop(layer, None), place)
     again = layer in cache.held
     cache.held[layer] = CachedTokens(k, v, all_ats, held.encoded, held.axes, pos, again, room)
@@ -326,7 +330,7 @@ def _all_positions(
 @torch.no_grad()
 def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
     """Test on one token whether keys that the encoding acts on keep their heads and channels."""
-    first_key, at = k[..., :1, :], cut(at, slice(1), where_tokens(encoding.axes))
+    first_key, at = k[..., :1, :], slice_tokens(at, slice(1), where_tokens(encoding.axes))
     return applied("on_keys", placed(encoding, at, at), first_key).shape == first_key.shape
 
 

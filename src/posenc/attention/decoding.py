@@ -15,7 +15,7 @@ from torch import Tensor
 from posenc.attention.attend import attend
 from posenc.attention.inputs import checked
 from posenc.attention.sdpa import one_query
-from posenc.compat.tracing import beyond_gradients, readable
+from posenc.compat.tracing import beyond_gradients, is_eager_cpu
 from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
 from posenc.core.hooks import bias_of
@@ -59,7 +59,7 @@ class Decoding:
         - `scale`: factor of q · k; None: the encoding's own
         """
         scale = self.encoding.scale(q.shape[-1]) if scale is None else scale
-        if not torch.is_grad_enabled() and readable(q, k, v) and not beyond_gradients():
+        if not torch.is_grad_enabled() and is_eager_cpu(q, k, v) and not beyond_gradients():
             if scale not in self.rows:
                 self.rows[scale] = self.row(q, k, v, scale)
             serves, row = self.rows[scale]

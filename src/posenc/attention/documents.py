@@ -18,11 +18,11 @@ from torch import Tensor
 
 from posenc.attention.call import Call
 from posenc.attention.spacing import strip
-from posenc.compat.tracing import readable
+from posenc.compat.tracing import is_eager_cpu
 from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
-from posenc.core.prepared import Prepared, cut, of_texts, where_tokens
+from posenc.core.prepared import Prepared, select_batch, slice_tokens, where_tokens
 
 # Scores that one call for all documents computes in the time that one more call costs.
 WORTH_CUTTING = 2**17
@@ -56,7 +56,7 @@ def apart(call: Call) -> list[list[Call]]:
     q, k, v = (x.split(1) for x in (call.q, call.k, call.v))
     texts, where = [], where_tokens(call.encoding.axes)
     for n, runs in enumerate(by_text):
-        take = partial(of_texts, texts=torch.tensor([n]), where=where)
+        take = partial(select_batch, texts=torch.tensor([n]), where=where)
         text = _placed(call._replace(q=q[n], k=k[n], v=v[n]), take, take)
         texts.append(_calls(text, mask, runs, slice(n, n + 1)))
     return texts
@@ -77,7 +77,7 @@ def _can_be_cut(call: Call) -> bool:
 def _runs_by_text(mask: Mask) -> list[list[Run]]:
     """The runs of each text, or of all, in the order of queries; none where there are no runs."""
     sides = [*zip(*[(same.q_ids, same.k_ids) for same in mask.ids], strict=True)]
-    if not all([readable(*side) for side in sides]):
+    if not all([is_eager_cpu(*side) for side in sides]):
         return [[]]
     # Documents that differ from head to head cannot be cut out of all heads at once
     if any([ids.ndim > 2 for side in sides for ids in side]):
@@ -111,7 +111,7 @@ def _calls(call: Call, mask: Mask, runs: list[Run], texts: slice) -> list[Call]:
     tensors = _pieces(call.q, rows), _pieces(call.k, keys), _pieces(call.v, keys)
     where, calls = where_tokens(call.encoding.axes), []
     for run, q, k, v in zip(runs, *tensors, strict=True):
-        takes = [partial(cut, some=some, where=where) for some in run]
+        takes = [partial(slice_tokens, some=some, where=where) for some in run]
         some = mask.within(*run, texts)
         seen = strip(some, q.shape[-2], k.shape[-2])
         calls.append(_placed(call._replace(q=q, k=k, v=v, mask=some, seen=seen), *takes))

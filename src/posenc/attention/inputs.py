@@ -8,9 +8,9 @@ from torch import Tensor
 
 from posenc.attention.call import Call, Implementation
 from posenc.attention.spacing import Strip, strip
-from posenc.compat.tracing import beyond_gradients, readable
+from posenc.compat.tracing import beyond_gradients, is_eager_cpu
+from posenc.core.check_positions import check_sizes, checked_at, prepared
 from posenc.core.encoding import Encoding, placed
-from posenc.core.fits import check_sizes, checked_at, prepared
 from posenc.core.hooks import Placed
 from posenc.core.masks import Mask, refuse_no_function
 from posenc.support.arguments import brief, number, positive, probability
@@ -64,7 +64,7 @@ def weighing(
     if not plain:
         check_softmax(q, dropout, softcap, sinks)
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
-    can_read = readable(*inputs) and not beyond_gradients()
+    can_read = is_eager_cpu(*inputs) and not beyond_gradients()
     seen = strip(mask, tokens, keys) if can_read else None
     # A mask that hides nothing is none
     if seen is not None and seen == Strip(tokens, keys, 1 - keys, tokens - 1):

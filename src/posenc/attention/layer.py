@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from posenc.attention.attend import attend
 from posenc.attention.cache import Cache, attend_cached, positions, refuse_by_length
 from posenc.attention.call import Implementation
+from posenc.core.check_positions import check_sizes
 from posenc.core.encoding import Encoding, placed
-from posenc.core.fits import check_sizes
 from posenc.core.hooks import applied, hidden
 from posenc.core.masks import Mask
 from posenc.core.shapes import Embeddings, HeadPositions, Points, Positions, Seen

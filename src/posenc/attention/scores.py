@@ -8,8 +8,8 @@ from posenc.attention.dispatch import scored
 from posenc.attention.inputs import weighing
 from posenc.attention.reference import logits
 from posenc.core.biases import pairs, per_query_head
+from posenc.core.check_positions import checked_at
 from posenc.core.encoding import Encoding, placed
-from posenc.core.fits import checked_at
 from posenc.core.hooks import hidden
 from posenc.core.masks import Mask
 from posenc.core.shapes import Heads, KeyPositions, Keys, Points, Positions, Scores, Seen

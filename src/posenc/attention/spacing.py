@@ -9,7 +9,7 @@ from math import isinf
 from typing import NamedTuple
 
 from posenc.core.masks import Mask
-from posenc.core.positions import lines
+from posenc.core.positions import common_step
 from posenc.core.shapes import Seen
 
 
@@ -64,7 +64,7 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
         if band.q_pos is not None and band.k_pos is not None:
             if band.hides_nothing:
                 continue
-            placed = lines(band.q_pos, band.k_pos)
+            placed = common_step(band.q_pos, band.k_pos)
             if placed is None:
                 return None
             step, shift = placed

@@ -23,10 +23,10 @@ from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import refuse_second_derivative
 from posenc.attention.spacing import Strip
 from posenc.compat.threads import spread
-from posenc.compat.tracing import in_full, readable, traced
+from posenc.compat.tracing import is_eager_cpu, no_autocast, traced
 from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.prepared import Prepared
-from posenc.core.running_sums import CHUNK, Running
+from posenc.core.running_sums import CHUNK, RunningSums
 from posenc.core.shapes import Heads, Keys, Scores
 
 # One chunk in so many keeps the keys that it meets; the gradient carries those of the others again.
@@ -91,13 +91,13 @@ class CarriedBias(ScoreBias):
         return "" if fits else "values do not have as many channels as queries"
 
     def attended(self, call: Call, strip: Strip) -> Tensor:
-        with in_full(call.q):
+        with no_autocast(call.q):
             v = per_query_head(call.v, call.q).to(self.q.dtype)
             out: Tensor = _Carried.apply(self.chunks, self.scale, v, *self.of)  # type: ignore
         return out.to(call.q.dtype)
 
 
-class Carrying(Running):
+class Carrying(RunningSums):
     """A base to put before `Prepared`, with `past`, the keys that were carried, as its last field.
 
     They are keys of the first tokens, (batch, head, key, channel), past the last of these.
@@ -106,24 +106,24 @@ class Carrying(Running):
     __slots__ = ()
     past: Tensor
 
-    def of(self: Any, some: slice) -> Any:
+    def slice_tokens(self: Any, some: slice) -> Any:
         """Cut out some of the tokens; keys that were carried past others than these are left."""
         kept = self.past.shape[-2]
         start, stop, _ = some.indices(self.tokens) if kept else (0, 0, 1)
         past = self.past if start == 0 and stop >= kept else self.none()
-        rest: Any = Prepared.of(self._replace(past=self.none()), some)
+        rest: Any = Prepared.slice_tokens(self._replace(past=self.none()), some)
         return rest._replace(past=past)
 
-    def then(self: Any, more: Any) -> Any:
+    def append(self: Any, more: Any) -> Any:
         if not self.tokens:
             return more
-        both: Any = Running.then(self._replace(past=self.none()), more)
+        both: Any = RunningSums.append(self._replace(past=self.none()), more)
         return both._replace(past=self.past)
 
     def none(self) -> Keys:
         return self.past[..., :0, :]
 
-    def settled(self: Any, k: Keys) -> Any:
+    def precomputed(self: Any, k: Keys) -> Any:
         """Carry keys past whole chunks, but for the last 64 tokens, which may be cropped again."""
         start, stop = self.past.shape[-2], max(0, self.tokens // CHUNK - 1) * CHUNK
         if traced() or stop <= start:
@@ -140,7 +140,7 @@ class Carrying(Running):
 
 def alike(x: Tensor, y: Tensor) -> bool:
     """Test whether what queries and keys were prepared as is the same."""
-    return readable(x, y) and x.equal(y)
+    return is_eager_cpu(x, y) and x.equal(y)
 
 
 def in_chunks(x: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
 from posenc.attention.spacing import Strip
 from posenc.compat.threads import spread
-from posenc.compat.tracing import full, in_full
+from posenc.compat.tracing import no_autocast, upcast
 from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.shapes import Heads, Keys
 
@@ -57,7 +57,7 @@ class CountBias(ScoreBias):
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         q, last = self.q[..., rows, :], len(self.rows) - 1
         # A count of gates in 16 bits could not grow past 256
-        with in_full(q):
+        with no_autocast(q):
             gates = (q @ self.k[..., keys, :].mT * self.scale).sigmoid()
             e = q @ self.rows.mT  # at each whole number, (batch, head, query, count)
         # Not a product: 0 · NaN, of a key that nobody sees, would be NaN
@@ -79,9 +79,9 @@ class CountBias(ScoreBias):
     def attended(self, call: Call, strip: Strip) -> Tensor:
         q, k, v = fitted(call.q, call.k, call.v)
         e = F.pad(self.rows, (0, q.shape[-1] - self.rows.shape[-1]))
-        with in_full(q):
+        with no_autocast(q):
             if call.trains:
-                q, k, v = (per_query_head(full(x), q) for x in (q, k, v))
+                q, k, v = (per_query_head(upcast(x), q) for x in (q, k, v))
                 out: Tensor = Counted.apply(q, k, v, e, strip, call.scale)  # type: ignore
             else:
                 out = _by_heads(q, k, v, e, strip, call.scale, _heads(q, k))[0]
@@ -182,8 +182,8 @@ def _hidden(block: NearAndFarKeys, strip: Strip) -> int:
 
 def _near(q: Tensor, k: Tensor, block: NearAndFarKeys, strip: Strip, scale: float) -> Near:
     rows, keys = block
-    some_q, some_k = full(q[:, :, rows]) * scale, per_query_head(k[:, :, keys], q).flip(2)
-    scores = some_q @ full(some_k).mT
+    some_q, some_k = upcast(q[:, :, rows]) * scale, per_query_head(k[:, :, keys], q).flip(2)
+    scores = some_q @ upcast(some_k).mT
     hidden = _hidden(block, strip)
     if hidden:
         r = torch.arange(rows.stop - rows.start, device=q.device).unsqueeze(-1)

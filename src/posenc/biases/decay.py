@@ -29,7 +29,7 @@ from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
 from posenc.biases.distance import runs_of_like_width, spread_of_weights
-from posenc.compat.tracing import full
+from posenc.compat.tracing import upcast
 from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.shapes import PairBias
 
@@ -75,7 +75,7 @@ class DecayBias(ScoreBias):
         learned &= torch.is_grad_enabled()
         if learned:
             # Their gradients are sums of many terms, for each head of the queries
-            q, k, v = (per_query_head(full(x), q) for x in (q, k, v))
+            q, k, v = (per_query_head(upcast(x), q) for x in (q, k, v))
         gates = TiledDecay(tiles, self, learned)
         out = by_tiles(q, k, v, gates, sinks, call.scale, learned or call.trains)
         return out[..., : call.v.shape[-1]].to(call.q.dtype)

@@ -33,7 +33,7 @@ from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed
 from posenc.attention.cpu.kernel import flash
 from posenc.attention.cpu.sinks import fitted, widened
 from posenc.attention.spacing import Strip
-from posenc.compat.tracing import readable
+from posenc.compat.tracing import is_eager_cpu
 from posenc.core.biases import OfDistance, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.positions import whole
 from posenc.core.shapes import KeyPositions, PairBias, Positions
@@ -66,7 +66,7 @@ class DistanceBias(ScoreBias):
         self.k_pos = k_pos if one_for_all else for_query_heads(k_pos, self.heads)
         self.reach = reach
         self.lookup = f if reach is None else None
-        if reach is not None and not readable(q_pos):
+        if reach is not None and not is_eager_cpu(q_pos):
             self.hold()
 
     def hold(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from posenc.compat.tracing import in_full
+from posenc.compat.tracing import no_autocast
 
 
 def straight(weight: Tensor, shift: Tensor, outer: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
@@ -27,7 +27,7 @@ def straight(weight: Tensor, shift: Tensor, outer: Tensor) -> Callable[[Tensor, 
     place, below = order.argsort(), torch.arange(len(weight) + 1, device=weight.device)
     past = below.unsqueeze(-1) > place  # (piece, unit)
     on = torch.where(weight == 0, shift > 0, past == (weight > 0))
-    with in_full(outer):
+    with no_autocast(outer):
         tables = outer @ (on * weight).mT, outer @ (on * shift).mT  # (head, piece)
 
     def f(h: Tensor, x: Tensor) -> Tensor:

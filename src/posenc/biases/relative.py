@@ -22,7 +22,7 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tensors, Tile, TiledBias, by_tiles, skewed
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
-from posenc.compat.tracing import full, in_full
+from posenc.compat.tracing import no_autocast, upcast
 from posenc.core.biases import ScoreBias, for_query_heads, take
 from posenc.core.positions import per_head
 from posenc.core.shapes import KeyPositions, PairBias, Positions
@@ -67,13 +67,13 @@ class RelativeBias(ScoreBias):
         assert self.steps is not None
         step, shift = self.steps
         q, k, v = fitted(call.q, call.k, call.v)
-        with in_full(q):
+        with no_autocast(q):
             # All differences i − j, the largest first, as columns run
             apart = torch.arange(strip.queries - 1, -strip.keys, -1, device=q.device)
             queries = torch.arange(strip.queries, device=q.device)
             tensors = self.factors(step * apart + shift, step * queries + self.q_pos.flatten()[0])
             if call.trains:
-                q, k, v = full(q), full(k), full(v)
+                q, k, v = upcast(q), upcast(k), upcast(v)
             terms = TiledRelative(strip, tensors, call.trains)
             out = by_tiles(q, k, v, terms, call.sinks, call.scale, call.trains)
         return out[..., : call.v.shape[-1]].to(call.q.dtype)

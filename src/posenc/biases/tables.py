@@ -25,7 +25,7 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed, zeros_around
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
-from posenc.compat.tracing import full, readable
+from posenc.compat.tracing import is_eager_cpu, upcast
 from posenc.core.biases import FEW_QUERIES, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.shapes import KeyPositions, PairBias, Positions
 
@@ -59,7 +59,7 @@ class TableBias(ScoreBias):
 
     def __post_init__(self) -> None:
         self.k_pos = for_query_heads(self.k_pos, self.q.shape[1])
-        if not readable(self.q):
+        if not is_eager_cpu(self.q):
             self.hold()
 
     def hold(self) -> None:
@@ -109,14 +109,14 @@ class TableBias(ScoreBias):
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
             return bias
-        few = readable(apart) and apart.shape[:2] == (1, 1) and apart.shape[2] <= FEW_QUERIES
+        few = is_eager_cpu(apart) and apart.shape[:2] == (1, 1) and apart.shape[2] <= FEW_QUERIES
         if not few or not apart.numel() or torch.is_grad_enabled():
             by_key = self.key_scores()
             assert by_key is not None
             return bias + _looked_up(by_key[..., keys, :], self.key_row(apart).mT).mT
         # Of few queries each key meets few rows: their products, instead of those of all rows.
         k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
-        return bias + _own_products(full(k), full(self.key_table), rows_met)
+        return bias + _own_products(upcast(k), upcast(self.key_table), rows_met)
 
     # Autocast would make the scores 16 bits
     @torch.autocast("cpu", enabled=False)
@@ -150,7 +150,7 @@ def _looked_up(table: Tensor, row: Tensor) -> Tensor:
 
     In float32 at least: its gradient sums all that share a row, and 16 bits would lose the last.
     """
-    return full(table).gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
+    return upcast(table).gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
 
 
 def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
-from posenc.compat.tracing import full, in_full, readable
+from posenc.compat.tracing import is_eager_cpu, no_autocast, upcast
 from posenc.core.biases import (
     ALL,
     FEW_QUERIES,
@@ -108,7 +108,7 @@ class VectorBias(ScoreBias):
 
         With offsets low + size · c + f, c and f are far fewer than the keys, and so are sines.
         """
-        if z.shape[-2] > FEW_QUERIES or not readable(self.q_pos, self.k_pos):
+        if z.shape[-2] > FEW_QUERIES or not is_eager_cpu(self.q_pos, self.k_pos):
             return None
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
         if apart.is_floating_point() or not apart.numel():
@@ -172,9 +172,9 @@ class VectorBias(ScoreBias):
         # All differences i − j that a block may ask for, largest first, as columns run
         end = max(-strip.keys, strip.low - ROWS)
         apart = torch.arange(_largest(strip), end, -1, device=q.device)
-        with in_full(q):
+        with no_autocast(q):
             vectors = self.vectors(step * apart + shift)  # (head, difference, channel)
-            q, k, v = (full(q), full(k), full(v)) if call.trains else (q, k, v)
+            q, k, v = (upcast(q), upcast(k), upcast(v)) if call.trains else (q, k, v)
             terms = TiledVectors(strip, self.x, vectors, q.shape[1] // k.shape[1], call.trains)
             out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
         return out[..., : call.v.shape[-1]].to(call.q.dtype)

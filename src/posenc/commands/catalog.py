@@ -80,8 +80,8 @@ def show(
     if names.is_own(name):
         described = _measured(name)
     else:
-        name = names.meant(name)
-        if names.plain(name) not in map(names.plain, names.cards()) and (
+        name = names.resolve_synonym(name)
+        if names.normalise(name) not in map(names.normalise, names.cards()) and (
             term := glossary.find(name)
         ):
             return print_json(asdict(term)) if as_json else print_term(term)

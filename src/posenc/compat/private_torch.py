@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])  # (2, 13)
 
 
-def _part(path: str, otherwise: Any) -> Any:
+def optional_attr(path: str, otherwise: Any) -> Any:
     found: Any = torch
     for name in path.split("."):
         found = getattr(found, name, None)
@@ -24,17 +24,19 @@ def _part(path: str, otherwise: Any) -> Any:
 
 
 # True within `torch.jit.trace`; a torch that has it no more does not trace
-is_traced: Callable[[], bool] = _part("jit.is_tracing", lambda: False)
+is_traced: Callable[[], bool] = optional_attr("jit.is_tracing", lambda: False)
 # True within grad, vmap, jvp and their kin
-transforming: Callable[[], bool] = _part("_C._are_functorch_transforms_active", lambda: True)
+transforming: Callable[[], bool] = optional_attr(
+    "_C._are_functorch_transforms_active", lambda: True
+)
 # True of a tensor that one of them has wrapped
-is_wrapped: Callable[[Tensor], bool] = _part(
+is_wrapped: Callable[[Tensor], bool] = optional_attr(
     "_C._functorch.is_functorch_wrapped_tensor", lambda x: True
 )
-_transforms: Callable[[], list[Any] | None] = _part(
+_transforms: Callable[[], list[Any] | None] = optional_attr(
     "_C._functorch.get_interpreter_stack", lambda: None
 )
-_GRAD = _part("_C._functorch.TransformType.Grad", None)
+_GRAD = optional_attr("_C._functorch.TransformType.Grad", None)
 
 
 def takes_one_gradient() -> bool:
@@ -47,8 +49,10 @@ def takes_one_gradient() -> bool:
 forward_level: Callable[[], int] = partial(getattr, forward_ad, "_current_level", 0)
 
 # Attention on the CPU with its log-sum-exps, and its gradients; None: nothing can be built on them
-flash: Any = _part("_scaled_dot_product_flash_attention_for_cpu", None)
-flash_backward: Any = _part("ops.aten._scaled_dot_product_flash_attention_for_cpu_backward", None)
+flash: Any = optional_attr("_scaled_dot_product_flash_attention_for_cpu", None)
+flash_backward: Any = optional_attr(
+    "ops.aten._scaled_dot_product_flash_attention_for_cpu_backward", None
+)
 
 
 def _assert_now(condition: Tensor, message: str) -> None:
@@ -57,11 +61,11 @@ def _assert_now(condition: Tensor, message: str) -> None:
 
 
 # Fail in a compiled graph, without leaving it, where the condition turns out False
-assert_async: Callable[[Tensor, str], None] = _part("_assert_async", _assert_now)
+assert_async: Callable[[Tensor, str], None] = optional_attr("_assert_async", _assert_now)
 
 
 # The number of modes in which each operation of torch is seen
-_modes: Callable[[], int] = _part("_C._len_torch_dispatch_stack", lambda: 1)
+_modes: Callable[[], int] = optional_attr("_C._len_torch_dispatch_stack", lambda: 1)
 
 
 def is_observed() -> bool:
@@ -78,13 +82,13 @@ class _NoMode:
 
 
 # A context in which each operation of torch is seen
-DispatchMode: Any = _part("utils._python_dispatch.TorchDispatchMode", _NoMode)
+DispatchMode: Any = optional_attr("utils._python_dispatch.TorchDispatchMode", _NoMode)
 
 
 def with_recompile_limit(compiled: Callable[..., Any], limit: int) -> Callable[..., Any]:
     """Let a compiled function be compiled so many times before torch gives up on it."""
-    patch = _part("_dynamo.config.patch", None)
-    known = _part("_dynamo.config.recompile_limit", None)
+    patch = optional_attr("_dynamo.config.patch", None)
+    known = optional_attr("_dynamo.config.recompile_limit", None)
     return compiled if patch is None or known is None else patch(recompile_limit=limit)(compiled)
 
 

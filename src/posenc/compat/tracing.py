@@ -43,12 +43,12 @@ def with_matrix_functions() -> Iterator[None]:
         _matrix_functions = before
 
 
-def by_products() -> bool:
+def exporting_onnx() -> bool:
     """True where a graph is exported that may be ONNX's, which multiplies matrices and no more."""
     return torch.compiler.is_exporting() and not _matrix_functions
 
 
-def readable(*tensors: Tensor) -> bool:
+def is_eager_cpu(*tensors: Tensor) -> bool:
     """True if reading their values costs nothing: no device to wait for, nothing traced."""
     if is_compiling() or private_torch.is_traced():
         return False
@@ -61,7 +61,7 @@ def readable(*tensors: Tensor) -> bool:
     return True
 
 
-def visible(*tensors: Tensor) -> bool:
+def has_values(*tensors: Tensor) -> bool:
     """True if they have values to read, whatever that costs: nothing traced, wrapped, meta, fake.
 
     A graph of CUDA that is being captured must not wait for a value either.
@@ -86,11 +86,11 @@ def beyond_gradients() -> bool:
     return private_torch.transforming() and not private_torch.takes_one_gradient()
 
 
-def in_full(x: Tensor) -> AbstractContextManager[Any]:
+def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
     """Switch autocast off within: in 16 bits, sums and rotations would lose their digits."""
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
 
 
-def full(x: Tensor) -> Tensor:
+def upcast(x: Tensor) -> Tensor:
     """Convert x to float32 at least: in 16 bits, distances that differ become alike."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.compat.tracing import readable
-from posenc.core.positions import lines
+from posenc.compat.tracing import is_eager_cpu
+from posenc.core.positions import common_step
 from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairBias, Positions
 from posenc.support.arguments import brief
 
@@ -51,7 +51,7 @@ class ScoreBias:
     @cached_property
     def steps(self) -> tuple[int, int] | None:
         """(step, shift) if the offset of query i and key j is step · (i − j) + shift, or None."""
-        return lines(self.q_pos, self.k_pos)
+        return common_step(self.q_pos, self.k_pos)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         """The bias of some queries and keys; it broadcasts to (batch, head, query, key).
@@ -127,7 +127,7 @@ class SumBias(ScoreBias):
 def _stand_alike(one: ScoreBias, other: ScoreBias) -> bool:
     """Test whether two biases go by the same positions, where these can be read."""
     pairs = ((one.q_pos, other.q_pos), (one.k_pos, other.k_pos))
-    return all([a is b or not readable(a, b) or a.equal(b) for a, b in pairs])
+    return all([a is b or not is_eager_cpu(a, b) or a.equal(b) for a, b in pairs])
 
 
 class FunctionBias(ScoreBias):

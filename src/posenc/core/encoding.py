@@ -49,10 +49,11 @@ SIZES = "width", "dim", "heads", "axes"
 
 
 def on_meta(encoding: nn.Module) -> str:
-    """The message about learned weights that were never given a value."""
+    """Return the message for learned weights without values."""
     return (
-        f"the weights of this {type(encoding).__name__} are on the meta device and have no values:"
-        " load them, with `load_state_dict(…, assign=True)` for instance, before it is used."
+        f"the weights of this {type(encoding).__name__} are on the meta device and have no values."
+        " Load them before the encoding is used, for instance with"
+        " `load_state_dict(…, assign=True)`."
     )
 
 
@@ -80,8 +81,8 @@ class Encoding(nn.Module):
 
     Unless the class overrides `prepare`, `at` holds the positions, always of the shape (batch or 1,
     head or 1, token), whatever shape the caller passed; `k_at` has the heads of the keys. A hook
-    must treat every token separately and keep nothing between calls: the same instance serves
-    caches, packed texts and several threads. `posenc.testing.conform` tests that.
+    must treat every token separately and must not store anything between calls, because caches,
+    packed texts and several threads share one instance. `posenc.testing.conform` tests this.
 
     >>> import torch
     >>> from posenc import Encoding, attend
@@ -95,28 +96,29 @@ class Encoding(nn.Module):
     The attributes below are sizes and facts that attention checks. Set those that apply.
     """
 
-    width: int = 0  # channels of an embedding it was made for; 0: any
+    width: int = 0  # channels of the embeddings; 0: any
     dim: int = 0  # channels of a head
     heads: int = 0  # query heads
-    axes: int = 1  # numbers that make a position
-    causal: bool = False  # True of one made for causal attention, under whose mask it is measured
-    by_length: bool = False  # True if a token's code depends on the length; no `Cache` serves it
-    softmax_scale: float | None = None  # a model's own; None: 1/√channels
-    prepared: type = Tensor  # what the hooks take as `at`, where that is more than positions
+    axes: int = 1  # coordinates of a position
+    causal: bool = False  # True if it is made for causal attention, and is measured under its mask
+    by_length: bool = False  # True if a token's code depends on the length; `Cache` refuses it
+    softmax_scale: float | None = None  # scale of q · k; None: 1/√channels
+    prepared: type = Tensor  # class of `at`, the argument of the hooks
 
     def prepare(self, pos: Positions | Points) -> Any:
         """Compute what the hooks receive as `at`: the positions, (batch or 1, head or 1, token).
 
         - `pos`: (token,), (batch, token) or (batch, head, token); points have a trailing axis
 
-        Of a class that overrides `on_embeddings` it is (batch or 1, token): x has no axis of heads.
-        An override that reads learned weights must be called again after each step of training.
+        If the class overrides `on_embeddings`, the shape is (batch or 1, token), because x has no
+        axis of heads. An override that reads learned weights must be called again after each step
+        of training.
         """
         pos = per_head(exact_copy(pos), self.axes)
         return pos.squeeze(1) if "on_embeddings" in self.acts_on else pos
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
-        """Return embeddings of the same shape, with rows added for instance.
+        """Return embeddings of the same shape, for instance with one row added per position.
 
         - `x`: embeddings, (batch, token, width)
         - `at`: what `prepare` returned
@@ -124,69 +126,70 @@ class Encoding(nn.Module):
         return x
 
     def on_hidden(self, x: Embeddings, at: Any) -> Any:
-        """Return what the other hooks receive as `at` in this layer.
+        """Return the `at` that the other hooks of this layer receive.
 
         - `x`: input of the layer, (batch, token, width)
         - `at`: what `prepare` returned
 
-        All hooks treat every token separately; only `on_hidden` may depend on the tokens before, by
-        sums that `at.then(more)` continues. A hook that mixes tokens (a convolution) is wrong with
-        a cache and on packed texts; `posenc.testing.conform` finds that.
+        All hooks treat every token separately. Only `on_hidden` may depend on earlier tokens,
+        through sums that `at.append(more)` continues. A hook that mixes tokens, such as a
+        convolution, gives wrong results with a cache and on packed texts; `posenc.testing.conform`
+        detects this.
         """
         return at
 
     def on_queries(self, q: Heads, at: Any) -> Heads:
-        """Turn, scale or widen queries; a score is the dot product with what `on_keys` returns.
+        """Rotate, scale or widen queries, whose dot product with `on_keys(k)` is the score.
 
         - `q`: queries, (batch, head, token, dim)
-        - `at`: what `prepare` or `on_hidden` returned, of the queries
+        - `at`: result of `prepare` or `on_hidden` for the queries
         """
         return q
 
     def on_keys(self, k: Heads, at: Any) -> Heads:
-        """Turn, scale or widen keys, to as many channels as `on_queries` returns.
+        """Rotate, scale or widen keys, to as many channels as `on_queries` returns.
 
         - `k`: keys, (batch, key head, token, dim)
-        - `at`: what `prepare` or `on_hidden` returned, of the keys
+        - `at`: result of `prepare` or `on_hidden` for the keys
         """
         return k
 
     def on_scores(self, q: Heads, k: Keys, q_at: Any, k_at: Any, scale: float) -> Bias | None:
         """Return the bias: a tensor, a function of one pair (b, h, i, j), or a bias object.
 
-        - `q`: queries as they enter the dot product, (batch, head, token, dim)
-        - `k`: keys as they enter the dot product, so that they can be cached
-        - `q_at`, `k_at`: what `prepare` or `on_hidden` returned, of the queries and of the keys
-        - `scale`: factor by which q · k will be multiplied; terms of q or k usually need it too
+        - `q`: queries after `on_queries`, (batch, head, token, dim)
+        - `k`: keys after `on_keys`, (batch, key head, token, dim), which a cache can store
+        - `q_at`, `k_at`: results of `prepare` or `on_hidden` for the queries and for the keys
+        - `scale`: factor by which q · k is multiplied later; terms of q or k usually need it too
 
         Returns None for no bias.
         """
         return None
 
     def on_values(self, v: Values, at: Any) -> Values:
-        """Turn or scale values.
+        """Rotate or scale values.
 
         - `v`: values, (batch, key head, token, value)
-        - `at`: what `prepare` or `on_hidden` returned, of the keys
+        - `at`: result of `prepare` or `on_hidden` for the keys
         """
         return v
 
     def by_weight(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
-        """Return what to add to the output of some queries, given their weights, or None.
+        """Return a term of the output of some queries, computed from their weights, or None.
 
-        - `weights`: weights of these queries, (batch, head, query, key)
-        - `q_at`, `k_at`: what `prepare` or `on_hidden` returned, of all queries and of the keys
+        - `weights`: attention weights of these queries, (batch, head, query, key)
+        - `q_at`, `k_at`: results of `prepare` or `on_hidden` for all queries and for the keys
         - `rows`: slice of the queries; attention in blocks computes a few at a time
         """
         return None
 
     def on_output(self, out: Heads, at: Any) -> Heads:
-        """Turn or scale the output.
+        """Rotate or scale the output.
 
         - `out`: output, (batch, head, token, value)
-        - `at`: what `prepare` or `on_hidden` returned, of the queries
+        - `at`: result of `prepare` or `on_hidden` for the queries
 
-        A query that sees no key has an output of 0, which a linear map leaves at 0.
+        The output of a query that sees no key is 0, and stays 0 under a linear map.
         """
         return out
 
@@ -208,7 +211,7 @@ class Encoding(nn.Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Write sizes, and the constructor's arguments that are kept under their names.
+        """Format sizes, and the constructor's arguments that are attributes of the same name.
 
         >>> from posenc import ALiBi, Sinusoidal
         >>> Sinusoidal(512), ALiBi(heads=8)
@@ -225,7 +228,7 @@ class Encoding(nn.Module):
         return ", ".join(stated)
 
     def _repr_html_(self) -> str:
-        """A card for a notebook: sizes, the first sentence and the formula of its file."""
+        """Return a card for notebooks: sizes, first sentence and formula of the docstring."""
         written = type(self).__doc__ or "" if type(self).__module__ == "__main__" else ""
         written = written or sys.modules[type(self).__module__].__doc__ or ""
         blocks = dedent(written).split("\n\n")
@@ -237,7 +240,7 @@ class Encoding(nn.Module):
 
     @property
     def acts_on(self) -> tuple[str, ...]:
-        """The hooks that this encoding overrides, read from its class."""
+        """The names of the hooks that the class overrides."""
         own = type(self)
         acts_on = []
         for hook, neutral in NEUTRAL:
@@ -248,39 +251,49 @@ class Encoding(nn.Module):
     def forward(self, *inputs: Tensor, pos: Tensor | None = None) -> Any:
         """Apply the encoding by itself.
 
-        - `inputs`: x of an encoding that acts on embeddings, q and k of one that turns them, or
-          positions of queries and of keys for a bias; positions may follow x, or q and k
-        - `pos`: positions, by name; None: those of `inputs`, or 0, 1, 2, …
+        - `inputs`: x for an encoding of embeddings; q and k for an encoding of queries and keys;
+          the positions of queries and keys for a bias. Positions may follow x, or q and k
+        - `pos`: positions, as a keyword; None: the positions among `inputs`, or 0, 1, 2, …
 
         Sinusoidal(512)(x, pos) -> x,  RoPE(64)(q, k, pos) -> q, k,  ALiBi(8)(q_pos, k_pos) -> bias
 
-        Raises TypeError for an encoding that acts in several places, or by the input of a layer.
+        Raises TypeError if the encoding acts in several places or reads the input of a layer.
         """
         acts_on, name = self.acts_on, type(self).__name__
         for value in inputs:
             if not isinstance(value, Tensor):
-                raise TypeError(f"{name} is called with tensors, got {brief(value)}.")
+                raise TypeError(f"the arguments of {name} must be tensors, got {brief(value)}.")
         inputs = inputs if pos is None else (*inputs, pos)
         places = {HOOK_PLACES[hook] for hook in acts_on}
         if len(places) > 1 or "on_hidden" in acts_on:
-            raise TypeError(f"{name} acts on {', '.join(sorted(places))}: use `SelfAttention`.")
+            raise TypeError(
+                f"{name} cannot be called by itself, because it acts on"
+                f" {', '.join(sorted(places))}. Use `SelfAttention`."
+            )
         if acts_on and not {*acts_on} & {"on_embeddings", "on_queries", "on_keys", "on_scores"}:
-            raise TypeError(f"{name} acts on values or output alone: use `attend`.")
+            raise TypeError(
+                f"{name} cannot be called by itself, because it acts on values or output only. Use"
+                " `attend`."
+            )
         if "on_scores" in acts_on:
             if len(inputs) not in (1, 2):
                 expected = "(q_pos) or (q_pos, k_pos)"
-                raise TypeError(f"{name} is called with {expected}, got {len(inputs)} tensors.")
+                raise TypeError(
+                    f"the arguments of {name} must be {expected}, got {len(inputs)} tensors."
+                )
             return self._bias(*inputs)
         needs = 1 if "on_embeddings" in acts_on else 2
         if len(inputs) not in (needs, needs + 1):
             expected = "(x) or (x, pos)" if needs == 1 else "(q, k) or (q, k, pos)"
-            raise TypeError(f"{name} is called with {expected}, got {len(inputs)} tensors.")
+            raise TypeError(
+                f"the arguments of {name} must be {expected}, got {len(inputs)} tensors."
+            )
         for value in inputs[:needs]:
             if not value.is_floating_point() or value.ndim < 2:
                 order = "(x, pos)" if needs == 1 else "(q, k, pos)"
                 raise ValueError(
-                    f"{name} is called with {order}, in this order, floats (…, token, channel) and"
-                    f" then positions: got {value.dtype} of shape {tuple(value.shape)}."
+                    f"the arguments of {name} must be {order}, floating point of shape (…, token,"
+                    f" channel) before positions, got {value.dtype} of shape {tuple(value.shape)}."
                 )
         first = inputs[0]
         pos = inputs[needs] if len(inputs) > needs else sequence(first.shape[-2], 0, first.device)
@@ -290,7 +303,7 @@ class Encoding(nn.Module):
         return hooks.applied("on_queries", parts, first), hooks.applied("on_keys", parts, inputs[1])
 
     def _bias(self, q_pos: Positions, k_pos: KeyPositions | None = None) -> Tensor:
-        """The bias (batch or 1, head, query, key) of an encoding that reads positions alone."""
+        """Return the bias, (batch or 1, head, query, key), if it depends on positions only."""
         k_pos = q_pos if k_pos is None else k_pos
         q_at, k_at = self.prepare(q_pos), self.prepare(k_pos)
         if not q_pos.is_meta and any(weight.is_meta for weight in self.parameters()):
@@ -300,14 +313,18 @@ class Encoding(nn.Module):
             raise ValueError(not_positions(q_pos.shape))
         batch = max(1 if len(shape) == 1 else shape[0] for shape in (queries, keys))
         shape = (batch, self.heads or 1, queries[-1], keys[-1])
-        q, k = (  # float32, whatever the default dtype: what is asked for is the bias alone
+        # q and k have no effect; float32 keeps the bias independent of torch's default dtype
+        q, k = (
             torch.zeros(*shape[:2], n, self.dim or 1, dtype=torch.float32, device=q_pos.device)
             for n in shape[2:]
         )
         bias = hooks.bias_of(placed(self, q_at, k_at), q, k, scale=1.0)
         if bias is None or bias.distance is None:
             name = type(self).__name__
-            raise TypeError(f"the bias of {name} depends on queries or keys: use `attend`.")
+            raise TypeError(
+                f"{name} cannot be called by itself, because its bias depends on queries or keys."
+                " Use `attend`."
+            )
         return bias.block(ALL, ALL, None)
 
 
@@ -318,12 +335,13 @@ class Sum(Encoding):
     """Several encodings in one attention: `Sum(RoPE(64), ALiBi(8))`, or `RoPE(64) + ALiBi(8)`.
 
         Sum(a, b):  x → b(a(x)),  q → b(a(q)),  k → b(a(k)),  v → b(a(v)),  out → a(b(out)),
-                    biases, and what is added by weight, added
+                    the results of `on_scores` and `by_weight` are added
 
-    - `parts`: encodings, one argument each. One that acts on scores receives queries and keys as
-      the other parts have left them
+    - `parts`: encodings, one argument each. A part that acts on scores receives queries and keys
+      after all parts have encoded them
 
-    Raises TypeError for what is no encoding, and ValueError for parts of different sizes or axes.
+    Raises TypeError for a part that is not an encoding, and ValueError for parts of different sizes
+    or axes.
 
     >>> from posenc import ALiBi, RoPE
     >>> Sum(RoPE(64), ALiBi(8)).acts_on
@@ -337,12 +355,15 @@ class Sum(Encoding):
         for part in parts:
             if not isinstance(part, Encoding):
                 raise TypeError(
-                    f"`Sum` takes encodings, one after another, got {brief(part)}:"
-                    " `Sum(RoPE(64), ALiBi(8))`, and of a list `Sum(*encodings)`."
+                    f"`parts` must be encodings, one argument each, got {brief(part)}. Write"
+                    " `Sum(RoPE(64), ALiBi(8))`, or `Sum(*encodings)` for a list."
                 )
         if len({part.axes for part in parts}) > 1:
             axes = ", ".join(f"{type(part).__name__} {part.axes}" for part in parts)
-            raise ValueError(f"`Sum` hands all the same positions; their axes differ: {axes}.")
+            raise ValueError(
+                "`parts` must have the same number of axes, because they receive the same"
+                f" positions, got {axes}."
+            )
         self.parts = nn.ModuleList(parts)
         self.width, self.dim, self.heads = (
             _size_of(parts, name) for name in ("width", "dim", "heads")
@@ -357,9 +378,9 @@ class Sum(Encoding):
         return self.of_parts(part.prepare(pos) for part in self)
 
     def of_parts(self, each: Iterable[Any]) -> Parts:
-        """Return what the hooks receive as `at`.
+        """Combine the `at` of each part into the `at` of the sum.
 
-        - `each`: the `at` of each part
+        - `each`: one `at` per part, in their order
         """
         return (Parts if self.axes == 1 else PartsAtPoints)(tuple(each))
 
@@ -389,7 +410,7 @@ class Sum(Encoding):
         return hooks.applied("on_output", placed(self, at, at), out)
 
     def scale(self, dim: int) -> float:
-        """The usual scale, times the factor of each part."""
+        """Return the default scale, times the factor by which each part differs from it."""
         scale = usual = super().scale(dim)
         for part in self:
             scale *= part.scale(dim) / usual
@@ -407,18 +428,16 @@ class Sum(Encoding):
 
 
 def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
-    """The channels or heads that parts were made for, which must agree; 0: no part says."""
+    """Return the size that the parts share; 0: no part fixes it."""
     sizes = {getattr(part, name): type(part).__name__ for part in parts if getattr(part, name)}
     if len(sizes) > 1:
         listed = ", ".join(f"{part} {size}" for size, part in sizes.items())
-        raise ValueError(
-            f"`Sum` acts on one attention; the `{name}` of its parts differ: {listed}."
-        )
+        raise ValueError(f"`parts` must have the same `{name}`, got {listed}.")
     return next(iter(sizes), 0)
 
 
 def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
-    """The encodings that a `Sum` is made of, sums within it too, in their order; else itself.
+    """Return the parts of a `Sum`, and of sums within it, in order; otherwise the encoding itself.
 
     >>> [type(leaf).__name__ for leaf in leaves(Sum(Encoding(), Sum(Encoding(), Sum())))]
     ['Encoding', 'Encoding']
@@ -429,7 +448,7 @@ def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
 
 
 def placed(encoding: Encoding, at: Any, k_at: Any) -> list[hooks.Placed]:
-    """The `leaves` of an encoding, each with what its hooks receive of queries and of keys."""
+    """Return the `leaves` of an encoding, each with its own `at` for queries and for keys."""
     if not isinstance(encoding, Sum):
         return [hooks.Placed(encoding, encoding.acts_on, at, k_at)]
     each = zip(encoding, at.parts, k_at.parts, strict=True)

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from posenc.compat.tracing import visible
+from posenc.compat.tracing import has_values
 from posenc.core.positions import exact, refuse_other_axes
 from posenc.core.shapes import Frequencies, Heads, Points, Positions
 from posenc.support.arguments import brief, paired, positive, room
@@ -62,7 +62,7 @@ def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
             "`freqs` must be a vector (pair,) or a matrix (axis, pair), and not empty, got shape"
             f" {tuple(freqs.shape)}: for `dim` channels pass the number alone."
         )
-    if visible(freqs) and not freqs.isfinite().all():
+    if has_values(freqs) and not freqs.isfinite().all():
         raise ValueError("`freqs` must be finite numbers, in radians per unit of position.")
     return freqs
 

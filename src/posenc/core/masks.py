@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.compat.tracing import readable, traced
+from posenc.compat.tracing import is_eager_cpu, traced
 from posenc.core.biases import ALL, pairs, take
 from posenc.core.frequencies import not_positions
 from posenc.core.positions import INTEGERS, Side, checked, counts, exact_copy, filling, sequence
@@ -47,7 +47,7 @@ class OffsetRange:
 
         It is kept, for the positions are copies that never change.
         """
-        if self.q_pos is None or self.k_pos is None or not readable(self.q_pos, self.k_pos):
+        if self.q_pos is None or self.k_pos is None or not is_eager_cpu(self.q_pos, self.k_pos):
             return False
         if not self.q_pos.numel() or not self.k_pos.numel():
             return True
@@ -55,7 +55,7 @@ class OffsetRange:
         low, high = first.item() - k_last.item(), last.item() - k_first.item()
         return self.low <= low and high <= self.high
 
-    def of(self, rows: slice, keys: slice, texts: slice = ALL) -> "OffsetRange":
+    def sliced(self, rows: slice, keys: slice, texts: slice = ALL) -> "OffsetRange":
         """The band of some of the queries and of the keys, of some texts."""
         q, k = self.q_pos, self.k_pos
         if q is None or k is None:
@@ -167,7 +167,7 @@ class Mask:
             ((tokens - start,), (tokens,)) if both == NOWHERE else (_cut(both[0], start), both[1])
             for both in self.shapes
         ]
-        ids = tuple([same.of(later, keys) for same in self.ids])
+        ids = tuple([same.sliced(later, keys) for same in self.ids])
         return replace(self.within(later, keys), shapes=tuple(shapes), ids=ids)
 
     def within(self, rows: slice, keys: slice, texts: slice = ALL) -> "Mask":
@@ -177,7 +177,7 @@ class Mask:
         - `texts`: slice of the batch; all by default
         """
         sees = _From(self.sees, texts.start or 0, rows.start, keys.start)
-        bands = self.bands and tuple([band.of(rows, keys, texts) for band in self.bands])
+        bands = self.bands and tuple([band.sliced(rows, keys, texts) for band in self.bands])
         return Mask(sees, bands=bands, made_of=self.made_of)
 
 
@@ -295,7 +295,7 @@ class _SameId:
     def __call__(self, b: Index, h: Index, i: Index, j: Index) -> Tensor:
         return take(self.q_ids)(b, h, i) == take(self.k_ids)(b, h, j)
 
-    def of(self, rows: slice, keys: slice) -> "_SameId":
+    def sliced(self, rows: slice, keys: slice) -> "_SameId":
         return _SameId(self.q_ids[..., rows], self.k_ids[..., keys])
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from posenc.compat.tracing import readable, traced, visible
+from posenc.compat.tracing import has_values, is_eager_cpu, traced
 from posenc.core.shapes import Points, Positions
 from posenc.support.arguments import brief, count, room
 
@@ -276,7 +276,7 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
     if not pos.ndim:
         raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}: add one.")
     if pos.dtype is torch.int64:
-        if readable(pos) and pos.numel():
+        if is_eager_cpu(pos) and pos.numel():
             if pos.numel() == 1:
                 low = high = pos.item()
             else:
@@ -298,12 +298,12 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
         why = f"cannot count past {most}" if most else "does not hold positions"
         raise TypeError(f"`{name}` is {pos.dtype}, which {why}; pass integers.")
     integers = pos.long()
-    if pos.dtype is torch.uint64 and visible(pos) and bool((integers < 0).any()):
+    if pos.dtype is torch.uint64 and has_values(pos) and bool((integers < 0).any()):
         raise ValueError(f"`{name}` has numbers past 2⁶³ − 1: pass positions that int64 holds.")
     return exact(integers, name) if pos.dtype is torch.uint64 else integers
 
 
-def line(pos: Tensor, step: int = 0) -> tuple[int, int] | None:
+def arithmetic_progression(pos: Tensor, step: int = 0) -> tuple[int, int] | None:
     """Find (start, step) of whole positions at equal steps forwards, alike in all texts and heads.
 
     None where they are not. A single position fits any `step`.
@@ -325,15 +325,15 @@ def line(pos: Tensor, step: int = 0) -> tuple[int, int] | None:
     return (start, step) if first.equal(alike) else None
 
 
-def lines(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
+def common_step(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
     """Find (step, shift) where the offset of query i and key j is step · (i − j) + shift.
 
     None where it is not, and where positions cannot be read.
     """
-    if not readable(q_pos, k_pos):
+    if not is_eager_cpu(q_pos, k_pos):
         return None
-    k = line(k_pos, 1)
-    q = k if q_pos is k_pos else line(q_pos, k[1] if k else 1)
+    k = arithmetic_progression(k_pos, 1)
+    q = k if q_pos is k_pos else arithmetic_progression(q_pos, k[1] if k else 1)
     if q is None or k is None:
         return None
     step = q[1] if k_pos.shape[-1] == 1 else k[1]
@@ -368,7 +368,7 @@ def exact_copy(pos: Tensor, name: str = "pos") -> Tensor:
 
 
 def _countable(pos: Tensor, name: str) -> Tensor:
-    if pos.numel() and visible(pos):
+    if pos.numel() and has_values(pos):
         most = CONSECUTIVE[pos.dtype]
         low, high = (float(end) for end in pos.detach().aminmax())
         # This form also refuses NaN

@@ -57,14 +57,14 @@ class Prepared:
         return batch(self[0], self.places[0])  # type: ignore[index]
 
     def to(self: P, device: torch.device | str) -> P:
-        return self.like(field.to(device) for field in self._each())
+        return self.with_fields(field.to(device) for field in self._each())
 
-    def of(self: P, some: slice) -> P:
+    def slice_tokens(self: P, some: slice) -> P:
         """Cut out some of the tokens."""
         fields = zip(self._each(), self.places, strict=True)
-        return self.like([cut(field, some, place) for field, place in fields])
+        return self.with_fields([slice_tokens(field, some, place) for field, place in fields])
 
-    def then(self: P, more: Any) -> P:
+    def append(self: P, more: Any) -> P:
         """Append the tokens that follow, as if all had been prepared at once.
 
         An encoding whose `on_hidden` sums over the tokens overrides it, to go on from the last.
@@ -74,16 +74,16 @@ class Prepared:
                 f"{brief(self)} is continued by what the same encoding prepared of the tokens that"
                 f" follow, got {brief(more)}."
             )
-        return self.like(map(appended, self._each(), more._each(), self.places))
+        return self.with_fields(map(appended, self._each(), more._each(), self.places))
 
-    def settled(self: P, k: Tensor) -> P:
+    def precomputed(self: P, k: Tensor) -> P:
         """Add what each later query would else compute of all keys again; a cache asks for it.
 
         `k` are the keys of these tokens, as they enter the dot product.
         """
         return self
 
-    def like(self: P, fields: Iterable[Any]) -> P:
+    def with_fields(self: P, fields: Iterable[Any]) -> P:
         """Build one of the same class from other tensors."""
         return type(self)(*fields)
 
@@ -108,10 +108,10 @@ class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
     def to(self, device: torch.device | str) -> "Parts":
         return type(self)(tuple([part.to(device) for part in self.parts]))
 
-    def of(self, some: slice) -> "Parts":
-        return type(self)(tuple([cut(part, some, self.places[0]) for part in self.parts]))
+    def slice_tokens(self, some: slice) -> "Parts":
+        return type(self)(tuple([slice_tokens(part, some, self.places[0]) for part in self.parts]))
 
-    def then(self, more: Any) -> "Parts":
+    def append(self, more: Any) -> "Parts":
         both = zip(self.parts, more.parts, strict=True)
         return type(self)(tuple([appended(*each, self.places[0]) for each in both]))
 
@@ -132,18 +132,18 @@ def batch(at: Any, where: tuple[int, int]) -> int:
     return at.shape[0] if at.ndim > where[1] else 1
 
 
-def cut(at: Any, some: slice, where: tuple[int, int]) -> Any:
+def slice_tokens(at: Any, some: slice, where: tuple[int, int]) -> Any:
     """Take some of the tokens, of positions or of a `Prepared`."""
     if isinstance(at, Prepared):
-        return at.of(some)
+        return at.slice_tokens(some)
     return at if not where[0] else at[(..., some, *[slice(None)] * (-1 - where[0]))]
 
 
-def of_texts(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
+def select_batch(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
     """Take these texts of the batch, of positions or of a `Prepared`; what all share stays."""
     if isinstance(at, Prepared):
         fields = zip(at._each(), at.places, strict=True)
-        return at.like([of_texts(field, texts, place) for field, place in fields])
+        return at.with_fields([select_batch(field, texts, place) for field, place in fields])
     shared = at.ndim <= where[1] or len(at) == 1
     return at if shared else at.index_select(0, texts.to(at.device))
 
@@ -151,7 +151,7 @@ def of_texts(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
 def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
     """Append the tokens that follow to positions or to a `Prepared`."""
     if isinstance(at, Prepared):
-        return at.then(more)
+        return at.append(more)
     axis = where[0]
     if not axis:
         return at

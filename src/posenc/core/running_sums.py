@@ -11,36 +11,39 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.compat.tracing import in_full
-from posenc.core.prepared import Prepared, cut
+from posenc.compat.tracing import no_autocast
+from posenc.core.prepared import Prepared, slice_tokens
 from posenc.core.shapes import Embeddings, Wider
 from posenc.support.arguments import room
 
 CHUNK = 64  # tokens that a product of matrices takes at a time
 
 
-class Running:
+class RunningSums:
     """A base to put before `Prepared`: fields that are running sums go on in tokens that follow.
 
-    class Forgotten(Running, Prepared, NamedTuple("Forgotten", [("total", Tensor)])): …
+    class Forgotten(RunningSums, Prepared, NamedTuple("Forgotten", [("total", Tensor)])): …
     """
 
     __slots__ = ()
     sums: ClassVar[tuple[str, ...]] = ("total",)  # the fields that are running sums
 
-    def then(self: Any, more: Any) -> Prepared:
-        return Prepared.then(self, self.before(more)) if self.tokens else more
+    def append(self: Any, more: Any) -> Prepared:
+        return Prepared.append(self, self.shift_by_last(more)) if self.tokens else more
 
-    def before(self: Any, more: Any) -> Any:
+    def shift_by_last(self: Any, more: Any) -> Any:
         """Add what these tokens sum up to, to the sums of `more`, the tokens that follow."""
         places = dict(zip(self._fields, self.places, strict=True))
-        last = {name: cut(getattr(self, name), slice(-1, None), places[name]) for name in self.sums}
+        last = {
+            name: slice_tokens(getattr(self, name), slice(-1, None), places[name])
+            for name in self.sums
+        }
         return more._replace(
             **{name: getattr(more, name) + so_far for name, so_far in last.items()}
         )
 
 
-def running(steps: Tensor) -> Tensor:
+def running_sum(steps: Tensor) -> Tensor:
     """Sum steps (…, token, channel) up to each token, its own included, in float64.
 
     >>> running(torch.tensor([[1.0], [2.0], [4.0]])).flatten()
@@ -49,7 +52,7 @@ def running(steps: Tensor) -> Tensor:
     return steps.to(torch.float32 if steps.device.type == "mps" else torch.float64).cumsum(-2)
 
 
-def chunks(tokens: int) -> list[slice]:
+def split_chunks(tokens: int) -> list[slice]:
     """Cut so many tokens into chunks; a compiled graph has one chunk.
 
     >>> chunks(100)
@@ -70,7 +73,7 @@ def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
         raise ValueError(
             f"`x` must be what the layer reads, (batch, token, {width}), got {tuple(x.shape)}."
         )
-    with in_full(x):
+    with no_autocast(x):
         for layer in layers:
             dtype = torch.promote_types(x.dtype, layer.weight.dtype)
             dtype = torch.promote_types(dtype, torch.float32)

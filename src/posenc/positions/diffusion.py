@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posenc.core.positions import grid as cells_of
 from posenc.support.arguments import brief, count, positive
-from posenc.support.names import plain
+from posenc.support.names import normalise
 
 __all__ = ["DiffusionRule", "text_and_grid"]
 
@@ -196,10 +196,10 @@ def _filled(tokens: int, rule: DiffusionRule) -> int:
 
 
 def _named(name: object) -> DiffusionRule:
-    known = {plain(known): known for known in DIFFUSION}
-    if plain(str(name)) in known:
-        return DIFFUSION[known[plain(str(name))]]
-    near = get_close_matches(plain(str(name)), known, n=1)
+    known = {normalise(known): known for known in DIFFUSION}
+    if normalise(str(name)) in known:
+        return DIFFUSION[known[normalise(str(name))]]
+    near = get_close_matches(normalise(str(name)), known, n=1)
     hint = f"Did you mean {known[near[0]]!r}?" if near else f"Pass one of {', '.join(DIFFUSION)}."
     raise ValueError(f"`rule` must name a diffusion model with a known rule, got {name!r}. {hint}")
 

@@ -24,7 +24,7 @@ from posenc.core import masks, positions
 from posenc.core.biases import ALL, as_bias
 from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
-from posenc.core.prepared import cut, where_tokens
+from posenc.core.prepared import slice_tokens, where_tokens
 from posenc.properties.card import Card
 from posenc.properties.probe import in_float64
 
@@ -275,10 +275,12 @@ def token_by_token(case: Case) -> Pairs:
         at = encoding.on_hidden(x, encoding.prepare(pos))
         first = encoding.on_hidden(x[:, : tokens // 2], encoding.prepare(pos[: tokens // 2]))
         place = where_tokens(case.axes)
-        both = zip(tensors(cut(at, slice(tokens // 2), place)), tensors(first), strict=True)
+        both = zip(
+            tensors(slice_tokens(at, slice(tokens // 2), place)), tensors(first), strict=True
+        )
         for whole, alone in both:
             yield MustEqual("`on_hidden` of tokens without those that follow", alone, whole, "")
-        ats = {"without those before": cut(at, slice(tokens // 2, None), place)}
+        ats = {"without those before": slice_tokens(at, slice(tokens // 2, None), place)}
     else:
         at = encoding.prepare(pos)
         ats = {name: encoding.prepare(pos[order]) for name, order in orders.items()}

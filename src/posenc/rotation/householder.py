@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from posenc.biases.carried import Chunks, in_chunks
-from posenc.compat.tracing import visible
-from posenc.core.running_sums import chunks
+from posenc.compat.tracing import has_values
+from posenc.core.running_sums import split_chunks
 from posenc.core.shapes import Heads, Keys, Scores
 from posenc.rotation.matrices import over_lower
 
@@ -23,9 +23,9 @@ def mirrored(
     head, key, channel) and β (batch, head, key) are of the keys. Chunks of keys are walked
     backwards, from the last key that any of these queries has passed.
     """
-    end = int((read <= order[-1:, None]).sum()) if visible(order) else k.shape[-2]
+    end = int((read <= order[-1:, None]).sum()) if has_values(order) else k.shape[-2]
     parts = [q @ k[..., end:, :].mT]
-    for chunk in reversed(chunks(end)):
+    for chunk in reversed(split_chunks(end)):
         # Here `q` is what the mirrors after this chunk, up to each query's own, have left of it.
         k_here, w_here, beta_here = k[..., chunk, :], w[..., chunk, :], beta[..., None, chunk]
         # Σ_t taken_t w_t is what the mirrors of the chunk take away. One that comes before t'

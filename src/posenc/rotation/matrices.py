@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.compat.tracing import by_products, in_full, readable, transformed
+from posenc.compat.tracing import exporting_onnx, is_eager_cpu, no_autocast, transformed
 from posenc.core.frequencies import refuse_broadcast
 from posenc.core.shapes import Heads, Keys, PerHead
 from posenc.rotation.table import copied
@@ -32,7 +32,7 @@ def skew(x: Tensor) -> Tensor:
 
 def exponential(a: Tensor) -> Tensor:
     """Exponentiate matrices (…, row, column): a skew-symmetric one generates a rotation."""
-    if not by_products():
+    if not exporting_onnx():
         return torch.linalg.matrix_exp(a)
     small, identity = a * 0.5**HALVINGS, torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     power = identity
@@ -50,7 +50,7 @@ def rotations(
 
     Where all points lie on a line through 0, p = s·u, all of them are exp(s A) of a single A.
     """
-    seen = readable(points, a) and not transformed() and points.numel() > 0
+    seen = is_eager_cpu(points, a) and not transformed() and points.numel() > 0
     # NaN has no eigenvalues, and the line through points has no gradient for them.
     if seen and not points.requires_grad and a.isfinite().all():
         line = _line(points)
@@ -156,14 +156,14 @@ def cayley(a: Tensor) -> Tensor:
     [[0.0, -1.0], [1.0, 0.0]]
     """
     identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    if by_products():
+    if exporting_onnx():
         return (identity - a) @ _inverse(identity + a)
     return torch.linalg.solve(identity + a, identity - a)  # the two factors commute
 
 
 def over_lower(x: Tensor, a: Tensor) -> Tensor:
     """Compute x (1 + A)⁻¹ for an A that is 0 on and above its diagonal."""
-    if by_products():
+    if exporting_onnx():
         identity = torch.eye(a.shape[-1], dtype=torch.float64, device=a.device)
         return (x.double() @ _inverse(identity + a.double())).to(x.dtype)
     return torch.linalg.solve_triangular(a, x, upper=False, left=False, unitriangular=True)
@@ -189,12 +189,12 @@ def turned(x: Heads, by: Tensor) -> Heads:
     In float32 at least, whatever autocast says, and rounded once to the dtype of `x`.
     """
     refuse_broadcast(x, by[..., 0, 0])
-    with in_full(x):
+    with no_autocast(x):
         dtype = torch.promote_types(x.dtype, by.dtype)
         blocks = x.to(dtype).unflatten(-1, (by.shape[-3], by.shape[-1]))
         by = by.to(dtype) if by.ndim == 6 else by.to(dtype).unsqueeze(0)
         # ONNX's Einsum broadcasts no axis
-        if by_products():
+        if exporting_onnx():
             out = (by @ blocks.unsqueeze(-1)).squeeze(-1)
         elif by.shape[:2] == (1, 1):  # (token, block, batch · head, channel), and back
             rows = blocks.permute(2, 3, 0, 1, 4).flatten(2, 3) @ by.flatten(0, 2).mT
@@ -214,6 +214,6 @@ def turned_keys(k: Keys, by: Tensor) -> PerHead:
 
 def in_basis(x: Heads, basis: Tensor) -> Heads:
     """Multiply every token by Pᵀ, for a basis P (row, column); in float32 at least."""
-    with in_full(x):
+    with no_autocast(x):
         dtype = torch.promote_types(x.dtype, basis.dtype)
         return x.to(dtype) @ basis.to(dtype)

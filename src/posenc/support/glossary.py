@@ -45,9 +45,9 @@ TERMS = WORDS + PUBLISHED
 
 def find(word: str) -> Term | None:
     """The term that a word means, whatever its case, spaces and dashes; None: it is not there."""
-    typed = names.plain(word)
+    typed = names.normalise(word)
     for term in TERMS:
-        if typed in map(names.plain, (term.word, *term.also)):
+        if typed in map(names.normalise, (term.word, *term.also)):
             return term
     return None
 

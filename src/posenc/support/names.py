@@ -75,7 +75,7 @@ SYNONYMS = {  # other names of encodings of the catalogue
 }
 
 
-def plain(name: str) -> str:
+def normalise(name: str) -> str:
     """Letters and digits alone: case, spaces, dashes and underscores do not matter."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
@@ -96,7 +96,7 @@ def refusal(name: str, slugs: Iterable[str]) -> str:
     # Imported here, as few commands need it.
     from difflib import get_close_matches
 
-    typed, known = plain(name), {plain(slug): slug for slug in slugs}
+    typed, known = normalise(name), {normalise(slug): slug for slug in slugs}
     if name.endswith(".py"):
         return f"no encoding is called {name!r}. Say which of the file: `{name}:CLASS`."
     if typed in NOT_ENCODINGS:
@@ -122,19 +122,19 @@ def modules() -> dict[str, str]:
 
 def find(name: str) -> dict[str, Any]:
     """The printed card of that name. Raises LookupError with the nearest names on a typo."""
-    by_name = {plain(slug): card for slug, card in cards().items()}
-    if plain(name) not in by_name:
+    by_name = {normalise(slug): card for slug, card in cards().items()}
+    if normalise(name) not in by_name:
         raise LookupError(refusal(name, cards()))
-    return by_name[plain(name)]
+    return by_name[normalise(name)]
 
 
-def meant(name: str) -> str:
+def resolve_synonym(name: str) -> str:
     """The slug of the encoding that is also called so; of another word, the word.
 
     >>> meant("rotary position embedding"), meant("wavelength")
     ('rope', 'wavelength')
     """
-    return SYNONYMS.get(plain(name), name)
+    return SYNONYMS.get(normalise(name), name)
 
 
 def catalog() -> Any:

@@ -51,7 +51,7 @@ def test_a_text_far_into_a_row_is_as_exact_as_alone():
     fox, q = FoX(WIDTH, HEADS), torch.randn(1, HEADS, 5, 8)
     fox.gate.bias.data.fill_(-20.0)
     x = torch.randn(1, 20_005, WIDTH)
-    whole, alone = prepared(fox, x).of(slice(-5, None)), prepared(fox, x[:, -5:])
+    whole, alone = prepared(fox, x).slice_tokens(slice(-5, None)), prepared(fox, x[:, -5:])
     assert whole.total.max() < -300_000
     made = attend(q, q, q, fox, whole, mask=masks.causal())
     torch.testing.assert_close(made, attend(q, q, q, fox, alone, mask=masks.causal()))

@@ -31,7 +31,7 @@ from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.parts import join_, softmax
 from posenc.attention.cpu.sinks import gradient, joined, refuse_second_derivative, weight
 from posenc.compat.threads import alone, free_threads, spread
-from posenc.compat.tracing import full
+from posenc.compat.tracing import upcast
 from posenc.core.biases import per_query_head
 
 LOG2_E = log2(e)
@@ -244,7 +244,7 @@ def _part(
     if c is None and (extra is None or e_ is None):
         out, lse = flash(q, k, v, view, scale)
         return out.flip(2), lse.flip(2)
-    q, k, v = full(q), full(per_query_head(k, q)), full(per_query_head(v, q))
+    q, k, v = upcast(q), upcast(per_query_head(k, q)), upcast(per_query_head(v, q))
     scores = torch.add(view, q @ k.mT, alpha=scale)
     weights, lse = softmax(scores if extra is None else scores.add_(extra))
     out = weights @ v

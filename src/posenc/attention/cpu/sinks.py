@@ -23,7 +23,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu import kernel
 from posenc.attention.cpu.kernel import flash, flash_backward
-from posenc.compat.tracing import full
+from posenc.compat.tracing import upcast
 from posenc.core.shapes import Sinks
 
 
@@ -73,7 +73,7 @@ def widened(q: Tensor, k: Tensor, v: Tensor, sinks: Sinks) -> tuple[Tensor, ...]
     """Convert q, k and v to float32 at least where the sinks learn."""
     if not (sinks.requires_grad and torch.is_grad_enabled()):
         return q, k, v
-    return tuple([full(x) for x in (q, k, v)])
+    return tuple([upcast(x) for x in (q, k, v)])
 
 
 def weight(sinks: Sinks, lse: Tensor) -> Tensor:

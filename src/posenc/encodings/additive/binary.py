@@ -11,7 +11,7 @@ Fleetwood 2024, "You could have designed state of the art positional encoding", 
 
 import torch
 
-from posenc.compat.tracing import visible
+from posenc.compat.tracing import has_values
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact, whole
 from posenc.core.shapes import Embeddings, Positions
@@ -54,7 +54,7 @@ class Binary(Encoding):
     def prepare(self, pos: Positions) -> TokenRows:
         """Raises IndexError past 2^bits positions, and TypeError for fractions."""
         pos = whole(exact(pos), "Binary")
-        if pos.numel() and visible(pos) and not 0 <= pos.min() <= pos.max() < 2**self.bits:
+        if pos.numel() and has_values(pos) and not 0 <= pos.min() <= pos.max() < 2**self.bits:
             span = f"{pos.min().item()} … {pos.max().item()}"
             raise IndexError(
                 f"{self.bits} bits count from 0 to {2**self.bits - 1:,}, `pos` is {span}: stay"

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from posenc.compat.tracing import visible
+from posenc.compat.tracing import has_values
 from posenc.core.encoding import Encoding
 from posenc.core.positions import exact_copy, whole
 from posenc.core.prepared import Prepared
@@ -99,7 +99,7 @@ class Learned(Encoding):
         pos, last = whole(exact_copy(pos), "Learned"), len(self.table) - 1
         if self.beyond == "clamp":
             pos = pos.clamp(0, last)
-        elif visible(pos) and ((pos < 0) | (pos > last)).any():
+        elif has_values(pos) and ((pos < 0) | (pos > last)).any():
             raise IndexError(
                 f"the table has rows 0 … {last}, `pos` asks for {pos.min()} … {pos.max()}: make"
                 ' `length` larger and train on it, pass `beyond="clamp"` to repeat the last row, or'

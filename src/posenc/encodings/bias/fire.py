@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from posenc.biases.distance import DistanceBias
 from posenc.biases.pieces import straight
 from posenc.biases.relative import RelativeBias
-from posenc.compat.tracing import full, in_full, readable
+from posenc.compat.tracing import is_eager_cpu, no_autocast, upcast
 from posenc.core.biases import OfDistance
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
@@ -73,15 +73,15 @@ class FIRE(Encoding):
 
         - `x`: distance in tokens
         """
-        return (full(self.c)[0].abs() * x).log1p()
+        return (upcast(self.c)[0].abs() * x).log1p()
 
     def f(self, h: Tensor, x: Tensor) -> Tensor:
         """Apply the learned map of each head.
 
         - `h`, `x`: head, and the distance as a share, 0 … 1; they are broadcast
         """
-        weight, outer = full(self.inner.weight)[:, 0], full(self.outer.weight)
-        shift = full(self.inner.bias)
+        weight, outer = upcast(self.inner.weight)[:, 0], upcast(self.outer.weight)
+        shift = upcast(self.inner.bias)
         # For a single pair, without sums over an axis, which a fused kernel cannot do
         if not h.ndim:
             total = 0 * x
@@ -95,7 +95,7 @@ class FIRE(Encoding):
         # Each head has positions of its own
         if h.ndim == 4 and x.shape[1] != 1:
             return (units * outer[h]).sum(-1)
-        with in_full(units):
+        with no_autocast(units):
             return (units @ outer[h.flatten()].mT).movedim(-1, heads).squeeze(heads + 1)
 
     def on_scores(
@@ -103,7 +103,7 @@ class FIRE(Encoding):
     ) -> Bias:
         if self._near_enough(q_at):
             return DistanceBias(self.of_distance, q, q_at, k_at)
-        f = self.in_pieces() if readable(q_at, self.multiplier) else self.f
+        f = self.in_pieces() if is_eager_cpu(q_at, self.multiplier) else self.f
         return RelativeBias(self.factors, partial(self.of_places, f), q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
@@ -130,21 +130,25 @@ class FIRE(Encoding):
         - `δ`, `p`: offsets, and positions of queries, in tokens
         """
         reached = torch.maximum(self.L, p.to(self.L.dtype))
-        weights = full(self.inner.weight)[:, 0], full(self.inner.bias), full(self.outer.weight)
+        weights = (
+            upcast(self.inner.weight)[:, 0],
+            upcast(self.inner.bias),
+            upcast(self.outer.weight),
+        )
         return self.ψ(δ.abs()), 1 / (self.ψ(reached) + EPS), *weights
 
     def in_pieces(self) -> OfDistance:
         """The map f of all pairs, which goes by straight lines, as ReLUs do."""
-        weight, outer = full(self.inner.weight)[:, 0], full(self.outer.weight)
-        return straight(weight, full(self.inner.bias), outer)
+        weight, outer = upcast(self.inner.weight)[:, 0], upcast(self.outer.weight)
+        return straight(weight, upcast(self.inner.bias), outer)
 
     @property
     def L(self) -> Tensor:
-        return full(self.multiplier)[0].abs() * self.length
+        return upcast(self.multiplier)[0].abs() * self.length
 
     def _near_enough(self, q_at: Tensor) -> bool:
         """Test whether each of these queries stands within L, where distance alone counts."""
-        if not readable(q_at, self.multiplier) or not q_at.numel():
+        if not is_eager_cpu(q_at, self.multiplier) or not q_at.numel():
             return False
         return bool(q_at.max() <= self.L)
 

@@ -20,14 +20,14 @@ from torch.nn.functional import logsigmoid
 from posenc.biases.decay import DecayBias
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running_sums import Running, by_head, linear, running
+from posenc.core.running_sums import RunningSums, by_head, linear, running_sum
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions
 from posenc.properties import decaying
 from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.support.arguments import channels, query_heads
 
 
-class Forgotten(Running, Prepared, NamedTuple("Forgotten", [("total", Tensor)])):
+class Forgotten(RunningSums, Prepared, NamedTuple("Forgotten", [("total", Tensor)])):
     """c, (batch, head, token), in logits."""
 
     shape = "head token"
@@ -56,7 +56,7 @@ class FoX(Encoding):
         self.gate = linear(width, heads, bias=0.0)
 
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Forgotten:
-        return Forgotten(running(logsigmoid(by_head(x, self.heads, self.gate))).squeeze(-1))
+        return Forgotten(running_sum(logsigmoid(by_head(x, self.heads, self.gate))).squeeze(-1))
 
     def on_scores(self, q: Heads, k: Keys, q_at: Forgotten, k_at: Forgotten, scale: float) -> Bias:
         return DecayBias(q, q_at.total, k_at.total)

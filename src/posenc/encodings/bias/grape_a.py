@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize, softplus
 
-from posenc.compat.tracing import full
+from posenc.compat.tracing import upcast
 from posenc.core.biases import content, for_query_heads, offset
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
@@ -63,8 +63,8 @@ class GRAPEA(Encoding):
 
     def _gate(self, x: Heads, direction: torch.Tensor) -> torch.Tensor:
         """Return ω m σ₊(direction · x / √d), (batch, head, token)."""
-        along = (x * normalize(full(direction), dim=-1).unsqueeze(-2)).sum(-1) * self.dim**-0.5
-        slope = softplus(full(self.omega)) * slopes(self.heads).to(x)
+        along = (x * normalize(upcast(direction), dim=-1).unsqueeze(-2)).sum(-1) * self.dim**-0.5
+        slope = softplus(upcast(self.omega)) * slopes(self.heads).to(x)
         return slope.unsqueeze(-1) * softplus(along)
 
 

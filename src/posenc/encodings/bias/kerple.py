@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.biases.distance import DistanceBias
-from posenc.compat.tracing import full
+from posenc.compat.tracing import upcast
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties import (
@@ -76,7 +76,7 @@ class Kerple(Encoding):
 
         - `h`, `δ`: head, and offset in tokens, query − key
         """
-        a, p = full(self.a[h]), full(self.p[h])
+        a, p = upcast(self.a[h]), upcast(self.p[h])
         if self.curve == "log":
             return -bounded(p) * (bounded(a) * δ.abs()).log1p()
         # ONNX rounds a power to the type of its base, so δ must be as exact as a

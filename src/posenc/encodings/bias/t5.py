@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.biases.distance import DistanceBias, looked_up
-from posenc.compat.tracing import full
+from posenc.compat.tracing import upcast
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
@@ -108,7 +108,7 @@ class T5Bias(Encoding):
         """
         bucket = _bucketed(δ, self.first.to(δ.device), self.bidirectional)
         # The gradient is a sum over all pairs that share a bucket
-        return looked_up(full(self.weight).mT, h, bucket)
+        return looked_up(upcast(self.weight).mT, h, bucket)
 
     def extra_repr(self) -> str:
         way = "bidirectional" if self.bidirectional else "causal"

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.biases.tables import TableBias
-from posenc.compat.tracing import readable
+from posenc.compat.tracing import is_eager_cpu
 from posenc.core.biases import FEW_QUERIES, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
@@ -136,7 +136,7 @@ class DeBERTa(Encoding):
         - `row`: function from an offset to its row among all of P
         - `q_at`, `k_at`: positions of queries and keys
         """
-        if not (readable(q_at, k_at) and q_at.numel() and k_at.numel()):
+        if not (is_eager_cpu(q_at, k_at) and q_at.numel() and k_at.numel()):
             return row, self.rows
         (q_low, q_high), (k_low, k_high) = q_at.aminmax(), k_at.aminmax()
         ends = row(torch.stack((q_low - k_high, q_high - k_low)))
@@ -155,7 +155,7 @@ class DeBERTa(Encoding):
         """
         if to is None:
             return q, rows.new_zeros(len(rows), self.dim, dtype=q.dtype)
-        if readable(q) and q.shape[0] * q.shape[2] <= FEW_QUERIES:
+        if is_eager_cpu(q) and q.shape[0] * q.shape[2] <= FEW_QUERIES:
             exact = torch.promote_types(q.dtype, rows.dtype)
             return q.to(exact) @ to.mT.to(exact), rows * scale
         return q, (rows @ to * scale).to(q.dtype)

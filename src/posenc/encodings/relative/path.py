@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from posenc.biases.carried import CarriedBias, Carrying, Chunks, alike
-from posenc.compat.tracing import full
+from posenc.compat.tracing import upcast
 from posenc.core.biases import content, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
@@ -48,7 +48,7 @@ class Mirrors(
     sums = ("order",)
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
-        k = full(per_query_head(k[..., some, :], self.w))
+        k = upcast(per_query_head(k[..., some, :], self.w))
         w, beta = self.w[..., some, :].to(k.dtype), self.beta[..., some].to(k.dtype)
         return mirrored_chunks(k, k, w, beta)
 

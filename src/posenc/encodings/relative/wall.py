@@ -20,11 +20,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from posenc.biases.carried import CarriedBias, Carrying, Chunks, alike, in_chunks
-from posenc.compat.tracing import full
+from posenc.compat.tracing import upcast
 from posenc.core.biases import content, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running_sums import CHUNK, by_head, chunks, linear, running
+from posenc.core.running_sums import CHUNK, by_head, linear, running_sum, split_chunks
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
 from posenc.properties import decaying, norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
@@ -42,7 +42,7 @@ class Decays(Carrying, Prepared, NamedTuple("Decays", [("total", Tensor), ("past
     """
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
-        k = full(per_query_head(k[..., some, :], self.total))
+        k = upcast(per_query_head(k[..., some, :], self.total))
         before = self.total[..., max(0, some.start - 1), None, :]
         return faded_chunks(k, k, self.total[..., some, :], before)
 
@@ -58,7 +58,7 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
         left = (p.unsqueeze(-2) - p_key.unsqueeze(-3)).clamp_max(CEILING).exp()
         return (q.unsqueeze(-2) * k.unsqueeze(-3) * left.to(q.dtype)).sum(-1)
     scores = [q @ k[..., :0, :].mT]
-    for chunk in chunks(k.shape[-2]):
+    for chunk in split_chunks(k.shape[-2]):
         p_here = p_key[..., chunk, :]
         middle = p_here[..., p_here.shape[-2] // 2, None, :]
         since, until = (p - middle).clamp_max(CEILING).exp(), (middle - p_here).exp()
@@ -103,7 +103,7 @@ class Wall(Encoding):
 
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> Decays:
         log = logsigmoid(by_head(x, self.heads, self.gate))
-        total = running(MOST * (log / MOST).expm1())
+        total = running_sum(MOST * (log / MOST).expm1())
         return Decays(total, log[..., :0, :])
 
     def on_scores(self, q: Heads, k: Keys, q_at: Decays, k_at: Decays, scale: float) -> Bias:

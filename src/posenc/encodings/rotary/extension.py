@@ -31,7 +31,7 @@ from math import ceil, floor, log, pi, sqrt
 from jaxtyping import Float
 from torch import Tensor, arange, float64, tensor, where
 
-from posenc.compat.tracing import visible
+from posenc.compat.tracing import has_values
 from posenc.core.frequencies import theta
 from posenc.core.shapes import Frequencies
 from posenc.support.arguments import brief, number, positive
@@ -347,6 +347,6 @@ def _ends(slow: float, fast: float) -> None:
 
 
 def _finite(freqs: Theta, factor: float) -> Theta:
-    if visible(freqs) and not freqs.isfinite().all():
+    if has_values(freqs) and not freqs.isfinite().all():
         raise ValueError(f"`factor` must leave θ finite, got {factor}: take one nearer 1.")
     return freqs

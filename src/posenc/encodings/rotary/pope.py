@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from posenc.compat.tracing import full
+from posenc.compat.tracing import upcast
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Heads, PerHead, Positions, Wider
@@ -72,7 +72,7 @@ class PoPE(Encoding):
         return turn(pos, self.freqs)
 
     def on_queries(self, q: Heads, at: Turn) -> Wider:
-        δ = full(self.delta).clamp(-2 * pi, 0).unsqueeze(-2)
+        δ = upcast(self.delta).clamp(-2 * pi, 0).unsqueeze(-2)
         cos, sin = at.cos * δ.cos() + at.sin * δ.sin(), at.sin * δ.cos() - at.cos * δ.sin()
         return polar(q, cos, sin)
 
@@ -82,7 +82,7 @@ class PoPE(Encoding):
 
 def polar(x: Wider, cos: Tensor, sin: Tensor) -> Tensor:
     """Return σ₊(x) at these angles, in Cartesian coordinates: (…, 2 · channel)."""
-    length = softplus(full(x))
+    length = softplus(upcast(x))
     return torch.cat((length * cos, length * sin), -1).to(x.dtype)
 
 

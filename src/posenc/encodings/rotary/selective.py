@@ -23,7 +23,7 @@ from torch.nn.functional import normalize
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, for_heads, frequencies
 from posenc.core.prepared import Prepared
-from posenc.core.running_sums import Running, by_head, linear, running
+from posenc.core.running_sums import RunningSums, by_head, linear, running_sum
 from posenc.core.shapes import Embeddings, HeadPositions, Heads, PerHead, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.rotation.rotate import rotate, rotate_keys
@@ -32,7 +32,7 @@ from posenc.support.arguments import count, layer_sizes
 
 
 class RunningAngles(
-    Running,
+    RunningSums,
     Prepared,
     NamedTuple(
         "RunningAngles", [("cos", Tensor), ("sin", Tensor), ("place", Tensor), ("total", Tensor)]
@@ -45,8 +45,8 @@ class RunningAngles(
         angle = place + total
         return cls(angle.cos().float(), angle.sin().float(), place, total)
 
-    def before(self, more: "RunningAngles") -> "RunningAngles":
-        return self.turned(more.place, super().before(more).total)
+    def shift_by_last(self, more: "RunningAngles") -> "RunningAngles":
+        return self.turned(more.place, super().shift_by_last(more).total)
 
 
 class SelectiveRoPE(Encoding):
@@ -89,7 +89,7 @@ class SelectiveRoPE(Encoding):
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> RunningAngles:
         said = normalize(x.unflatten(-1, (self.heads, -1)), dim=-1).flatten(-2)
         theta = self.freqs.to(x.device)
-        total = running(by_head(said, self.heads, self.down, self.up)) * theta
+        total = running_sum(by_head(said, self.heads, self.down, self.up)) * theta
         place = for_heads(at.double().unsqueeze(-1)) * self.pace.double().exp() * theta
         return RunningAngles.turned(place.expand_as(total), total)
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.compat.tracing import visible
+from posenc.compat.tracing import has_values
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, angles, base_of, checked, theta
 from posenc.core.positions import exact
@@ -97,7 +97,7 @@ class XPos(Encoding):
     def prepare(self, pos: Positions) -> Stretch:
         """Raises IndexError for positions so far from the centre that numbers would overflow."""
         away = exact(pos) - self.centre
-        if visible(away) and (away.abs() > self.reach).any():
+        if has_values(away) and (away.abs() > self.reach).any():
             raise IndexError(
                 f"xPos grows exponentially and is computed up to {self.reach:,} tokens from its"
                 f" centre {self.centre:,}; `pos` is {pos.min():,} … {pos.max():,}: pass a `centre`"

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from posenc.attention.block import Block
 from posenc.attention.cache import Cache
 from posenc.attention.layer import SelfAttention
+from posenc.core.check_positions import check_sizes
 from posenc.core.encoding import Encoding, Sum, leaves
-from posenc.core.fits import check_sizes
 from posenc.core.masks import Mask
 from posenc.core.shapes import Points
 from posenc.encodings.nope import NoPE

@@ -48,7 +48,7 @@ def is_model(name: str | Path) -> bool:
     if names.is_own(name):
         return False
     path = Path(name)
-    known = names.plain(name) in map(names.plain, names.cards())
+    known = names.normalise(name) in map(names.normalise, names.cards())
     return "/" in name or path.suffix in FILES or (path.exists() and not known)
 
 

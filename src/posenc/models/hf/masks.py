@@ -11,7 +11,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from posenc.compat.tracing import readable
+from posenc.compat.tracing import is_eager_cpu
 from posenc.core.masks import Mask, OffsetRange, causal
 
 
@@ -26,7 +26,7 @@ def mask_of(
         plain = queries == 1 or not causal
         return None if plain else _strip(queries - keys, inf, queries, keys)
     seen = seen[..., :keys]
-    return _from_square(seen) if readable(seen) else _dense(seen, batch)
+    return _from_square(seen) if is_eager_cpu(seen) else _dense(seen, batch)
 
 
 def _from_square(seen: Tensor) -> Mask | None:

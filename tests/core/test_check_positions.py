@@ -33,8 +33,8 @@ from posenc import (
     explain,
     masks,
 )
+from posenc.core.check_positions import checked_at
 from posenc.core.encoding import Encoding
-from posenc.core.fits import checked_at
 from posenc.core.prepared import Prepared
 from posenc.encodings.bias.falcon import FalconALiBi
 from posenc.encodings.temperature import Temperature
