@@ -1,6 +1,6 @@
-"""Positional encodings for transformers: every one, plugged into real attention, and measured.
+"""Positional encodings for transformers, usable in attention, with measured properties.
 
-The public names, found when first asked for, so that `posenc --help` need not wait for torch.
+Public names are imported on first use, so that `posenc --help` does not wait for torch.
 """
 
 from importlib import import_module
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from posenc.show.explorer.explore import explore as explore
     from posenc.show.report.guide import guide as guide
 
-# Layers may be given the name of an encoding, and build it from the catalogue
+# Layers accept the name of an encoding, which they create from the catalogue
 _names.CATALOG = "posenc.catalog"
 
-# Public names and the modules they live in; the encodings are those of `posenc.catalog`
+# Public names and their modules, except for encodings, which are in `posenc.catalog`
 _HOME = {
     "Block": "attention.block",
     "CATALOG": "catalog",
@@ -74,7 +74,7 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         public = {*_HOME, *_MODULES, *_encodings()}
-        # `import *` does not need the extra `report`, which `plot` needs
+        # `import *` must not import `plot`, which needs the extra `report`
         return sorted(public - {"plot"})
     if name in _MODULES:
         value: Any = import_module(f"posenc.{_MODULES[name]}")

@@ -1,4 +1,4 @@
-"""`python -m posenc` is `posenc`."""
+"""Entry point of `python -m posenc`, the same as the command `posenc`."""
 
 from posenc.commands.cli import main
 

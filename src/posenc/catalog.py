@@ -1,4 +1,4 @@
-"""Every encoding, one line each, from the first idea to the latest; `posenc` exports the names."""
+"""The catalogue of all encodings in the order of their publication; `posenc` exports the names."""
 
 import sys
 from collections.abc import Iterable
@@ -57,11 +57,11 @@ from posenc.encodings.bias.grape_a import GRAPEA as GRAPEA
 from posenc.encodings.rotary.repo import RePo as RePo
 # isort: on
 
-# The names on the cards of those whose class has another name
+# Names on cards that differ from the name of the class
 KERPLE, T5, RoPEMixed, xPos, ReRoPE = Kerple, T5Bias, Mixed, XPos, Remapped
 
 HOME = "posenc.encodings."
-# By public name: classes, functions that return a RoPE, and functions that return its θ
+# Public names of classes, of functions that return a RoPE, and of functions that return its θ
 ENCODINGS: dict[str, Any] = {
     name: value
     for name, value in globals().items()
@@ -76,12 +76,13 @@ CATALOG: tuple[Card, ...] = tuple(
 
 
 def find(name: str | Card | Encoding) -> Card:
-    """Find the card of that name; case, spaces, dashes and underscores do not matter.
+    """Return the card with this name; case, spaces, dashes and underscores do not matter.
 
-    An encoding of one's own has a card too, without promises or a paper: given as an instance, or
-    by name, as `my_module.py:Mine` or `package.module:Mine`. Naming it so runs that code.
+    An encoding outside of the catalogue gets a card without promises or a paper. Pass an instance,
+    or `my_module.py:Mine` or `package.module:Mine`, which runs that code.
 
-    Raises LookupError with the nearest names on a typo, and for code that cannot serve.
+    Raises LookupError with the nearest names on a typo, and for code that does not contain an
+    encoding.
     """
     if isinstance(name, Card):
         return name
@@ -89,7 +90,7 @@ def find(name: str | Card | Encoding) -> Card:
         return user_code.card_of(name)
     if not isinstance(name, str):
         raise TypeError(
-            f"`name` must be that of an encoding, 'rope' for instance, got {brief(name)}."
+            f"`name` must be the name of an encoding, for instance 'rope', got {brief(name)}."
         )
     if names.is_own(name):
         return user_code.load(name)
@@ -100,7 +101,7 @@ def find(name: str | Card | Encoding) -> Card:
 
 
 def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
-    """The cards of these, each once; of several with one name, the later ones get a number.
+    """Return the cards of these encodings without repetitions, and number those of one name.
 
     >>> from posenc import ALiBi
     >>> [card.name for card in choose(["alibi", "rope", ALiBi(4), "RoPE"])]
@@ -108,8 +109,8 @@ def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
     """
     if isinstance(wanted, str | Encoding) or not isinstance(wanted, Iterable):
         raise TypeError(
-            f"`names` must be a list of encodings or of their names, got {brief(wanted)}: pass"
-            " `['rope', 'alibi']`, for instance, and one in a list too."
+            f"`names` must be a list of encodings or of their names, got {brief(wanted)}. Pass"
+            " `['rope', 'alibi']` or `['rope']`, for instance."
         )
     chosen: dict[str, Card] = {}
     for card in dict.fromkeys(map(find, wanted)):
@@ -122,13 +123,13 @@ def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
 
 
 def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
-    """Make an encoding of the catalogue by name, or the sum of several.
+    """Create an encoding of the catalogue by name, or the sum of several.
 
-    - `name`: as `posenc list` spells it, "rope" for instance; case, spaces and dashes do not
-      matter. "sinusoidal+alibi" makes `Sum` of both. "my_module.py:Mine" runs that code.
+    - `name`: name in `posenc list`, for instance "rope"; case, spaces and dashes do not matter.
+      "sinusoidal+alibi" creates the `Sum` of both. "my_module.py:Mine" runs that code.
     - `dim`: channels of a head
-    - `heads`: query heads; an encoding that acts on embeddings is made for dim · heads channels
-    - `options`: the other arguments of the encoding's class; a sum takes none
+    - `heads`: query heads; an encoding that acts on embeddings gets dim · heads channels
+    - `options`: the other arguments of the encoding's class; not allowed for a sum
 
     Raises LookupError for an unknown name, with the nearest ones, and TypeError for an unknown
     option.
@@ -152,13 +153,15 @@ def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
         known = _options(card, dim, heads) if card.paper else options
         for name in options:
             if name not in known:
-                takes = ", ".join(f"`{name}`" for name in known) or "no options"
-                raise TypeError(f"{card.name} has no `{name}`: it takes {takes}.") from None
-        raise TypeError(f"{card.name} does not take {options}: {error}") from error
+                takes = ", ".join(f"`{name}`" for name in known) or "none"
+                raise TypeError(
+                    f"{card.name} has no option `{name}`. Its options are {takes}."
+                ) from None
+        raise TypeError(f"{card.name} cannot be created with {options}: {error}") from error
 
 
 def _parts(name: str) -> list[str]:
-    """Split the names of a sum. A path may contain a plus sign: "my+module.py:Mine" is one name."""
+    """Split the names of a sum, but not a path with a plus sign, as in "my+module.py:Mine"."""
     if not isinstance(name, str) or "+" not in name:
         return [name]
     parts = [part.strip() for part in name.split("+")]
@@ -168,7 +171,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _options(card: Card, dim: int, heads: int) -> list[str]:
-    """The names of what the constructor of an encoding takes besides its sizes."""
+    """Return the names of the constructor's arguments other than the sizes."""
     parameters = [*signature(card.make).parameters.values()]
     if parameters[-1].kind is Parameter.VAR_KEYWORD:
         parameters += signature(type(card.make(dim, heads))).parameters.values()

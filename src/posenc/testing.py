@@ -1,4 +1,4 @@
-"""Tests for encodings of your own, for pytest in your project.
+"""A pytest helper that tests an encoding of your own.
 
 from posenc.testing import conform
 
@@ -15,14 +15,14 @@ __all__ = ["conform"]
 
 
 def conform(mine: Any, *sizes: int | None, **options: Any) -> Conformance:
-    """Try every promise on an encoding of your own, and fail the test if one is broken.
+    """Test all promises of an encoding of your own, and fail if one is broken.
 
     - `mine`: a class, a function that makes an encoding, an instance, "my.py:Mine", or a card
-    - `sizes`: `dim`, `heads` and `width`, in this order; those left out are found as in
+    - `sizes`: `dim`, `heads` and `width`, in this order; missing ones are chosen as in
       `posenc.properties.conform`
     - `options`: the other arguments of `posenc.properties.conform`, `holds` for instance
 
-    Returns the outcomes. Raises AssertionError with each broken promise and its remedy.
+    Returns all outcomes. Raises AssertionError that lists each broken promise and its remedy.
 
     >>> from posenc import ALiBi
     >>> conform(ALiBi(4)).failed

@@ -1,1 +1,1 @@
-"""The parts that all others build on: positions, encodings, masks, biases, frequencies."""
+"""Basic parts of the library: positions, encodings, masks, biases, frequencies."""

@@ -1,7 +1,7 @@
-"""Biases: what an encoding adds to the score of a query and a key.
+"""Biases: the terms that an encoding adds to the score of a query and a key.
 
-Only `block` has to be written: the bias of some queries and some keys, told which of these keys are
-seen. The other forms of a `ScoreBias` are optional. Attention is faster where a bias has one.
+A bias must define `block`, which returns the bias of some queries and some keys and receives the
+mask of these pairs. The other forms of a `ScoreBias` are optional and make attention faster.
 """
 
 from collections.abc import Callable
@@ -18,24 +18,25 @@ from posenc.core.shapes import Bias, BlockBias, Heads, KeyPositions, Keys, PairB
 from posenc.support.arguments import brief
 
 ALL = slice(None)
-FEW_QUERIES = 8  # queries, as in decoding
+FEW_QUERIES = 8  # up to this number of queries, as in decoding, call overhead dominates
 
-OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), to broadcast, -> bias
+OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), which broadcast -> bias
 
 
 class ScoreBias:
-    """The base class of biases: `block`, and its faster forms, all optional.
+    """The base class of biases: the required `block`, and optional faster forms.
 
-    - `distance`: f(head, offset), where the bias is nothing but that; read out of one vector a head
-    - `q_pos`, `k_pos`: the positions that it goes by
-    - `scores`: f(rows, keys), whole scores, where q · k is no part of them by itself
+    - `distance`: f(head, offset), set only if the bias depends on nothing more; its values are
+      stored as one vector per head
+    - `q_pos`, `k_pos`: the positions of which the bias is a function
+    - `scores`: f(rows, keys), the complete scores, for a bias that cannot be separated from q · k
 
-    Of `attended`, the form for the CPU:
+    Facts about `attended`, the form for the CPU:
 
-    - `takes_sinks`: False where it has no place for sinks
-    - `adds_values`: True where it computes what the encoding adds to values
-    - `few_scores`: scores of a head that take less time than their tiles
-    - `view`: the sentence that explains the form, where {} is the encoding
+    - `takes_sinks`: False if it does not support sinks
+    - `adds_values`: True if it also computes `by_weight` of the encoding
+    - `few_scores`: number of scores per head up to which dense attention is faster than tiles
+    - `view`: the sentence in which `explain` describes the form; {} is the name of the encoding
     """
 
     distance: OfDistance | None = None
@@ -44,7 +45,7 @@ class ScoreBias:
     scores: Callable[[slice, slice], Tensor] | None = None
     takes_sinks, adds_values, few_scores = True, False, 0
     view = (
-        "the bias of {} goes by distance, positions stand at equal steps and the mask is a strip"
+        "the bias of {} depends on distance, positions have equal steps and the mask is a band"
         " along the diagonal."
     )
 
@@ -54,48 +55,48 @@ class ScoreBias:
         return common_step(self.q_pos, self.k_pos)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """The bias of some queries and keys; it broadcasts to (batch, head, query, key).
+        """Return the bias of some queries and keys; it broadcasts to (batch, head, query, key).
 
-        `seen` is the mask of these pairs, bool, in a shape that broadcasts to the same; None: each
-        of the queries sees each of the keys.
+        `seen` is the bool mask of these pairs and broadcasts to the same shape; None: each of the
+        queries sees each of the keys.
         """
         raise NotImplementedError
 
     def hold(self) -> None:
-        """Compute what all blocks share, before they are made, and made again for gradients."""
+        """Compute the values that all blocks share, once for the forward and backward pass."""
 
     def pair(self) -> PairBias | None:
-        """The bias of one pair, (b, h, i, j) -> value, which fused kernels compile; or None.
+        """Return the bias of one pair, (b, h, i, j) -> value, for fused kernels; or None.
 
-        What the function looks up is computed by this call, outside of what is traced.
+        Tables that the function reads are computed in this call, outside of the traced function.
         """
         return None
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Queries and keys whose dot product carries a part of the bias, and the part left over.
+        """Return q and k whose dot product includes a part of the bias, and the remaining bias.
 
-        `wholly`: no part is to be left over, if that can be; it is None then.
+        `wholly`: include all of the bias if possible; the remaining bias is then None.
         """
         return q, k, self
 
     def refuses(self, call: Any, strip: Any) -> str:
         """Return the reason why `attended` cannot compute a call, or ""."""
         if self.distance is None and type(self).attended is ScoreBias.attended:
-            return f"the bias of {call.name} is no view"
+            return f"the bias of {call.name} is not a function of distance"
         steps = self.steps is not None
-        return "" if steps else "positions are not whole numbers at equal steps, alike in the batch"
+        return "" if steps else "positions are not whole numbers at equal steps, equal in all texts"
 
     def attended(self, call: Any, strip: Any) -> Tensor:
-        """Compute attention of the pairs of a strip on the CPU, (batch, head, query, value)."""
+        """Compute attention within a diagonal band on the CPU, (batch, head, query, value)."""
         raise NotImplementedError
 
     def terms(self) -> dict[str, "ScoreBias"]:
-        """The terms of the paper's formula by name; empty where the formula has one term."""
+        """Return the terms of the paper's formula by name; empty if the formula has one term."""
         return {}
 
 
 class SumBias(ScoreBias):
-    """The sum of several biases, in the forms that all of them have."""
+    """The sum of several biases, with the forms that all of them have."""
 
     def __init__(self, biases: list[ScoreBias]):
         self.biases = biases
@@ -116,7 +117,7 @@ class SumBias(ScoreBias):
         return None if None in functions else _total(functions)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Absorb wholly, whatever is asked: a fast path of one of the biases is none of the sum."""
+        """Include as much as possible, because a fast path of one bias is not one of the sum."""
         left = []
         for bias in self.biases:
             q, k, bias_left = bias.absorbed(q, k, True)
@@ -125,7 +126,7 @@ class SumBias(ScoreBias):
 
 
 def _stand_alike(one: ScoreBias, other: ScoreBias) -> bool:
-    """Test whether two biases go by the same positions, where these can be read."""
+    """Test whether two biases use the same positions; unreadable positions count as the same."""
     pairs = ((one.q_pos, other.q_pos), (one.k_pos, other.k_pos))
     return all([a is b or not is_eager_cpu(a, b) or a.equal(b) for a, b in pairs])
 
@@ -168,7 +169,7 @@ class ForeignBias(ScoreBias):
 
 
 def as_bias(bias: Bias | Tensor | None, q: Tensor, k: Tensor) -> ScoreBias | None:
-    """Wrap what `on_scores` returned, so that every form of a bias can be asked for."""
+    """Convert the result of `on_scores` to a `ScoreBias`, which has every form of a bias."""
     if bias is None or isinstance(bias, ScoreBias):
         return bias
     if isinstance(bias, Tensor):
@@ -177,8 +178,8 @@ def as_bias(bias: Bias | Tensor | None, q: Tensor, k: Tensor) -> ScoreBias | Non
         return ForeignBias(bias)  # type: ignore
     if not callable(bias):
         raise TypeError(
-            "a bias is a tensor that broadcasts to (batch, head, query, key), a function of one"
-            f" pair, (b, h, i, j) -> value, or an object with `block`, got {brief(bias)}."
+            "`bias` must be a tensor that broadcasts to (batch, head, query, key), a function of"
+            f" one pair, (b, h, i, j) -> value, or an object with `block`, got {brief(bias)}."
         )
     return FunctionBias(bias, q, k)
 
@@ -194,7 +195,7 @@ def _total(functions: list[Any]) -> Any:
 
 
 def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """A function that looks values of tokens up: (batch, head, token) indices -> the value there.
+    """Return a function that indexes `values`: (batch, head, token) indices -> value.
 
     `values` are (token,), (batch, token) or (batch, head, token).
     """
@@ -210,23 +211,23 @@ def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 def offset(q_pos: Positions, k_pos: KeyPositions) -> PairBias:
-    """A function of (batch, head, query, key) indices: position of query − position of key."""
+    """Return a function of (batch, head, query, key) indices: query position − key position."""
     q, k = take(q_pos), take(k_pos)
     return lambda b, h, i, j: q(b, h, i) - k(b, h, j)
 
 
 def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> Tensor:
-    """Offsets of these queries and keys, (batch or 1, head or 1, query, key)."""
+    """Return query position − key position, (batch or 1, head or 1, query, key)."""
     if q_pos.ndim == k_pos.ndim == 1:
         # The usual case, in the fewest calls of torch
         return q_pos[rows].view(1, 1, -1, 1) - k_pos[keys]
-    # Positions with fewer axes serve all texts or heads
+    # Positions with fewer axes are shared by all texts or heads
     if q_pos.ndim != k_pos.ndim:
         q_pos, k_pos = (pos if pos.ndim == 3 else pos.unsqueeze(-2) for pos in (q_pos, k_pos))
     # Slicing costs as much as a small kernel
     q_pos = q_pos if rows == ALL else q_pos[..., rows]
     k_pos = k_pos if keys == ALL else k_pos[..., keys]
-    # One row of keys broadcasts as it is, which saves a call
+    # One row of keys broadcasts without another axis, which saves a call
     one_row = k_pos.ndim == 3 and k_pos.shape[:2] == (1, 1)
     apart = q_pos.unsqueeze(-1) - (k_pos if one_row else k_pos.unsqueeze(-2))
     if apart.ndim == 4:
@@ -235,12 +236,13 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
 
 
 def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:
-    """Positions for each head of keys that heads share, repeated for each head of the queries."""
+    """Repeat positions of key heads, so that each query head has its own."""
     if pos.ndim < 3 or pos.shape[1] == 1 or pos.shape[1] == heads:
         return pos
     if heads % pos.shape[1]:
         raise ValueError(
-            f"`pos` is for {pos.shape[1]} heads, `q` has {heads}: give each head its own."
+            f"`pos` must have positions for 1 head or for the {heads} heads of `q`, got"
+            f" {pos.shape[1]}. Pass positions for each head."
         )
     return pos.repeat_interleave(heads // pos.shape[1], 1)
 
@@ -251,7 +253,7 @@ def per_query_head(x: Tensor, q: Tensor) -> Tensor:
 
 
 def content(q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
-    """Queries and keys in float32 at least, head by head: what a bias of content is made of."""
+    """Return q and k in float32 or wider, with the keys repeated for each query head."""
     dtype = torch.promote_types(q.dtype, torch.float32)
     return q.to(dtype), per_query_head(k, q).to(dtype)
 
@@ -262,7 +264,7 @@ def pairs(
     device: torch.device | None = None,
     keys: slice = ALL,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Indices of every pair of (batch, head, query, key), or of some rows and keys, to broadcast.
+    """Return indices of (batch, head, query, key), which broadcast to all pairs of these slices.
 
     >>> [tuple(index.shape) for index in pairs((2, 4, 3, 5))]
     [(2, 1, 1, 1), (1, 4, 1, 1), (1, 1, 3, 1), (1, 1, 1, 5)]
@@ -275,5 +277,5 @@ def pairs(
 def dense(
     of_pair: PairBias, shape: tuple[int, int, int, int], device: torch.device | None = None
 ) -> Tensor:
-    """Evaluate a function of one pair, a mask for instance, for every pair at once."""
+    """Evaluate a function of one pair, such as a mask, for all pairs."""
     return of_pair(*pairs(shape, device=device))

@@ -1,4 +1,4 @@
-"""Check that positions, or what `prepare` returned, fit the encoding that attention is given."""
+"""Check that positions, or the result of `prepare`, fit the encoding and the tensors of a call."""
 
 from typing import Any
 
@@ -19,9 +19,10 @@ def check_sizes(
     width: int | None = None,
     needs_values: bool = False,
 ) -> None:
-    """Refuse an encoding with a part that was made for other sizes than those of q, or of a layer.
+    """Raise ValueError if the encoding was made for other heads or channels than q or a layer has.
 
-    `width` is that of a layer. With `needs_values`, refuse learned weights that have none, too.
+    `width` is the width of a layer; None: the sizes are those of q. With `needs_values`, learned
+    weights on the meta device raise ValueError too.
     """
     if isinstance(encoding, Sum):
         for part in encoding:
@@ -43,21 +44,24 @@ def _wrong_size(leaf: Encoding, size: str, has: int, width: int | None) -> str:
     name, wants = type(leaf).__name__, getattr(leaf, size)
     if width is not None:
         return (
-            f"`encoding` was made for `{size}`={wants}, this layer has {has}: make its {name} for"
-            f" `width`={width}, and `width` / `heads` channels of a head."
+            f"`encoding` must be made for `{size}`={has} of this layer, got {wants}. Make its"
+            f" {name} for `width`={width}, and `width` / `heads` channels per head."
         )
     if size == "heads":
-        return f"this {name} was made for {wants} heads, `q` has {has}: make it for {has}."
+        return (
+            f"`encoding` must be made for the {has} heads of `q`, got a {name} for {wants} heads."
+            f" Make it with `heads`={has}."
+        )
     return (
-        f"this {name} is for heads of {wants} channels, `q` has {has}: make it with `dim` as many"
-        " as a head has."
+        f"`encoding` must be made for the {has} channels of `q`, got a {name} for {wants} channels."
+        f" Make it with `dim`={has}, the channels of a head."
     )
 
 
 def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
-    """Return what the hooks are handed as `at`: prepared by the caller, or here from positions.
+    """Check `at` and return what the hooks receive: prepared by the caller, or here from positions.
 
-    Positions are looked up by token: too many would silently be the wrong ones.
+    The number of positions is checked, because hooks would silently use wrong ones.
     """
     if isinstance(encoding, Sum):
         at = prepared(encoding, at, name) if isinstance(at, Tensor) else at
@@ -72,10 +76,10 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
             raise TypeError(_not_of_this_encoding(encoding, at, name))
         if at.tokens != x.shape[-2] or at.batch not in (1, x.shape[0]):
             raise ValueError(
-                f"{name} was prepared by {type(encoding).__name__} for {at.tokens} tokens in a"
-                f" batch of {at.batch}, where there are {x.shape[-2]} tokens in a batch of"
-                f" {x.shape[0]}: prepare the positions of these; where keys stand elsewhere, pass"
-                " both `at` and `k_at`."
+                f"{name} must be prepared for {x.shape[-2]} tokens in a batch of {x.shape[0]}, got"
+                f" {at.tokens} tokens in a batch of {at.batch}, prepared by"
+                f" {type(encoding).__name__}. Prepare the positions of these tokens, and pass both"
+                " `at` and `k_at` if keys have other positions than queries."
             )
         return at
     if type(encoding).on_hidden is not Encoding.on_hidden:
@@ -86,7 +90,7 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
         if at.dtype is not torch.int64 or type(encoding).on_scores is not Encoding.on_scores:
             # Offsets of integers that are too far apart would wrap around
             at = exact(at)
-        # As `prepare` returns the positions of one text for all texts and heads
+        # `prepare` returns this shape for the positions of one text
         if encoding.axes == 1 and at.shape == (1, 1, x.shape[2]) and at.device == x.device:
             return at
         _check_positions(encoding, at, x, name)
@@ -95,7 +99,7 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
         if not isinstance(at, Tensor):
             raise TypeError(_not_of_this_encoding(encoding, at, name))
         return checked_at(encoding, prepared(encoding, at, name), x, name)
-    # Else it is what `prepare` of a user's own encoding returned
+    # The class of the result is unknown for an encoding outside of this library
     if not isinstance(at, Tensor) and _are_positions(at):
         raise TypeError(_not_of_this_encoding(encoding, at, name))
     return at
@@ -106,9 +110,9 @@ def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
     acts_on, of = encoding.acts_on, type(encoding).__name__
     if "on_embeddings" in acts_on:
         raise ValueError(
-            f"{of} acts on embeddings, before q, k and v are projected: call `at ="
-            f" encoding.prepare(pos)`, `x = encoding.on_embeddings(x, at)`, and give `attend` that"
-            f" {name}; or use `SelfAttention`."
+            f"{of} must be applied to embeddings before q, k and v are projected. Call `at ="
+            f" encoding.prepare(pos)` and `x = encoding.on_embeddings(x, at)`, and pass `at` to"
+            f" `attend` as {name}; or use `SelfAttention`."
         )
     if "on_hidden" in acts_on:
         raise TypeError(_needs_hidden(encoding, pos, name))
@@ -116,31 +120,32 @@ def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
 
 
 def _are_positions(at: Any) -> bool:
-    """Test whether these are positions, though not in a tensor."""
+    """Test whether `at` holds numbers outside of a tensor, such as a list or an array."""
     first = at[0] if isinstance(at, list) and at else at
     return isinstance(first, int | float | str | range) or hasattr(first, "__array__")
 
 
 def _not_of_this_encoding(encoding: Encoding, at: Any, name: str) -> str:
     return (
-        f"{name} must be positions, as a tensor, or what `prepare` of this"
-        f" {type(encoding).__name__} made of them, got {describe(at)}: pass `torch.tensor(…)`, or"
-        " call `encoding.prepare(pos)`."
+        f"{name} must be a tensor of positions, or the result of `prepare` of this"
+        f" {type(encoding).__name__}, got {describe(at)}. Pass `torch.tensor(…)` or"
+        " `encoding.prepare(pos)`."
     )
 
 
 def _needs_hidden(encoding: Encoding, at: Any, name: str) -> str:
     return (
-        f"{type(encoding).__name__} reads the input of the layer, x of shape (batch, token, width),"
-        f" and {name} has not seen it, got {describe(at)}: pass `at = encoding.on_hidden(x,"
-        " encoding.prepare(pos))`, or use `SelfAttention`."
+        f"{name} must be computed from the input of the layer for {type(encoding).__name__}, got"
+        f" {describe(at)}. Pass `at = encoding.on_hidden(x, encoding.prepare(pos))` with x of shape"
+        " (batch, token, width), or use `SelfAttention`."
     )
 
 
 def _check_positions(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> None:
     if pos.device != x.device:
         raise ValueError(
-            f"`x` is on {x.device}, the positions are on {pos.device}: move them to one device."
+            f"{name} must be on the device of `x`, {x.device}, got {pos.device}. Move the positions"
+            " there."
         )
     shape = pos.shape[: pos.ndim - (encoding.axes > 1)]
     if not shape or len(shape) > 3:
@@ -153,9 +158,15 @@ def _check_positions(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> No
     if len(shape) == 3:
         # Several query heads may share one key head
         if shape[1] != 1 and shape[1] % x.shape[1]:
-            raise ValueError(f"{name} is for {shape[1]} heads, there are {x.shape[1]}.")
+            raise ValueError(
+                f"{name} must have positions for 1 head or for {x.shape[1]} heads, got {shape[1]}."
+            )
     if shape[-1] != x.shape[-2]:
-        what = f"{name} has {shape[-1]} positions for {x.shape[-2]} tokens"
-        raise ValueError(f"{what}: where the keys stand elsewhere, pass both `at` and `k_at`.")
+        raise ValueError(
+            f"{name} must have {x.shape[-2]} positions, one per token, got {shape[-1]}. Pass both"
+            " `at` and `k_at` if keys have other positions than queries."
+        )
     if len(shape) > 1 and shape[0] not in (1, x.shape[0]):
-        raise ValueError(f"{name} is for a batch of {shape[0]}, q, k and v for {x.shape[0]}.")
+        raise ValueError(
+            f"{name} must be for a batch of {x.shape[0]}, like q, k and v, got {shape[0]}."
+        )

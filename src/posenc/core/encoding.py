@@ -355,13 +355,13 @@ class Sum(Encoding):
         for part in parts:
             if not isinstance(part, Encoding):
                 raise TypeError(
-                    f"`parts` must be encodings, one argument each, got {brief(part)}. Write"
-                    " `Sum(RoPE(64), ALiBi(8))`, or `Sum(*encodings)` for a list."
+                    f"`parts` of `Sum` must be encodings, one argument each, got {brief(part)}."
+                    " Write `Sum(RoPE(64), ALiBi(8))`, or `Sum(*encodings)` for a list."
                 )
         if len({part.axes for part in parts}) > 1:
             axes = ", ".join(f"{type(part).__name__} {part.axes}" for part in parts)
             raise ValueError(
-                "`parts` must have the same number of axes, because they receive the same"
+                "`parts` of `Sum` must have the same number of axes, because they receive the same"
                 f" positions, got {axes}."
             )
         self.parts = nn.ModuleList(parts)
@@ -432,7 +432,7 @@ def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
     sizes = {getattr(part, name): type(part).__name__ for part in parts if getattr(part, name)}
     if len(sizes) > 1:
         listed = ", ".join(f"{part} {size}" for size, part in sizes.items())
-        raise ValueError(f"`parts` must have the same `{name}`, got {listed}.")
+        raise ValueError(f"`parts` of `Sum` must have the same `{name}`, got {listed}.")
     return next(iter(sizes), 0)
 
 

@@ -1,7 +1,7 @@
 """Apply the hooks of encodings, and check what each hook returns.
 
-Attention calls no hook anywhere else. Each part of a `Sum` is applied and checked by itself, so
-that a message names the part.
+All hooks of attention are called here. The parts of a `Sum` are applied and checked one by one, so
+that messages name the part.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ OF_KEYS = ("on_keys", "on_values")  # the hooks that receive the positions of th
 
 
 class Placed(NamedTuple):
-    """An encoding that is no `Sum`, the hooks that it overrides, and what these receive as `at`."""
+    """An encoding other than `Sum`, its overridden hooks, and their `at` for queries and keys."""
 
-    encoding: Any  # an `Encoding`, whose file imports this one
+    encoding: Any  # an `Encoding`; `encoding.py` imports this file
     acts_on: tuple[str, ...]
     at: Any
     k_at: Any
 
 
 def applied(hook: str, parts: Sequence[Placed], x: Tensor, heads: int | None = None) -> Tensor:
-    """Apply a hook that maps tokens to tokens, part by part: `on_queries`, `on_output`, …
+    """Apply a hook that maps tokens to tokens, such as `on_queries`, for one part after another.
 
-    `heads` are those of the queries: `on_keys` and `on_values` may return as many. None: not known.
+    `heads` is the number of query heads, which `on_keys` and `on_values` may return; None: unknown.
     """
-    # What acted on values last is undone first
+    # `on_output` inverts `on_values`, so the parts are applied in reverse order
     for part in reversed(parts) if hook == "on_output" else parts:
         if hook in part.acts_on:
             out = getattr(part.encoding, hook)(x, part.k_at if hook in OF_KEYS else part.at)
@@ -42,14 +42,14 @@ def applied(hook: str, parts: Sequence[Placed], x: Tensor, heads: int | None = N
 
 
 def queries_and_keys(parts: Sequence[Placed], q: Heads, k: Keys) -> tuple[Tensor, Tensor]:
-    """Apply `on_queries` and `on_keys`: q and k as they enter the dot product."""
+    """Apply `on_queries` and `on_keys`, and check that both return equally many channels."""
     q = applied("on_queries", parts, q)
     k = applied("on_keys", parts, k, q.shape[1])
     if q.shape[-1] != k.shape[-1]:
         names = " + ".join(type(part.encoding).__name__ for part in parts)
         raise TypeError(
-            f"`on_queries` and `on_keys` of {names} must return equally many channels, got"
-            f" {q.shape[-1]} and {k.shape[-1]}."
+            f"`on_queries` and `on_keys` must return equally many channels, got {q.shape[-1]} and"
+            f" {k.shape[-1]} from {names}."
         )
     return q, k
 
@@ -74,9 +74,9 @@ def bias_of(parts: Sequence[Placed], q: Tensor, k: Tensor, scale: float) -> Scor
 def by_weight(
     parts: Sequence[Placed], weights: Tensor, rows: slice, channels: int | None = None
 ) -> Tensor | None:
-    """Apply `by_weight`: what is added to the output of some queries, or None.
+    """Return the sum of `by_weight` of all parts, a term of the output of some queries, or None.
 
-    `channels` are those of the values; None: not known.
+    `channels` is the number of channels of the values; None: unknown.
     """
     total = None
     for part in parts:
@@ -91,18 +91,18 @@ def by_weight(
 
 
 def hidden(encoding: Any, x: Embeddings, at: Any) -> Any:
-    """Apply `on_hidden` of an encoding, which may be a `Sum`."""
+    """Apply `on_hidden` of an encoding or a `Sum`, and check that it does not return None."""
     at = encoding.on_hidden(x, at)
     if at is None:
         raise TypeError(
-            f"`{type(encoding).__name__}.on_hidden` must return what the other hooks receive as"
-            " `at`, got None. End with `return at`."
+            f"`{type(encoding).__name__}.on_hidden` must return the `at` of the other hooks, got"
+            " None. End with `return at`."
         )
     return at
 
 
 def _checked(encoding: Any, hook: str, out: Any, x: Tensor, heads: int | None) -> Tensor:
-    """Check the shape and the dtype of what a hook made of x."""
+    """Check the shape and the dtype of the result of a hook for x."""
     if torch.compiler.is_compiling():
         return out
     whole, due = hook == "on_embeddings", x.shape[:-1]
@@ -112,28 +112,28 @@ def _checked(encoding: Any, hook: str, out: Any, x: Tensor, heads: int | None) -
             if out.dtype is x.dtype or torch.is_autocast_enabled(out.device.type):
                 return out
             raise TypeError(
-                f"`{type(encoding).__name__}.{hook}` must return the dtype that it is given,"
-                f" {x.dtype}, got {out.dtype}. End with `.to({x.dtype})`, or that of what comes in."
+                f"`{type(encoding).__name__}.{hook}` must return the dtype of its input,"
+                f" {x.dtype}, got {out.dtype}. End with `.to({x.dtype})`, or `.to(x.dtype)`."
             )
-    # Channels of embeddings are fixed, those of heads are not
+    # A hook may change the number of channels of heads, but not of embeddings
     shapes = [_shape(x.shape) if whole else _shape(due, open_end=True)]
     if hook in OF_KEYS and heads not in (None, due[1]):
         shapes.append(_shape((due[0], heads, *due[2:]), open_end=True))
     raise TypeError(
         f"`{type(encoding).__name__}.{hook}` must return floats of shape {' or '.join(shapes)}, got"
-        f" {_came(out)}."
+        f" {_describe(out)}."
     )
 
 
 def _for_query_heads(out: Tensor, x: Tensor, heads: int | None) -> bool:
-    """Test whether keys or values x were returned for each head of the queries."""
+    """Test whether the hook returned keys or values x for each query head."""
     if out.ndim != x.ndim or (out.shape[0], *out.shape[2:-1]) != (x.shape[0], *x.shape[2:-1]):
         return False
     return out.shape[1] == heads or (heads is None and out.shape[1] % x.shape[1] == 0)
 
 
 def _check_function(encoding: Any, bias: Any) -> None:
-    """Refuse a bias that is no function of one pair."""
+    """Raise TypeError for a bias that is not a function of one pair."""
     if torch.compiler.is_compiling():
         return
     code = getattr(bias, "__code__", None)
@@ -152,7 +152,7 @@ def _check_function(encoding: Any, bias: Any) -> None:
 
 
 def check_broadcast(encoding: Any, hook: str, out: Any, due: Shape) -> None:
-    """Check that what a hook returned broadcasts to the shape that is `due`, and no further."""
+    """Check that the result of a hook broadcasts to the shape `due`, and not to a larger one."""
     if torch.compiler.is_compiling():
         return
     if isinstance(out, Tensor) and out.dtype is not torch.bool and not out.is_complex():
@@ -162,10 +162,10 @@ def check_broadcast(encoding: Any, hook: str, out: Any, due: Shape) -> None:
         if fits:
             return
     masking = isinstance(out, Tensor) and out.dtype is torch.bool
-    remedy = ": what a query sees is said by `mask`" if masking else ""
+    remedy = " Use `mask` to hide keys." if masking else ""
     raise TypeError(
         f"`{type(encoding).__name__}.{hook}` must return numbers that broadcast to {_shape(due)},"
-        f" got {_came(out)}{remedy}."
+        f" got {_describe(out)}.{remedy}"
     )
 
 
@@ -173,7 +173,7 @@ def _shape(sizes: Sequence[Any], open_end: bool = False) -> str:
     return f"({', '.join(map(str, [*sizes, '…'] if open_end else sizes))})"
 
 
-def _came(out: Any) -> str:
+def _describe(out: Any) -> str:
     if not isinstance(out, Tensor):
         return brief(out)
     return f"{out.dtype} of shape {_shape(out.shape)}"

@@ -1,8 +1,8 @@
-"""Masks: which keys a query sees. Like biases, (b, h, i, j) -> bool, joined with `&` and `|`.
+"""Masks of attention: functions (b, h, i, j) -> bool, combined with `&` and `|`.
 
-They compare positions or document ids, of which they keep copies: a mask never changes. Without
-positions a text stands at 0, 1, 2, …, which does not say where cached keys stand: then give `pos`
-of the queries and `k_pos` of the keys.
+A mask compares positions or document ids and stores copies of them, so a mask never changes.
+Without positions it assumes 0, 1, 2, … for queries and for keys. Cached keys come before the
+queries, so pass `pos` of the queries and `k_pos` of the keys then.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # shapes of the positions of q
 class OffsetRange:
     """Pairs with low ≤ position of the query − position of the key ≤ high, whole numbers.
 
-    None stands for 0, 1, 2, …
+    None means positions 0, 1, 2, …
     """
 
     low: float
@@ -43,9 +43,9 @@ class OffsetRange:
 
     @cached_property
     def hides_nothing(self) -> bool:
-        """True where the ends of the positions show that every pair is in the band.
+        """True if the lowest and highest positions prove that every pair is in the range.
 
-        It is kept, for the positions are copies that never change.
+        The result is cached, because the positions are copies that never change.
         """
         if self.q_pos is None or self.k_pos is None or not is_eager_cpu(self.q_pos, self.k_pos):
             return False
@@ -56,7 +56,7 @@ class OffsetRange:
         return self.low <= low and high <= self.high
 
     def sliced(self, rows: slice, keys: slice, texts: slice = ALL) -> "OffsetRange":
-        """The band of some of the queries and of the keys, of some texts."""
+        """Return the range for some of the queries, keys and texts."""
         q, k = self.q_pos, self.k_pos
         if q is None or k is None:
             q, k = (sequence(some.stop - some.start, some.start) for some in (rows, keys))
@@ -69,15 +69,15 @@ class OffsetRange:
 class Mask:
     """Mask of attention: `mask(b, h, i, j)` is True where query i sees key j.
 
-    `&` and `|` combine two. Make one with `causal`, `window`, `documents` or `padding`. A function
-    of your own needs no `Mask`; `causal() & function` makes one.
+    `&` and `|` combine two masks. `causal`, `window`, `documents` and `padding` return one. A
+    function of your own can be passed directly, or combined: `causal() & function`.
 
-    - `sees`: function (b, h, i, j) -> bool tensor; the indices are broadcast
-    - `shapes`: shapes of the positions of queries and keys that the mask was made from
+    - `sees`: function (b, h, i, j) -> bool tensor, for indices that broadcast
+    - `shapes`: shapes of the positions of queries and keys in the mask
     - `is_causal`: True for exactly the triangle that kernels have built in
     - `bands`: ranges of offsets that are seen within a document; None: not known
     - `made_of`: tensors that the mask compares; None: not known
-    - `ids`: ids of documents, by which each document can be attended to alone
+    - `ids`: document ids, which allow a separate call of attention for each document
 
     >>> mask = causal() & window(2)
     >>> b, h, i, j = (torch.tensor(n) for n in (0, 0, 3, 1))
@@ -86,14 +86,12 @@ class Mask:
     """
 
     sees: Seen
-    shapes: tuple[Shapes, ...] = ()  # shapes of the positions that it was made from
-    is_causal: bool = False  # exactly the triangle that kernels have built in
-    # The bands that say the same, within a document
+    shapes: tuple[Shapes, ...] = ()
+    is_causal: bool = False
     bands: tuple[OffsetRange, ...] | None = field(default=None, compare=False)
-    made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)  # None: not known
-    # The ids of documents, which tell where one can be attended to by itself.
+    made_of: tuple[Tensor, ...] | None = field(default=None, compare=False)
     ids: tuple["_SameId", ...] = field(default=(), compare=False)
-    # What FlexAttention takes for it, by shape and device: made once, and gone with the mask
+    # Block masks of FlexAttention by shape and device, cached as long as the mask exists
     blocks: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -103,7 +101,7 @@ class Mask:
         return self.sees(b, h, i, j)
 
     def __and__(self, other: "Mask | Seen") -> "Mask":
-        """See what both see. `other` may be a function (b, h, i, j) -> bool of your own."""
+        """Return the mask of pairs that both masks see; `other` may be any (b, h, i, j) function."""
         joined = _joined(self, other, and_)
         if not isinstance(other, Mask):
             return replace(joined, ids=self.ids)
@@ -113,13 +111,13 @@ class Mask:
         return replace(joined, bands=bands, ids=self.ids + other.ids)
 
     def __or__(self, other: "Mask | Seen") -> "Mask":
-        """See what either sees. `other` may be a function (b, h, i, j) -> bool of your own."""
+        """Return the mask of pairs that one of two masks sees; `other` may be any function."""
         return _joined(self, other, or_)
 
     __rand__, __ror__ = __and__, __or__
 
     def check(self, batch: int, queries: int, keys: int, heads: int | None = None) -> None:
-        """Raise ValueError if the mask was made for other tokens, another batch or other heads.
+        """Raise ValueError if the mask does not fit these numbers of tokens, texts and heads.
 
         - `batch`: texts
         - `queries`, `keys`: tokens of each text
@@ -131,14 +129,14 @@ class Mask:
                 continue
             if shapes == NOWHERE:
                 raise ValueError(
-                    f"this mask compares positions, and {queries} queries with {keys} keys do not"
-                    " say theirs: pass them, as in `causal(q_pos, k_pos)`."
+                    f"the mask must have positions, because there are {queries} queries but {keys}"
+                    " keys. Pass the positions, as in `causal(q_pos, k_pos)`."
                 )
             for shape, (what, tokens) in zip(shapes, counts.items(), strict=True):
                 if shape and shape[-1] not in (ANY, tokens):
                     raise ValueError(
-                        f"the mask has {shape[-1]} positions for {tokens} {what}: make it for"
-                        " these, with a `Cache` for all tokens so far."
+                        f"the mask must have positions for {tokens} {what}, got {shape[-1]}. With a"
+                        " `Cache`, make the mask for all tokens so far."
                     )
                 if len(shape) == 3 and heads is not None and shape[1] not in (1, heads):
                     raise ValueError(
@@ -146,18 +144,18 @@ class Mask:
                         f" got positions for {shape[1]}. Repeat those of heads that share keys with"
                         " `repeat_interleave`."
                     )
-                # One row of positions serves every text; one length, as `padding` has, does not
+                # One row of positions is shared by all texts; a single length of `padding` is not
                 one_for_all = () if shapes[0] == () else (1,)
                 if shape[:-1][:1] not in ((), one_for_all, (batch,)):
                     raise ValueError(
-                        f"the mask is for a batch of {shape[0]}, q and k for {batch}: make it for"
-                        f" {batch}."
+                        f"the mask must be for a batch of {batch}, like q and k, got {shape[0]}."
+                        f" Make it for {batch}."
                     )
 
     def of_last(self, start: int, tokens: int, batch: int) -> "Mask":
-        """Return the mask of the last queries, for keys of the whole text.
+        """Return the mask of the last queries and of all keys.
 
-        - `start`: index of the first query that is left
+        - `start`: index of the first query to keep
         - `tokens`: queries and keys of the whole mask
         - `batch`: texts
         """
@@ -171,7 +169,7 @@ class Mask:
         return replace(self.within(later, keys), shapes=tuple(shapes), ids=ids)
 
     def within(self, rows: slice, keys: slice, texts: slice = ALL) -> "Mask":
-        """Return the mask of some of the queries and of the keys of one document, of some texts.
+        """Return the mask of some queries, keys and texts, all within one document.
 
         - `rows`, `keys`: slices of queries and keys
         - `texts`: slice of the batch; all by default
@@ -186,7 +184,7 @@ NOWHERE: Shapes = ((), ())  # shapes of a mask made without positions
 
 
 def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
-    """Return the mask under which a token sees itself and the tokens before it.
+    """Return the mask where a token sees itself and all tokens before it.
 
     - `pos`: positions of the queries, (token,), (batch, token) or (batch, head, token); None: 0, 1,
       2, …
@@ -202,9 +200,9 @@ def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> M
 
 
 def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
-    """Return the mask under which a token sees itself and those nearer than `size` on either side.
+    """Return the mask where a token sees itself and the next `size` − 1 positions on either side.
 
-    - `size`: tokens, itself included; `window(size) & causal()` leaves one side
+    - `size`: tokens on one side, itself included; `window(size) & causal()` hides the later ones
     - `pos`: positions of the queries, (token,), (batch, token) or (batch, head, token); None: 0, 1,
       2, …
     - `k_pos`: positions of the keys; None: those of the queries
@@ -217,18 +215,20 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
     [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
     """
     if whole_number(size, "size") < 1:
-        raise ValueError(f"a token sees at least itself: `size` must be at least 1, got {size}.")
+        raise ValueError(
+            f"`size` must be at least 1, because a token sees at least itself, got {size}."
+        )
     return _banded(partial(_WithinSize, size), 1 - size, size - 1, pos, k_pos)
 
 
 def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
-    """Return the mask under which a token sees its own document only.
+    """Return the mask where a token sees only tokens of its own document.
 
     - `ids`: document of each query, whole numbers, (token,) or (batch, token);
-      `positions.documents` makes those of a packed row
+      `positions.documents` returns the ids of a packed row
     - `k_ids`: document of each key; None: those of the queries
 
-    Raises TypeError for ids that are no whole numbers.
+    Raises TypeError unless the ids are whole numbers.
 
     >>> from posenc.core.biases import pairs
     >>> documents(torch.tensor([0, 0, 1]))(*pairs((1, 1, 3, 3))).int().squeeze().tolist()
@@ -242,11 +242,11 @@ def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
 
 
 def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
-    """Return the mask under which no token sees the padding of `positions.padded`.
+    """Return the mask where no token sees the padding of `positions.padded`.
 
-    - `lengths`: tokens of each text, one text for each row of the batch
-    - `side`: "right", the default, or "left": where the padding is
-    - `tokens`: tokens of each row; None: those of the longest text
+    - `lengths`: tokens of each text, one text per row of the batch
+    - `side`: side of the padding, "right" (the default) or "left"
+    - `tokens`: tokens of each row; None: as many as the longest text
 
     >>> from posenc.core.biases import pairs
     >>> padding([2, 1])(*pairs((2, 1, 2, 2))).int().squeeze().tolist()
@@ -261,7 +261,7 @@ def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = N
     return Mask(_IndexBetween(first, last), (((), (len(gaps), keys)),), made_of=(first, last))
 
 
-# Objects rather than functions within functions, so that masks can be pickled
+# Masks are objects of these classes rather than closures, so that they can be pickled
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +301,7 @@ class _SameId:
 
 @dataclass(frozen=True, eq=False)
 class _From:
-    """Mask function of texts, queries and keys from these on."""
+    """Mask function whose texts, queries and keys begin at these indices of another one."""
 
     sees: Seen
     text: int
@@ -313,19 +313,19 @@ class _From:
 
 
 def _of_texts(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
-    """Take these tokens of these texts; one row of positions serves every text."""
+    """Return positions of some tokens of some texts; a single row is shared by all texts."""
     pos = pos[..., tokens]
     return pos if pos.ndim == 1 or len(pos) == 1 else pos[texts]
 
 
 def _cut(shape: tuple[int, ...], start: int) -> tuple[int, ...]:
-    """The shape of the positions of queries, less those before `start`."""
+    """Return the shape of positions without the tokens before `start`."""
     return (*shape[:-1], shape[-1] - start) if shape and shape[-1] != ANY else shape
 
 
 @dataclass(frozen=True, eq=False)
 class _IndexBetween:
-    """Mask function: first ≤ index of the key < last, of each text."""
+    """Mask function: first ≤ index of the key < last, with limits per text."""
 
     first: Tensor
     last: Tensor
@@ -350,7 +350,7 @@ def _banded(
 ) -> Mask:
     if pos is None:
         if k_pos is not None:
-            raise TypeError("`k_pos` says where keys stand, `pos` where queries do: pass both.")
+            raise TypeError("`pos` must be given with `k_pos`. Pass positions of the queries too.")
         return Mask(see(), (NOWHERE,), bands=(OffsetRange(low, high),), made_of=())
     q = exact_copy(pos)
     k = q if k_pos is None else exact_copy(k_pos, "k_pos")
@@ -361,35 +361,36 @@ def _banded(
 
 
 def _ids(ids: Tensor, name: str) -> Tensor:
-    """Check ids of documents: any whole numbers, for they are only told apart."""
+    """Check that document ids are whole numbers, and copy them."""
     if not isinstance(ids, Tensor) or not ids.ndim or ids.dtype not in INTEGERS:
         dtype = f" of {ids.dtype}" if isinstance(ids, Tensor) else ""
         raise TypeError(
             f"`{name}` must be a tensor of whole numbers, the document of each token, got"
-            f" {brief(ids)}{dtype}: `positions.documents(lengths)` makes one."
+            f" {brief(ids)}{dtype}. Use `positions.documents(lengths)`."
         )
     return ids.to(torch.int64, copy=True)
 
 
 def refuse_no_function(mask: Any, name: str = "`mask`", device: torch.device | None = None) -> None:
-    """Refuse what is no mask and no function of four indices that says what is seen.
+    """Raise TypeError or ValueError unless `mask` is a `Mask` or a function of four indices.
 
-    With a `device`, where pairs are, a function of one's own is asked about the first pair there.
+    With a `device`, a function that is not a `Mask` is called once, for the first pair.
     """
     if isinstance(mask, Mask):
         return
     if isinstance(mask, Tensor):
         raise TypeError(
-            f"{name} is a function of indices, as `posenc.masks` makes them, got a tensor: pass"
+            f"{name} must be a function of indices, as in `posenc.masks`, got a tensor. Pass"
             " `lambda b, h, i, j: tensor[b, h, i, j]`."
         )
     if not callable(mask) or isinstance(mask, type):
         raise TypeError(
-            f"{name} is a function of indices, as `posenc.masks` makes them, got {brief(mask)}."
+            f"{name} must be a function of indices, as in `posenc.masks`, got {brief(mask)}."
         )
     if isinstance(mask, FunctionType) and mask.__module__ == Mask.__module__:
         raise TypeError(
-            f"{name} is what `masks.{mask.__name__}` returns, got the function: call it first."
+            f"{name} must be the result of `masks.{mask.__name__}`, got the function itself. Call"
+            " it first."
         )
     if not isinstance(mask, FunctionType) or traced():
         return
@@ -397,31 +398,31 @@ def refuse_no_function(mask: Any, name: str = "`mask`", device: torch.device | N
         signature(mask).bind(*"bhij")
     except TypeError:
         raise TypeError(
-            f"{name} is a function of batch, head, query and key, got one of {signature(mask)}:"
-            " pass `lambda b, h, i, j: i >= j`, for instance."
+            f"{name} must be a function of batch, head, query and key, got one of"
+            f" {signature(mask)}. Pass `lambda b, h, i, j: i >= j`, for instance."
         ) from None
     if device is not None:
-        _refuse_wrong_answer(mask(*pairs((1, 1, 1, 1), device=device)), name)
+        _check_result(mask(*pairs((1, 1, 1, 1), device=device)), name)
 
 
-def _refuse_wrong_answer(seen: Any, name: str) -> None:
-    """Refuse what a function returned of one pair, unless it is True or False in a tensor."""
+def _check_result(seen: Any, name: str) -> None:
+    """Check that a mask function returned one bool in a tensor for one pair."""
     if not isinstance(seen, Tensor) or seen.dtype is not torch.bool:
         got = seen.dtype if isinstance(seen, Tensor) else brief(seen)
         raise TypeError(
-            f"{name} says by a tensor of True and False whether key j is seen, got {got}: compare"
+            f"{name} must return a bool tensor, True where query i sees key j, got {got}. Compare"
             " indices, as in `lambda b, h, i, j: i >= j`."
         )
     if seen.numel() != 1:
         raise ValueError(
-            f"{name} is asked about some pairs at a time, and answers for these: of one pair it"
-            f" returned {brief(seen)}; pass `lambda b, h, i, j: tensor[b, h, i, j]`."
+            f"{name} must return one value for each pair of indices, got {brief(seen)} for one"
+            " pair. Pass `lambda b, h, i, j: tensor[b, h, i, j]`."
         )
 
 
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """Join two masks. The result keeps positions and source tensors, but no bands."""
-    refuse_no_function(other, "what a mask is joined with")
+    """Combine two masks. The result keeps positions and source tensors, but no bands."""
+    refuse_no_function(other, "the other mask")
     made_of = other.made_of if isinstance(other, Mask) else None
     tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of
     sees = _Joined(mask.sees, other.sees if isinstance(other, Mask) else other, operator)

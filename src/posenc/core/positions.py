@@ -1,4 +1,4 @@
-"""Positions are data: the caller passes them, no encoding counts tokens by itself."""
+"""Functions that make and check positions, which callers pass as tensors."""
 
 from collections.abc import Sequence
 from math import prod
@@ -25,19 +25,20 @@ __all__ = [
 ]
 
 Side = Literal["left", "right"]
-FAR = 2**62  # whole positions from −FAR to FAR − 1 have offsets that int64 holds
+FAR = 2**62  # positions from −FAR to FAR − 1 have offsets that fit into int64
 INTEGERS = {
     *(torch.int8, torch.int16, torch.int32, torch.int64),
     *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
 }
-CONSECUTIVE = {torch.float32: 2**24, torch.float64: 2**53}  # whole numbers that a dtype tells apart
+# Up to these limits a dtype represents all whole numbers exactly
+CONSECUTIVE = {torch.float32: 2**24, torch.float64: 2**53}
 
 
 def sequence(length: int, start: int = 0, device: torch.device | str | None = None) -> Positions:
     """Return the positions of a text, (token,): start, start + 1, …
 
-    - `length`: tokens of the text
-    - `start`: position of the first, 0 by default: how many tokens a key cache already holds
+    - `length`: number of tokens
+    - `start`: position of the first token, 0 by default; with a cache, the number of cached tokens
     - `device`: device of the tensor; None: torch's default
 
     >>> sequence(3, start=5)
@@ -50,11 +51,11 @@ def sequence(length: int, start: int = 0, device: torch.device | str | None = No
 
 
 def packed(lengths: Sequence[int]) -> Positions:
-    """Return the positions of documents in one row, each from 0.
+    """Return the positions of documents packed in one row, (token,); each document starts at 0.
 
     - `lengths`: tokens of each document
 
-    `masks.documents` keeps the documents apart.
+    Use `masks.documents` to mask the other documents.
 
     >>> packed([3, 2])
     tensor([0, 1, 2, 0, 1])
@@ -65,7 +66,7 @@ def packed(lengths: Sequence[int]) -> Positions:
 
 
 def documents(lengths: Sequence[int]) -> Positions:
-    """Return the document that each token of a packed row belongs to, for `masks.documents`.
+    """Return the document index of each token of a packed row, for `masks.documents`.
 
     - `lengths`: tokens of each document
 
@@ -78,13 +79,13 @@ def documents(lengths: Sequence[int]) -> Positions:
 
 
 def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Positions:
-    """Return the positions of a batch of texts, (batch, token): each from 0, padding at 0.
+    """Return positions of padded texts, (batch, token): each text starts at 0, padding is 0.
 
     - `lengths`: tokens of each text
-    - `side`: "right", the default, or "left": where the padding goes
-    - `tokens`: tokens of each row; None: those of the longest text
+    - `side`: side of the padding, "right" (the default) or "left"
+    - `tokens`: tokens of each row; None: as many as the longest text
 
-    Mask the padding with `masks.padding`, which takes the same arguments. Raises ValueError for a
+    Mask the padding with `masks.padding`, which has the same arguments. Raises ValueError for a
     text longer than `tokens`.
 
     >>> padded([3, 2], side="left")
@@ -99,42 +100,44 @@ def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = No
 
 
 def filling(length: int, lengths: Sequence[int], tokens: int | None) -> int:
-    """The tokens of filling that a text of `length` needs."""
+    """Return the number of padding tokens of a text of `length` tokens."""
     tokens = max(lengths) if tokens is None else count(tokens, "tokens", 0)
     if length > tokens:
-        raise ValueError(f"a text of {length} tokens does not fit into `tokens`={tokens}.")
+        raise ValueError(
+            f"`tokens` must be at least the longest text, {length} tokens, got {tokens}."
+        )
     return tokens - length
 
 
 def counts(lengths: Sequence[int], name: str = "lengths", of: str = "text") -> list[int]:
-    """The tokens of each text, at least one text; or the cells along each axis."""
+    """Check a list of sizes, one for each text or axis, and return them as ints."""
     if isinstance(lengths, str | bytes) or not isinstance(lengths, Sequence | Tensor):
         raise TypeError(f"`{name}` must be a list of whole numbers, got {brief(lengths)}.")
     numbers = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
     if not isinstance(numbers, list) or any(isinstance(n, list | tuple | Tensor) for n in numbers):
         raise TypeError(
-            f"`{name}` must be one whole number for each {of}, got {brief(lengths)}: of a mask of"
-            " tokens pass `mask.sum(-1)`."
+            f"`{name}` must be one whole number for each {of}, got {brief(lengths)}. For a mask of"
+            " tokens, pass `mask.sum(-1)`."
         )
     if not numbers:
-        raise ValueError(f"`{name}` must be a number for each {of}, and not empty.")
+        raise ValueError(f"`{name}` must have a number for each {of}, got an empty list.")
     return [count(n, name, 0) for n in numbers]
 
 
 def _refuse_too_many(*shape: int, device: torch.device | str | None = None) -> None:
-    """Refuse positions that memory does not hold; a graph serves any number of them."""
+    """Raise ValueError for positions that exceed memory; in a traced graph sizes are symbols."""
     if not traced():
         room("a tensor of positions", *shape, dtype=torch.int64, device=device)
 
 
 def checked(side: Side) -> Side:
     if not isinstance(side, str) or side not in ("left", "right"):
-        raise ValueError(f"`side` is where the filling goes: 'left' or 'right', got {side!r}.")
+        raise ValueError(f"`side` must be 'left' or 'right', got {side!r}.")
     return side
 
 
 def grid(*sizes: int) -> Points:
-    """Return the cells of an image or volume in row-major order, (∏ sizes, len(sizes)).
+    """Return the points of an image or volume in row-major order, (∏ sizes, len(sizes)).
 
     - `sizes`: cells along each axis, one argument each
 
@@ -143,8 +146,8 @@ def grid(*sizes: int) -> Points:
     """
     if len(sizes) == 1 and isinstance(sizes[0], list | tuple | Tensor):
         raise TypeError(
-            f"`sizes` must be whole numbers, one after another, got {brief(sizes[0])}:"
-            " `grid(14, 14)`, and of a list `grid(*sizes)`."
+            f"`sizes` must be whole numbers, one argument each, got {brief(sizes[0])}. Write"
+            " `grid(14, 14)`, or `grid(*sizes)` for a list."
         )
     sizes = tuple(counts(sizes, "sizes", "axis"))
     _refuse_too_many(prod(sizes), len(sizes))
@@ -156,8 +159,8 @@ def centred(*sizes: int) -> Points:
 
     - `sizes`: cells along each axis, one argument each
 
-    However fine the patches, a place in the image keeps its coordinates. Tokens that stand nowhere
-    in the image, a class token or registers, belong at the origin, where rotations do nothing.
+    A point of the image has the same coordinates for every patch size. Put tokens without a place
+    in the image, such as a class token or registers, at the origin, where rotations do nothing.
 
     >>> centred(2, 4)[:2].tolist()
     [[-0.5, -0.75], [-0.5, -0.25]]
@@ -166,10 +169,10 @@ def centred(*sizes: int) -> Points:
 
 
 def folded(tokens: int, axes: int) -> Positions | Points:
-    """Return a sequence; with more axes, lay it on a square page line by line, or into a cube.
+    """Return the first positions of a sequence, or of a square or cube in row-major order.
 
     - `tokens`: number of positions
-    - `axes`: numbers that make a position
+    - `axes`: coordinates of a position, 1 for a sequence
 
     >>> folded(5, axes=2).tolist()
     [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1]]
@@ -183,13 +186,14 @@ def folded(tokens: int, axes: int) -> Positions | Points:
 
 
 def randomised(tokens: int, most: int, generator: Generator | None = None) -> Positions:
-    """Draw positions of a text for one step of training, (token,): in order, each below `most`.
+    """Draw random increasing positions below `most` for one step of training, (token,).
 
     - `tokens`: tokens of the text
     - `most`: positions to draw from, 0 … most − 1, far more than `tokens`
     - `generator`: source of the random numbers; None: torch's own
 
-    So short texts train positions of long ones. Raises ValueError for more tokens than positions.
+    Short texts then train the positions of long ones. Raises ValueError if `most` is less than
+    `tokens`.
 
     >>> drawn = randomised(4, 1000)
     >>> drawn.shape, bool((drawn.diff() > 0).all())
@@ -202,14 +206,15 @@ def randomised(tokens: int, most: int, generator: Generator | None = None) -> Po
 
 
 def skipped(tokens: int, most: int, generator: Generator | None = None) -> Positions:
-    """Draw positions of a text that skips ahead once, (token,), for one step of training (PoSE).
+    """Draw positions with one random gap for one step of training (PoSE), (token,).
 
     - `tokens`: tokens of the text
-    - `most`: length to train for: the last position stays below
+    - `most`: length to train for; all positions are below it
     - `generator`: source of the random numbers; None: torch's own
 
-    The first 1 to ⌈tokens / 2⌉ tokens stand at 0, 1, 2, …, the others a common number further on.
-    In the authors' code the second part is also another piece of its document.
+    The first 1 to ⌈tokens / 2⌉ tokens have positions 0, 1, 2, …; a random number is added to the
+    positions of the others. In the authors' code the second part is also a later piece of the
+    document.
 
     >>> steps = skipped(6, 1000).diff()
     >>> int(steps.eq(1).sum()) >= 4
@@ -226,7 +231,7 @@ def skipped(tokens: int, most: int, generator: Generator | None = None) -> Posit
 
 
 def moved(pos: Positions, most: int, generator: Generator | None = None) -> Positions:
-    """Move each text by a number of its own, drawn below `most`, for one step of training (SHAPE).
+    """Add a random number to the positions of each text for one step of training (SHAPE).
 
     - `pos`: positions, (token,) or (batch, token)
     - `most`: numbers to draw from, 0 … most − 1
@@ -247,34 +252,34 @@ def _fewer(tokens: int, most: int) -> int:
     tokens = count(tokens, "tokens", 0)
     if tokens > count(most, "most"):
         raise ValueError(
-            f"`most` must be at least `tokens`, got {most} positions for {tokens} tokens: draw them"
-            " from more."
+            f"`most` must be at least `tokens`, got {most} positions for {tokens} tokens. Use a"
+            " larger `most`."
         )
     return tokens
 
 
 def whole(values: Tensor, name: str) -> Tensor:
-    """Check that these are whole numbers, to look something up by; TypeError for any others."""
+    """Check that values are integers, because they index a table."""
     if values.is_floating_point():
-        raise TypeError(f"`{name}` goes by whole numbers; `pos` is {values.dtype}: pass integers.")
+        raise TypeError(f"`pos` must be integers for `{name}`, got {values.dtype}. Pass integers.")
     return values
 
 
 def exact(pos: Tensor, name: str = "pos") -> Tensor:
-    """Check positions and return them exact: integers as int64, so that no offset wraps around.
+    """Check positions and return them; integers become int64, so that offsets do not wrap around.
 
-    Raises TypeError for what is no tensor, for 16-bit floats, which cannot count past 256 or 2048,
-    and for booleans; ValueError for NaN, infinity, whole numbers that the dtype does not hold, and
-    those whose offsets int64 does not hold. On accelerators integers are not looked at: that would
-    wait for the device.
+    Raises TypeError for objects that are not tensors, for booleans, and for 16-bit floats, which
+    skip whole numbers above 256 or 2048. Raises ValueError for NaN and infinity, for floats beyond
+    the exact range of their dtype, and for integers whose offsets exceed int64. Integers on
+    accelerators are not checked, because reading them would wait for the device.
     """
     if not isinstance(pos, Tensor):
         raise TypeError(
-            f"`{name}` must be a tensor of positions, got {brief(pos)}: pass `torch.tensor(…)`, or"
-            " what a function of `posenc.positions` returns."
+            f"`{name}` must be a tensor of positions, got {brief(pos)}. Pass `torch.tensor(…)` or"
+            " the result of a function of `posenc.positions`."
         )
     if not pos.ndim:
-        raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}: add one.")
+        raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}. Add one.")
     if pos.dtype is torch.int64:
         if is_eager_cpu(pos) and pos.numel():
             if pos.numel() == 1:
@@ -283,30 +288,35 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
                 low, high = map(Tensor.item, pos.aminmax())
             if not -FAR <= low <= high < FAR:
                 raise ValueError(
-                    f"`{name}` must be from −2⁶² to 2⁶² − 1, got {low} … {high}, whose offsets"
-                    " would wrap around: count from somewhere nearer."
+                    f"`{name}` must be from −2⁶² to 2⁶² − 1, because offsets would wrap around, got"
+                    f" {low} … {high}. Subtract a common offset."
                 )
         return pos
     if pos.dtype is torch.bool:
         raise TypeError(
-            f"`{name}` is a boolean mask; pass positions, for instance `mask.cumsum(-1)`."
+            f"`{name}` must be positions, got a boolean mask. Pass `mask.cumsum(-1)`, for instance."
         )
     if pos.dtype in CONSECUTIVE:
         return _countable(pos, name)
     if pos.is_floating_point() or pos.is_complex():
         most = {torch.bfloat16: 256, torch.float16: 2048}.get(pos.dtype)
-        why = f"cannot count past {most}" if most else "does not hold positions"
-        raise TypeError(f"`{name}` is {pos.dtype}, which {why}; pass integers.")
+        why = f", which skips whole numbers above {most}" if most else ""
+        raise TypeError(
+            f"`{name}` must be integers, float32 or float64, got {pos.dtype}{why}. Pass integers."
+        )
     integers = pos.long()
     if pos.dtype is torch.uint64 and has_values(pos) and bool((integers < 0).any()):
-        raise ValueError(f"`{name}` has numbers past 2⁶³ − 1: pass positions that int64 holds.")
+        raise ValueError(
+            f"`{name}` must be at most 2⁶³ − 1, got larger numbers. Pass positions that fit into"
+            " int64."
+        )
     return exact(integers, name) if pos.dtype is torch.uint64 else integers
 
 
 def arithmetic_progression(pos: Tensor, step: int = 0) -> tuple[int, int] | None:
-    """Find (start, step) of whole positions at equal steps forwards, alike in all texts and heads.
+    """Return (start, step) if all texts and heads have integer positions start, start + step, …
 
-    None where they are not. A single position fits any `step`.
+    Otherwise return None. `step` is the result for a single position, which fits any step.
     """
     if pos.is_floating_point() or not pos.numel():
         return None
@@ -326,9 +336,9 @@ def arithmetic_progression(pos: Tensor, step: int = 0) -> tuple[int, int] | None
 
 
 def common_step(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
-    """Find (step, shift) where the offset of query i and key j is step · (i − j) + shift.
+    """Return (step, shift) if the offset of query i and key j is step · (i − j) + shift.
 
-    None where it is not, and where positions cannot be read.
+    Otherwise, or if positions cannot be read, return None.
     """
     if not is_eager_cpu(q_pos, k_pos):
         return None
@@ -341,16 +351,16 @@ def common_step(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
 
 
 def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
-    """Refuse what are no points of so many axes; `what` has them: "these frequencies have"."""
+    """Raise ValueError unless `pos` has this number of axes, with the reason `what` {axes} axes."""
     if pos.ndim < 2 or pos.shape[-1] != axes:
         raise ValueError(
-            f"{what} {axes} axes: `pos` must be points (…, token, {axes}), as `positions.grid`"
-            f" makes them, got shape {tuple(pos.shape)}."
+            f"`pos` must be points (…, token, {axes}), because {what} {axes} axes, got shape"
+            f" {tuple(pos.shape)}. Use `positions.grid`, for instance."
         )
 
 
 def per_head(pos: Tensor, axes: int = 1) -> Tensor:
-    """Return positions as hooks receive them: (batch or 1, head or 1, token), points with an axis.
+    """Return positions in the shape for hooks, (batch or 1, head or 1, token); points add an axis.
 
     >>> per_head(torch.arange(3)).shape, per_head(torch.zeros(2, 3)).shape
     (torch.Size([1, 1, 3]), torch.Size([2, 1, 3]))
@@ -362,7 +372,7 @@ def per_head(pos: Tensor, axes: int = 1) -> Tensor:
 
 
 def exact_copy(pos: Tensor, name: str = "pos") -> Tensor:
-    """Copy what `exact` returns, if it is `pos` itself: writing to `pos` later changes nothing."""
+    """Return `exact(pos)` as a copy, so that later writes to `pos` do not change it."""
     integers = exact(pos, name)
     return integers.clone() if integers is pos else integers
 
@@ -374,7 +384,7 @@ def _countable(pos: Tensor, name: str) -> Tensor:
         # This form also refuses NaN
         if not -most <= low <= high <= most:
             raise ValueError(
-                f"`{name}` is {low:g} … {high:g}, where {pos.dtype} tells positions apart within"
-                f" ±{most:,} only: pass finite positions, and integers for large ones."
+                f"`{name}` must be finite and within ±{most:,}, the exact range of {pos.dtype}, got"
+                f" {low:g} … {high:g}. Pass integers for large positions."
             )
     return pos

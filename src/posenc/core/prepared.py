@@ -1,8 +1,8 @@
-"""The facts about tokens that hooks are handed as `at`: positions, or a `Prepared`.
+"""`Prepared`, the named tuple of per-token tensors that hooks receive as `at`.
 
 The default `prepare` returns positions, a tensor. An encoding whose hooks need more (cosines, rows,
-gates) returns a `Prepared`: a named tuple of tensors, each with an axis of tokens. It can be moved,
-cut, and continued by what was prepared of the tokens that follow, as a cache of keys needs.
+gates) returns a `Prepared`: a named tuple of tensors, each with an axis of tokens. A `Prepared` can
+be moved to a device, sliced by tokens, and appended to when a cache receives further tokens.
 
     class Gates(Prepared, NamedTuple("Gates", [("sums", Tensor)])):
         shape = "head token"
@@ -21,7 +21,7 @@ P = TypeVar("P", bound="Prepared")
 
 
 def token_axis(shape: str) -> tuple[int, int]:
-    """The axis of tokens, counted from the last, and the number of axes; 0: it has no such axis.
+    """Return the axis of tokens, counted from the last, and the number of axes; axis 0: no tokens.
 
     >>> token_axis("head token channel"), token_axis("row column")
     ((-2, 3), (0, 2))
@@ -31,14 +31,14 @@ def token_axis(shape: str) -> tuple[int, int]:
 
 
 class Prepared:
-    """The first base of a named tuple, which adds its tensors as fields."""
+    """Base class of named tuples whose fields are tensors with an axis of tokens."""
 
     __slots__ = ()
     _fields: ClassVar[tuple[str, ...]]
-    # The axes of the tensors, after one of texts that they may have; of each field, where these
-    # differ. A field may also be a `Prepared` itself, or say the same of all tokens ("row column").
+    # The axes of the tensors without the optional batch axis; a tuple if the fields differ. A field
+    # may also be a `Prepared`, or a tensor without an axis of tokens ("row column").
     shape: ClassVar[str | tuple[str, ...]] = "head token channel"
-    # For each field the axis of tokens, and the number of axes
+    # The axis of tokens and the number of axes of each field
     places: ClassVar[tuple[tuple[int, int], ...]]
 
     def __init_subclass__(cls) -> None:
@@ -53,38 +53,37 @@ class Prepared:
 
     @property
     def batch(self) -> int:
-        """The number of texts; 1: the same for all."""
+        """The number of texts; 1 if all texts share the values."""
         return batch(self[0], self.places[0])  # type: ignore[index]
 
     def to(self: P, device: torch.device | str) -> P:
         return self.with_fields(field.to(device) for field in self._each())
 
     def slice_tokens(self: P, some: slice) -> P:
-        """Cut out some of the tokens."""
+        """Return the values of some of the tokens."""
         fields = zip(self._each(), self.places, strict=True)
         return self.with_fields([slice_tokens(field, some, place) for field, place in fields])
 
     def append(self: P, more: Any) -> P:
-        """Append the tokens that follow, as if all had been prepared at once.
+        """Append the values of the tokens that follow, as if all had been prepared at once.
 
-        An encoding whose `on_hidden` sums over the tokens overrides it, to go on from the last.
+        If `on_hidden` sums over tokens, its class overrides this method to continue the sums.
         """
         if not (isinstance(more, type(self)) or isinstance(self, type(more))):
             raise TypeError(
-                f"{brief(self)} is continued by what the same encoding prepared of the tokens that"
-                f" follow, got {brief(more)}."
+                f"`more` must be prepared by the same encoding as {brief(self)}, got {brief(more)}."
             )
         return self.with_fields(map(appended, self._each(), more._each(), self.places))
 
     def precomputed(self: P, k: Tensor) -> P:
-        """Add what each later query would else compute of all keys again; a cache asks for it.
+        """Add values of the keys that every later query needs; called by `Cache`.
 
-        `k` are the keys of these tokens, as they enter the dot product.
+        `k` are the keys of these tokens after `on_keys`.
         """
         return self
 
     def with_fields(self: P, fields: Iterable[Any]) -> P:
-        """Build one of the same class from other tensors."""
+        """Return an instance of the same class with other tensors."""
         return type(self)(*fields)
 
     def _each(self) -> Iterable[Any]:
@@ -98,7 +97,7 @@ class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
 
     @property
     def tokens(self) -> int:
-        """The tokens of the first part; -1: there is no part."""
+        """The number of tokens of the first part; -1 without parts."""
         return next((tokens(part, self.places[0]) for part in self.parts), -1)
 
     @property
@@ -133,14 +132,14 @@ def batch(at: Any, where: tuple[int, int]) -> int:
 
 
 def slice_tokens(at: Any, some: slice, where: tuple[int, int]) -> Any:
-    """Take some of the tokens, of positions or of a `Prepared`."""
+    """Return the positions, or the `Prepared`, of some of the tokens."""
     if isinstance(at, Prepared):
         return at.slice_tokens(some)
     return at if not where[0] else at[(..., some, *[slice(None)] * (-1 - where[0]))]
 
 
 def select_batch(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
-    """Take these texts of the batch, of positions or of a `Prepared`; what all share stays."""
+    """Return positions, or a `Prepared`, of some texts of the batch; shared values stay shared."""
     if isinstance(at, Prepared):
         fields = zip(at._each(), at.places, strict=True)
         return at.with_fields([select_batch(field, texts, place) for field, place in fields])
@@ -157,10 +156,10 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
         return at
     if not isinstance(at, Tensor):
         raise TypeError(
-            f"what is continued must be positions or a `Prepared`, got {brief(at)}: let `prepare`"
-            " or `on_hidden` return one."
+            f"`at` must be positions or a `Prepared`, got {brief(at)}. Return one from `prepare` or"
+            " `on_hidden`."
         )
-    # Other axes are broadcast: positions that all texts share may be followed by each its own.
+    # Shared positions may be followed by positions of each text, so the other axes are broadcast.
     shape, more_shape = ([*x.shape[:axis], *x.shape[x.ndim + axis + 1 :]] for x in (at, more))
     if shape == more_shape:
         return torch.cat((at, more), axis)
@@ -170,12 +169,12 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
 
 
 def where_tokens(axes: int) -> tuple[int, int]:
-    """The axis of tokens and the number of axes of bare positions: numbers, or points of `axes`."""
+    """Return the axis of tokens and the number of axes of positions with `axes` coordinates."""
     return (-1, 1) if axes == 1 else (-2, 2)
 
 
 def describe(at: Any) -> str:
-    """A `Prepared` as a message shows it."""
+    """Format positions or a `Prepared` for a message."""
     if not isinstance(at, Prepared):
         return brief(at)
     return f"{brief(at)} of {at.tokens} tokens in a batch of {at.batch}"

@@ -1,8 +1,9 @@
-"""Running sums of what the input of a layer says, over the tokens as they are read.
+"""Running sums over tokens of values that an encoding computes from the input of its layer.
 
-Sums run over tokens in the order in which they lie, whatever their positions: what a query and a
-key differ by is the sum of what lies between them, so documents in one row and padding on either
-side need no care. They are in float64, for of a long text only differences count.
+Sums follow the order of tokens in memory, not their positions. Attention uses only the difference
+of two sums, which is the sum over the tokens between a query and a key; packed documents and
+padding therefore need no special treatment. Sums are in float64, because the difference of two
+large sums would lose digits in float32.
 """
 
 from typing import Any, ClassVar
@@ -16,11 +17,11 @@ from posenc.core.prepared import Prepared, slice_tokens
 from posenc.core.shapes import Embeddings, Wider
 from posenc.support.arguments import room
 
-CHUNK = 64  # tokens that a product of matrices takes at a time
+CHUNK = 64  # tokens in one matrix product
 
 
 class RunningSums:
-    """A base to put before `Prepared`: fields that are running sums go on in tokens that follow.
+    """Base class, placed before `Prepared`, whose sums continue when tokens are appended.
 
     class Forgotten(RunningSums, Prepared, NamedTuple("Forgotten", [("total", Tensor)])): …
     """
@@ -32,7 +33,7 @@ class RunningSums:
         return Prepared.append(self, self.shift_by_last(more)) if self.tokens else more
 
     def shift_by_last(self: Any, more: Any) -> Any:
-        """Add what these tokens sum up to, to the sums of `more`, the tokens that follow."""
+        """Add the last sums of these tokens to the sums of `more`, the tokens that follow."""
         places = dict(zip(self._fields, self.places, strict=True))
         last = {
             name: slice_tokens(getattr(self, name), slice(-1, None), places[name])
@@ -44,7 +45,7 @@ class RunningSums:
 
 
 def running_sum(steps: Tensor) -> Tensor:
-    """Sum steps (…, token, channel) up to each token, its own included, in float64.
+    """Return the cumulative sum over tokens of steps (…, token, channel), in float64.
 
     >>> running(torch.tensor([[1.0], [2.0], [4.0]])).flatten()
     tensor([1., 3., 7.], dtype=torch.float64)
@@ -53,7 +54,7 @@ def running_sum(steps: Tensor) -> Tensor:
 
 
 def split_chunks(tokens: int) -> list[slice]:
-    """Cut so many tokens into chunks; a compiled graph has one chunk.
+    """Return the slices that split this number of tokens into chunks; compiled graphs have one.
 
     >>> chunks(100)
     [slice(0, 64, None), slice(64, 100, None)]
@@ -66,12 +67,12 @@ def split_chunks(tokens: int) -> list[slice]:
 def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
     """Apply layers to x, one after another, and split the heads: (batch, head, token, channel).
 
-    In float32 at least, whatever autocast says: it is added up over many tokens.
+    The result is float32 or wider even under autocast, because it is summed over many tokens.
     """
     width = layers[0].weight.shape[-1]
     if x.ndim != 3 or x.shape[-1] != width:
         raise ValueError(
-            f"`x` must be what the layer reads, (batch, token, {width}), got {tuple(x.shape)}."
+            f"`x` must be the input of the layer, (batch, token, {width}), got {tuple(x.shape)}."
         )
     with no_autocast(x):
         for layer in layers:
@@ -83,7 +84,7 @@ def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
 
 
 def linear(width: int, out: int, bias: float | None = None) -> nn.Linear:
-    """A linear layer as language models start: small random weights, and `bias`; None: without."""
+    """Return a linear layer with weights from N(0, 0.02²) and this initial bias; None: no bias."""
     room("a layer", out, width)
     layer = nn.Linear(width, out, bias=bias is not None)
     nn.init.normal_(layer.weight, std=0.02)

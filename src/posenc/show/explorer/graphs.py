@@ -141,7 +141,7 @@ def at_of_head(at: Any, head: Tensor) -> Any:
     shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
     # Every Prepared is a named tuple
     fields: Any = at
-    return at.like(
+    return at.with_fields(
         field_of_head(*field_and_shape, head)
         for field_and_shape in zip(fields, shapes, strict=True)
     )
