@@ -101,7 +101,7 @@ class Mask:
         return self.sees(b, h, i, j)
 
     def __and__(self, other: "Mask | Seen") -> "Mask":
-        """Return the mask of pairs that both masks see; `other` may be any (b, h, i, j) function."""
+        """Return the mask of pairs that both masks see; `other` may be any function."""
         joined = _joined(self, other, and_)
         if not isinstance(other, Mask):
             return replace(joined, ids=self.ids)

@@ -22,7 +22,7 @@ Scores = Float[Tensor, "batch head query key"]  # logits
 Frequencies = Float[Tensor, "pair"] | Float[Tensor, "axis pair"]  # radians per unit of position
 Index = Int[Tensor, "*#index"]
 
-# The bias of one query-key pair, in logits: (batch, head, query, key) indices -> value. The function
+# The bias of one query-key pair, in logits: (batch, head, query, key) indices -> value. It
 # is written for one pair and broadcast, in dense attention, in blocks, and in fused kernels.
 PairBias = Callable[[Index, Index, Index, Index], Tensor]
 
@@ -43,5 +43,3 @@ class BlockBias(Protocol):
 Bias = PairBias | BlockBias | Tensor
 # (batch, head, query, key) indices -> True if the query sees the key
 Seen = Callable[[Index, Index, Index, Index], Bool[Tensor, "*#index"]]
-    [Index, Index, Index, Index], Bool[Tensor, "*#index"]
-]  # True: the query sees the key
