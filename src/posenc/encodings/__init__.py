@@ -1,1 +1,1 @@
-"""One file, one encoding: its formula, its class, its card."""
+"""Positional encodings, one per file: formula, class and card."""

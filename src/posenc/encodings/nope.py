@@ -1,10 +1,10 @@
-"""NoPE: no positional encoding at all, the control group.
+"""NoPE: no positional encoding, the baseline for all others.
 
     score(i, j) = qᵢ · kⱼ · scale
 
 Without a mask, attention is permutation-equivariant: shuffled tokens give shuffled outputs, and two
-occurrences of a word the same one. A causal mask alone breaks that where words differ, for each
-token sees another set.
+occurrences of a word have the same output. A causal mask breaks this symmetry if words differ,
+because each token then sees a different set of tokens.
 
 Haviv et al. 2022, arXiv:2203.16634; Kazemnejad et al. 2023, arXiv:2305.19466.
 """

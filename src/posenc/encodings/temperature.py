@@ -1,13 +1,14 @@
-"""Temperature: queries far into a text ask more sharply, lest many keys drown the few that matter.
+"""Temperature: scale queries up with their position, so that attention stays sharp in long texts.
 
     q′(p) = q · (1 + a ln(1 + n)),  n = max(0, ⌊(p + start) / every⌋)      p: position of the query
 
-The softmax over n keys flattens as n grows; this sharpens it, in steps. It says nothing of where
-keys stand: add it to an encoding, as in `Sum(NoPE(), Temperature(8192))`.
+The softmax over n keys becomes flatter as n grows; this factor sharpens it again, in steps. It does
+not depend on positions of keys, so add it to an encoding: `Sum(NoPE(), Temperature(8192))`.
 
-Llama 4 counts from 1 (`start=1`) and does so in its layers without RoPE, a = 0.1, every = 8,192;
-Ministral 3 and Mistral 4 count from 0, in all layers, `every` the length trained on. After
-Nakanishi 2025, "Scalable-Softmax Is Superior for Attention", arXiv:2501.19399.
+Llama 4 counts positions from 1 (`start=1`) and uses it in layers without RoPE, with a = 0.1 and
+every = 8,192. Ministral 3 and Mistral 4 count from 0 and use it in all layers, with `every` equal
+to the trained length. After Nakanishi 2025, "Scalable-Softmax Is Superior for Attention",
+arXiv:2501.19399.
 """
 
 from math import inf
@@ -24,21 +25,28 @@ from posenc.support.arguments import number, real, whole_number
 
 
 class Factor(Prepared, NamedTuple("Factor", [("factor", Tensor)])):
-    """The factor of each query, shape (*batch, 1 or head, token, 1); 1: the same for all."""
+    """The factor of each query, shape (*batch, 1 or head, token, 1)."""
 
 
 class Temperature(Encoding):
+    """Factor of queries that grows with their position: `Temperature(8192)`.
+
+    - `every`: tokens after which the factor grows by one step
+    - `strength`: a, 0.1 by default
+    - `start`: number added to all positions, 0 by default
+    """
+
     prepared = Factor
 
     def __init__(self, every: float, strength: float = 0.1, start: int = 0):
         super().__init__()
         if not 1 <= real(every, "every") < inf:
-            raise ValueError(f"`every` is the tokens of a step, at least 1, got {every}.")
+            raise ValueError(f"`every` must be at least 1 token, got {every}.")
         self.every, self.strength = every, number(strength, "strength")
         self.start = whole_number(start, "start")
 
     def prepare(self, pos: Positions) -> Factor:
-        # Queries before the text have the factor 1
+        # Queries at negative positions have the factor 1
         steps = ((exact(pos) + self.start) // self.every).clamp_min(0)
         return Factor(for_heads((1 + self.strength * steps.float().log1p()).unsqueeze(-1)))
 

@@ -1,1 +1,1 @@
-"""Encodings that add a row of numbers to each embedding, before attention begins."""
+"""Encodings that add a vector to each embedding, before attention."""

@@ -1,4 +1,4 @@
-"""x + rows, for all additive encodings: checked, and rounded once to the dtype of x."""
+"""Add rows to embeddings, for all additive encodings, with checks of shape, dtype and device."""
 
 from typing import NamedTuple
 
@@ -17,33 +17,38 @@ class TokenRows(Prepared, NamedTuple("TokenRows", [("rows", Tensor)])):
 
 
 def add(x: Embeddings, rows: Tensor) -> Embeddings:
-    """`rows` (token, channel) or (*batch, token, channel), one for each token of `x`."""
+    """Return x + rows, rounded once to the dtype of x.
+
+    `rows` are (token, channel) or (*batch, token, channel), one for each token of `x`.
+    """
     if not isinstance(x, Tensor) or not x.is_floating_point():
         got = x.dtype if isinstance(x, Tensor) else brief(x)
-        raise TypeError(f"`x` must be embeddings (…, token, channel), real numbers, got {got}.")
+        raise TypeError(f"`x` must be floating-point embeddings (…, token, channel), got {got}.")
     if rows.is_meta and not x.is_meta:
-        raise ValueError("the table is on the meta device and has no values: load it first.")
+        raise ValueError("the table is on the meta device and has no values. Load it first.")
     if rows.device != x.device:
         raise ValueError(
-            f"`x` is on {x.device}, the rows on {rows.device}: move positions and encoding there."
+            f"the encoding and positions must be on the device of `x`, {x.device}, got"
+            f" {rows.device}. Move them there."
         )
     if x.shape[-2:] != rows.shape[-2:]:
         raise ValueError(
-            f"the rows are (token, channel) = {tuple(rows.shape[-2:])}, `x` has"
-            f" {tuple(x.shape[-2:])}: give a position for each token, and the encoding the width of"
-            " the embeddings."
+            f"`x` must have the (token, channel) shape of the encoding,"
+            f" {tuple(rows.shape[-2:])}, got {tuple(x.shape[-2:])}. Pass one position per token,"
+            " and make the encoding for the width of the embeddings."
         )
     batch, given = x.shape[:-2], rows.shape[:-2]
     if len(given) > max(1, len(batch)):
         raise ValueError(
-            f"positions for each head mean nothing to embeddings, which all heads read, got"
-            f" {tuple(rows.shape[:-1])}: pass positions (token,) or (batch, token)."
+            f"positions must be (token,) or (batch, token) for embeddings, got"
+            f" {tuple(rows.shape[:-1])}. Positions per head are not possible here, because all"
+            " heads read the same embeddings."
         )
     if given not in ((), (1,), batch):
         raise ValueError(
-            f"the positions are for a batch of {tuple(given)}, `x` is one of {tuple(batch)}: give"
-            " one row of positions for all, or one for each."
+            f"positions must be for the batch of `x`, {tuple(batch)}, got {tuple(given)}. Pass one"
+            " row of positions for all texts, or one for each."
         )
-    # 16 bits would round whole numbers beyond 256
+    # bfloat16 would round whole numbers above 256
     exact = torch.promote_types(x.dtype, torch.float32)
     return (x.to(exact) + rows).to(x.dtype)

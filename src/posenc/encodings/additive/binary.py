@@ -2,9 +2,9 @@
 
     PE(p, c) = ⌊p / 2^(b−1−c)⌋ mod 2,  c = 0 … b − 1        b bits for 2^b positions
 
-With fewer bits than channels, each bit fills d/b neighbouring channels. Bounded and unique, but it
-jumps: from 7 (0111) to 8 (1000) every bit flips, from 8 to 9 one. The bit worth 2^n toggles every
-2^n tokens: a wave, though a square one, and the sinusoids are what becomes of it when smoothed.
+With fewer bits than channels, each bit fills d/b neighbouring channels. The code is bounded and
+unique, but not smooth: from 7 (0111) to 8 (1000) four bits flip, from 8 to 9 only one. Bit n
+toggles every 2^n tokens, which is a square wave; sinusoids are the smooth version of these waves.
 
 Fleetwood 2024, "You could have designed state of the art positional encoding", third step.
 """
@@ -28,12 +28,12 @@ from posenc.support.arguments import channels, whole_number
 
 
 class Binary(Encoding):
-    """The bits of the position, added to embeddings: `Binary(512)`, or `Binary(512, bits=8)`.
+    """Bits of the position, added to embeddings: `Binary(512)`, or `Binary(512, bits=8)`.
 
     - `width`: channels of the embeddings
     - `bits`: bits of a position, a divisor of `width` up to 62; None: the largest divisor up to 32
 
-    Raises ValueError for `bits` that do not divide `width`.
+    Raises ValueError if `bits` does not divide `width`.
 
     >>> import torch
     >>> Binary(3)(torch.zeros(3, 3)).tolist()
@@ -47,18 +47,18 @@ class Binary(Encoding):
         width = channels(width, "width")
         bits = max(b for b in range(1, 33) if width % b == 0) if bits is None else bits
         if not 1 <= whole_number(bits, "bits") <= 62 or width % bits:
-            raise ValueError(f"`bits` must be 1 … 62 and divide `width`={width}, got {bits}.")
+            raise ValueError(f"`bits` must be from 1 to 62 and divide `width`={width}, got {bits}.")
         self.width = width
         self.bits = bits
 
     def prepare(self, pos: Positions) -> TokenRows:
-        """Raises IndexError past 2^bits positions, and TypeError for fractions."""
+        """Return the rows; raise IndexError from 2^bits on, and TypeError for fractions."""
         pos = whole(exact(pos), "Binary")
         if pos.numel() and has_values(pos) and not 0 <= pos.min() <= pos.max() < 2**self.bits:
             span = f"{pos.min().item()} … {pos.max().item()}"
             raise IndexError(
-                f"{self.bits} bits count from 0 to {2**self.bits - 1:,}, `pos` is {span}: stay"
-                " within, or take more `bits`."
+                f"`pos` must be from 0 to {2**self.bits - 1:,} for {self.bits} bits, got {span}."
+                " Pass smaller positions, or more `bits`."
             )
         worth = 2 ** torch.arange(self.bits - 1, -1, -1, device=pos.device)
         return TokenRows(

@@ -2,8 +2,8 @@
 
     PE(p, c) = p,  c = 0 … d − 1
 
-The first idea, and the yardstick of its own faults: the rows grow without bound and soon drown the
-embeddings (at p = 100 they are a hundred times larger), and p + k is no linear map of p.
+This is the simplest idea, and it shows which properties are missing: rows grow without bound (at
+p = 100 they are about a hundred times larger than embeddings), and p + k is not a linear map of p.
 
 Fleetwood 2024, "You could have designed state of the art positional encoding", first step.
 """
@@ -18,7 +18,7 @@ from posenc.support.arguments import channels
 
 
 class Integer(Encoding):
-    """The position itself, added to every channel: `Integer(512)`.
+    """Position, added to every channel: `Integer(512)`.
 
     - `width`: channels of the embeddings
 

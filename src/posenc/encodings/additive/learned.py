@@ -1,10 +1,10 @@
-"""Learned: add a trained row for each position, looked up in a table.
+"""Learned: add a trained row for each position, read from a table.
 
     PE(p) = table[p],  p = 0 … length − 1
 
-Free to become whatever the data wants; but row 3 knows nothing of row 4 before training has told
-it, and past the end of the table there is no row. Some libraries read garbage there, or repeat the
-last row in silence; here that is an error, or `beyond="clamp"` asks for the last row.
+The rows can represent any function of position, but training must learn that rows 3 and 4 are
+neighbours, and there is no row past the end of the table. Some libraries read undefined memory
+there, or silently repeat the last row; here it is an error unless `beyond="clamp"` is set.
 
 Gehring et al. 2017, arXiv:1705.03122, §3.1; used by BERT and GPT-2, which initialise with 0.02.
 """
@@ -35,7 +35,7 @@ Beyond = Literal["refuse", "clamp"]
 
 
 class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
-    """The numbers of rows, looked up when they are added: training may change them until then."""
+    """Indices of rows; the rows are read later, because training may change them in between."""
 
     shape = "token"
 
@@ -45,7 +45,8 @@ class Learned(Encoding):
 
     - `length`: rows of the table; positions are 0 … length − 1
     - `width`: channels of the embeddings
-    - `beyond`: past the end "refuse", the default, raises IndexError, "clamp" repeats the last row
+    - `beyond`: behaviour past the end: "refuse", the default, raises IndexError; "clamp" repeats
+      the last row
 
     >>> Learned(1024, 768).table.shape
     torch.Size([1024, 768])
@@ -60,7 +61,7 @@ class Learned(Encoding):
         if not isinstance(beyond, str) or beyond not in ("refuse", "clamp"):
             raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {brief(beyond)}.")
         if whole_number(length, "length") < 1:
-            raise ValueError(f"a table has rows: `length` must be at least 1, got {length}.")
+            raise ValueError(f"`length` must be at least 1 row, got {length}.")
         self.width, self.length = channels(width, "width"), length
         self.beyond: Beyond = beyond
         self.table = nn.Parameter(torch.randn(room("a table", length, width)) * 0.02)
@@ -76,11 +77,12 @@ class Learned(Encoding):
 
         - `to`: rows of the new table, or (rows, columns) of the new grid
         - `grid`: (rows, columns) of the present grid; None: a square
-        - `kept`: first rows, of class tokens and registers, that stay; 0 by default
+        - `kept`: number of first rows to copy unchanged, for class tokens and registers; 0 by
+          default
         - `antialias`: True interpolates a grid as timm does, False as transformers does for ViT
 
-        Lengths are interpolated linearly, grids by cubic splines. Train it on the new size
-        afterwards. Raises ValueError for a `grid` with other than as many cells as other rows.
+        Lengths are interpolated linearly, grids by cubic splines. Train on the new size
+        afterwards. Raises ValueError if the `grid` does not have one cell for each other row.
 
         >>> Learned(1 + 14 * 14, 8).resized((24, 24), kept=1).length
         577
@@ -95,15 +97,16 @@ class Learned(Encoding):
         return resized
 
     def prepare(self, pos: Positions) -> Numbers:
-        """Raises IndexError past the end of the table, TypeError for fractions."""
+        """Return row indices; raise IndexError past the end, and TypeError for fractions."""
         pos, last = whole(exact_copy(pos), "Learned"), len(self.table) - 1
         if self.beyond == "clamp":
             pos = pos.clamp(0, last)
         elif has_values(pos) and ((pos < 0) | (pos > last)).any():
             raise IndexError(
-                f"the table has rows 0 … {last}, `pos` asks for {pos.min()} … {pos.max()}: make"
-                ' `length` larger and train on it, pass `beyond="clamp"` to repeat the last row, or'
-                " take an encoding without an end (RoPE, ALiBi, Sinusoidal)."
+                f"`pos` must be from 0 to {last}, the rows of the table, got {pos.min()} …"
+                f" {pos.max()}. Train with a larger `length`, pass"
+                ' `beyond="clamp"` to repeat the last row, or use an encoding without a maximum'
+                " length (RoPE, ALiBi, Sinusoidal)."
             )
         return Numbers(pos)
 

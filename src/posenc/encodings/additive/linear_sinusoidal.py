@@ -1,11 +1,11 @@
-"""Linear sinusoidal: sines and cosines whose wavelengths grow by equal steps.
+"""Linear sinusoidal: add sines and cosines whose wavelengths grow by equal steps.
 
     PE(p, 2j−2) = sin(p θⱼ),  PE(p, 2j−1) = cos(p θⱼ)      θⱼ = 1/j radians per token, j = 1 … d/2
 
-Many hands, so positions no longer repeat; but the wavelengths 2π, 4π, 6π … πd crowd together: of
-256 pairs the slowest turns once in 1,608 tokens, and its neighbour once in 1,602. Growing them by
-equal factors instead makes `Sinusoidal` of it. (Texts that print sin(p/2i) for i = 0 divide
-by zero; j counts from 1 here.)
+With many frequencies positions do not repeat, but the wavelengths 2π, 4π, 6π … πd are close
+together at the slow end: of 256 pairs the slowest has a period of 1,608 tokens, and the next one
+of 1,602. `Sinusoidal` has wavelengths that grow by equal factors instead. (Texts that print
+sin(p/2i) for i = 0 divide by zero; j counts from 1 here.)
 
 The step before Vaswani et al. 2017, arXiv:1706.03762, in introductions that derive it.
 """

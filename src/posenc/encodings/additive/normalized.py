@@ -1,11 +1,11 @@
-"""Normalized: add the position as a share of the text's length N.
+"""Normalized: add the position divided by the length N of the text.
 
     PE(p, c) = p / N            divisor="N"      values 0 … (N − 1)/N
     PE(p, c) = p / (N − 1)      divisor="N-1"    values 0 … 1
 
-N is the last position + 1. Bounded at last, but the same token changes its code whenever the text
-grows: position 5 of 10 tokens stands where position 50 of 100 does, and a cached key goes stale
-with each new token: a `Cache` is rejected.
+N is the last position + 1. The code is bounded, but the code of a token changes whenever the text
+grows: position 5 of 10 tokens has the same code as position 50 of 100. Each new token would make
+cached keys wrong, so a `Cache` is rejected.
 
 Fleetwood 2024, "You could have designed state of the art positional encoding", second step.
 """
@@ -27,11 +27,11 @@ Divisor = Literal["N", "N-1"]
 
 
 class Normalized(Encoding):
-    """The position as a share of the text's length, added to every channel: `Normalized(512)`.
+    """Position divided by the length of the text, added to every channel: `Normalized(512)`.
 
     - `width`: channels of the embeddings
-    - `divisor`: "N" divides by the length N; "N-1" divides by N − 1, so that the last token stands
-      at 1
+    - `divisor`: "N" divides by the length N; "N-1" divides by N − 1, so that the last token has
+      the value 1
 
     Raises ValueError for another `divisor`.
 
@@ -52,9 +52,9 @@ class Normalized(Encoding):
 
     def prepare(self, pos: Positions) -> TokenRows:
         pos = exact(pos).double()
-        # The added 0 keeps the maximum of no tokens defined
+        # With the added 0, the maximum of an empty text is defined
         last = F.pad(pos, (0, 1)).amax(-1, keepdim=True)
-        # A text of one token stands at 0, and must not divide by 0
+        # A text of one token would divide 0 by 0
         divisor = last + 1 if self.divisor == "N" else last.clamp_min(1)
         return TokenRows((pos / divisor).float().unsqueeze(-1).expand(*pos.shape, self.width))
 

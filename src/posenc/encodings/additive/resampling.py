@@ -1,4 +1,4 @@
-"""Interpolate rows of a table of positions: linearly along a line, by cubic splines on a grid."""
+"""Interpolate rows of a table of positions, linearly for texts and by cubic splines for grids."""
 
 from math import isqrt, prod
 
@@ -7,22 +7,23 @@ from torch import Tensor
 
 
 def along_a_line(rows: Tensor, to: int) -> Tensor:
-    """Return `to` rows (row, channel) between the first and the last of `rows`."""
+    """Return `to` rows, (row, channel), interpolated between the first and the last of `rows`."""
     return F.interpolate(rows.T[None].float(), to, mode="linear")[0].T.to(rows.dtype)
 
 
 def on_a_grid(
     rows: Tensor, to: tuple[int, int], grid: tuple[int, int] | None, antialias: bool
 ) -> Tensor:
-    """Return the rows of a grid of `to` (rows, columns). `grid` is the present one; None: a square.
+    """Return rows for a grid of `to` (rows, columns).
 
-    Raises ValueError for a `grid` that does not have as many cells as there are rows.
+    `grid` is the present (rows, columns); None: a square. Raises ValueError if the `grid` does not
+    have as many cells as there are rows.
     """
     grid = (isqrt(len(rows)), isqrt(len(rows))) if grid is None else grid
     if prod(grid) != len(rows):
         raise ValueError(
-            f"`grid` must have as many places as the table has rows that are not kept, {len(rows)},"
-            f" got {grid}: pass (rows, columns), and `kept`."
+            f"`grid` must have {len(rows)} cells, one for each row that is not `kept`, got {grid}."
+            " Pass (rows, columns), and `kept`."
         )
     cells = rows.T.unflatten(-1, grid)[None].float()
     new = F.interpolate(cells, to, mode="bicubic", antialias=antialias)

@@ -2,9 +2,9 @@
 
     PE(p, c) = sin p
 
-Bounded and smooth, and it never ends, but one sine meets the same value on its way up and on its
-way down: sin 2 = 0.90930 and sin 353 = 0.90931. And sin(p + k) cannot be made of sin p alone: the
-sum formula needs the cosine as well.
+The code is bounded, smooth and defined for every length. But a sine has the same value at several
+positions, such as sin 2 = 0.90930 and sin 353 = 0.90931, and sin(p + k) is not a function of sin p
+alone: the addition formula needs the cosine too.
 
 The first step towards Vaswani et al. 2017, arXiv:1706.03762, in introductions that derive it.
 """
@@ -22,7 +22,7 @@ from posenc.support.arguments import channels
 
 
 class Sine(Encoding):
-    """The sine of the position, added to every channel: `Sine(512)`.
+    """Sine of the position, added to every channel: `Sine(512)`.
 
     - `width`: channels of the embeddings
 

@@ -1,10 +1,10 @@
-"""Sine and cosine at one frequency: even channels get the sine of the position, odd the cosine.
+"""Sine and cosine at one frequency: add the sine to even channels, and the cosine to odd channels.
 
     PE(p, 2j) = sin(p θ),  PE(p, 2j+1) = cos(p θ),  j = 0 … d/2 − 1        θ = 1 radian per token
 
-The pair is a point on a circle: it tells up from down, and moving on by k turns it by kθ. But every
-pair says the same, and after 44 tokens (seven turns, 43.98) or better 710 (113 turns, 709.9999) it
-is back where it was. One clock hand is not enough.
+The pair is a point on a circle, so that sin p is no longer ambiguous, and a step of k tokens
+rotates it by kθ. But all pairs have the same value, and it nearly repeats after 44 tokens (seven
+turns are 43.98 tokens) and after 710 (113 turns are 709.9999). One frequency is not enough.
 
 The step before Vaswani et al. 2017, arXiv:1706.03762, in most introductions.
 """
@@ -29,7 +29,7 @@ from posenc.support.arguments import number, paired
 
 
 class SineCosine(Encoding):
-    """A sine and a cosine of one frequency, added to embeddings: `SineCosine(512)`.
+    """Sine and cosine of one frequency, added to embeddings: `SineCosine(512)`.
 
     - `width`: channels of the embeddings, even
     - `theta`: frequency in radians per token, 1 by default

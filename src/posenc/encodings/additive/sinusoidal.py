@@ -3,10 +3,10 @@
     PE(p, 2j) = sin(p θⱼ)        θⱼ = base^(−2j/d),  j = 0 … d/2 − 1, radians per token
     PE(p, 2j+1) = cos(p θⱼ)      layout="half": all sines first, then all cosines
 
-Each pair is the hand of a clock. Moving on by k turns every hand by a fixed angle, so
+Each pair is the hand of a clock. A step of k tokens turns every hand by a fixed angle, so
 PE(p + k) = Mₖ PE(p), where Mₖ rotates each pair by kθ. Hence
-⟨PE(p), PE(q)⟩ = Σⱼ cos((p − q) θⱼ), the norm is √(d/2) everywhere, and no position ever repeats;
-but attention sees these rows through two different projections, where that symmetry is lost.
+⟨PE(p), PE(q)⟩ = Σⱼ cos((p − q) θⱼ), the norm is √(d/2) everywhere, and no position repeats. But
+attention applies two different projections to these rows, which breaks the symmetry.
 
 Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, §3.5; their code has "half".
 """
@@ -31,7 +31,7 @@ from posenc.support.arguments import paired
 
 
 def waves(pos: Positions, freqs: Frequencies, layout: Layout = "interleaved") -> Tensor:
-    """sin and cos of p·θ, formed in float64 and rounded once: (*batch, token, 2·pair)."""
+    """Return sin and cos of p·θ, (*batch, token, 2·pair), computed in float64 and rounded once."""
     angle = angles(pos, freqs)
     return join(angle.sin(), angle.cos(), layout).float().to(pos.device)
 

@@ -1,1 +1,1 @@
-"""Encodings that add to the scores a number that depends on the distance."""
+"""Encodings that add a bias to the scores, which depends on the distance of query and key."""

@@ -1,14 +1,15 @@
-"""ALiBi: the further away a key, the lower its score, at a pace fixed for each head.
+"""ALiBi: lower the score in proportion to the distance, with a fixed slope for each head.
 
     score(i, j) = qᵢ · kⱼ · scale − m_h |pᵢ − pⱼ|
     m_h = 2^(−8 h / H),  h = 1 … H          logits per token, H a power of two
 
 For other H: the slopes of the largest power of two P below H, then every second slope of 2P.
-There is nothing to learn, and every distance has a bias, which does not mean that a model reads
-beyond its length. Of equal keys a head sees about 4.6 / m_h tokens back.
+There are no parameters, and every distance has a bias, but this does not imply that a model works
+beyond its trained length. With equal keys, the weights of a head are mostly (99 %) within
+4.6 / m_h tokens.
 
 Press et al. 2022, "Train Short, Test Long", arXiv:2108.12409, §3; other H as in the authors' code,
-which adds m_h j instead: the same after softmax, but large numbers lose their last bits.
+which adds m_h j instead. The softmax is the same, but large numbers lose their last bits.
 """
 
 import torch
@@ -31,13 +32,13 @@ from posenc.support.arguments import number, query_heads, whole_number
 
 
 def slopes(heads: int) -> Tensor:
-    """m of each head, steepest first within each power of two; in float64, as θ is.
+    """Return m of each head in float64, steepest first within each power of two.
 
     >>> slopes(3)
     tensor([0.0625, 0.0039, 0.2500], dtype=torch.float64)
     """
     if whole_number(heads, "heads") < 1:
-        raise ValueError(f"ALiBi gives each head a slope: `heads` must be at least 1, got {heads}.")
+        raise ValueError(f"`heads` must be at least 1, got {heads}.")
     query_heads(heads)
     power = 2 ** (heads.bit_length() - 1)
     return torch.cat((_geometric(power), _geometric(2 * power)[::2][: heads - power]))
@@ -49,7 +50,7 @@ def _geometric(heads: int) -> Tensor:
 
 
 class ALiBi(Encoding):
-    """Bias that falls with distance at a fixed slope for each head, the same in both directions.
+    """Linear bias with a fixed slope for each head, the same in both directions: `ALiBi(8)`.
 
     - `heads`: query heads
     - `strength`: factor of all slopes, 1 by default; Falcon divides them by √channels

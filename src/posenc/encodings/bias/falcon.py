@@ -1,11 +1,11 @@
-"""Falcon's ALiBi: slopes and positions are rounded to bfloat16, and so are their products.
+"""Falcon's ALiBi: ALiBi with slopes, positions and their products rounded to bfloat16.
 
     score(i, j) = (qᵢ · kⱼ + r(r(m_h) · r(pⱼ))) · scale,    r(x) = x in bfloat16: 8 bits
 
-It adds m_h pⱼ where ALiBi takes m_h |pᵢ − pⱼ| away: under a causal mask the same after softmax, if
-nothing were rounded. Rounded, neighbours far into a text become alike, and what a head sees depends
-on where it stands. The weights were trained with it: for them, this is right, not ALiBi's formula.
-Positions are counted from 0 at the first token that is no padding.
+It adds m_h pⱼ, and ALiBi subtracts m_h |pᵢ − pⱼ|. Without rounding, both have the same softmax
+under a causal mask. With rounding, neighbouring tokens far into a text have the same bias, and
+weights depend on absolute positions. The models were trained this way, so their weights need this
+formula rather than ALiBi's. Positions count from 0 at the first token that is not padding.
 
 Almazrouei et al. 2023, "The Falcon Series of Open Language Models", arXiv:2311.16867; the rounding
 is in their code and in that of transformers.
@@ -20,7 +20,12 @@ from posenc.encodings.bias.alibi import slopes
 
 
 class FalconALiBi(Encoding):
-    """`FalconALiBi(71)`, for causal attention; the softmax scale multiplies bias and q · k."""
+    """Rounded ALiBi of Falcon: `FalconALiBi(71)`, for causal attention.
+
+    - `heads`: query heads
+
+    The softmax scale multiplies both the bias and q · k.
+    """
 
     def __init__(self, heads: int):
         super().__init__()

@@ -1,16 +1,16 @@
-"""FIRE: a small network makes the bias of a distance, taken relative to how far the query has come.
+"""FIRE: a small network computes the bias from the distance divided by the query's position.
 
     score(i, j) = qᵢ · kⱼ · scale + f_h( ψ(|pᵢ − pⱼ|) / (ψ(max(L, pᵢ)) + ε) )
     ψ(x) = ln(|c| x + 1),  f(x) = W₂ ReLU(w₁ x + b₁),  ε = 10⁻⁶
 
-c, L and f are learned; L is |multiplier| · `length`, so that training moves it in proportion. The
-argument of f stays within 0 … 1 however long the text: nothing new to a model that has met texts
-beyond L. Up to L tokens the bias goes by distance alone; beyond, it depends on where the query
-stands too, and moving the whole text changes it.
+c, L and f are learned; L is |multiplier| · `length`, so that updates of L are proportional to it.
+The argument of f stays within 0 … 1 for every length, so a model trained beyond L tokens meets no
+new values. Up to L tokens the bias depends on distance only. Beyond, it also depends on the
+position of the query, so shifting the whole text changes it.
 
 Li et al. 2024, "Functional Interpolation for Relative Positions Improves Long Context
 Transformers", arXiv:2310.04418, eq. 5; initial values, |·| and ε as in its appendix. The network
-there ends with one more constant for each head, which a softmax does not see; it is left out.
+there adds a constant per head at the end. It does not change the softmax and is left out.
 """
 
 from functools import partial
@@ -39,13 +39,13 @@ EPS = 1e-6
 
 
 class FIRE(Encoding):
-    """Bias by a small network, of distances relative to how far the query has come: `FIRE(8)`.
+    """Bias that a small network computes from relative distances: `FIRE(8)`.
 
     - `heads`: query heads
-    - `length`: tokens to which distances are relative at least, at first; 512 by default
+    - `length`: initial L, the smallest divisor of distances, in tokens; 512 by default
     - `hidden`: hidden units of the network, 32 by default
 
-    Raises ValueError for a `length` or `hidden` that is not positive.
+    Raises ValueError if `length` or `hidden` is not positive.
 
     >>> FIRE(8)
     FIRE(8 heads, length=512)
@@ -57,12 +57,11 @@ class FIRE(Encoding):
         super().__init__()
         if number(length, "length") <= 0 or whole_number(hidden, "hidden") < 1:
             raise ValueError(
-                "FIRE needs a `length` above 0 and at least 1 unit in `hidden`:"
-                f" got {length} and {hidden}."
+                f"`length` must be above 0 and `hidden` at least 1, got {length} and {hidden}."
             )
         self.heads, self.length = query_heads(heads), length
         room("the network", heads, hidden)
-        # A vector of one number, since FSDP2 shards no scalars
+        # A vector of one number, because FSDP2 cannot shard scalars
         self.c = nn.Parameter(torch.tensor([0.1]))
         self.multiplier = nn.Parameter(torch.tensor([1.0]))
         self.inner = nn.Linear(1, hidden)
@@ -78,21 +77,21 @@ class FIRE(Encoding):
     def f(self, h: Tensor, x: Tensor) -> Tensor:
         """Apply the learned map of each head.
 
-        - `h`, `x`: head, and the distance as a share, 0 … 1; they are broadcast
+        - `h`, `x`: head, and relative distance, 0 … 1, which broadcast
         """
         weight, outer = upcast(self.inner.weight)[:, 0], upcast(self.outer.weight)
         shift = upcast(self.inner.bias)
-        # For a single pair, without sums over an axis, which a fused kernel cannot do
+        # A fused kernel evaluates single pairs and cannot sum over an axis
         if not h.ndim:
             total = 0 * x
             for n in range(len(weight)):
                 total = total + outer[:, n][h] * (weight[n] * x + shift[n]).relu()
             return total
-        # The axis of heads in h; x has one entry there, or lacks the axis
+        # `heads` is the axis of heads in h; x has size 1 there, or lacks the axis
         heads = 1 if h.ndim == 4 else 0
         x = x.reshape(*[1] * (h.ndim - x.ndim), *x.shape, 1)
         units = (x * weight + shift).relu()
-        # Each head has positions of its own
+        # Positions differ between heads
         if h.ndim == 4 and x.shape[1] != 1:
             return (units * outer[h]).sum(-1)
         with no_autocast(units):
@@ -116,11 +115,11 @@ class FIRE(Encoding):
     def of_places(self, f: OfDistance, h: Tensor, p: Tensor, p_key: Tensor) -> Tensor:
         """Return the bias of two positions, in logits.
 
-        - `f`: the learned map, or a table of it
+        - `f`: the learned map, or its piecewise linear form
         - `h`, `p`, `p_key`: head, and the positions of query and key
         """
         reached = torch.maximum(self.L, p.to(self.L.dtype))
-        # A single pair evaluates f and looks nothing up
+        # For a single pair, f itself is cheaper than its piecewise linear form
         f = f if h.ndim else self.f
         return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
 
@@ -138,7 +137,7 @@ class FIRE(Encoding):
         return self.ψ(δ.abs()), 1 / (self.ψ(reached) + EPS), *weights
 
     def in_pieces(self) -> OfDistance:
-        """The map f of all pairs, which goes by straight lines, as ReLUs do."""
+        """Return f as a piecewise linear function, which it is as a sum of ReLUs."""
         weight, outer = upcast(self.inner.weight)[:, 0], upcast(self.outer.weight)
         return straight(weight, upcast(self.inner.bias), outer)
 
@@ -147,7 +146,7 @@ class FIRE(Encoding):
         return upcast(self.multiplier)[0].abs() * self.length
 
     def _near_enough(self, q_at: Tensor) -> bool:
-        """Test whether each of these queries stands within L, where distance alone counts."""
+        """Test whether all queries are at most at L, so that the bias depends on distance only."""
         if not is_eager_cpu(q_at, self.multiplier) or not q_at.numel():
             return False
         return bool(q_at.max() <= self.L)

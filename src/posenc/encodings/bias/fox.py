@@ -1,15 +1,16 @@
-"""FoX: each token says, for each head, how much of what was read before it is forgotten.
+"""FoX: each token sets a forget gate for each head, which lowers scores of all earlier tokens.
 
     score(i, j) = qᵢ · kⱼ · scale − |cᵢ − cⱼ|
     cᵢ = Σ_{t ≤ i} ln f_t,   f_t = σ(w_h · x_t + b_h)       Σ over tokens as read; f: 0 … 1
 
-x is what the layer reads; f = 1 keeps all, f = 0 forgets all. With the same f everywhere it is
-ALiBi with slopes −ln f; with its own, a full stop can forget a sentence at once, and a word
-nothing. A score falls by what the tokens between key and query forget: positions are not looked at.
+x is the input of the layer; f = 1 keeps all earlier tokens, f = 0 forgets them. If f is the same
+everywhere, this is ALiBi with slopes −ln f. With learned gates, a full stop can forget the sentence
+before it, and other words can forget nothing. Scores depend on the gates between key and query, not
+on positions.
 
 Lin et al. 2025, "Forgetting Transformer: Softmax Attention with a Forget Gate", arXiv:2503.02130,
-forget gates in logits; initial values as in the authors' code. There keys ahead are always hidden,
-and cᵢ − cⱼ is negative: the absolute value is for those who see both ways.
+forget gates in logits; initial values as in the authors' code. Attention is causal there, and
+cᵢ − cⱼ is never positive; the absolute value extends the formula to attention in both directions.
 """
 
 from typing import NamedTuple
@@ -34,12 +35,12 @@ class Forgotten(RunningSums, Prepared, NamedTuple("Forgotten", [("total", Tensor
 
 
 class FoX(Encoding):
-    """Bias by forget gates, which each token sets: `FoX(512, heads=8)`.
+    """Bias from a forget gate for each token and head: `FoX(512, heads=8)`.
 
-    - `width`: channels that the layer reads
+    - `width`: channels of the layer's input
     - `heads`: query heads; each has a gate
 
-    It reads the layer's input, so use it in `SelfAttention` or `Block`.
+    The gates are computed from the layer's input, so use `SelfAttention` or `Block`.
 
     >>> FoX(512, heads=8)
     FoX(512 channels, 8 heads)

@@ -1,16 +1,16 @@
-"""GRAPE-A: ALiBi whose slope goes by what the query and the key are.
+"""GRAPE-A: ALiBi with slopes that depend on the query and the key.
 
     score(i, j) = qᵢ · kⱼ · scale − |pᵢ − pⱼ| m_h ω_h ( σ₊(v_h · qᵢ / √d) + σ₊(u_h · kⱼ / √d) )
     m_h: ALiBi's slope        ω_h = σ₊(w_h) ≥ 0        u, v: unit vectors        σ₊(x) = ln(1 + eˣ)
 
-w, u and v are learned for each head. The penalty is linear in the distance, as ALiBi's, and a text
-that is moved as a whole keeps its scores. With u = v = 0 it would be ALiBi, with slopes of
-2 ln 2 · ω_h m_h. Queries and keys are those of the dot product, so do not add it to a rotation.
+w, u and v are learned for each head. The penalty is linear in the distance, as in ALiBi, and
+shifting the whole text does not change scores. With u = v = 0 it would be ALiBi with slopes
+2 ln 2 · ω_h m_h. Queries and keys are the encoded ones, so do not combine it with a rotation.
 
 Zhang et al. 2025, "Group Representational Position Encoding", arXiv:2512.07805, eq. 4.6; slopes,
 unit vectors and initial values as in model/llama-mha-grape-a-querykeygated.py at f5b539f. GRAPE-AP,
-eq. 5.1, is not here: its edges p_t · R_ℓ p_ℓ turn one side alone, by the absolute place ℓ, in the
-paper and in llama-mha-grape-ap-v1.py, so scores change where a text is moved as a whole.
+eq. 5.1, is not included: its terms p_t · R_ℓ p_ℓ rotate only one side by an absolute position ℓ, in
+the paper and in llama-mha-grape-ap-v1.py, so shifting the whole text changes scores.
 """
 
 from math import expm1, log
@@ -30,7 +30,7 @@ from posenc.support.arguments import channels, query_heads
 
 
 class GRAPEA(Encoding):
-    """Linear bias whose slopes the query and the key choose: `GRAPEA(64, heads=8)`.
+    """Linear bias with slopes that depend on query and key: `GRAPEA(64, heads=8)`.
 
     - `dim`: channels of a head
     - `heads`: query heads; each learns ω, u and v

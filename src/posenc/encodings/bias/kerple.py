@@ -1,15 +1,16 @@
-"""KERPLE: scores fall with distance along a curve that each head learns, a logarithm or a power.
+"""KERPLE: lower the score with distance by a logarithm or a power, learned for each head.
 
     score(i, j) = qᵢ · kⱼ · scale − p_h ln(1 + a_h |pᵢ − pⱼ|)        log,    p, a > 0
     score(i, j) = qᵢ · kⱼ · scale − a_h |pᵢ − pⱼ|^p_h                power,  a > 0, 0 < p ≤ 2
 
-Both are conditionally positive definite kernels made from a distance, which is where the bounds on
-p come from; ALiBi is the power with p = 1 and a fixed. Under the logarithm weights fall like a
-power of the distance, (1 + a δ)^−p, so far tokens are never quite out of sight.
+Both are conditionally positive definite kernels of the distance, which is the reason for the bounds
+on p. ALiBi is the power with p = 1 and fixed a. With the logarithm, weights fall like a power of
+the distance, (1 + a δ)^−p, so far tokens keep a noticeable weight.
 
 Chi et al. 2022, "KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation",
-arXiv:2205.09921, eq. 8 and 9 (r₁ is p and r₂ is a of the logarithm); initial values and the least
-of 0.01 as in the authors' code, which writes the bound into the parameters; here they stay.
+arXiv:2205.09921, eq. 8 and 9 (r₁ is p and r₂ is a of the logarithm); initial values and the lower
+bound of 0.01 as in the authors' code. That code overwrites parameters below the bound; here they
+are clamped when used.
 """
 
 from typing import Literal
@@ -38,17 +39,17 @@ LEAST = 0.01
 
 
 def bounded(x: Tensor, most: float = float("inf")) -> Tensor:
-    """x within LEAST … `most`; gradients pass as if it were free, so that it can come back."""
+    """Clamp x to LEAST … `most`, with the gradient of x, so that training can leave a bound."""
     return x + (x.clamp(LEAST, most) - x).detach()
 
 
 class Kerple(Encoding):
-    """Bias that falls with distance along a learned curve: `Kerple(8)`.
+    """Bias that falls with distance by a learned logarithm or power: `Kerple(8)`.
 
     - `heads`: query heads; each learns its own p and a
     - `curve`: "log", the default, or "power"
 
-    Raises ValueError for another `curve`.
+    Raises ValueError for any other `curve`.
 
     >>> Kerple(8, curve="power")
     Kerple(8 heads, curve='power')
@@ -59,9 +60,7 @@ class Kerple(Encoding):
     def __init__(self, heads: int, curve: Literal["log", "power"] = "log"):
         super().__init__()
         if not isinstance(curve, str) or curve not in ("log", "power"):
-            raise ValueError(
-                f"`curve` is what scores fall along: 'log' or 'power', got {brief(curve)}."
-            )
+            raise ValueError(f"`curve` must be 'log' or 'power', got {brief(curve)}.")
         self.heads, self.curve = query_heads(heads), curve
         self.p = nn.Parameter(2 * torch.rand(heads))
         self.a = nn.Parameter(torch.rand(heads))
@@ -79,7 +78,7 @@ class Kerple(Encoding):
         a, p = upcast(self.a[h]), upcast(self.p[h])
         if self.curve == "log":
             return -bounded(p) * (bounded(a) * δ.abs()).log1p()
-        # ONNX rounds a power to the type of its base, so δ must be as exact as a
+        # ONNX rounds a power to the dtype of its base, so convert δ to the dtype of a
         δ = δ.to(torch.promote_types(δ.dtype, a.dtype))
         # The second derivative of 0ᵖ in p is NaN in torch, from 0ᵖ ln² 0
         apart = δ != 0

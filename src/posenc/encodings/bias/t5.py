@@ -1,16 +1,16 @@
-"""T5: a learned number for each head and bucket of distances, fine near by, coarse far off.
+"""T5: a learned bias for each head and bucket of distances, with wider buckets for far distances.
 
     score(i, j) = qᵢ · kⱼ · scale + weight[bucket(pᵢ − pⱼ), h]
     bucket(δ) = δ                                                   δ < e
     bucket(δ) = min(B − 1, e + ⌊(B − e) ln(δ/e) / ln(reach/e)⌋)     δ ≥ e = ⌊B/2⌋
 
-Causal: B buckets for δ ≥ 0, keys ahead share bucket 0. Bidirectional: half of the buckets for each
-side, keys ahead in the upper half. Past the start of the last bucket (113 for 32 causal buckets and
-a reach of 128, 91 bidirectional) distances are not told apart, so a model trained on less than that
-meets untrained buckets in longer texts. T5 itself sets `scale` to 1.
+Causal: B buckets for δ ≥ 0; keys after the query share bucket 0. Bidirectional: half of the buckets
+for each direction, with keys after the query in the upper half. Distances beyond the start of the
+last bucket (113 for 32 causal buckets and a reach of 128, 91 bidirectional) have the same bias. A
+model trained on shorter texts has untrained buckets, which longer texts use. T5 sets `scale` to 1.
 
 Raffel et al. 2020, arXiv:1910.10683, §2.1; the formula is in the authors' code. Bucket starts are
-found in whole numbers here, where theirs rounds a float32 logarithm.
+computed with integers here, and with float32 logarithms there.
 """
 
 from bisect import bisect_left
@@ -25,11 +25,11 @@ from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.support.arguments import brief, count, query_heads, room, switch, whole_number
 
-MOST_BUCKETS, MOST_REACH = 2**10, 2**22  # every call looks up a table of all offsets in reach
+MOST_BUCKETS, MOST_REACH = 2**10, 2**22  # every call builds a table of all offsets within reach
 
 
 def starts(buckets: int, reach: int) -> list[int]:
-    """The first distance of each bucket on one side.
+    """Return the first distance of each bucket of one direction.
 
     >>> starts(32, 128)[16:]
     [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
@@ -37,12 +37,12 @@ def starts(buckets: int, reach: int) -> list[int]:
     exact = whole_number(buckets, "buckets") // 2
     if exact < 1 or whole_number(reach, "reach") <= exact:
         raise ValueError(
-            "T5 needs at least 2 buckets on a side, the first half of them exact, and a `reach`"
-            f" beyond those: got {buckets} on a side and `reach`={reach}."
+            "`buckets` must be at least 2 in each direction, and `reach` more than half of them,"
+            f" got {buckets} in each direction and `reach`={reach}."
         )
     if buckets > MOST_BUCKETS or reach > 2**62:
         raise ValueError(
-            f"T5 takes up to {MOST_BUCKETS:,} `buckets` and a `reach` below 2⁶², got"
+            f"`buckets` must be at most {MOST_BUCKETS:,} and `reach` below 2⁶², got"
             f" {brief(buckets)} and {brief(reach)}."
         )
     log = buckets - exact  # (B − e) ln(δ/e) ≥ n ln(reach/e)  ⇔  δ^(B−e) eⁿ ≥ reachⁿ e^(B−e)
@@ -55,14 +55,14 @@ def starts(buckets: int, reach: int) -> list[int]:
 
 
 def bucket(offset: Tensor, buckets: int, reach: int, bidirectional: bool) -> Tensor:
-    """The bucket of each offset, query − key."""
+    """Return the bucket of each offset, query − key."""
     side = buckets // 2 if bidirectional else buckets
     first = torch.tensor(starts(side, reach), device=offset.device)
     return _bucketed(offset, first, bidirectional)
 
 
 def _bucketed(offset: Tensor, first: Tensor, bidirectional: bool) -> Tensor:
-    # The first bucket has what is below the start of the second, keys ahead included
+    # The first bucket holds all offsets below the start of the second, including negative ones
     if not bidirectional:
         return torch.bucketize(offset, first[1:], right=True)
     bucket = torch.bucketize(offset.abs(), first[1:], right=True)
@@ -73,12 +73,14 @@ class T5Bias(Encoding):
     """Learned bias for each head and bucket of distances: `T5Bias(8)`.
 
     - `heads`: query heads
-    - `buckets`: buckets of distances, 32 by default; of both directions together if `bidirectional`
-    - `reach`: distance in tokens from which on all share the last bucket, 128 by default
-    - `bidirectional`: True, the default, for encoders; False for decoders, where keys ahead share
-      bucket 0
+    - `buckets`: buckets of distances, 32 by default; for both directions together if
+      `bidirectional`
+    - `reach`: distance in tokens that ends the logarithmic buckets; all farther distances are in
+      the last bucket; 128 by default
+    - `bidirectional`: True, the default, for encoders; False for decoders, where keys after the
+      query share bucket 0
 
-    Raises ValueError for fewer than 2 buckets on a side, or a `reach` within the exact buckets.
+    Raises ValueError for fewer than 2 buckets per direction, or a `reach` within the exact buckets.
 
     >>> T5Bias(8, bidirectional=False)
     T5Bias(8 heads, 32 causal buckets, reach=128)
@@ -107,7 +109,7 @@ class T5Bias(Encoding):
         - `h`, `δ`: head, and offset in tokens, query − key
         """
         bucket = _bucketed(δ, self.first.to(δ.device), self.bidirectional)
-        # The gradient is a sum over all pairs that share a bucket
+        # The gradient of a bucket is the sum over all pairs in it
         return looked_up(upcast(self.weight).mT, h, bucket)
 
     def extra_repr(self) -> str:

@@ -1,1 +1,1 @@
-"""Encodings whose scores mix distance with content, and those that add to the values."""
+"""Encodings whose scores depend on both distance and content, or that change the values."""

@@ -1,16 +1,17 @@
-"""CoPE: distance is counted in tokens that matter, and the query decides which.
+"""CoPE: measure distance by counting only the tokens that the query selects with a gate.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), count − 1 )
     e(n) = (1 − n + ⌊n⌋) e[⌊n⌋] + (n − ⌊n⌋) e[⌊n⌋ + 1]       e: `count` learned rows; Σ over the
                                                             keys that i sees, from j on, as read
 
-A query may count full stops, and find the last sentence, or whatever else it likes: a key that it
-does not care for moves nothing further away. Positions are not looked at; what the mask hides,
-ahead or in another document, is not counted. A table of zeros is no encoding at all.
+A query can count full stops, for instance, to find the last sentence; keys with a gate of 0 do not
+increase the distance. Positions are not used. Masked keys, such as later tokens or other documents,
+are not counted. With a table of zeros, scores do not depend on order.
 
 Golovneva et al. 2024, "Contextual Position Encoding: Learning to Count What's Important",
-arXiv:2405.18719, eq. 3-8, and the listing there: gates see scaled scores, q · e is not scaled. The
-table begins with zeros in it; here with small numbers, lest it begin as no encoding.
+arXiv:2405.18719, eq. 3-8, and the listing there: gates use scaled scores, and q · e is not scaled.
+The initial table is 0 there; here it has small random numbers, so that an untrained model has
+positions.
 """
 
 import torch
@@ -25,7 +26,7 @@ from posenc.support.arguments import channels, count, room
 
 
 class CoPE(Encoding):
-    """Positions counted by gates that the query sets: `CoPE(64)` counts up to 63.
+    """Positions counted with gates that depend on the query: `CoPE(64)` counts up to 63.
 
     - `dim`: channels of a head
     - `count`: learned rows, 64 by default; all heads share them

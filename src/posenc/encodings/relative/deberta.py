@@ -1,23 +1,24 @@
-"""DeBERTa: content looks at distance, and distance looks at content, apart from content at content.
+"""DeBERTa: add scores of content with distance, and of distance with content, to content scores.
 
     score(i, j) = ( qᵢ · kⱼ + qᵢ · Kr_h[δ(i, j)] + kⱼ · Qr_h[δ(j, i)] ) / √(3d)
     Kr_h = P W_{k,h},  Qr_h = P W_{q,h}                 P: 2·reach learned rows of w channels
     δ(i, j) = clip(pᵢ − pⱼ + reach, 0, 2·reach − 1)     tokens
 
-The terms are content-to-content, content-to-position ("c2p") and position-to-content ("p2c"), three
-of them: hence √(3d) instead of √d, and √(2d) with one of the last two alone, `terms`. Mind δ(j, i)
-in the last: the distance as the key sees it. From version 2 on P has rows for B = `buckets` either
-way, distances beyond B/2 sharing them ever more coarsely:
+The terms are content-to-content, content-to-position ("c2p") and position-to-content ("p2c").
+Three terms are scaled by √(3d) instead of √d; two, if `terms` has only one of the last two, by
+√(2d). The last term uses δ(j, i), the distance from the key to the query. From version 2 on, P has
+rows for B = `buckets` in each direction, and distances beyond B/2 share rows in growing buckets:
 
     bucket(n) = n                                                            |n| ≤ m = ⌊B/2⌋
     bucket(n) = ±(m + min(m − 1, ⌈(m − 1) ln(|n|/m) / ln((reach − 1)/m)⌉))   beyond;  δ = bucket + B
 
 He et al. 2021, "DeBERTa: Decoding-enhanced BERT with Disentangled Attention", arXiv:2006.03654,
-eq. 3-4; buckets as in the authors' code for "DeBERTaV3", arXiv:2111.09543. Their code, and that of
-transformers, looks up δ(i, j) in the last term instead; it comes to the same when training, with
-the rows mirrored, but not for their weights: see `released`. Transformers, and the authors' code
-before 2023, take no minimum: from `reach` tokens ahead on they read row 0, which no text of `reach`
-tokens trains; see `clamped`. One P serves all their layers: `deberta.rows = other.rows` shares it.
+eq. 3-4; buckets as in the authors' code for "DeBERTaV3", arXiv:2111.09543. Their code and that of
+transformers use δ(i, j) in the last term too. Training then learns mirrored rows, so published
+weights need `released`. Transformers, and the authors' code before 2023, have no minimum in the
+formula: for keys at least `reach` tokens after the query they read row 0, which texts of `reach`
+tokens never train; see `clamped`. All layers of these models share one P: set
+`deberta.rows = other.rows`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -39,7 +40,7 @@ OfOffset = Callable[[Tensor], Tensor]
 
 
 def bucket(offset: Tensor, buckets: int, reach: int, clamped: bool = True) -> Tensor:
-    """The bucket of each offset, with its sign; the last one begins before `reach`.
+    """Return the signed bucket of each offset; the last one starts below `reach`.
 
     >>> bucket(torch.tensor([-600, -3, 4, 5, 100, 511]), buckets=8, reach=512).tolist()
     [-7, -3, 4, 5, 6, 7]
@@ -57,13 +58,13 @@ class DeBERTa(Encoding):
 
     - `dim`: channels of a head
     - `heads`: query heads
-    - `reach`: distance in tokens, either way, from which on all share a row; 512 by default
+    - `reach`: distance in tokens in each direction beyond which all share a row; 512 by default
     - `width`: channels of a row; None: dim · heads
-    - `released`: True takes δ(i, j) in the last term too, as the published weights need
-    - `buckets`: rows either way, which far distances share, as in versions 2 and 3 (256); 0, the
-      default: a row for each distance
+    - `released`: True uses δ(i, j) in the last term too, as the published weights need
+    - `buckets`: rows in each direction, shared by far distances, as in versions 2 and 3 (256); 0,
+      the default: one row per distance
     - `terms`: "c2p" (content to position), "p2c" (position to content), or both, the default
-    - `clamped`: False takes buckets of offsets beyond `reach` as transformers does
+    - `clamped`: False computes buckets of offsets beyond `reach` like transformers
 
     Raises ValueError for other `terms`, and for `buckets` that do not fit into `reach`.
 
@@ -87,13 +88,13 @@ class DeBERTa(Encoding):
         super().__init__()
         listed = isinstance(terms, Collection) and not isinstance(terms, str)
         if not listed or not terms or not all(term in ("c2p", "p2c") for term in terms):
-            raise ValueError(f"`terms` are 'c2p', 'p2c' or both, in a tuple, got {terms!r}.")
+            raise ValueError(f"`terms` must be a tuple of 'c2p', 'p2c' or both, got {terms!r}.")
         self.terms = tuple(terms)
         self.dim, self.heads, self.reach = channels(dim), query_heads(heads), count(reach, "reach")
         if whole_number(buckets, "buckets") and not (2 < buckets < 2 * reach - 2):
             raise ValueError(
-                f"`buckets` are for distances up to `reach`={reach}: more than 2 and fewer than"
-                f" {2 * reach - 2}, got {buckets}."
+                f"`buckets` must be more than 2 and fewer than {2 * reach - 2} for `reach`={reach},"
+                f" got {buckets}."
             )
         width = dim * heads if width is None else channels(width, "width")
         self.released, self.clamped = switch(released, "released"), switch(clamped, "clamped")
@@ -106,7 +107,7 @@ class DeBERTa(Encoding):
         self.to_queries = made[1] if "p2c" in terms else None
 
     def delta(self, offset: Tensor) -> Tensor:
-        """Return the row of P of each offset.
+        """Return the row index in P of each offset.
 
         - `offset`: query − key, in tokens
         """
@@ -131,9 +132,9 @@ class DeBERTa(Encoding):
         )  # fmt: skip
 
     def met(self, row: OfOffset, q_at: Positions, k_at: KeyPositions) -> tuple[OfOffset, Tensor]:
-        """Return the function from an offset to its row, and the rows of P that these offsets need.
+        """Return the rows of P that these positions need, and a function from offset to row index.
 
-        - `row`: function from an offset to its row among all of P
+        - `row`: function from an offset to its row index in all of P
         - `q_at`, `k_at`: positions of queries and keys
         """
         if not (is_eager_cpu(q_at, k_at) and q_at.numel() and k_at.numel()):
@@ -146,11 +147,11 @@ class DeBERTa(Encoding):
     def term(
         self, q: Tensor, rows: Tensor, to: Tensor | None, scale: float
     ) -> tuple[Tensor, Tensor]:
-        """Return the factors of q · (P W)ᵀ · scale: q and P W, or for few queries q Wᵀ and P.
+        """Return the two factors of q · (P W)ᵀ · scale: q and P W, or for few queries q Wᵀ and P.
 
         - `q`: queries
         - `rows`: rows of P, (row, w)
-        - `to`: W, (head, w, channel); None: there is no such term, and the second factor is 0
+        - `to`: W, (head, w, channel); None: the term is left out, and the second factor is 0
         - `scale`: softmax scale
         """
         if to is None:

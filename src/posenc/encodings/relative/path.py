@@ -1,18 +1,19 @@
-"""PaTH: what a query asks is changed by every token between it and the key, on the way back to it.
+"""PaTH: each token between key and query transforms the key by a Householder matrix.
 
     score(i, j) = kⱼᵀ H_{j+1} H_{j+2} ⋯ Hᵢ qᵢ · scale           tokens as read
     H_t = 1 − β_t w_t w_tᵀ,   w_t = W x_t / |W x_t|,   β_t = 2 σ(b · x_t + b₀)
 
-x is what the layer reads. Where RoPE turns by the same angle at every token, here each chooses its
-own direction w and what becomes of it: β = 0 leaves it, β = 1 forgets it, β = 2 mirrors it. So a
-head can follow a state through a text, which no rotation that commutes can. With β = 0 everywhere
-there is no encoding. Keys ahead are seen unchanged; positions are not looked at.
+x is the input of the layer. RoPE rotates by the same angle at every token; here each token has its
+own direction w and transforms the component along w: β = 0 keeps it, β = 1 removes it, β = 2
+mirrors it. A head can thus track a state through a text, which commuting rotations cannot. With
+β = 0 everywhere, scores do not depend on order. Keys after the query are not transformed. Positions
+are not used.
 
 Yang et al. 2025, "PaTH Attention: Position Encoding via Accumulating Householder Transformations",
-arXiv:2505.16381; W of rank 32 as in the authors' code, whose convolution of W x over three tokens
-is left out: it would mix documents that lie in one row. Where heads share keys, w and β there are
-those of the keys' heads, and W has full rank; here each head of the queries has its own. It divides
-W x by √(|W x|² + 10⁻⁶), so that a mirror of a W x near 0 is weaker.
+arXiv:2505.16381; W of rank 32 as in the authors' code. Three differences: their convolution of W x
+over three tokens is left out, because it would mix documents packed in one row. If heads share
+keys, their w and β belong to the key heads and W has full rank; here each query head has its own.
+They divide W x by √(|W x|² + 10⁻⁶), so that a reflection with W x near 0 is weaker.
 """
 
 from typing import NamedTuple
@@ -39,9 +40,9 @@ class Mirrors(
     Prepared,
     NamedTuple("Mirrors", [("w", Tensor), ("beta", Tensor), ("order", Tensor), ("past", Tensor)]),
 ):
-    """w, (batch, head, token, channel), β, (batch, head, token), and how many tokens were read.
+    """w, (batch, head, token, channel), β, (batch, head, token), and the number of tokens so far.
 
-    In a cache, `past` are keys kⱼᵀ H_{j+1} ⋯ H_s of the first s tokens.
+    In a cache, `past` holds transformed keys kⱼᵀ H_{j+1} ⋯ H_s of the first s tokens.
     """
 
     shape = ("head token channel", "head token", "token", "head token channel")
@@ -54,13 +55,13 @@ class Mirrors(
 
 
 class PaTH(Encoding):
-    """Products of reflections between query and key, which each token sets: `PaTH(512, heads=8)`.
+    """Products of Householder matrices of the tokens between query and key: `PaTH(512, heads=8)`.
 
-    - `width`: channels that the layer reads
+    - `width`: channels of the layer's input
     - `heads`: query heads, a divisor of `width`
-    - `rank`: rank of the projection to the reflections' vectors, 32 by default
+    - `rank`: rank of the projection to w, 32 by default
 
-    It reads the layer's input, so use it in `SelfAttention` or `Block`.
+    The matrices are computed from the layer's input, so use `SelfAttention` or `Block`.
 
     >>> PaTH(512, heads=8).dim
     64
@@ -88,7 +89,7 @@ class PaTH(Encoding):
 
         def scores(rows: slice, keys: slice) -> Scores:
             start, settled = keys.start or 0, past.shape[-2]
-            # Tokens beyond these keys are mirrors too
+            # Tokens after these keys transform them too
             after = slice(max(start, settled), None)
             some, back = mirrored(
                 q[..., rows, :], k[..., after, :], order[rows],

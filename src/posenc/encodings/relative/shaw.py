@@ -3,11 +3,11 @@
     score(i, j) = qᵢ · (kⱼ + a[r]) · scale
     out(i) = Σⱼ weight(i, j) (vⱼ + c[r]),      r = clip(pᵢ − pⱼ, −reach, reach)
 
-Beyond the reach, distances are not told apart. q·a is formed once for each of the 2·reach + 1
-rows and looked up for each pair; no (tokens, tokens, channels) array is ever built.
+All distances beyond the reach share a row. q·a is computed once for each of the 2·reach + 1 rows
+and indexed for each pair, so that no (tokens, tokens, channels) array is needed.
 
 Shaw et al. 2018, "Self-Attention with Relative Position Representations", arXiv:1803.02155,
-eq. 3-4; r there is key − query, so its tables are ours read backwards.
+eq. 3-4; r there is key − query, so the order of rows is reversed.
 """
 
 import torch
@@ -26,7 +26,7 @@ class Shaw(Encoding):
     """Learned keys and values for each distance up to a reach: `Shaw(64)`.
 
     - `dim`: channels of a head
-    - `reach`: distance in tokens from which on all share a row, 16 by default
+    - `reach`: distance in tokens from which on all distances share a row, 16 by default
 
     `relative_keys` and `relative_values` hold the rows a and c of distances −reach … reach.
 
@@ -45,7 +45,7 @@ class Shaw(Encoding):
         self.relative_values = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the row of each offset.
+        """Return the row index of each offset.
 
         - `distance`: offset in tokens, query − key
         """

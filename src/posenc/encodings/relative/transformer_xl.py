@@ -1,13 +1,14 @@
-"""Transformer-XL: scores from content and from projected sinusoids of the offset, each with a bias.
+"""Transformer-XL: add scores with projected sinusoids of the offset, and two biases of the query.
 
     score(i, j) = ( (qᵢ + u_h) · kⱼ + (qᵢ + v_h) · W_h R(pᵢ − pⱼ) ) · scale
     R(δ) = [sin δθ₀ … sin δθ_{w/2−1}, cos δθ₀ … cos δθ_{w/2−1}]
     θⱼ = base^(−2j/w),  j = 0 … w/2 − 1     radians per token
 
-u and v are free vectors, one for each head; W_h projects the w channels of R to those of a head.
-R and W are not of pairs but of offsets, of which equally spaced positions have few: `VectorBias`.
+u and v are learned vectors, one for each head; W_h projects the w channels of R to those of a head.
+W_h R is computed per offset rather than per pair, because equally spaced positions have few
+different offsets; see `VectorBias`.
 
-Dai et al. 2019, "Transformer-XL", arXiv:1901.02860, §3.3: u, v and W_{k,R} by these names.
+Dai et al. 2019, "Transformer-XL", arXiv:1901.02860, §3.3, which has the names u, v and W_{k,R}.
 """
 
 import torch

@@ -1,16 +1,17 @@
-"""Wall: each token says, for each channel of each head, how much of what was read is forgotten.
+"""Wall: each token sets a forget gate for each channel of each head.
 
     score(i, j) = scale · Σ_c q[i, c] k[j, c] exp(Pᵢ − Pⱼ)[c]        c: channel
     Pᵢ = Σ_{t ≤ i} g_t,   g_t = G (σ(W x_t + b)^(1/G) − 1)           Σ over tokens as read; G = 0.86
 
-x is what the layer reads; g is about ln σ where a channel is kept, and never below −G, so that it
-takes a few tokens to forget all. A head may keep one thing for long and drop another at once, where
-FoX lowers all of a score. With g = 0 there is no encoding; with the same g everywhere it is the
-fading of xPos. For causal attention: ahead of a query, scores grow. Positions are not looked at.
+x is the input of the layer. g is about ln σ if a channel is kept, and at least −G, so that
+forgetting needs several tokens. A head can keep some channels for long and forget others at once;
+FoX lowers the score as a whole. With g = 0, scores do not depend on order; if g is the same
+everywhere, this is the decay of xPos. Use it with causal attention only, because scores of keys
+after the query grow. Positions are not used.
 
 Pai et al. 2026, "Wall Attention: Length Generalization With Diagonal Gates",
-blog.tilderesearch.com/blog/wall-attn; G and the initial b as in the authors' release. The layer of
-flash-linear-attention, which they contributed, has no such floor: g = ln σ(W x + b) there.
+blog.tilderesearch.com/blog/wall-attn; G and the initial b as in the authors' release. Their layer
+in flash-linear-attention has no lower bound: g = ln σ(W x + b) there.
 """
 
 from typing import NamedTuple
@@ -30,15 +31,15 @@ from posenc.properties import decaying, norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
 from posenc.support.arguments import layer_sizes
 
-MOST = 0.86  # G, in logarithms
-CEILING = MOST * CHUNK / 2  # bound of P over half a chunk: exp(± 27.5) is exact enough
-OPEN = 8.0  # b at first: ln σ(8) = −0.0003
+MOST = 0.86  # G, the largest decay of one token, as a natural logarithm
+CEILING = MOST * CHUNK / 2  # bound of P over half a chunk: float32 represents exp(± 27.5) well
+OPEN = 8.0  # initial b: ln σ(8) = −0.0003
 
 
 class Decays(Carrying, Prepared, NamedTuple("Decays", [("total", Tensor), ("past", Tensor)])):
     """P, (batch, head, token, channel).
 
-    In a cache, `past` are kⱼ exp(P_s − Pⱼ) of the first s tokens.
+    In a cache, `past` holds keys kⱼ exp(P_s − Pⱼ) of the first s tokens.
     """
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
@@ -48,12 +49,12 @@ class Decays(Carrying, Prepared, NamedTuple("Decays", [("total", Tensor), ("past
 
 
 def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
-    """Σ_c q[i, c] k[j, c] exp(Pᵢ − Pⱼ)[c], by a product of matrices for each chunk of keys.
+    """Return Σ_c q[i, c] k[j, c] exp(Pᵢ − Pⱼ)[c], by one matrix product per chunk of keys.
 
-    exp(Pᵢ − Pⱼ) = exp(Pᵢ − R) · exp(R − Pⱼ), where R is P in the middle of the chunk of j: both are
-    numbers for every i after j, and elsewhere the first is kept from growing.
+    exp(Pᵢ − Pⱼ) = exp(Pᵢ − R) · exp(R − Pⱼ), where R is P in the middle of the chunk of j. Both
+    factors are finite for every i after j; for other i the first is clamped.
     """
-    # A compiler forms the sum without building the array of channels
+    # A compiler fuses the sum, so that the array with channels is never stored
     if torch.compiler.is_compiling():
         left = (p.unsqueeze(-2) - p_key.unsqueeze(-3)).clamp_max(CEILING).exp()
         return (q.unsqueeze(-2) * k.unsqueeze(-3) * left.to(q.dtype)).sum(-1)
@@ -67,10 +68,10 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
 
 
 def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor | None = None) -> Chunks:
-    """The same of queries and keys that are the same tokens, all chunks at once.
+    """Return the factors of `faded` for all chunks, if queries and keys are the same tokens.
 
-    Between chunks R is P at the end of one, so that both factors are at most 1; `before` is that at
-    the token before the first; None: P at the first.
+    Between chunks, R is P at the end of a chunk, so that both factors are at most 1. `before` is P
+    at the token before the first; None: P at the first token.
     """
     before = p[..., :1, :] if before is None else before
     q, k, p = in_chunks(q), in_chunks(k), in_chunks(p)
@@ -82,12 +83,12 @@ def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor | None = None) -> 
 
 
 class Wall(Encoding):
-    """Decay of each channel of each head, which each token sets: `Wall(512, heads=8)`.
+    """Decay from a gate for each token, head and channel: `Wall(512, heads=8)`.
 
-    - `width`: channels that the layer reads
+    - `width`: channels of the layer's input
     - `heads`: query heads, a divisor of `width`
 
-    It reads the layer's input, so use it in `SelfAttention` or `Block`.
+    The gates are computed from the layer's input, so use `SelfAttention` or `Block`.
 
     >>> Wall(512, heads=8).dim
     64

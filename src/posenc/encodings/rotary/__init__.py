@@ -1,1 +1,1 @@
-"""Encodings that turn queries and keys, so that their dot product sees the offset between them."""
+"""Encodings that rotate queries and keys, so that their dot product depends on the offset."""

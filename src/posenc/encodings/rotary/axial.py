@@ -1,12 +1,12 @@
-"""Axial RoPE: share the pairs of channels among the axes of an image or a volume.
+"""Axial RoPE: divide the pairs of channels among the axes of an image or a volume.
 
     rope(x, p)ⱼ = xⱼ · exp(i p_a θ_c)       pair j = a·m + c belongs to axis a = 0 … n − 1
     θ_c = base^(−c/m),  c = 0 … m − 1       m = ⌊d/2n⌋ pairs for each axis, radians per cell
 
-As a matrix (axis, pair), each column has one θ and zeros elsewhere, so an angle is the sum
-Σ_a p_a θ[a, j] and a score depends on the offset along each axis. Pairs left over when n does not
-divide d/2 do not turn. (Turning one pair by x and y together would mix the two offsets.) With
-`sections` axis a has its own number m_a of pairs and its own base, and every pair turns:
+In the matrix (axis, pair), each column has one θ and zeros elsewhere, so an angle is the sum
+Σ_a p_a θ[a, j] and a score depends on the offset along each axis. If n does not divide d/2, the
+remaining pairs are not rotated. (Rotating one pair by both x and y would mix the two offsets.) With
+`sections`, axis a has its own number m_a of pairs and its own base, and all pairs are rotated:
 
     FLUX.2      axial(128, 4, 2000, (16, 16, 16, 16))
     Qwen-Image  axial(128, 3, 10_000, (8, 28, 28))
@@ -14,9 +14,9 @@ divide d/2 do not turn. (Turning one pair by x and y together would mix the two 
     Wan         axial(128, 3, 10_000, (22, 21, 21))
 
 Su 2021, "Transformer upgrade 4: rotary position encoding in 2-D", kexue.fm/archives/8397; used in
-EVA-02, arXiv:2303.11331. V-JEPA 2, arXiv:2506.09985, shares the pairs among 3 axes like this, but
-its code tiles cos and sin over interleaved pairs, so that a pair's two channels turn by different
-angles: no rotation, and not copied here.
+EVA-02, arXiv:2303.11331. V-JEPA 2, arXiv:2506.09985, divides the pairs among 3 axes like this, but
+its code tiles cos and sin over interleaved pairs, so that the two channels of a pair have different
+angles. This is not a rotation, and not copied here.
 """
 
 from collections.abc import Sequence
@@ -40,13 +40,13 @@ def axial(
     base: float | Sequence[float] = 10_000.0,
     sections: Sequence[int] | None = None,
 ) -> Frequencies:
-    """Return θ of shape (axis, pair), to be given to `RoPE`.
+    """Return θ of shape (axis, pair), an argument of `RoPE`.
 
     - `dim`: channels of a head, even, at least two for each axis
-    - `axes`: numbers that make a position, 2 by default
+    - `axes`: coordinates of a position, 2 by default
     - `base`: base of θ, 10,000 by default; or one for each axis
-    - `sections`: pairs of each axis, dim / 2 in all; None: equal shares, and pairs left over do
-      not turn
+    - `sections`: pairs of each axis, with the sum dim / 2; None: equal shares, and remaining pairs
+      are not rotated
 
     Raises ValueError for an axis without a pair of channels, and for sections or bases that
     do not fit `dim` and `axes`.
@@ -58,7 +58,7 @@ def axial(
     """
     if whole_number(axes, "axes") < 1 or whole_number(dim, "dim") < 2 * axes or dim % 2:
         raise ValueError(
-            f"each axis needs a pair of channels: `dim` must be even and at least {2 * axes} for"
+            f"`dim` must be even and at least {2 * axes}, a pair of channels for each of"
             f" `axes`={axes}, got {dim}."
         )
     channels(dim)
@@ -85,13 +85,13 @@ def AxialRoPE(
     sections: Sequence[int] | None = None,
     **options: Any,
 ) -> RoPE:
-    """Return RoPE whose pairs are shared among the axes of an image or a volume.
+    """Return a `RoPE` with pairs divided among the axes of an image or a volume.
 
     - `dim`: channels of a head
-    - `axes`: numbers that make a position: 2 for (row, column), 3 for (frame, row, column)
+    - `axes`: coordinates of a position: 2 for (row, column), 3 for (frame, row, column)
     - `base`: base of θ, or one for each axis
     - `sections`: pairs of each axis; None: equal shares
-    - `options`: the other arguments of `RoPE`, `layout` for instance
+    - `options`: other arguments of `RoPE`, for instance `layout`
 
     >>> AxialRoPE(8)
     RoPE(8 channels, 2 axes, base=10000, layout='interleaved')
@@ -103,8 +103,8 @@ def AxialRoPE3D(dim: int, base: float = 10_000.0, **options: Any) -> RoPE:
     """Return `AxialRoPE` with three axes, for points (frame, row, column).
 
     - `dim`: channels of a head
-    - `base`: the base of θ on each axis, 10,000 by default
-    - `options`: the other arguments of `RoPE`, `layout` for instance
+    - `base`: base of θ on each axis, 10,000 by default
+    - `options`: other arguments of `RoPE`, for instance `layout`
 
     >>> AxialRoPE3D(12)
     RoPE(12 channels, 3 axes, base=10000, layout='interleaved')

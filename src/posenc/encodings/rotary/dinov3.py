@@ -1,18 +1,18 @@
-"""DINOv3: axial RoPE on coordinates from −1 to 1 across the image, whatever its resolution.
+"""DINOv3: axial RoPE on coordinates from −1 to 1 across the image, at every resolution.
 
     angle(p, j) = 2π p_a / period_c,  pair j = a·m + c      p_a ∈ (−1, 1): `positions.centred`
     period_c = base^(c/m),  c = 0 … m − 1                   m = d/4 pairs for each axis
 
-As θ it is 2π times axial RoPE's, in radians per half an image. Twice the resolution puts twice the
-patches between the same points, so a model need not learn to read a finer grid; how far apart two
-patches are in pixels it cannot see. Lest it learn the few grids it is trained on by heart, each
-image is moved, stretched and scaled at random: `shift`, `jitter`, `rescale`, one after another.
+θ is 2π times that of axial RoPE, in radians per half an image. A point of the image has the same
+coordinates at every resolution, so a model can be used with a finer grid without training. It does
+not receive distances in pixels. So that training does not memorise a few grids, each image is
+shifted, stretched and scaled at random: `shift`, `jitter`, `rescale`, in this order.
 
     RoPE(dinov3(64), layout="half")(q, k, rescale(positions.centred(14, 14), 2.0))
 
-Siméoni et al. 2025, "DINOv3", arXiv:2508.10104, §3.2; the three and their order are in the authors'
-code, DINOv3 itself uses `rescale` by 2 alone. Made for fractions, so it has no card: between whole
-numbers the fastest pair turns full circle.
+Siméoni et al. 2025, "DINOv3", arXiv:2508.10104, §3.2. The three functions and their order are in
+the authors' code; DINOv3 itself uses only `rescale` by 2. There is no card, because cards are
+tested at whole positions, and the fastest pair makes a full turn between these.
 """
 
 from math import pi
@@ -26,41 +26,43 @@ from posenc.support.arguments import real, whole_number
 
 
 def dinov3(dim: int, base: float = 100.0) -> Frequencies:
-    """θ of shape (2, pair), to be given to `RoPE(…, layout="half")`.
+    """Return θ of shape (2, pair), an argument of `RoPE(…, layout="half")`.
 
     >>> dinov3(8).tolist()[1]
     [0.0, 0.0, 6.283185307179586, 0.6283185307179586]
     """
     if whole_number(dim, "dim") < 4 or dim % 4:
-        raise ValueError(f"both axes take half: `dim` must be a multiple of 4, got {dim}.")
+        raise ValueError(
+            f"`dim` must be a multiple of 4, half of the pairs for each axis, got {dim}."
+        )
     return 2 * pi * axial(dim, 2, base)
 
 
 def shift(points: Points, by: float, generator: Generator | None = None) -> Points:
-    """Each image moved along each axis, by up to `by` either way."""
+    """Shift each image along each axis by a random number from −`by` to `by`."""
     if not 0 <= real(by, "by") < float("inf"):
-        raise ValueError(f"`by` is how far an image may move, at least 0, got {by}.")
+        raise ValueError(f"`by` must be the largest shift, at least 0, got {by}.")
     return points + by * _uniform(points, points.shape[-1], generator)
 
 
 def jitter(points: Points, factor: float, generator: Generator | None = None) -> Points:
-    """Each image stretched along each axis on its own, by 1/factor … factor."""
+    """Stretch each image along each axis by a separate random factor from 1/factor to factor."""
     return points * _growth(factor) ** _uniform(points, points.shape[-1], generator)
 
 
 def rescale(points: Points, factor: float, generator: Generator | None = None) -> Points:
-    """Each image scaled as a whole, by 1/factor … factor."""
+    """Scale each image by a random factor from 1/factor to factor."""
     return points * _growth(factor) ** _uniform(points, 1, generator)
 
 
 def _growth(factor: float) -> float:
     if not 1 <= real(factor, "factor") < float("inf"):
-        raise ValueError(f"`factor` is the most that an image may grow, at least 1, got {factor}.")
+        raise ValueError(f"`factor` must be the largest scaling, at least 1, got {factor}.")
     return factor
 
 
 def _uniform(points: Points, axes: int, generator: Generator | None) -> Tensor:
-    """Numbers in −1 … 1, one for each image and axis: all tokens of an image share theirs."""
+    """Return random numbers in −1 … 1, one per image and axis, shared by all tokens."""
     shape = (*points.shape[:-2], 1, axes)
     made = torch.rand(shape, generator=generator, dtype=torch.float32, device="cpu")
     return (2 * made - 1).to(points.device)

@@ -1,22 +1,23 @@
-"""Longer contexts without new frequencies being learned: pure functions θ → θ, to be composed.
+"""Context extension: functions θ → θ that change RoPE's frequencies for longer texts.
 
-In turns within the trained length, r = L θ / 2π, with s = `factor` and j = 0 … d/2 − 1:
+r = L θ / 2π is the number of turns within the trained length L, s = `factor`, j = 0 … d/2 − 1:
 
     interpolate     θ' = θ / s
     ntk             θ' = θ · s^(−2j/(d−2))          the same as base' = base · s^(d/(d−2))
     dynamic_ntk     ntk with s' = s · max(1, length/L) − (s − 1)
     by_parts        θ' = (1 − γ) θ/s + γ θ,    γ = clip((r − slow) / (fast − slow), 0, 1)
     llama3          by_parts with slow = 1 and fast = 4
-    yarn            by_parts, but γ falls evenly over the pairs j from r = `fast` to r = `slow`
+    yarn            by_parts, but γ falls linearly in the pair j from r = `fast` to r = `slow`
     longrope        θ' = θ / λ,   λ = `short` up to the trained length, `long` beyond
-    riflex          θ'_k = share · 2π / length of one pair k; the others stay
+    riflex          θ'_k = share · 2π / length for one pair k; the others are unchanged
 
-Each takes all it needs as arguments and remembers nothing, so any order of lengths gives the same
-frequencies. `ntk` and `yarn` take θ to be geometric, as `frequencies` makes it.
+The functions have no state, so frequencies do not depend on the order of lengths. `ntk` and `yarn`
+assume that θ is geometric, like the result of `frequencies`.
 
-A pair of a matrix (axis, pair) goes by its speed |θⱼ|, which is what it turns by in one unit along
-its direction, and keeps that direction. Pairs of one speed have one j: the fastest of every axis
-is j = 0 in `axial`, where each has d/2n of them, while `mrope` deals one ladder out to its axes.
+For a matrix (axis, pair), the speed |θⱼ| of a pair is used, its angle per unit along its direction,
+and the direction is unchanged. Pairs of equal speed have the same j: in `axial` the fastest pair of
+every axis has j = 0, and each axis has d/2n pairs; `mrope` divides one geometric sequence among its
+axes.
 
 Chen et al. 2023, arXiv:2306.15595 (interpolation); bloc97 and emozilla 2023 (NTK-aware, dynamic);
 Peng et al. 2023, "YaRN", arXiv:2309.00071, §3: the paper's ramp, eq. 18, is `by_parts`; the code
@@ -38,7 +39,7 @@ from posenc.support.arguments import brief, number, positive
 
 Theta = Frequencies | Float[Tensor, "axis head pair"]  # the second are RoPE-Mixed's
 
-# Speeds are one up to the first, relatively; a rung of the ladder may be off by the second
+# Relative difference up to which speeds are equal; error of j up to which speeds are geometric
 ALIKE, APART = 1e-5, 1e-2
 
 
@@ -48,7 +49,7 @@ def interpolate(freqs: Theta, factor: float) -> Theta:
     - `freqs`: θ in radians per token, a vector (pair,) or a matrix (axis, pair)
     - `factor`: positive number, new length / trained length
 
-    Raises ValueError for a `factor` that leaves θ infinite.
+    Raises ValueError for a `factor` that makes θ infinite.
 
     >>> from posenc import frequencies
     >>> interpolate(frequencies(4), 4.0)
@@ -60,12 +61,12 @@ def interpolate(freqs: Theta, factor: float) -> Theta:
 
 
 def ntk(freqs: Theta, factor: float) -> Theta:
-    """Return NTK-aware θ: the fastest pair stays, and the slowest is interpolated in full.
+    """Return NTK-aware θ: the fastest pair is unchanged, the slowest is interpolated in full.
 
-    - `freqs`: θ in radians per token, whose pairs fall by equal factors
+    - `freqs`: θ in radians per token, a geometric sequence of pairs
     - `factor`: positive number, new length / trained length
 
-    Raises ValueError for fewer than two pairs, and for a matrix whose pairs do not fall so.
+    Raises ValueError for fewer than two pairs, and for a matrix with speeds that are not geometric.
 
     >>> from posenc import frequencies
     >>> ntk(frequencies(8), 4.0) / frequencies(8)
@@ -76,15 +77,15 @@ def ntk(freqs: Theta, factor: float) -> Theta:
 
 
 def dynamic_ntk(freqs: Theta, length: int, trained: int, factor: float) -> Theta:
-    """Return NTK-aware θ for a text of `length` tokens; up to `trained` nothing changes.
+    """Return NTK-aware θ for a text of `length` tokens; up to `trained`, θ is unchanged.
 
-    - `freqs`: θ in radians per token, whose pairs fall by equal factors
+    - `freqs`: θ in radians per token, a geometric sequence of pairs
     - `length`: tokens of the text
     - `trained`: tokens of the longest text in training
-    - `factor`: s; `ntk` gets s · length / trained − (s − 1)
+    - `factor`: s; the factor of `ntk` is s · length / trained − (s − 1)
 
-    All keys of a text must be turned by the same frequencies: a cache of turned keys is no longer
-    valid when the text has grown past `trained`.
+    All keys of a text must be rotated by the same frequencies, so a cache of rotated keys becomes
+    invalid when the text grows past `trained`.
 
     >>> from posenc import frequencies
     >>> dynamic_ntk(frequencies(4), length=512, trained=512, factor=2.0)
@@ -98,13 +99,13 @@ def dynamic_ntk(freqs: Theta, length: int, trained: int, factor: float) -> Theta
 def by_parts(
     freqs: Theta, factor: float, trained: int, slow: float = 1.0, fast: float = 32.0
 ) -> Theta:
-    """Return θ scaled by parts, along the ramp of the YaRN paper.
+    """Return θ interpolated by parts, with the ramp of the YaRN paper.
 
     - `freqs`: θ in radians per token
     - `factor`: positive number, new length / trained length
     - `trained`: tokens of the longest text in training
-    - `slow`: pairs of fewer full turns within `trained` are interpolated; 1 by default
-    - `fast`: pairs of more full turns stay as they are; 32 by default
+    - `slow`: pairs with fewer full turns within `trained` are interpolated; 1 by default
+    - `fast`: pairs with more full turns are unchanged; 32 by default
 
     Raises ValueError unless 0 < `slow` ≤ `fast`.
 
@@ -116,13 +117,13 @@ def by_parts(
     """
     _ends(slow, fast)
     turns = turned(_speed(_theta(freqs)), positive(trained, "trained"))
-    # where the two ends are one (Llama 4), nothing lies between them
+    # If both ends are equal (Llama 4), there is no ramp
     kept = (turns - slow) / (fast - slow) if fast > slow else (turns > slow).to(freqs)
     return _blend(freqs, factor, kept.clamp(0, 1))
 
 
 def llama3(freqs: Theta, factor: float, trained: int, low: float = 1.0, high: float = 4.0) -> Theta:
-    """Return θ as Llama 3.1 scales it: by parts, with other ends.
+    """Return θ interpolated by parts with the ends of Llama 3.1.
 
     - `freqs`: θ in radians per token
     - `factor`: positive number, new length / trained length; Llama 3.1 has 8
@@ -147,14 +148,14 @@ def yarn(
     slow: float = 1.0,
     rounded: bool = True,
 ) -> Theta:
-    """Return θ as deployed YaRN scales it. Give `RoPE` `gain=yarn_gain(factor)` as well.
+    """Return θ of YaRN as released. Pass `gain=yarn_gain(factor)` to `RoPE` as well.
 
-    - `freqs`: θ in radians per token, whose pairs fall by equal factors
+    - `freqs`: θ in radians per token, a geometric sequence of pairs
     - `factor`: positive number, new length / trained length
     - `trained`: tokens of the longest text in training
-    - `fast`: full turns at which the ramp begins, `beta_fast`, 32 by default
-    - `slow`: full turns at which it ends, `beta_slow`, 1 by default
-    - `rounded`: False leaves the ends of the ramp between pairs, as `truncate: false` in a config
+    - `fast`: full turns at the start of the ramp, `beta_fast`, 32 by default
+    - `slow`: full turns at the end of the ramp, `beta_slow`, 1 by default
+    - `rounded`: True rounds the ends of the ramp to pairs; False is `truncate: false` of a config
 
     Raises ValueError for fewer than two pairs, and unless 0 < `slow` ≤ `fast`.
 
@@ -169,7 +170,7 @@ def yarn(
     turns = turned(_speed(freqs).flatten(), positive(trained, "trained")).detach()
     first_two = [float(turns[index.flatten() == j][0]) for j in (0, 1)]
     step = log(first_two[0] / first_two[1])
-    # The pairs, as fractions of an index, that make so many turns
+    # The fractional pair indices with `fast` and with `slow` turns
     first, last = (log(first_two[0] / ends) / step for ends in (fast, slow))
     if rounded:
         first, last = floor(first), ceil(last)
@@ -200,8 +201,8 @@ def yarn_logit_gain(factor: float, mscale_all_dim: float) -> float:
     - `factor`: s, new length / trained length
     - `mscale_all_dim`: number of the config
 
-    With mscale = mscale_all_dim the first factor, `yarn_gain`, is 1, and the second alone sharpens
-    the softmax, by turned and unturned channels alike.
+    With mscale = mscale_all_dim the first factor, `yarn_gain`, is 1, and only the second sharpens
+    the softmax, for rotated and other channels alike.
 
     >>> round(yarn_logit_gain(40.0, 1.0), 6)
     1.873854
@@ -215,13 +216,13 @@ def longrope(
     """Return LongRoPE's θ: each pair divided by a searched factor.
 
     - `freqs`: θ in radians per token
-    - `length`: tokens of the text, which choose the list
+    - `length`: tokens of the text, which select the list
     - `trained`: tokens of the longest text in training
     - `short`: a factor for each pair, for texts up to `trained`
     - `long`: a factor for each pair, for longer texts
 
-    A cache of keys turned by the short list is no longer valid when the text outgrows it. Raises
-    ValueError for lists of another length than pairs.
+    A cache of keys rotated with the short list becomes invalid when the text grows past `trained`.
+    Raises ValueError if a list does not have one factor per pair.
 
     >>> from posenc import frequencies
     >>> longrope(frequencies(4), 8192, trained=4096, short=[1.0, 1.0], long=[1.0, 4.0])
@@ -232,9 +233,9 @@ def longrope(
     factors = short if positive(length, "length") <= positive(trained, "trained") else long
     name, pairs = "short" if factors is short else "long", _theta(freqs).shape[-1]
     if not isinstance(factors, Sequence) or isinstance(factors, str):
-        raise TypeError(f"`{name}` must be a list of factors, one a pair, got {brief(factors)}.")
+        raise TypeError(f"`{name}` must be a list of factors, one per pair, got {brief(factors)}.")
     if len(factors) != pairs:
-        raise ValueError(f"`{name}` needs a factor for each of {pairs} pairs, got {len(factors)}.")
+        raise ValueError(f"`{name}` must have {pairs} factors, one per pair, got {len(factors)}.")
     by = [positive(factor, name) for factor in factors]
     return _finite(freqs / tensor(by, dtype=float64, device=freqs.device), min(by))
 
@@ -256,16 +257,15 @@ def longrope_gain(factor: float, trained: int) -> float:
 
 
 def riflex(freqs: Frequencies, length: float, repeats: float, share: float = 0.9) -> Frequencies:
-    """Return θ whose intrinsic pair turns less than once within `length` frames, as RIFLEx does.
+    """Return RIFLEx's θ: the intrinsic pair makes less than one turn within `length` frames.
 
-    - `freqs`: θ of the axis of time in radians per frame, a vector (pair,)
+    - `freqs`: θ of the time axis in radians per frame, a vector (pair,)
     - `length`: frames of the longer video
     - `repeats`: first frame at which a video of the model repeats; the intrinsic pair is the one
-      whose period, rounded to whole frames, is nearest to it
-    - `share`: share of a full turn that this pair makes within `length`, 0.9 by default; eq. 8
-      has 1
+      with the nearest period, rounded to whole frames
+    - `share`: share of a full turn of this pair within `length`, 0.9 by default; eq. 8 has 1
 
-    HunyuanVideo repeats at 48 latent frames: pair 3 of θ with base 256, of period 50.
+    HunyuanVideo repeats at 48 latent frames, which selects pair 3 of θ with base 256 and period 50.
 
     >>> from posenc import frequencies
     >>> 2 * pi / riflex(frequencies(16, 256.0), 66, repeats=48)[2:5]  # periods, in frames
@@ -275,8 +275,8 @@ def riflex(freqs: Frequencies, length: float, repeats: float, share: float = 0.9
     """
     if theta(freqs).ndim != 1:
         raise ValueError(
-            f"`freqs` must be θ of one axis, a vector, got shape {tuple(freqs.shape)}: pass that"
-            " of time, and put the axes together afterwards."
+            f"`freqs` must be θ of one axis, a vector, got shape {tuple(freqs.shape)}. Pass θ of"
+            " the time axis, and combine the axes afterwards."
         )
     intrinsic = ((2 * pi / freqs).round() - positive(repeats, "repeats")).abs().argmin()
     slower = positive(share, "share") * 2 * pi / positive(length, "length")
@@ -299,19 +299,19 @@ def turned(freqs: Theta, length: float) -> Tensor:
 def _theta(freqs: Theta) -> Theta:
     if not isinstance(freqs, Tensor):
         raise TypeError(
-            f"`freqs` must be a tensor of frequencies, got {brief(freqs)}: pass"
+            f"`freqs` must be a tensor of frequencies, got {brief(freqs)}. Pass"
             " `posenc.frequencies(dim)`."
         )
     return freqs if freqs.ndim == 3 else theta(freqs)
 
 
 def _speed(freqs: Theta) -> Tensor:
-    """|θⱼ| over the axes, shape (pair,) or (head, pair); of a vector θ itself."""
+    """Return the norm |θⱼ| over the axes, (pair,) or (head, pair); a vector is unchanged."""
     return freqs if freqs.ndim == 1 else freqs.norm(dim=0)
 
 
 def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
-    """j of each pair, and how many there are; in a matrix, j counts different speeds."""
+    """Return j of each pair, and the number of different j; in a matrix, j counts speeds."""
     speed, pairs = _speed(freqs).detach(), freqs.shape[-1]
     index = arange(pairs, dtype=freqs.dtype, device=freqs.device)
     if freqs.ndim > 1:
@@ -322,13 +322,13 @@ def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
         index = (fast / speed.double().where(speed > 0, fast)).log() / step
         if (index - index.round()).abs().max() > APART:
             raise ValueError(
-                f"{who} needs frequencies that fall by equal factors, as `axial`, `mrope` and a new"
-                " `Mixed` have them: `freqs` do not; take `interpolate` or `by_parts`."
+                f"`freqs` must be a geometric sequence for {who}, as in `axial`, `mrope` and a new"
+                " `Mixed`. Use `interpolate` or `by_parts` for others."
             )
         index = index.round().to(freqs)
         pairs = int(index.max()) + 1
     if pairs < 2:
-        raise ValueError(f"{who} runs from the fastest pair to the slowest: got {pairs} pair.")
+        raise ValueError(f"`freqs` must have at least 2 pairs for {who}, got {pairs}.")
     return index, pairs
 
 
@@ -343,10 +343,12 @@ def _grown(factor: float, mscale: float) -> float:
 
 def _ends(slow: float, fast: float) -> None:
     if not 0 < number(slow, "slow") <= number(fast, "fast"):
-        raise ValueError(f"turns must be 0 < `slow` ≤ `fast`, got {slow} and {fast}.")
+        raise ValueError(
+            f"`slow` and `fast` must be turns with 0 < `slow` ≤ `fast`, got {slow} and {fast}."
+        )
 
 
 def _finite(freqs: Theta, factor: float) -> Theta:
     if has_values(freqs) and not freqs.isfinite().all():
-        raise ValueError(f"`factor` must leave θ finite, got {factor}: take one nearer 1.")
+        raise ValueError(f"`factor` must keep θ finite, got {factor}. Use a factor nearer to 1.")
     return freqs

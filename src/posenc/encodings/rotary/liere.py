@@ -1,16 +1,16 @@
-"""LieRE: turn all channels of a head at once, by a learned rotation for each axis of the position.
+"""LieRE: rotate all channels of a head together, by a learned matrix for each axis of the position.
 
     liere(x, p) = R(p) x,   R(p) = exp( Σ_a p_a A_a )       p_a: position along axis a
-    A_a = U_a − U_aᵀ,   U_a above its diagonal uniform in 0 … 2π at first, learned
+    A_a = U_a − U_aᵀ,   U_a above its diagonal learned, initially uniform in 0 … 2π
 
-exp of a skew-symmetric matrix is a rotation, so lengths stay. With blocks of two channels it turns
-pairs: RoPE, with learned frequencies. Larger ones do not commute, R(p)ᵀ R(p′) ≠ R(p′ − p), and a
-score depends on where the two tokens stand, not on their offset alone; along a single axis it does
-not. Each token has a matrix of its own, `block` numbers for each channel.
+exp of a skew-symmetric matrix is a rotation, so norms are preserved. With blocks of two channels it
+is RoPE with learned frequencies. Larger blocks do not commute, R(p)ᵀ R(p′) ≠ R(p′ − p), so a score
+depends on both positions and not only on their offset; with a single axis they do commute. Each
+token has its own matrix, with `block` numbers per channel.
 
 Ostmeier et al. 2024, "LieRE: Lie Rotational Positional Encodings", arXiv:2406.10322, §3; initial
-values as in the authors' code, where an image is 1 wide: divide the cells by the size of yours.
-All heads share one R here; in the runs of the authors each has its own, which is `heads`.
+values as in the authors' code, where the width of an image is 1: divide positions by the size of
+your image. All heads share one R by default; the authors' experiments have one per head, `heads`.
 """
 
 from typing import NamedTuple
@@ -40,7 +40,7 @@ from posenc.support.arguments import channels, count, query_heads, room
 
 
 class Rotations(Prepared, NamedTuple("Rotations", [("matrix", Tensor)])):
-    """R(p), shape (*batch, 1 or head, token, block, row, column); 1: the same for all heads."""
+    """The rotation matrices R(p), shape (*batch, 1 or head, token, block, row, column)."""
 
     shape = "head token block row column"
 
@@ -50,12 +50,12 @@ class LieRE(Encoding):
     `positions.grid`.
 
     - `dim`: channels of a head
-    - `axes`: numbers that make a position, 2 by default
-    - `block`: channels that turn together, a divisor of `dim`; None: all. LieRE₈ of the paper is
-      `LieRE(64, block=8)`
-    - `heads`: query heads, each with a rotation of its own; None: one rotation for all
+    - `axes`: coordinates of a position, 2 by default
+    - `block`: channels that are rotated together, a divisor of `dim`; None: all. LieRE₈ of the
+      paper is `LieRE(64, block=8)`
+    - `heads`: query heads, each with its own rotation; None: one rotation for all
 
-    Raises ValueError for fewer than two channels an axis, and for a `block` that does not divide
+    Raises ValueError for fewer than two channels per axis, and for a `block` that does not divide
     `dim`.
 
     >>> LieRE(64, block=8).generators.shape
@@ -70,7 +70,7 @@ class LieRE(Encoding):
         block = self.dim if block is None else count(block, "block", 2)
         if dim < 2 * axes or dim % block:
             raise ValueError(
-                "each axis needs a pair of channels, and `block` must divide `dim`: got"
+                "`dim` must be at least two channels per axis, and a multiple of `block`, got"
                 f" `dim`={dim}, `axes`={axes} and `block`={block}."
             )
         self.heads = 0 if heads is None else query_heads(heads)
@@ -86,10 +86,10 @@ class LieRE(Encoding):
         return Rotations(self._own(matrix) if self.heads else matrix)
 
     def _own(self, matrix: Tensor) -> Tensor:
-        """Select each head's blocks, (…, head, token, block, …), as `Mixed` does its θ.
+        """Select each head's blocks, (…, head, token, block, …).
 
-        `matrix` is (…, 1 or head, token, head · block, …): the first head is that whose position it
-        is, 1: of all, the second that whose generators they are.
+        `matrix` is (…, 1 or head, token, head · block, …). The first of these axes is the head of
+        the position, or 1; the last one has the head of the generators.
         """
         matrix = for_query_heads(matrix, self.heads) if matrix.ndim == 6 else matrix
         each = matrix.unflatten(-3, (self.heads, -1)).transpose(-5, -4)

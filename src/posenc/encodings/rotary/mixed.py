@@ -1,17 +1,18 @@
-"""RoPE-Mixed: let training choose in which direction across the image each pair of channels turns.
+"""RoPE-Mixed: learn the direction in the image along which each pair of channels rotates.
 
     rope(x, p)ⱼ = xⱼ · exp(i (p₀ θ₀[h, j] + p₁ θ₁[h, j]))       p = (row, column), in cells
-    at first (θ₀, θ₁)[h, j] = base^(−4j/d) · (cos φ_h, sin φ_h)                j = 0 … d/4 − 1
-    and for the other half of the pairs the same, a quarter turn on: φ_h + π/2
+    initially (θ₀, θ₁)[h, j] = base^(−4j/d) · (cos φ_h, sin φ_h)               j = 0 … d/4 − 1
+    and the same for the other half of the pairs with φ_h + π/2
 
-Axial RoPE sees rows and columns apart; a pair that turns by both sees slanted lines, and every head
-has directions of its own: φ_h is random. A score still depends on the offset along each axis only.
-Keys turn differently for each query head, so heads that share a key get a copy each.
+Axial RoPE treats rows and columns separately; a pair that rotates with both can represent diagonal
+directions. Every head has its own random φ_h. A score still depends only on the offset along each
+axis. Keys are rotated differently for each query head, so query heads that share a key need a copy
+each.
 
 Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", arXiv:2403.13298: RoPE-Mixed,
-a θ for each layer; the initial θ is in the authors' code, whose first axis is the column: `flip(0)`
-θ to load theirs. Leave this module in float32: bfloat16 rounds θ by up to one part in 512, at cell
-50 a tenth of a radian.
+with a θ for each layer. The initial θ is in the authors' code, where the first axis is the column;
+use `flip(0)` to load their θ. Keep this module in float32: bfloat16 rounds θ by up to one part in
+512, a tenth of a radian at cell 50.
 """
 
 from math import pi
@@ -32,11 +33,10 @@ from posenc.support.arguments import query_heads, room, whole_number
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
-    """θ along φ and across it; the fastest pair turns by 1 radian a cell."""
+    """Return θ along φ and at a right angle to φ; the fastest pair has 1 radian per cell."""
     if whole_number(dim, "dim") < 4 or dim % 4:
         raise ValueError(
-            "each axis needs a pair of channels: `dim` must be a multiple of 4 and at least 4, got"
-            f" {dim}."
+            f"`dim` must be a multiple of 4, a pair of channels for each axis, got {dim}."
         )
     room("θ", len(phi), dim)
     speed, phi = frequencies(dim // 2, base), phi.double().unsqueeze(-1)
@@ -54,7 +54,7 @@ class Mixed(Encoding):
     - `base`: base of the initial θ, 10 by default
     - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
 
-    Points come from `positions.grid`. Raises ValueError for a `dim` that is no multiple of 4.
+    Points come from `positions.grid`. Raises ValueError if `dim` is not a multiple of 4.
 
     >>> Mixed(64, heads=6).freqs.shape
     torch.Size([2, 6, 32])
@@ -73,14 +73,14 @@ class Mixed(Encoding):
         self.freqs = nn.Parameter(slanted(dim, phi, base).float())
 
     def prepare(self, pos: Points) -> Turn:
-        # Each head turns by its own θ: (…, token, head · pair)
+        # Each head has its own θ: (…, token, head · pair)
         every = turn(pos, self.freqs.flatten(1))
         return Turn(*map(self._own, every))
 
     def _own(self, x: Tensor) -> Tensor:
         """Select each head's part, (…, head, token, pair), of (…, 1 or head, token, head · pair).
 
-        The second head is that whose θ it is, the first that whose position it is, 1: of all.
+        The axis before `token` is the head of the position, or 1; the last axis has the head of θ.
         """
         x = for_query_heads(x, self.heads) if x.ndim == 4 else x
         x = x.unflatten(-1, (self.heads, -1)).expand(*x.shape[:-3], self.heads, -1, -1, -1)

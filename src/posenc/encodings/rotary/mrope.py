@@ -1,15 +1,16 @@
-"""M-RoPE: hand RoPE's frequencies out to the frame, the row and the column of images and video.
+"""M-RoPE: divide RoPE's frequencies among the frame, row and column of images and video.
 
     angle(p, j) = p_a(j) · θⱼ,   p = (t, h, w)              j = 0 … d/2 − 1, θ in radians per token
     contiguous      a(j) = t t … h h … w w …                s_a pairs for axis a, fastest first
     interleaved     a(j) = j mod 3 if j < 3 s_(j mod 3), else t
     spatial first   a(j) = h w h w … t t …                  s_h = s_w
 
-A token of text stands at t = h = w, and turns exactly as with RoPE, so a language model can learn
-to see. Sections in a row give t the fast pairs and w the slow ones; interleaved, every axis has all
-speeds. Which axis a pair follows has nothing to do with which channels make a pair: `layout` is
-"half" in Qwen's models, "interleaved" in GLM-4V's and ERNIE's. (HunYuan-VL shares out channels, not
-pairs, so that a pair's two turn by different angles: no rotation, and not here.)
+A token of text has t = h = w and is rotated exactly as with RoPE, so a language model can be
+extended to images. Contiguous sections give t the fast pairs and w the slow ones; interleaved
+sections give every axis fast and slow pairs. The axis of a pair is independent of the channels of a
+pair: `layout` is "half" in Qwen's models, "interleaved" in GLM-4V's and ERNIE's. (HunYuan-VL
+divides channels instead of pairs, so that the two channels of a pair have different angles. This is
+not a rotation, and not included.)
 
 Wang et al. 2024, "Qwen2-VL", arXiv:2409.12191, §2.1: contiguous. Qwen3-VL, arXiv:2511.21631:
 interleaved, with two axes NeoMME too. ERNIE 4.5 VL: spatial first, and its config lists h, w, t.
@@ -28,14 +29,14 @@ from posenc.support.arguments import brief, whole_number
 
 
 def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False) -> Frequencies:
-    """Return θ of shape (axis, pair), to be given to `RoPE`.
+    """Return θ of shape (axis, pair), an argument of `RoPE`.
 
     - `freqs`: θ, a vector (pair,) in radians per token
-    - `sections`: pairs for each axis: time, row and column; their sum is the number of pairs
-    - `interleaved`: True lets the axes take turns, as in Qwen3-VL; False gives each a block of
-      pairs
+    - `sections`: pairs of each axis: time, row and column; their sum is the number of pairs
+    - `interleaved`: True assigns pairs to the axes in turn, as in Qwen3-VL; False gives each axis a
+      block of pairs
 
-    Raises ValueError for sections that do not sum to the number of pairs.
+    Raises ValueError if the sum of the sections is not the number of pairs.
 
     >>> mrope(frequencies(8), (2, 1, 1)).tolist()
     [[1.0, 0.1, 0.0, 0.0], [0.0, 0.0, 0.01, 0.0], [0.0, 0.0, 0.0, 0.001]]
@@ -52,7 +53,7 @@ def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False
 
 
 def spatial_first(freqs: Frequencies, sections: Sequence[int]) -> Frequencies:
-    """The same for ERNIE 4.5 VL; `sections` are pairs for t, h and w, in this order.
+    """Return θ of shape (axis, pair) for ERNIE 4.5 VL; `sections` are pairs of t, h and w.
 
     >>> spatial_first(frequencies(8), (2, 1, 1)).tolist()
     [[0.0, 0.0, 0.01, 0.001], [1.0, 0.0, 0.0, 0.0], [0.0, 0.1, 0.0, 0.0]]
@@ -69,17 +70,17 @@ def pairs_of_axes(sections: Sequence[int]) -> list[int]:
 
 
 def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> Frequencies:
-    """θⱼ in the row of the axis that pair j follows, and zeros elsewhere."""
+    """Return a matrix (axis, pair) with θⱼ in row `axes[j]` and zeros elsewhere."""
     if freqs.ndim != 1 or min(sections, default=0) < 1 or sum(sections) != len(freqs):
         raise ValueError(
-            f"each axis needs a pair of channels: `sections` must be positive and sum to the"
-            f" {freqs.shape[-1]} pairs of a vector of frequencies, got {[*sections]}."
+            f"`sections` must be positive, with the sum {freqs.shape[-1]}, the pairs of a vector of"
+            f" frequencies, got {[*sections]}."
         )
     found = [axes.count(axis) for axis in range(len(sections))]
     if found != [*sections]:
         raise ValueError(
-            f"axes that take turns need like shares: of `sections`={[*sections]} they would get"
-            f" {found} pairs; give what is over to the first axis."
+            f"`sections` must be nearly equal if they are interleaved, got {[*sections]}, for which"
+            f" the axes would get {found} pairs. Add the remaining pairs to the first axis."
         )
     follows = torch.tensor(axes, device=freqs.device)
     return torch.stack([torch.where(follows == a, freqs, 0.0) for a in range(len(sections))])
@@ -92,13 +93,14 @@ def MRoPE(
     layout: Layout = "half",
     base: float = 10_000.0,
 ) -> RoPE:
-    """Return RoPE for points (time, row, column), as Qwen2-VL uses it.
+    """Return a `RoPE` for points (time, row, column), as in Qwen2-VL.
 
     - `dim`: channels of a head
-    - `sections`: pairs that follow each axis; None: ¼, ⅜ and ⅜ of them, as in Qwen2-VL
-    - `interleaved`: the axes take turns, as in Qwen3-VL, instead of one block of pairs each
+    - `sections`: pairs of each axis; None: ¼, ⅜ and ⅜ of all, as in Qwen2-VL
+    - `interleaved`: True assigns pairs to the axes in turn, as in Qwen3-VL; False gives each axis a
+      block of pairs
     - `layout`: "half" pairs channel j with j + dim / 2, "interleaved" neighbouring channels
-    - `base`: the base of θ
+    - `base`: base of θ
 
     >>> MRoPE(16, sections=(2, 3, 3))
     RoPE(16 channels, 3 axes, base=10000, layout='half')

@@ -1,10 +1,11 @@
-"""p-RoPE: turn the fastest share p of the pairs only; the slow rest carries content untouched.
+"""p-RoPE: rotate only the fastest share p of the pairs, and leave the slow pairs to content.
 
-    θⱼ = base^(−2j/d)  for j < ⌊p · d/2⌋,  else 0        j = 0 … d/2 − 1, radians per token
+    θⱼ = base^(−2j/d)  for j < ⌊p · d/2⌋,  0 otherwise        j = 0 … d/2 − 1, radians per token
 
-p = 1 is RoPE, p = 0 is NoPE. Barbero et al. find that models use the slowest pairs as if they did
-not turn, though in a long text they do; here they do not. Unlike partial rotary, the exponent keeps
-the full d and the pairs their places; transformers calls this "proportional".
+p = 1 is RoPE, p = 0 is NoPE. Barbero et al. find that models use the slowest pairs as if they were
+not rotated, although in long texts they are; here their rotation is 0. Unlike in partial rotary
+embeddings, the exponent has the full d, and pairs stay in place; transformers calls this
+"proportional".
 
 Barbero et al. 2024, "Round and Round We Go! What makes Rotary Positional Encodings useful?",
 arXiv:2410.06205.
@@ -20,10 +21,10 @@ from posenc.support.arguments import real
 
 
 def p_rope(freqs: Frequencies, p: float) -> Frequencies:
-    """Return the same frequencies with the slowest 1 − p of them set to 0.
+    """Return the frequencies with the slowest 1 − p of them set to 0.
 
     - `freqs`: θ, a vector (pair,) or a matrix (axis, pair), in radians per token
-    - `p`: the share of pairs that turn, 0 … 1
+    - `p`: share of rotated pairs, 0 … 1
 
     Raises ValueError for a `p` outside 0 … 1.
 
@@ -32,7 +33,7 @@ def p_rope(freqs: Frequencies, p: float) -> Frequencies:
     """
     freqs = theta(freqs)
     if not 0 <= real(p, "p") <= 1:
-        raise ValueError(f"`p` is the share of pairs that turn, 0 … 1, got {p}.")
+        raise ValueError(f"`p` must be a share of pairs, from 0 to 1, got {p}.")
     pairs = freqs.shape[-1]
     return where(arange(pairs, device=freqs.device) < int(p * pairs), freqs, 0.0)
 
@@ -40,12 +41,12 @@ def p_rope(freqs: Frequencies, p: float) -> Frequencies:
 def PRoPE(
     dim: int, p: float = 0.75, layout: Layout = "interleaved", base: float = 10_000.0
 ) -> RoPE:
-    """Return RoPE whose slowest pairs do not turn.
+    """Return a `RoPE` that does not rotate the slowest pairs.
 
     - `dim`: channels of a head
-    - `p`: the share of pairs that turn, 0 … 1
+    - `p`: share of rotated pairs, 0 … 1
     - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
-    - `base`: the base of θ
+    - `base`: base of θ
 
     >>> PRoPE(8, p=0.5).freqs.tolist()
     [1.0, 0.1, 0.0, 0.0]

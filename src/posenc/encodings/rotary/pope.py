@@ -1,18 +1,19 @@
-"""PoPE: each channel keeps a length from its content, and turns by its position alone.
+"""PoPE: each channel becomes a magnitude that depends on content and an angle from its position.
 
     score(i, j) = Σ_c σ₊(qᵢ_c) σ₊(kⱼ_c) cos((pᵢ − pⱼ) θ_c − δ_c) · scale
     θ_c = base^(−c/d),  c = 0 … d − 1, in radians per token       σ₊(x) = ln(1 + eˣ)
     δ_c ∈ [−2π, 0], in radians, learned for each head
 
-In RoPE the angle of a pair of channels holds content and position together. Here content is a
-length, never negative, and position the angle, so a head can find a word wherever it stands, or a
-place whatever stands there. Each of the d channels turns, so queries and keys enter the dot product
-with 2 d channels; values keep theirs, and the scale stays that of d channels.
+In RoPE the angle of a pair of channels depends on both content and position. Here content is a
+nonnegative magnitude and position is the angle, so a head can find a word at any position, or a
+position with any word. Each of the d channels is rotated, so queries and keys have 2 d channels in
+the dot product. Values are unchanged, and the scale is that of d channels.
 
 Gopalakrishnan et al. 2025, "Decoupling the 'What' and 'Where' With Polar Coordinate Positional
 Embeddings", arXiv:2509.10534; bounds and both initial values as in lucidrains/PoPE-pytorch,
-PoPE_pytorch/pope.py at ee11cab (2026-01), whose default is δ = 0. There keys turn by +δ; here
-queries turn by −δ, which gives the same scores and lets heads that share keys have a δ each.
+PoPE_pytorch/pope.py at ee11cab (2026-01), whose default is δ = 0. There keys are rotated by +δ;
+here queries are rotated by −δ, which gives the same scores and allows heads that share keys to have
+their own δ.
 """
 
 from math import pi
@@ -42,12 +43,12 @@ from posenc.support.arguments import channels, query_heads, switch
 
 
 class PoPE(Encoding):
-    """Lengths by content and angles by position: `PoPE(64, heads=8)`.
+    """Magnitudes from content and angles from position: `PoPE(64, heads=8)`.
 
     - `dim`: channels of a head
     - `heads`: query heads; each learns its own δ
     - `base`: base of θ, 10,000 by default
-    - `uniform`: True, the default, draws the initial δ uniformly from [−2π, 0]; False begins at 0
+    - `uniform`: True, the default, draws the initial δ uniformly from [−2π, 0]; False sets it to 0
 
     >>> PoPE(64, heads=8).delta.shape
     torch.Size([8, 64])

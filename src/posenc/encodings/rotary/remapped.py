@@ -1,14 +1,15 @@
-"""ReRoPE: RoPE with far offsets mapped to near ones, so that a trained model meets no new angle.
+"""ReRoPE: RoPE with far offsets mapped to near ones, so that long texts need no untrained angles.
 
-    score(i, j) = q · R(f(pᵢ, pⱼ)) k · scale        R(f): RoPE's turn by f, in place of pᵢ − pⱼ
+    score(i, j) = q · R(f(pᵢ, pⱼ)) k · scale        R(f): RoPE's rotation by f instead of pᵢ − pⱼ
     rerope        f = δ  if δ = pᵢ − pⱼ < w,  else w
     self_extend   f = δ  if δ < w,  else ⌊pᵢ/G⌋ − ⌊pⱼ/G⌋ + w − ⌊w/G⌋
     dual_chunk    f = a − pⱼ mod c,   c = chunk − local,   n = ⌊pᵢ/c⌋ − ⌊pⱼ/c⌋ chunks between
                   a = pᵢ mod c,  min(pᵢ mod c + c, chunk),  min(2c − 1, chunk)  for n = 0, 1, ≥ 2
 
-None needs training: choose the window w, or the chunk, within the trained length. Near keys keep
-their exact offsets. Far ones share an offset: all of them, those of a group of G positions, or
-those at one place of their chunks, so their order is known coarsely or not at all.
+No map needs training: choose the window w, or the chunk, within the trained length. Near keys keep
+their exact offsets. Far keys share an offset: all of them (rerope), those in a group of G positions
+(self_extend), or those at the same place in their chunks (dual_chunk). The order of far keys is
+therefore known only roughly, or not at all.
 
 Su 2023, bojone/rerope, rerope_patch.py at acfe788; Jin et al. 2024, "Self-Extend",
 arXiv:2401.01325, datamllab/LongLM, self_extend_patch/Llama.py at cdbbb06, with w/G unrounded; An et
@@ -58,7 +59,7 @@ class Remapped(Encoding):
         self.remap = remaps.rerope(512) if remap is None else remaps.checked(remap)
         if self.freqs.ndim != 1:
             given = tuple(self.freqs.shape)
-            raise ValueError(f"offsets have one axis: `freqs` must be a vector, got {given}.")
+            raise ValueError(f"`freqs` must be a vector, got shape {given}.")
         self.dim = 2 * len(self.freqs)
         self.layout: Layout = checked(layout)
 
@@ -68,7 +69,7 @@ class Remapped(Encoding):
         q, k = content(q, k)
         k_at = for_query_heads(k_at, q.shape[1])
         region, places = remaps.regions(self.remap)
-        # Chunks turn keys alike in all regions
+        # Chunks rotate keys equally in all regions, so each rotation of keys is computed once
         keys = {of_key: self._turned(k, of_key(k_at)) for of_key in {key for _, key in places}}
         turned = [(self._turned(q, of_query(q_at)), keys[of_key]) for of_query, of_key in places]
         return RegionBias(q, k, q_at, k_at, scale, region, turned)

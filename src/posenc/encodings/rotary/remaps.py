@@ -1,7 +1,7 @@
-"""Maps of offsets for `Remapped`: what a query and a key at two positions turn by.
+"""Maps from pairs of positions to the offset of their rotation, for `Remapped`.
 
-Each splits pairs of positions into regions. Within a region the offset is a difference of a number
-of the query and a number of the key, so that both can be turned by themselves.
+Each map divides pairs of positions into regions. Within a region, the offset is a difference of a
+number for the query and a number for the key, so that both can be rotated separately.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from torch import Tensor
 
 from posenc.support.arguments import brief, count
 
-Remap = tuple[str, *tuple[int, ...]]  # the name of a map, and its numbers
+Remap = tuple[str, *tuple[int, ...]]  # the name of a map, and its arguments
 Map = Callable[[Tensor], Tensor]
 
 
 class Regions(NamedTuple):
-    """The number of the query minus that of the key, for each region of pairs of positions."""
+    """The regions of a map, and new positions of queries and keys in each."""
 
-    of: Callable[[Tensor, Tensor], Tensor]  # positions, to broadcast -> the number of a region
-    places: tuple[tuple[Map, Map], ...]  # numbers of queries and of keys, nearest region first
+    of: Callable[[Tensor, Tensor], Tensor]  # positions, which broadcast -> index of the region
+    places: tuple[tuple[Map, Map], ...]  # new positions of queries and of keys, per region
 
 
 def rerope(window: int) -> Remap:
-    """Return the map that cuts offsets off at `window`.
+    """Return the map that limits offsets to `window`.
 
-    - `window`: tokens; a key so far away or farther counts as `window` away
+    - `window`: largest offset, in tokens; keys farther away get this offset
 
     >>> rerope(512)
     ('rerope', 512)
@@ -35,9 +35,9 @@ def rerope(window: int) -> Remap:
 
 
 def self_extend(group: int, window: int) -> Remap:
-    """Return the map that counts in groups of positions from `window` on.
+    """Return the map that rounds offsets from `window` on to groups of positions.
 
-    - `group`: positions of a group
+    - `group`: positions in a group
     - `window`: tokens; nearer keys keep their offsets
 
     >>> self_extend(8, window=1024)
@@ -47,10 +47,10 @@ def self_extend(group: int, window: int) -> Remap:
 
 
 def dual_chunk(chunk: int, local: int) -> Remap:
-    """Return the map of chunks of `chunk` − `local` tokens.
+    """Return the map of dual chunk attention, with chunks of `chunk` − `local` tokens.
 
-    - `chunk`: tokens; no offset exceeds it
-    - `local`: tokens before the end of the chunk before, whose offsets are exact, below `chunk`
+    - `chunk`: largest offset, in tokens
+    - `local`: tokens at the end of the previous chunk with exact offsets, fewer than `chunk`
 
     >>> dual_chunk(3072, local=512)
     ('dual_chunk', 3072, 512)
@@ -63,14 +63,14 @@ def checked(remap: Remap) -> Remap:
     kinds = "rerope", "self_extend", "dual_chunk"
     if not isinstance(remap, tuple) or remap[:1] not in [(kind,) for kind in kinds]:
         raise TypeError(
-            f"`remap` must be a map of offsets, got {brief(remap)}: pass `rerope(window)`,"
+            f"`remap` must be a map of offsets, got {brief(remap)}. Pass `rerope(window)`,"
             " `self_extend(group, window)` or `dual_chunk(chunk, local)`."
         )
     return remap
 
 
 def regions(remap: Remap) -> Regions:
-    """Return the regions of a map, and what queries and keys turn by in each."""
+    """Return the regions of a map, with new positions of queries and keys in each."""
     kind, *sizes = remap
     if kind == "dual_chunk":
         return _chunks(*sizes)

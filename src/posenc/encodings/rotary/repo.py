@@ -1,15 +1,15 @@
-"""RePo: RoPE at positions that each token chooses for itself, by what it says.
+"""RePo: RoPE at positions that a small network computes from the content of each token.
 
     rope(q, n, h)ⱼ = qⱼ · exp(i p(n, h) θⱼ),   p(n, ·) = W ( SiLU(W_g x_n) ⊙ W_c x_n )
     θⱼ = base^(−2j/d),  j = 0 … d/2 − 1, in radians per unit of p
 
-x is what the layer reads, and p a real number for each head, in any order: tokens that belong
-together may stand together, however many lie between. A token's place depends on itself alone, so
-by itself RePo does not see the order of words; models have RoPE in their first layers and RePo in
-later ones. With W = 0 there is no encoding. Positions are not looked at.
+x is the input of the layer, and p is a real number for each token and head. Related tokens can get
+nearby positions, however many tokens are between them. The position of a token depends only on its
+own x, so RePo alone is blind to word order; models have RoPE in their first layers and RePo in
+later ones. With W = 0 all tokens have position 0. The positions of the caller are not used.
 
-Li et al. 2025, "RePo: Language Models with Context Re-Positioning", arXiv:2512.14391; an eighth of
-the width within, initial values and base as in SakanaAI/repo, OLMo/olmo/model.py at 1508a73,
+Li et al. 2025, "RePo: Language Models with Context Re-Positioning", arXiv:2512.14391; inner width
+of an eighth, initial values and base as in SakanaAI/repo, OLMo/olmo/model.py at 1508a73,
 `dynamic_position_encoding_swigluex_multihead`.
 """
 
@@ -27,14 +27,14 @@ from posenc.support.arguments import layer_sizes
 
 
 class RePo(Encoding):
-    """Rotation by positions that tokens choose: `RePo(512, heads=8)`.
+    """Rotation by positions that are computed from content: `RePo(512, heads=8)`.
 
-    - `width`: channels that the layer reads
-    - `heads`: query heads, a divisor of `width`; each has positions of its own
+    - `width`: channels of the layer's input
+    - `heads`: query heads, a divisor of `width`; each has its own positions
     - `base`: base of θ, 500,000 by default
     - `layout`: "half" pairs channel j with j + dim / 2, "interleaved" neighbouring channels
 
-    It reads the layer's input, so use it in `SelfAttention` or `Block`.
+    Positions are computed from the layer's input, so use `SelfAttention` or `Block`.
 
     >>> RePo(512, heads=8).dim
     64

@@ -1,4 +1,4 @@
-"""RoPE: turn each pair of channels by an angle proportional to the token's position.
+"""RoPE: rotate each pair of channels by an angle proportional to the token's position.
 
     rope(x, p)ⱼ = xⱼ · exp(i p θⱼ)          x read as d/2 complex numbers
     θⱼ = base^(−2j/d),  j = 0 … d/2 − 1     radians per token
@@ -7,8 +7,9 @@ The dot product of a query at m and a key at n then depends on m − n only:
 
     ⟨rope(q, m), rope(k, n)⟩ = Re Σⱼ qⱼ k̄ⱼ exp(i (m − n) θⱼ)
 
-Lengths stay as they are, nothing is learned, and any position will do; that scores fall with
-distance is only an upper bound: a key turned by r tokens beforehand is found best r tokens away.
+Rotations preserve norms, there are no parameters, and every position has an angle. Only an upper
+bound of the score falls with distance: a head can rotate its keys by r tokens and then attend best
+to tokens at distance r.
 
 Su et al. 2021, "RoFormer", arXiv:2104.09864, eq. 14-16 and 34.
 """
@@ -29,21 +30,22 @@ class RoPE(Encoding):
     """Rotation of pairs of channels of queries and keys: `RoPE(64)`, or `RoPE(64, base=500_000)`.
 
     The default layout is "interleaved", as in the paper and in Meta's own files of Llama. Models
-    of transformers that use Llama's code are "half": `RoPE(128, layout="half")`.
+    of transformers with Llama's code have the layout "half": `RoPE(128, layout="half")`.
 
-    - `freqs`: number of channels that turn, or their θ in radians per token: (pair,), as from
-      `posenc.frequencies` or `yarn(…)`, or (axis, pair), as from `posenc.axial`, which turns by
-      points. An nn.Parameter is learned as it is, and can be shared
-    - `dim`: channels of a head, of which the first turn, `RoPE(16, dim=64)`; None: all turn
-    - `gain`: factor of the channels that turn, 1 by default; YaRN needs another
-    - `layout`: "interleaved" pairs channels 2j and 2j + 1, "half" j and j + d/2 of d that turn
-    - `trailing`: True turns the last channels instead of the first, as DeepSeek's heads do
+    - `freqs`: number of rotated channels, or their θ in radians per token: (pair,), for instance
+      from `posenc.frequencies` or `yarn(…)`, or (axis, pair) for positions that are points, for
+      instance from `posenc.axial`. An nn.Parameter is trained, and several modules can share it
+    - `dim`: channels of a head; `RoPE(16, dim=64)` rotates the first 16; None: all are rotated
+    - `gain`: factor of the rotated channels, 1 by default; YaRN needs another one
+    - `layout`: "interleaved" pairs channels 2j and 2j + 1, "half" j and j + d/2 of d rotated ones
+    - `trailing`: True rotates the last channels instead of the first, as in DeepSeek's heads
     - `logit_gain`: factor of the softmax scale of all channels, 1 by default; DeepSeek sets it
-    - `learned`: True adds to θ the parameter `delta`, 0 at first, in the model's dtype; θ stays in
-      float64. While it trains, call `prepare` in every forward pass
+    - `learned`: True adds a parameter `delta` to θ, initially 0, in the model's dtype; θ stays in
+      float64. During training, call `prepare` in every forward pass
     - `base`: base of θ if `freqs` is a number of channels; None: 10,000
 
-    Raises ValueError for an odd number of channels, more than `dim`, and `base` beside given θ.
+    Raises ValueError if the number of rotated channels is odd or above `dim`, and for `base`
+    together with a tensor of θ.
 
     >>> import torch
     >>> q, k = torch.randn(2, 1, 8, 5, 64)
@@ -72,7 +74,10 @@ class RoPE(Encoding):
         self.turned = 2 * self.freqs.shape[-1]
         self.dim = self.turned if dim is None else _channels(dim)
         if self.dim < self.turned:
-            raise ValueError(f"the frequencies turn {self.turned} channels, `dim` is {self.dim}.")
+            raise ValueError(
+                f"`dim` must be at least the {self.turned} rotated channels of `freqs`, got"
+                f" {self.dim}."
+            )
         self.axes = 1 if self.freqs.ndim == 1 else len(self.freqs)
         self.gain, self.logit_gain = number(gain, "gain"), positive(logit_gain, "logit_gain")
         self.trailing = switch(trailing, "trailing")
@@ -87,31 +92,33 @@ class RoPE(Encoding):
 
     @property
     def theta(self) -> Frequencies:
-        """The frequencies as they are now, of a learned one too."""
+        """The current frequencies, with `delta` added if they are learned."""
         if self.delta is None:
             return self.freqs
         return self.freqs.to(self.delta.device) + self.delta.double()
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         if q.shape[-1] != self.dim:
-            raise ValueError(f"this RoPE is for heads of {self.dim} channels, got {q.shape[-1]}.")
+            raise ValueError(
+                f"`q` must have the {self.dim} channels of this RoPE, got {q.shape[-1]}."
+            )
         return rotate(q, at, self.layout, self.start)
 
     def on_keys(self, k: Heads, at: Turn) -> PerHead:
         return rotate_keys(k, at, self.layout, self.start)
 
     def moved(self, keys: Heads, by: float | Tensor) -> PerHead:
-        """Return rotated keys as if their tokens lay `by` positions further, for a cut cache.
+        """Rotate keys that are already rotated on to positions p + `by`, for a cache with gaps.
 
-        - `keys`: keys as `on_keys` returned them, (batch, head, token, channel)
-        - `by`: number that is added to the positions of all tokens on all axes, or numbers of the
-          shape of positions: (token,), (batch, token) or (batch, head, token); with several axes
-          (axis,) moves all tokens alike, and other shapes have a trailing axis
+        - `keys`: result of `on_keys`, (batch, head, token, channel)
+        - `by`: number added to the positions of all tokens on all axes, or a tensor with the shape
+          of positions: (token,), (batch, token) or (batch, head, token); with several axes, (axis,)
+          applies to all tokens, and the other shapes have a trailing axis
 
-        exp(i (p + s) θ) = exp(i s θ) · exp(i p θ), so one more rotation suffices. It is computed in
-        float32 and rounded once to the dtype of `keys`: each move adds an error of at most
-        ½ ε ‖k‖, with ε = 2⁻⁷ in bfloat16 and 2⁻¹⁰ in float16. Raises ValueError for keys of another
-        size.
+        exp(i (p + s) θ) = exp(i s θ) · exp(i p θ), so one more rotation suffices. The rotation is
+        computed in float32 and rounded once to the dtype of `keys`. Each call adds an error of at
+        most ½ ε ‖k‖, with ε = 2⁻⁷ in bfloat16 and 2⁻¹⁰ in float16. Raises ValueError if the keys
+        have another number of channels.
 
         >>> import torch
         >>> rope, k = RoPE(64), torch.randn(1, 2, 3, 64)
@@ -131,7 +138,7 @@ class RoPE(Encoding):
         )
         if shift.shape in ((), axes):
             shift = shift.expand(keys.shape[-2], *axes)
-        # The keys have their gain already
+        # The keys already contain the gain
         return rotate_keys(keys, turn(shift, self.theta), self.layout, self.start)
 
     def scale(self, dim: int) -> float:
@@ -149,7 +156,7 @@ class RoPE(Encoding):
 def _channels(dim: int) -> int:
     if isinstance(dim, float):
         raise TypeError(
-            f"`dim` must be the channels of a head, a whole number, got {dim}: name a base,"
+            f"`dim` must be the channels of a head, a whole number, got {dim}. Pass a base by name,"
             f" `RoPE(64, base={dim:g})`."
         )
     return whole_number(dim, "dim")

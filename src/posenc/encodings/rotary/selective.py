@@ -1,17 +1,17 @@
-"""Selective RoPE: RoPE whose steps the tokens choose, each by what it says.
+"""Selective RoPE: RoPE with steps of the angle that each token computes from its content.
 
     rope(q, n)ⱼ = qⱼ · exp(i φ),   φ(n, h, j) = θⱼ ( p_n e^{b[h, j]} + Σ_{t ≤ n} (W x̂_t)[h, j] )
-    θⱼ = base^(−2j/d),  j = 0 … d/2 − 1        Σ over tokens as read, n the last; p_n its position
+    θⱼ = base^(−2j/d),  j = 0 … d/2 − 1        Σ over tokens in order, n the last; p_n its position
 
-x is what the layer reads, and x̂ the same with the channels of each head scaled to length 1. A word
-that changes nothing may add no angle and a full stop much, so a head can count what it likes, up to
-a full turn. With W = 0 and b = 0 it is RoPE, and a score still depends on offsets only, and on what
-lies between.
+x is the input of the layer, and x̂ is x with the channels of each head scaled to norm 1. A token can
+add a large angle or none, so a head can count tokens of its choice, up to a full turn. With W = 0
+and b = 0 it is RoPE. A score depends on the offset and on the tokens between, not on absolute
+positions.
 
 Movahedi et al. 2025, "Selective Rotary Position Embedding", arXiv:2511.17388; W of rank 16 and the
-base as in the authors' code, b (a choice there) times the position; there each token adds e^b, so
-that the first stands at 1, which no score sees, and x̂ is divided by √(|x|² + 10⁻⁶). Left out: its
-convolution of W x̂ over four tokens, which would mix documents in one row, and its gate.
+base as in the authors' code. Here b (optional there) multiplies the position; there each token adds
+e^b, so that positions start at 1, with the same scores. There x̂ is divided by √(|x|² + 10⁻⁶). Left
+out: the convolution of W x̂ over four tokens, which would mix documents in one row, and the gate.
 """
 
 from typing import NamedTuple
@@ -50,16 +50,16 @@ class RunningAngles(
 
 
 class SelectiveRoPE(Encoding):
-    """Rotation by steps that each token chooses: `SelectiveRoPE(512, heads=8)`.
+    """Rotation by angles that depend on the tokens between: `SelectiveRoPE(512, heads=8)`.
 
-    - `width`: channels that the layer reads
+    - `width`: channels of the layer's input
     - `heads`: query heads, a divisor of `width`
     - `base`: base of θ, 500,000 by default
     - `rank`: rank of the learned projection W to steps, 16 by default
     - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
 
-    It reads the layer's input, so use it in `SelfAttention` or `Block`. Raises ValueError if
-    `heads` does not divide `width`.
+    Angles are computed from the layer's input, so use `SelfAttention` or `Block`. Raises ValueError
+    if `heads` does not divide `width`.
 
     >>> SelectiveRoPE(512, heads=8).dim
     64
@@ -83,7 +83,7 @@ class SelectiveRoPE(Encoding):
         self.layout: Layout = checked(layout)
         self.freqs, self.base = frequencies(self.dim, base), float(base)
         self.down, self.up = linear(width, count(rank, "rank")), linear(rank, width // 2)
-        # b, so that e^b is 1 at first
+        # b, with the initial factor e^b = 1
         self.pace = nn.Parameter(torch.zeros(heads, 1, self.dim // 2))
 
     def on_hidden(self, x: Embeddings, at: Positions | HeadPositions) -> RunningAngles:

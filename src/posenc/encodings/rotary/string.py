@@ -1,16 +1,15 @@
-"""STRING: RoPE in a learned basis, the most general rotation whose scores see offsets only.
+"""STRING: RoPE in a learned basis, the most general rotation with scores that depend on offsets.
 
-    string(x, p) = rope(Pᵀ x, p)          P = (1 − S)(1 + S)⁻¹,  S = −Sᵀ learned, 0 at first
+    string(x, p) = rope(Pᵀ x, p)          P = (1 − S)(1 + S)⁻¹,  S = −Sᵀ learned, initially 0
     ⟨string(q, p), string(k, r)⟩ = qᵀ R(r − p) k,   R(p) = P rope(·, p) Pᵀ = exp( Σ_a p_a L_a )
 
-The L_a, one for each axis of the position, are skew-symmetric and commute, as RoPE's do: whatever
-commutes shares a basis, and there it is a RoPE. The P that stands before rope in R meets itself in
-every dot product and is left out. It begins as `RoPE(axial(dim, axes))`, and learns which channels
-turn together.
+The L_a, one for each axis of the position, are skew-symmetric and commute, as in RoPE. Commuting
+matrices have a common basis, in which they are a RoPE. The left P of R cancels in every dot product
+and is left out. The initial encoding is `RoPE(axial(dim, axes))`; training changes which channels
+rotate together.
 
 Schenck et al. 2025, "Learning the RoPEs: Better 2D and 3D Position Encodings with STRING",
-arXiv:2502.02562, §3, Cayley-STRING. One basis for all heads here, and the frequencies stay as they
-are.
+arXiv:2502.02562, §3, Cayley-STRING. All heads share one basis here, and frequencies are fixed.
 """
 
 from typing import NamedTuple
@@ -32,7 +31,7 @@ from posenc.support.arguments import count, room
 
 
 class Basis(Prepared, NamedTuple("Basis", [("by", Turn), ("basis", Tensor)])):
-    """cos and sin of p·θ, and the basis P, (channel, channel), in which they turn."""
+    """cos and sin of p·θ, and the basis P of the rotation, (channel, channel)."""
 
     shape = "head token pair", "row column"
 
@@ -41,7 +40,7 @@ class STRING(Encoding):
     """Rotation in a learned basis: `STRING(64)` for points of `positions.grid`, `axes=1` for text.
 
     - `dim`: channels of a head
-    - `axes`: numbers that make a position, 2 by default
+    - `axes`: coordinates of a position, 2 by default
     - `base`: base of θ on each axis, 10,000 by default
     - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
 

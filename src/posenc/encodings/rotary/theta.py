@@ -1,18 +1,18 @@
-"""θ of a config in plain numbers: what `posenc inspect` says without loading torch.
+"""Context extension on lists of floats, so that `posenc inspect` does not load torch.
 
-The formulas of `frequencies` and of `extension`, which say whence they are, for one vector of θ,
-fastest first: a list of floats, one a pair. Tests hold each against its tensor's form. What a
-config says is checked where it is read, so these check only that θ stays finite.
+These are the formulas of `core/frequencies.py` and `extension.py`, which give the sources, for one
+vector of θ, fastest pair first. Tests compare each with its tensor form. Values of a config are
+checked when it is read, so these functions check only that θ stays finite.
 """
 
 from collections.abc import Sequence
 from math import ceil, floor, inf, isfinite, log, pi, sqrt
 
-Theta = list[float]  # radians per token, one a pair
+Theta = list[float]  # radians per token, one number per pair
 
 
 def frequencies(dim: int, base: float) -> Theta:
-    """θⱼ = base^(−2j/d).
+    """Return θⱼ = base^(−2j/d).
 
     >>> frequencies(4, 10_000.0)
     [1.0, 0.01]
@@ -25,10 +25,10 @@ def interpolate(theta: Theta, factor: float) -> Theta:
 
 
 def ntk(theta: Theta, factor: float) -> Theta:
-    """NTK-aware: for two pairs or more, since it runs from the fastest to the slowest."""
+    """Return NTK-aware θ: the fastest pair is unchanged, the slowest is interpolated in full."""
     last = len(theta) - 1
     if not last:
-        raise ValueError("NTK-aware scaling runs from the fastest pair to the slowest: got 1 pair.")
+        raise ValueError("`theta` must have at least 2 pairs for NTK-aware scaling, got 1.")
     return _finite([turn * _power(factor, -j / last) for j, turn in enumerate(theta)], factor)
 
 
@@ -43,7 +43,7 @@ def by_parts(
     if fast > slow:
         kept = [min(max((turn - slow) / (fast - slow), 0.0), 1.0) for turn in turns]
     else:
-        # Nothing lies between the two ends, as in Llama 4
+        # If both ends are equal (Llama 4), there is no ramp
         kept = [float(turn > slow) for turn in turns]
     return _blend(theta, factor, kept)
 
@@ -60,12 +60,12 @@ def yarn(
     slow: float = 1.0,
     rounded: bool = True,
 ) -> Theta:
-    """YaRN as deployed: for two pairs or more, by which the ramp is laid."""
+    """Return θ of YaRN as released; the ramp needs two pairs or more."""
     if len(theta) < 2:
-        raise ValueError("YaRN runs from the fastest pair to the slowest: got 1 pair.")
+        raise ValueError("`theta` must have at least 2 pairs for YaRN, got 1.")
     first_two = turned(theta[:2], trained)
     step = log(first_two[0] / first_two[1])
-    # The pairs, as fractions of an index, that make so many turns
+    # The fractional pair indices with `fast` and with `slow` turns
     first, last = (log(first_two[0] / ends) / step for ends in (fast, slow))
     if rounded:
         first, last = floor(first), ceil(last)
@@ -97,12 +97,12 @@ def p_rope(theta: Theta, share: float) -> Theta:
 
 
 def turned(theta: Sequence[float], length: float) -> list[float]:
-    """The full turns of each pair within `length` tokens."""
+    """Return the full turns of each pair within `length` tokens."""
     return [length * turn / (2 * pi) for turn in theta]
 
 
 def _blend(theta: Theta, factor: float, kept: list[float]) -> Theta:
-    """Interpolate each pair but for the share of it that is kept as it was."""
+    """Return (1 − kept) · θ / factor + kept · θ for each pair."""
     slow = interpolate(theta, factor)
     return [(1 - k) * new + k * turn for k, new, turn in zip(kept, slow, theta, strict=True)]
 
@@ -111,11 +111,11 @@ def _power(base: float, exponent: float) -> float:
     try:
         return base**exponent
     except OverflowError:
-        # Infinity, as the tensor's form has it
+        # Tensors overflow to infinity
         return inf
 
 
 def _finite(theta: Theta, factor: float) -> Theta:
     if not all(map(isfinite, theta)):
-        raise ValueError(f"`factor` must leave θ finite, got {factor}: take one nearer 1.")
+        raise ValueError(f"`factor` must keep θ finite, got {factor}. Use a factor nearer to 1.")
     return theta

@@ -1,16 +1,17 @@
-"""xPos: RoPE with queries shrunk and keys grown by position, so that each pair fades with distance.
+"""xPos: RoPE with queries and keys scaled by position, so that each pair decays with distance.
 
     xpos(q, m)ⱼ = qⱼ exp(i m θⱼ) ζⱼ^((m − c)/S)      ζⱼ = (2j + 0.4 d) / (1.4 d),  j = 0 … d/2 − 1
     xpos(k, n)ⱼ = kⱼ exp(i n θⱼ) ζⱼ^((c − n)/S)      S = `span`, c = `centre`, in tokens
     ⟨xpos(q, m), xpos(k, n)⟩ = Re Σⱼ qⱼ k̄ⱼ exp(i (m − n) θⱼ) ζⱼ^((m − n)/S)
 
-Fast pairs fade most, the fastest to 0.29 every S tokens; ahead of a query all grow as fast, so it
-is for causal attention only. The centre cancels, if it is the same for all: libraries that put it
-in the middle of the text so far break cached keys.
+Fast pairs decay most, the fastest to 0.29 every S tokens. Scores of keys after the query grow at
+the same rate, so use causal attention. The centre cancels if it is the same for all tokens.
+Libraries that set it to the middle of the text so far break cached keys.
 
-But numbers overflow: keys grow 3.5-fold every S tokens past the centre, queries before it. float32
-and bfloat16 hold 16,430 tokens either side (IndexError beyond), also for a query at one end and a
-key at the other; float16 about 3,500, without a warning. Move the centre for texts far from 0.
+The factors can overflow: keys grow 3.5-fold every S tokens after the centre, and queries before it.
+float32 and bfloat16 suffice for 16,430 tokens on either side of the centre (IndexError beyond),
+even for a query at one end and a key at the other; float16 for about 3,500, without a warning. Move
+the centre for texts far from 0.
 
 Sun et al. 2022, "A Length-Extrapolatable Transformer", arXiv:2212.10554, algorithm 1; the authors'
 code for ζ and S, though it centres by length.
@@ -40,11 +41,11 @@ LARGEST = 2.0**58
 
 
 class Stretch(Prepared, NamedTuple("Stretch", [("queries", Turn), ("keys", Turn)])):
-    """The rotation of queries and that of keys, each with its own lengths."""
+    """The rotations of queries and of keys, each with its own scaling."""
 
 
 def zeta(pairs: int) -> Tensor:
-    """The share of each pair that is left after S tokens, fastest first.
+    """Return the decay ζ of each pair over S tokens, fastest pair first.
 
     >>> zeta(3)
     tensor([0.2857, 0.5238, 0.7619], dtype=torch.float64)
@@ -54,15 +55,15 @@ def zeta(pairs: int) -> Tensor:
 
 
 class XPos(Encoding):
-    """Rotation whose pairs also fade with distance, for causal attention: `XPos(64)`.
+    """Rotation with pairs that decay with distance, for causal attention: `XPos(64)`.
 
     - `freqs`: number of channels, or a vector of frequencies (pair,) in radians per token
-    - `span`: tokens over which a pair fades to its share ζ, 512 by default
-    - `centre`: position at which nothing is stretched, 2048 by default: `XPos(64, centre=100_000)`
+    - `span`: tokens over which a pair decays by the factor ζ, 512 by default
+    - `centre`: position where the scaling is 1, 2048 by default: `XPos(64, centre=100_000)`
     - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
     - `base`: base of θ if `freqs` is a number of channels; None: 10,000
 
-    Raises ValueError for a `span` that is not positive, and for frequencies of several axes.
+    Raises ValueError if `span` is not positive, and for frequencies of several axes.
 
     >>> XPos(64, base=500_000).extra_repr()
     "64 channels, base=500000, span=512, centre=2048, layout='interleaved'"
@@ -82,11 +83,11 @@ class XPos(Encoding):
     ):
         super().__init__()
         if not 0 < real(span, "span") < float("inf"):
-            raise ValueError(f"`span` is a positive number of tokens, got {span}.")
+            raise ValueError(f"`span` must be a positive number of tokens, got {span}.")
         self.freqs = theta(freqs, base)
         if self.freqs.ndim != 1:
             given = tuple(self.freqs.shape)
-            raise ValueError(f"xPos fades along one axis: `freqs` must be a vector, got {given}.")
+            raise ValueError(f"`freqs` must be a vector for xPos, got shape {given}.")
         self.dim = 2 * len(self.freqs)
         self.span, self.centre = span, whole_number(centre, "centre")
         self.layout: Layout = checked(layout)
@@ -95,13 +96,13 @@ class XPos(Encoding):
         self.reach = int(-log(LARGEST) / fastest)
 
     def prepare(self, pos: Positions) -> Stretch:
-        """Raises IndexError for positions so far from the centre that numbers would overflow."""
+        """Return both rotations, or raise IndexError where their factors would overflow."""
         away = exact(pos) - self.centre
         if has_values(away) and (away.abs() > self.reach).any():
             raise IndexError(
-                f"xPos grows exponentially and is computed up to {self.reach:,} tokens from its"
-                f" centre {self.centre:,}; `pos` is {pos.min():,} … {pos.max():,}: pass a `centre`"
-                " in the middle of your text, or train with a larger `span`."
+                f"`pos` must be within {self.reach:,} tokens of the centre {self.centre:,} of xPos,"
+                f" because its factors grow exponentially, got {pos.min():,} … {pos.max():,}. Pass"
+                " a `centre` in the middle of your text, or train with a larger `span`."
             )
         fade = angles(away, self.rates)
         return Stretch(turn(pos, self.freqs, fade.exp()), turn(pos, self.freqs, (-fade).exp()))
