@@ -345,14 +345,14 @@ PATHS = ["auto", "reference", "sdpa", "toeplitz", "blocks", "flex"]
 def test_says_the_same_on_every_path(unchecked, path, encoding):
     q, pos = heads(1, HEADS, 200, dtype=torch.float32), sequence(200)
     meta = q.to("meta")
-    for says, given, at in (
-        ("q, k and v must be on one device: cpu, meta, meta", (q, meta, meta), pos),
-        ("`x` is on cpu, the positions are on meta: move them", (q, q, q), pos.to("meta")),
-        ("must be of one dtype: torch.float32, torch.float64", (q, q.double(), q.double()), pos),
-        ("q and k must agree in batch and channels", (q, q[..., :4], q), pos),
-        ("199 .*tokens", (q, q, q), pos[:199]),
+    for facts, given, at in (
+        (["cpu, meta, meta"], (q, meta, meta), pos),
+        (["cpu", "meta"], (q, q, q), pos.to("meta")),
+        (["float32", "float64"], (q, q.double(), q.double()), pos),
+        (["q and k", "channels"], (q, q[..., :4], q), pos),
+        ([199, 200], (q, q, q), pos[:199]),
     ):
-        with pytest.raises(ValueError, match=says):
+        with refused(ValueError, *facts):
             attend(*given, encoding, encoding.prepare(at), implementation=path)
     with refused(TypeError, "bfloat16", 256):
         attend(q, q, q, encoding, encoding.prepare(pos.bfloat16()), implementation=path)

@@ -189,11 +189,11 @@ def test_bare_positions_are_what_prepare_makes_of_them(card):
     encoding, q = card.make(8, 4), torch.randn(2, 4, 5, 8)
     for pos in (3 + folded(5, encoding.axes), 2 * folded(5, encoding.axes).int()):
         if "on_embeddings" in encoding.acts_on:
-            with pytest.raises(ValueError, match="acts on embeddings, before q, k and v are proj"):
+            with refused(ValueError, "`x = encoding.on_embeddings(x, at)`"):
                 attend(q, q, q, encoding, pos)
             continue
         if "on_hidden" in encoding.acts_on:
-            with pytest.raises(TypeError, match="reads the input of the layer, x"):
+            with refused(TypeError, "`at = encoding.on_hidden(x, encoding.prepare(pos))`"):
                 attend(q, q, q, encoding, pos)
             continue
         expected = attend(q, q, q, encoding, encoding.prepare(pos), mask=masks.causal())

@@ -149,8 +149,7 @@ def test_what_is_added_to_embeddings_has_no_positions_for_each_head(slug, unchec
     if "on_embeddings" not in encoding.acts_on:
         return
     x, pos = torch.randn(2, 5, 32), torch.arange(5).expand(2, 4, 5)
-    says = r"each head mean nothing to embeddings, which all heads read, got \(2, 4, 5\): pass"
-    with pytest.raises(ValueError, match=says):
+    with refused(ValueError, "(2, 4, 5)", "(batch, token)"):
         SelfAttention(32, 4, encoding)(x, pos)
 
 
@@ -236,12 +235,12 @@ def test_a_layer_hands_the_encoding_what_comes_in(encoding):
 @pytest.mark.parametrize("encoding", [Gated(), Sum(RoPE(8), Gated())], ids=type)
 def test_attend_says_that_the_input_of_the_layer_is_needed(encoding, given):
     q = torch.randn(2, 4, 5, 8)
-    says = r"Gated reads the input .*on_hidden\(x, encoding.prepare\(pos\)\)`, or use `SelfAtt"
+    remedies = "`at = encoding.on_hidden(x, encoding.prepare(pos))`", "`SelfAttention`"
     for call in (attend, explain):
-        with pytest.raises(TypeError, match=says.replace("Gated", type(encoding).__name__)):
+        with refused(TypeError, type(encoding).__name__, *remedies):
             call(q, q, q, encoding, given)
     at = encoding.prepare(torch.arange(5))
-    with pytest.raises(TypeError, match="Gated reads the input of the layer"):
+    with refused(TypeError, "Gated", *remedies):
         attend(q, q, q, encoding, at)
     at = encoding.on_hidden(torch.randn(2, 5, 32), at)
     assert attend(q, q, q, encoding, at).shape == q.shape
@@ -284,7 +283,7 @@ class Points(Encoding):
 def test_positions_in_the_shape_that_prepare_returns_are_checked_as_well(unchecked):
     """On another device, and one point for what are two tokens."""
     q = torch.randn(1, 2, 2, 8)
-    with pytest.raises(ValueError, match="move them to one device"):
+    with refused(ValueError, "`at`", "cpu", "meta"):
         attend(q, q, q, NoPE(), torch.arange(2, device="meta").view(1, 1, 2))
     with refused(ValueError, 1, 2):
         attend(q, q, q, Points(), torch.zeros(1, 1, 2))

@@ -120,10 +120,10 @@ def test_a_class_may_continue_in_its_own_way():
 
 def test_what_another_encoding_prepared_is_refused():
     q, pos = torch.randn(2, 4, 5, 8), torch.arange(5)
-    says = "of this ALiBi made of them, got a Stretch of 5 tokens in a batch of 1"
-    with pytest.raises(TypeError, match=says):
+    facts = "`at`", "ALiBi", "a Stretch of 5 tokens in a batch of 1"
+    with refused(TypeError, *facts):
         attend(q, q, q, ALiBi(4), XPos(8).prepare(pos))
-    with pytest.raises(TypeError, match=says):
+    with refused(TypeError, *facts):
         attend(q, q, q, Sum(RoPE(8), ALiBi(4)), Sum(RoPE(8), XPos(8)).prepare(pos))
     with refused(TypeError, "Turn", "Stretch"):
         RoPE(8).prepare(pos).append(XPos(8).prepare(pos))
@@ -149,7 +149,7 @@ def test_points_of_other_axes_are_refused():
 def test_rows_that_were_added_are_no_positions():
     """Even where there are as many positions as channels, which once was told by the width."""
     q, wave = torch.randn(8, 4, 8, 8), Sinusoidal(8)
-    with pytest.raises(ValueError, match="Sinusoidal acts on embeddings"):
+    with refused(ValueError, "Sinusoidal", "`x = encoding.on_embeddings(x, at)`"):
         attend(q, q, q, wave, torch.arange(8).expand(8, 8), mask=masks.causal())
     at = wave.prepare(torch.arange(8))
     assert checked_at(wave, at, q, "`at`") is at

@@ -204,24 +204,20 @@ def test_a_learned_frequency_gets_its_gradient(layout, amount):
 
 
 WRONG = {
-    "`layout` is where .* got 'neox'": lambda x, at: rotate(x, at, "neox"),
-    "turn 32 channels, `x` has 30": lambda x, at: rotate(x[..., 2:], at, "half"),
-    "turn 32 channels from channel 4 on, `x` has 32": lambda x, at: rotate(x, at, "half", 4),
-    "turn 32 channels, `x` has 31": lambda x, at: rotate(x[..., 1:], at, "half", 0),
-    "`x` has 6 tokens in a batch of 2, .* 7 tokens in a batch of 1": lambda x, at: rotate(
+    "`layout` .* got 'neox'": lambda x, at: rotate(x, at, "neox"),
+    "`x` .* 32 .* 30": lambda x, at: rotate(x[..., 2:], at, "half"),
+    "`x` .* 32 .* channel 4 .* 32": lambda x, at: rotate(x, at, "half", 4),
+    "`x` .* 32 .* 31": lambda x, at: rotate(x[..., 1:], at, "half", 0),
+    "6 tokens in a batch of 2, .*`x`.* 7 tokens in a batch of 1": lambda x, at: rotate(
         x[..., 1:, :], at, "half"
     ),
-    "`x` has 1 tokens in a batch": lambda x, at: rotate(x[..., :1, :], at, "half"),
-    "batch of 2, .* in a batch of 3: give each": lambda x, at: rotate(
+    "1 tokens in a batch": lambda x, at: rotate(x[..., :1, :], at, "half"),
+    "batch of 2, .*`x`.* in a batch of 3": lambda x, at: rotate(
         x, Turn(*(t.expand(3, 1, -1, -1) for t in at)), "half"
     ),
-    "frequencies are for 2 heads, `x` has 3: repeat": lambda x, at: rotate(
-        x, Turn(*(t.expand(2, -1, -1) for t in at)), "half"
-    ),
-    "`x` is on cpu, the positions are on meta": lambda x, at: rotate(
-        x, Turn(at.cos.to("meta"), at.sin.to("meta")), "half"
-    ),
-    "`x` is on meta, the positions are on cpu": lambda x, at: rotate(x.to("meta"), at, "half"),
+    "3 heads .*`x`.* 2": lambda x, at: rotate(x, Turn(*(t.expand(2, -1, -1) for t in at)), "half"),
+    "`x`.* cpu.* meta": lambda x, at: rotate(x, Turn(at.cos.to("meta"), at.sin.to("meta")), "half"),
+    "`x`.* meta.* cpu": lambda x, at: rotate(x.to("meta"), at, "half"),
 }
 
 

@@ -356,6 +356,5 @@ def test_no_encoding_takes_positions_that_are_no_tensor(unchecked, card, wrong):
     encoding = card.make(8, 4)
     with refused(TypeError, "`pos`"):
         encoding.prepare(wrong)
-    says = r"`at` must be positions, as a tensor,|acts on embeddings|reads the input of the layer"
-    with pytest.raises(TypeError, match=says):
+    with refused(TypeError, "`at`"):
         attend(q, q, q, encoding, wrong)

@@ -1,4 +1,4 @@
-"""Positions of texts, grids, and texts with pictures, video and sound, ready for any encoding."""
+"""Functions that return positions of texts, grids, and texts with pictures, video and sound."""
 
 from posenc.core.positions import centred as centred
 from posenc.core.positions import documents as documents

@@ -1,9 +1,9 @@
 """Position ids of pictures that are cut into slices, by the rule of MiniCPM-V 4.7.
 
-A picture is a thumbnail, followed by slices that show its parts in more detail. All of them lie on
-one canvas of H × W tokens: slices side by side, and the thumbnail stretched over all of it, at
-(s, s + round(row · (H − 1)/(h − 1)), s + round(column · (W − 1)/(w − 1))). Marks lie at the corners
-of what they enclose, and the text goes on at s + max(H, W) + 1.
+A picture is a thumbnail, followed by slices that show its parts in more detail. All of them are
+placed on one canvas of H × W tokens: slices side by side, and the thumbnail scaled to the canvas,
+at (s, s + round(row · (H − 1)/(h − 1)), s + round(column · (W − 1)/(w − 1))). Marks have the ids of
+the corners of the picture or slice that they enclose. The text continues at s + max(H, W) + 1.
 """
 
 import re
@@ -15,8 +15,8 @@ from torch import Tensor
 
 from posenc.positions.grids import Grids
 
-# A mark, the thumbnail and its marks, then each slice behind its own mark, 5; the mark in front of
-# another thumbnail belongs to that
+# A mark, the thumbnail and its marks, then each slice after its own mark, 5. A mark before another
+# thumbnail belongs to that thumbnail
 FRAME = re.compile(r"4(?:1+|2+)(?:4(?![12]))*(?:5(?:1+|2+)(?:4(?![12]))*)*")
 CROP = re.compile(r"1+|2+")
 
@@ -63,7 +63,7 @@ def _draw(ids: Tensor, word: str, start: int, grids: Grids) -> int:
         ids[first - 1, 1:] += torch.tensor(corner)
         ids[end : end + 1, 1:] += torch.tensor([corner[0] + size.h - 1, corner[1] + size.w - 1])
         if number + 1 < len(slices):
-            # Line breaks lie at the right edge, in the last row of tokens above
+            # Line breaks have the ids of the right edge, in the last row of tokens above
             below = number // columns * slices[0].h + slices[0].h - 1
             breaks = ids[end + 1 : crops[number + 2][0] - 1, 1:]
             breaks += torch.tensor([below, columns * slices[0].w])
@@ -75,12 +75,12 @@ def _place(ids: Tensor, rows: Tensor, columns: Tensor) -> None:
 
 
 def _spread(size: int, tokens: int) -> Tensor:
-    """Return where a side of the thumbnail lies on a side of the canvas."""
+    """Return the coordinates on the canvas of one side of the thumbnail."""
     return torch.linspace(0, size - 1, tokens).round().long()
 
 
 def _columns(slices: Sequence[tuple[int, int]]) -> int:
-    """Return the slices of a row: those before the first line break, or all in one row."""
+    """Return the number of slices in a row: those before the first line break, or all."""
     gaps = [after[0] - before[1] for before, after in pairwise(slices)]
     first = next((number + 1 for number, gap in enumerate(gaps) if gap > 2), len(slices))
     return first if first and len(slices) % first == 0 else len(slices)

@@ -1,8 +1,8 @@
-"""Position ids of the text and the picture or video that a diffusion model generates.
+"""Position ids of the text and the generated picture or video of a diffusion model.
 
-A picture is a grid of patches (frame, row, column). The models differ in where its axes start and
-how they are scaled, in where the text lies, and in how pictures given as references are kept apart.
-The ids are those by which the frequencies θ of each axis are multiplied.
+A picture is a grid of patches (frame, row, column). Models differ in the origin and scale of its
+axes, in the positions of the text, and in the offsets between reference pictures. The angle of a
+rotation is an id times the frequency θ of its axis.
 """
 
 from collections.abc import Sequence
@@ -24,23 +24,23 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class DiffusionRule:
-    """The parts in which the position ids of diffusion models differ.
+    """The settings of the position ids of a diffusion model.
 
     - `name`: name of the model
-    - `text`: where the text lies: "origin", at 0 on all axes, where nothing is rotated; "layer",
-      counted from 0 on a fourth axis; "before", counted from 1 on the first axis, with the picture
-      behind it; "behind", counted on all axes from the edge of the picture; "apart", not among the
-      tokens, since another attention reads it
-    - `text_first`: whether the text stands before the picture in the sequence
-    - `centred`: whether rows and columns count from the middle of the picture
+    - `text`: ids of the text: "origin", 0 on all axes, which means no rotation; "layer", counted
+      from 0 on a fourth axis; "before", counted from 1 on the first axis, with the picture after
+      it; "behind", counted on all axes from the edge of the picture; "apart", without ids, because
+      the model reads the text by cross-attention
+    - `text_first`: True if the text is before the picture in the sequence
+    - `centred`: True if rows and columns count from the middle of the picture
     - `reference`: id on the first axis of the first reference, and the step to the next; None: the
-      model takes no references
-    - `video`: whether a grid may have several frames
-    - `multiple`: number to whose multiples text and picture are each filled up
-    - `fitted`: rows and columns into which every picture is fitted; None: patches are counted
+      model has no references
+    - `video`: True if a grid may have several frames
+    - `multiple`: text and picture are each padded to a multiple of this number
+    - `fitted`: rows and columns to which every picture is scaled; None: patches are counted
     - `steps`: frames, rows and columns as fractions of the largest video, each from −1 to 1; frames
       are divided by the frames per second; None: patches are counted
-    - `note`: what is unusual about the rule
+    - `note`: unusual facts about the rule
 
     >>> DIFFUSION["Qwen-Image"].centred
     True
@@ -72,7 +72,7 @@ _RULES = (
         text="behind",
         centred=True,
         reference=(1, 1),
-        note="Of an odd number of rows or columns one more lies below 0 than above.",
+        note="With an odd number of rows or columns, there is one more below 0 than above.",
     ),
     DiffusionRule(
         name="Z-Image",
@@ -80,8 +80,8 @@ _RULES = (
         text_first=False,
         multiple=32,
         note=(
-            "Text and picture are each filled up to a multiple of 32 tokens: the text counts on,"
-            " and the filling of the picture lies at 0."
+            "Text and picture are each padded to a multiple of 32 tokens. The ids of the text"
+            " continue in its padding; those of the picture's padding are 0."
         ),
     ),
     DiffusionRule(name="Wan", text="apart"),
@@ -90,7 +90,7 @@ _RULES = (
         name="CogVideoX",
         text="origin",
         fitted=(30, 45),
-        note="Every picture is fitted into 30 × 45 patches, 480 × 720 pixels.",
+        note="Every picture is scaled to fit into 30 × 45 patches, 480 × 720 pixels.",
     ),
     DiffusionRule(name="CogVideoX 1.5", text="origin"),
     DiffusionRule(
@@ -112,16 +112,16 @@ def text_and_grid(
 ) -> Tensor:
     """Return the position ids of the text and the picture or video of a diffusion model.
 
-    - `text`: tokens of the text; 0 for models whose text is read by another attention
+    - `text`: tokens of the text; 0 for models that read the text by cross-attention
     - `grid`: frames, rows and columns (t, h, w) of the generated picture or video, in patches
     - `rule`: "FLUX.1", "FLUX.2", "Qwen-Image", "Z-Image", "Wan", "HunyuanVideo", "CogVideoX",
       "CogVideoX 1.5", "LTX", or a `DiffusionRule`
-    - `references`: frames, rows and columns of each picture that is given to the model
-    - `rate`: frames per second, for LTX alone
+    - `references`: frames, rows and columns of each reference picture
+    - `rate`: frames per second, for LTX only
 
-    Returns (token, axis) in the order of the model's sequence, references last:
-    whole numbers, or float64 where the model scales its axes. Raises ValueError for what the model
-    does not take.
+    Returns (token, axis) in the order of the model's sequence, references last, as whole numbers,
+    or as float64 if the model scales its axes. Raises ValueError for arguments that the model does
+    not have.
 
     >>> text_and_grid(1, (1, 2, 2), "FLUX.1").tolist()
     [[0, 0, 0], [0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1]]
@@ -179,7 +179,7 @@ def _cells(shape: Shape, rule: DiffusionRule, rate: float | None) -> Tensor:
 
 
 def _fitted(sizes: tuple[int, int], room: tuple[int, int]) -> list[Tensor]:
-    """Return rows and columns where a picture fills one side of the room, in its middle."""
+    """Return rows and columns of a picture scaled to fit into the room, and centred there."""
     h, w = sizes
     tall = h / w > room[0] / room[1]
     inner = (room[0], round(room[0] / h * w)) if tall else (round(room[1] / w * h), room[1])
@@ -208,7 +208,7 @@ def _shape(shape: Sequence[int], name: str, rule: DiffusionRule) -> Shape:
     sizes = [count(size, name) for size in shape]
     if len(sizes) != 3:
         raise ValueError(
-            f"`{name}` must be 3 numbers (t, h, w) in patches, got {len(sizes)}. Give a picture as"
+            f"`{name}` must be 3 numbers (t, h, w) in patches, got {len(sizes)}. Pass a picture as"
             " (1, h, w)."
         )
     t, h, w = sizes
@@ -218,7 +218,7 @@ def _shape(shape: Sequence[int], name: str, rule: DiffusionRule) -> Shape:
 
 
 def _refuse(rule: DiffusionRule, words: int, references: int, rate: float | None) -> None:
-    """Refuse what the model does not take, and a missing rate."""
+    """Raise ValueError for arguments that the model does not have, and for a missing rate."""
     if rule.text == "apart" and words:
         raise ValueError(
             f"`text` must be 0 for {rule.name}, whose text is read by cross-attention without"

@@ -1,4 +1,4 @@
-"""The grids of pictures and videos, which the runs of a batch take one after another."""
+"""Check the grids of pictures and videos of a batch, and assign them to runs of tokens in order."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Grid(NamedTuple):
 
 
 class Grids:
-    """The grids and seconds of a batch, which its runs take one after another."""
+    """The grids and seconds of a batch, in the order of its runs of tokens."""
 
     def __init__(
         self, rule: MultimodalRule, images: Sizes, videos: Sizes, merge: Any, seconds: Any
@@ -73,7 +73,7 @@ class Grids:
         return grid
 
     def refuse_left_over(self) -> None:
-        """Refuse grids without tokens."""
+        """Raise ValueError for grids without tokens."""
         for kind, grids in self.given.items():
             if self.used[kind] < len(grids):
                 raise ValueError(
@@ -102,13 +102,13 @@ def _grids(grids: Sizes, name: str, merge: int, frames: int = 1) -> list[tuple[i
         if len(row) != 3:
             raise ValueError(
                 f"`{name}` must be grids of 3 numbers (t, h, w) in patches, got {len(row)} numbers"
-                f" in {brief(str(tuple(row)))}. Give a picture as (1, h, w)."
+                f" in {brief(str(tuple(row)))}. Pass a picture as (1, h, w)."
             )
         t, h, w = (count(n if isinstance(n, int) else int(n), name) for n in row)
         for size, step, what in ((h, merge, "rows"), (w, merge, "columns"), (t, frames, "frames")):
             if size % step:
                 raise ValueError(
-                    f"`{name}` must have {what} that {step} divides, got {size} in {(t, h, w)}."
+                    f"`{name}` must have {what} in multiples of {step}, got {size} in {(t, h, w)}."
                     " Pass patches, not tokens or pixels."
                 )
         found.append((t, h, w))
@@ -116,7 +116,7 @@ def _grids(grids: Sizes, name: str, merge: int, frames: int = 1) -> list[tuple[i
 
 
 def _seconds(seconds: Any, videos: int, rule: MultimodalRule) -> list[float]:
-    """Check that each video has its seconds, where the rule has ids per second."""
+    """Check that each video has seconds if the rule has ids per second, and none otherwise."""
     given = [] if seconds is None else torch.as_tensor(seconds).flatten().tolist()
     if rule.per_second is None and given:
         raise ValueError(

@@ -1,9 +1,9 @@
 """Position ids of text with pictures, video and sound, by the rules of vision-language models.
 
-A text is read as runs of tokens of one kind. Text and sound count on by one on all axes. A picture
-that starts at s has the ids (s, s + row, s + column), a video (s + time, s + row, s + column), and
-the rule states where the next run starts. Decoding goes on with `delta` = largest id + 1 − tokens
-(Qwen2-VL, arXiv:2409.12191, section 2.1).
+A text is split into runs of tokens of one kind. In runs of text and sound, ids grow by one per
+token on all axes. A picture that starts at s has the ids (s, s + row, s + column), a video
+(s + time, s + row, s + column), and the rule states where the next run starts. Generated tokens add
+`delta` = largest id + 1 − tokens to their index (Qwen2-VL, arXiv:2409.12191, section 2.1).
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,24 +31,23 @@ def multimodal(
     seconds: Sequence[float] | Tensor | None = None,
     mask: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return the position ids of texts with pictures, video and sound, and what decoding adds.
+    """Return the position ids of texts with pictures, video and sound, and the offset for decoding.
 
     - `kinds`: (batch, token), the kind of each token: 0 text, 1 picture, 2 video, 3 sound, as
-      `mm_token_type_ids` of transformers; MiniCPM-V needs its marks, too: 4 a mark or a line
-      break, 5 the mark in front of a slice
+      `mm_token_type_ids` of transformers; MiniCPM-V also needs its marks: 4 a mark or a line break,
+      5 the mark before a slice
     - `rule`: a `model_type` such as "qwen2_5_vl", a config (a mapping or an object of
       transformers), or a `MultimodalRule`
     - `images`: frames, rows and columns (1, h, w) of each picture, in patches, in the order of the
       batch
     - `videos`: frames, rows and columns (t, h, w) of each video, in patches
-    - `merge`: patches along each side that become one token; None: as the rule has it
-    - `seconds`: seconds from one frame to the next, for each video, where the rule has ids per
-      second
-    - `mask`: (batch, token), 1 where a token counts and 0 where it is padding; None: all count
+    - `merge`: patches along each side that become one token; None: the number of the rule
+    - `seconds`: seconds from one frame to the next, for each video, if the rule has ids per second
+    - `mask`: (batch, token), 1 for tokens and 0 for padding; None: no padding
 
-    Returns `ids`, (batch, token, axis), as encodings with several axes take them, and `delta`,
+    Returns `ids`, (batch, token, axis), positions for encodings with several axes, and `delta`,
     (batch,): the token that is generated after n tokens, padding not counted, has the id
-    n + `delta` on all axes. Raises ValueError where grids, kinds and seconds contradict each other.
+    n + `delta` on all axes. Raises ValueError if grids, kinds and seconds contradict each other.
 
     >>> ids, delta = multimodal(torch.tensor([[0, 1, 1, 1, 1, 0]]), "qwen2_vl", images=[(1, 4, 4)])
     >>> ids[0].tolist()
@@ -79,7 +78,7 @@ def _numbered(row: Tensor, rule: MultimodalRule, grids: Grids) -> Tensor:
     for (kinds, grid), before, after in zip(runs, mixed, mixed[2:], strict=False):
         line = torch.arange(len(kinds), dtype=rule.dtype) + start
         if grid is None and rule.marks > 1:
-            # The marks of a block of video and sound share one id, before it and after it
+            # The marks before a block of video and sound share one id, and so do those after it
             line[1:] -= int(before)
             line[-1] -= int(after)
         ids = line[:, None].repeat(1, len(rule.axes))
@@ -136,7 +135,7 @@ def _checked(kinds: Tensor, rule: MultimodalRule) -> Tensor:
     if wrong:
         raise ValueError(
             f"`kinds` must be one of {', '.join(map(str, rule.kinds))} for {rule.name}, got"
-            f" {wrong[0]}. Take another rule, or check the kinds."
+            f" {wrong[0]}. Use another rule, or check the kinds."
         )
     return kinds.long()
 

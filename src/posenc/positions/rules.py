@@ -1,6 +1,6 @@
-"""The rules by which vision-language models number the tokens of text, pictures, video and sound.
+"""Rules for the position ids of text, pictures, video and sound in vision-language models.
 
-Each rule is data, read from `get_rope_index` of transformers 5.23.0 and held against it by tests.
+Each rule is data, read from `get_rope_index` of transformers 5.23.0; tests compare the results.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,30 +18,30 @@ After = Literal["side", "last", "tokens"]
 
 @dataclass(frozen=True, kw_only=True)
 class MultimodalRule:
-    """The parts in which the position ids of vision-language models differ.
+    """The settings of the position ids of a vision-language model.
 
     - `name`: `model_type` of the model
     - `kinds`: kinds of tokens that the model has, as in `multimodal`
     - `axes`: meaning of each axis of the ids: "t" frame, "h" row, "w" column, "tokens" the count of
       tokens, "pictures" the count of pictures in the batch
     - `merge`: patches along each side that become one token
-    - `after`: how the text goes on after a picture: "side", at the start of the picture plus its
-      longer side in tokens; "last", one after the largest id of its last token; "tokens", at the
-      count of all tokens
-    - `frames`: whether each frame of a video is numbered as a picture of its own, since the text
-      between the frames states their times
+    - `after`: id of the text after a picture: "side", the start of the picture plus its longer side
+      in tokens; "last", one after the largest id of its last token; "tokens", the count of all
+      tokens
+    - `frames`: True if each frame of a video is numbered like a separate picture, because the text
+      between the frames contains their times
     - `merge_time`: frames of a video that become one
     - `per_second`: ids per second of a video; None: one per frame
     - `rounding`: order in which frame, seconds and `per_second` are multiplied in float32 before
-      the product is cut to a whole number: "interval", frame · (per_second · seconds); "seconds",
-      (frame · seconds) · per_second; "none", as "seconds", and not cut
-    - `offset`: whether rows and columns count from the start of the picture; False: from 0
-    - `newline`: whether each row of a picture ends with one more token
+      the product is truncated to a whole number: "interval", frame · (per_second · seconds);
+      "seconds", (frame · seconds) · per_second; "none", like "seconds", but not truncated
+    - `offset`: True if rows and columns count from the start of the picture; False: from 0
+    - `newline`: True if each row of a picture ends with one more token
     - `marks`: tokens on each side of interleaved video and sound that share one id
     - `padding`: id of padding
-    - `counts`: whether `delta` is measured; False: it is 0
-    - `canvas`: whether slices of a picture lie on a canvas, and `kinds` names the marks
-    - `note`: what is unusual about the rule
+    - `counts`: True if `delta` is computed; False: `delta` is 0
+    - `canvas`: True if slices of a picture are placed on a canvas, and `kinds` contains the marks
+    - `note`: unusual facts about the rule
 
     >>> RULES["qwen3_vl"].frames, RULES["qwen2_5_vl"].per_second
     (True, 4)
@@ -71,15 +71,15 @@ class MultimodalRule:
 
 
 _SIDE = (
-    "The text goes on at the longer side of a picture, not after its largest id: a video with more"
-    " frames than rows and columns overlaps the text behind it. transformers 4 goes on after"
+    "The text continues at the longer side of a picture, not after its largest id, so a video with"
+    " more frames than rows and columns overlaps the text after it. transformers 4 continues after"
     ' the largest id (`after="last"`).'
 )
 _QWEN2 = MultimodalRule(name="qwen2_vl", note=_SIDE)
 _QWEN3 = MultimodalRule(
     name="qwen3_vl",
     frames=True,
-    note="Each frame of a video is a run of its own, between timestamps.",
+    note="Each frame of a video is a separate run, between timestamps.",
 )
 _OMNI = MultimodalRule(
     name="qwen2_5_omni",
@@ -91,8 +91,8 @@ _OMNI = MultimodalRule(
     padding=1,
     note=(
         "Sound inside of a video starts at the id of the video, and the two marks on each side of"
-        " the block share one id. The text goes on after the last token of the block, which need"
-        " not have its largest id."
+        " the block share one id. The text continues after the last token of the block, whose id"
+        " may not be the largest."
     ),
 )
 _LIKE_QWEN3 = (
@@ -107,15 +107,15 @@ _OTHERS = (
         name="qwen2_5_vl",
         per_second=4,
         note=(
-            f"{_SIDE} Published models state 2 ids per second, where the class of transformers has"
-            " 4 by default. Without seconds transformers assumes one second per frame."
+            f"{_SIDE} Published models have 2 ids per second; the default of the class in"
+            " transformers is 4. Without seconds, transformers assumes one second per frame."
         ),
     ),
     replace(
         _QWEN2,
         name="ernie4_5_vl_moe",
         merge_time=2,
-        note=f"{_SIDE} Two frames of a video become one, which pictures do not.",
+        note=f"{_SIDE} Two frames of a video become one; pictures are not merged.",
     ),
     replace(
         _QWEN2,
@@ -125,8 +125,8 @@ _OTHERS = (
         padding=1,
         counts=False,
         note=(
-            "`delta` is 0, since the model numbers what it generates by grids: pass the kinds and"
-            " grids of the generated pictures, the smallest first, behind those of the prompt."
+            "`delta` is 0, because generated tokens are numbered by grids. Pass the kinds and grids"
+            " of the generated pictures, the smallest first, after those of the prompt."
         ),
     ),
     replace(
@@ -151,11 +151,11 @@ _OTHERS = (
         marks=1,
         padding=0,
         note=(
-            "Times are not cut to whole numbers, so ids are float32. Sound inside of a video starts"
-            " at the id of the video. The text goes on after the last token of the block, which"
-            " need not have its largest id. transformers interleaves ids by rounded sums: where a"
-            " time is one rounding above a whole number, its ids are one token off its processor's"
-            " order, which `kinds` has."
+            "Times are not truncated to whole numbers, so ids are float32. Sound inside of a video"
+            " starts at the id of the video. The text continues after the last token of the block,"
+            " whose id may not be the largest. transformers interleaves ids by rounded sums; if"
+            " rounding lifts a time above a whole number, its ids differ by one token from the"
+            " order of its processor, which `kinds` has."
         ),
     ),
     MultimodalRule(
@@ -165,8 +165,8 @@ _OTHERS = (
         frames=True,
         canvas=True,
         note=(
-            "A thumbnail and its slices lie on one canvas. Each of them has a grid of its own, and"
-            " `kinds` names the marks: 4, or 5 in front of a slice."
+            "A thumbnail and its slices are placed on one canvas. Each of them has its own grid,"
+            " and `kinds` contains the marks: 4, or 5 before a slice."
         ),
     ),
 )
@@ -179,7 +179,7 @@ CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "per_second": positive,
     "axes": lambda axes, _: axes,
 }
-# Sections of a config that hold its vision settings, the outermost first
+# Sections of a config that contain its vision settings, the outermost first
 _SECTIONS = (
     (),
     ("vision_config",),
@@ -189,7 +189,7 @@ _SECTIONS = (
 
 
 def rule_of(rule: Any) -> MultimodalRule:
-    """Return the rule of a `model_type` or of a config, with the config's own numbers."""
+    """Return the rule of a `model_type` or of a config, with the numbers of the config."""
     if isinstance(rule, MultimodalRule):
         return rule
     if isinstance(rule, str):
@@ -242,7 +242,7 @@ def _inner(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _hunyuan_axes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return an axis for each of the sections; those before the last three count tokens."""
+    """Return one axis per section; all but the last three count tokens."""
     text = _inner(config, "text_config") or config
     rope = _inner(text, "rope_parameters") or _inner(text, "rope_scaling")
     sections = rope.get("mrope_section") or rope.get("xdrope_section") or ()

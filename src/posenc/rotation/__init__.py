@@ -1,1 +1,1 @@
-"""Turning pairs of channels: the formula, its table of cosines and sines, its kernels."""
+"""Rotation of pairs of channels: formula, table of cosines and sines, and kernels."""

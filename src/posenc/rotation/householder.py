@@ -1,7 +1,7 @@
-"""Products of Householder mirrors, one for each token, without a matrix for each token.
+"""Products of Householder matrices of many tokens, computed in chunks without forming them.
 
-H_t = 1 − β_t w_t w_tᵀ. Chunks of tokens as in the UT transform of Yang et al. 2025, "PaTH
-Attention", arXiv:2505.16381, §3.
+H_t = 1 − β_t w_t w_tᵀ. Chunks of tokens are combined as in the UT transform of Yang et al. 2025,
+"PaTH Attention", arXiv:2505.16381, §3.
 """
 
 import torch
@@ -17,32 +17,32 @@ from posenc.rotation.matrices import over_lower
 def mirrored(
     q: Heads, k: Keys, order: Tensor, w: Tensor, beta: Tensor, read: Tensor
 ) -> tuple[Scores, Heads]:
-    """Compute kⱼᵀ H_{j+1} ⋯ Hᵢ qᵢ, (batch, head, query, key), and H₁ ⋯ Hᵢ qᵢ.
+    """Return kⱼᵀ H_{j+1} ⋯ Hᵢ qᵢ, (batch, head, query, key), and H₁ ⋯ Hᵢ qᵢ.
 
-    `order` (query) and `read` (key) are how many tokens were read when each of these was; w (batch,
-    head, key, channel) and β (batch, head, key) are of the keys. Chunks of keys are walked
-    backwards, from the last key that any of these queries has passed.
+    `order` (query) and `read` (key) are the indices of tokens in the text, from 1; w (batch, head,
+    key, channel) and β (batch, head, key) belong to the keys. Chunks of keys are processed
+    backwards, from the last key that is not after any of these queries.
     """
     end = int((read <= order[-1:, None]).sum()) if has_values(order) else k.shape[-2]
     parts = [q @ k[..., end:, :].mT]
     for chunk in reversed(split_chunks(end)):
-        # Here `q` is what the mirrors after this chunk, up to each query's own, have left of it.
+        # `q` has already been multiplied by all matrices after this chunk, up to the query's own
         k_here, w_here, beta_here = k[..., chunk, :], w[..., chunk, :], beta[..., None, chunk]
-        # Σ_t taken_t w_t is what the mirrors of the chunk take away. One that comes before t'
-        # meets what t' has left: taken_t = β_t (w_t · q − Σ_{t' > t} taken_t' w_t' · w_t).
+        # The chunk subtracts Σ_t taken_t w_t from q. Later matrices are applied first, so
+        # taken_t = β_t (w_t · q − Σ_{t' > t} taken_t' w_t' · w_t).
         meets = (q @ w_here.mT) * (read[chunk] <= order.unsqueeze(-1)) * beta_here
         taken = over_lower(meets, (w_here @ w_here.mT).tril(-1) * beta_here)
-        # A key meets only those of the mirrors that come after it.
+        # Only the matrices after a key transform it
         parts.append(q @ k_here.mT - taken @ (w_here @ k_here.mT).tril(-1))
         q = q - taken @ w_here
     return torch.cat(parts[::-1], -1), q
 
 
 def mirrored_chunks(q: Heads, k: Keys, w: Tensor, beta: Tensor) -> Chunks:
-    """Compute the same of queries and keys that are the same tokens, all chunks at once."""
+    """Return the factors of `mirrored` for all chunks, if queries and keys are the same tokens."""
     q, k, w, beta = (in_chunks(x) for x in (q, k, w, beta.unsqueeze(-1)))
     beta = beta.mT
-    # The product of the mirrors of some tokens is 1 − Σ_{s ≤ t} w_s T_ts w_tᵀ, where the matrix
+    # The product of the matrices of some tokens is 1 − Σ_{s ≤ t} w_s T_ts w_tᵀ, where the matrix
     # T = diag(β) (1 + A diag(β))⁻¹, A_ts = w_t · w_s for s < t, is the same for all intervals.
     ut = over_lower(torch.diag_embed(beta.squeeze(-2)), (w @ w.mT).tril(-1) * beta)
     taken = (q @ w.mT).tril() @ ut

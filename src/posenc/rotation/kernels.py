@@ -1,8 +1,8 @@
-"""Choose the kernel that turns a tensor, and refuse tensors and tables that do not fit.
+"""Choose the kernel of a rotation, and check that the tensor and the table fit.
 
-Under torch.compile, functorch and tracing the plain formula is used: its operations are what a
-compiler or a transform has to see. It is also used for float64, for learned frequencies elsewhere
-than on the CPU, and on devices that have no kernel of their own.
+The plain formula is used under torch.compile, functorch and tracing, which need ordinary torch
+operations. It is also used for float64, for learned frequencies on devices other than the CPU, and
+on devices without a kernel.
 """
 
 from functools import cache
@@ -20,11 +20,11 @@ from posenc.rotation.table import Turn
 from posenc.support.arguments import brief
 
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
-FEW_NUMBERS = 1 << 19  # of queries or keys: up to these it is the number of calls that counts
+FEW_NUMBERS = 1 << 19  # numbers in queries or keys up to which call overhead dominates
 
 
 def kernel_for(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> str:
-    """The name of the kernel. Raises ValueError for what does not fit, whatever the kernel."""
+    """Return the name of the kernel, or raise ValueError if tensor and table do not fit."""
     _check_fit(x, by, layout, start)
     if x.dtype not in FLOATS or x.ndim != 4 or by.cos.dtype is not torch.float32:
         return "formula"
@@ -41,7 +41,7 @@ def kernel_for(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> 
 
 @cache
 def load_triton() -> Any:
-    """The module of the CUDA kernel; None where Triton, or the C compiler it needs, is missing."""
+    """Return the module of the CUDA kernel; None without Triton or the C compiler that it needs."""
     if find_spec("triton") is None:
         return None
     from posenc.rotation import triton_kernel
@@ -50,25 +50,30 @@ def load_triton() -> Any:
 
 
 def load_numba() -> Any:
-    """The module of the Numba kernel; None where there is none, and in a forked process."""
+    """Return the module of the Numba kernel; None without Numba, and in a forked process."""
     return kernels.load("posenc.rotation.numba_kernel")
 
 
 def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
-    """Refuse what would broadcast in silence: each token turns by its own angles."""
+    """Raise an error for sizes that would broadcast, and for other devices and dtypes."""
     checked(layout)
     if not isinstance(x, Tensor) or not isinstance(by, Turn):
-        expected = f"`x`, a tensor, and `by`, what `turn` returns, got {brief(x)} and {brief(by)}"
-        raise TypeError(f"`rotate` takes {expected}: call `turn(pos, freqs)` first.")
+        raise TypeError(
+            f"`x` must be a tensor and `by` the result of `turn`, got {brief(x)} and {brief(by)}."
+            " Call `turn(pos, freqs)` first."
+        )
     size, table = x.shape, by.cos.shape
     channels, turned = size[-1], 2 * table[-1]
     if channels != turned if start is None else not 0 <= start <= channels - turned:
         where = f" from channel {start} on" if start else ""
-        raise ValueError(f"the frequencies turn {turned} channels{where}, `x` has {channels}.")
+        raise ValueError(
+            f"`x` must have {turned} rotated channels{where}, got {channels} channels."
+        )
     refuse_broadcast(x, by.cos)
     if x.device != by.cos.device:
         raise ValueError(
-            f"`x` is on {x.device}, the positions are on {by.cos.device}: move them to one device."
+            f"the positions must be on the device of `x`, {x.device}, got {by.cos.device}. Move"
+            " them there."
         )
     if not x.is_floating_point():
-        raise TypeError(f"`x` must be real floating-point numbers, got {x.dtype}: convert it.")
+        raise TypeError(f"`x` must be real floating-point numbers, got {x.dtype}. Convert it.")

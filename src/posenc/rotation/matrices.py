@@ -1,9 +1,9 @@
-"""Rotations of many channels at once, made from skew-symmetric matrices: exp(A), and Cayley's.
+"""Rotation matrices of many channels from skew-symmetric ones, by exp(A) or Cayley's formula.
 
     Aᵀ = −A  ⇒  exp(A) exp(A)ᵀ = 1  and  P Pᵀ = 1 for P = (1 − A)(1 + A)⁻¹
 
-In float64, as angles are. ONNX knows neither an exponential nor an inverse of matrices, so that an
-exported graph holds series of products instead, which agree with them to 10⁻⁸.
+Everything is computed in float64, like angles. ONNX has no exponential or inverse of matrices, so
+exported graphs contain series of products instead, with an error of at most 10⁻⁸.
 """
 
 import torch
@@ -15,13 +15,13 @@ from posenc.core.frequencies import refuse_broadcast
 from posenc.core.shapes import Heads, Keys, PerHead
 from posenc.rotation.table import copied
 
-HALVINGS = 20  # halvings of the exponent: a sum of |A| up to a million is as good as one below 1
+HALVINGS = 20  # halvings of the exponent, enough for a norm of A up to a million
 TERMS = 9  # terms of the series of exp
-NEWTON = 48  # steps towards an inverse: enough for a condition of a million
+NEWTON = 48  # Newton steps of an inverse, enough for a condition number of a million
 
 
 def skew(x: Tensor) -> Tensor:
-    """The skew-symmetric matrix with the entries of `x` above its diagonal, in float64.
+    """Return the skew-symmetric matrix with the entries of `x` above its diagonal, in float64.
 
     >>> skew(torch.tensor([[7.0, 2.0], [7.0, 7.0]])).tolist()
     [[0.0, 2.0], [-2.0, 0.0]]
@@ -31,7 +31,7 @@ def skew(x: Tensor) -> Tensor:
 
 
 def exponential(a: Tensor) -> Tensor:
-    """Exponentiate matrices (…, row, column): a skew-symmetric one generates a rotation."""
+    """Return exp(A) of matrices (…, row, column), a rotation if A is skew-symmetric."""
     if not exporting_onnx():
         return torch.linalg.matrix_exp(a)
     small, identity = a * 0.5**HALVINGS, torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
@@ -46,12 +46,12 @@ def exponential(a: Tensor) -> Tensor:
 def rotations(
     points: Float[Tensor, "*batch token axis"], a: Float[Tensor, "axis block row column"]
 ) -> Float[Tensor, "*batch token block row column"]:
-    """Compute exp(Σ_a p_a A_a) of skew-symmetric A_a, one for each axis.
+    """Return exp(Σ_a p_a A_a) of skew-symmetric A_a, one for each axis.
 
-    Where all points lie on a line through 0, p = s·u, all of them are exp(s A) of a single A.
+    If all points are on a line through 0, p = s·u, the results are exp(s A) of a single A.
     """
     seen = is_eager_cpu(points, a) and not transformed() and points.numel() > 0
-    # NaN has no eigenvalues, and the line through points has no gradient for them.
+    # eigh fails for NaN, and the search for a line gives no gradient of points
     if seen and not points.requires_grad and a.isfinite().all():
         line = _line(points)
         if line is not None:
@@ -66,7 +66,7 @@ def rotations(
 
 
 def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Find numbers s and a vector u for which all points are s·u; None: they lie on no line."""
+    """Return numbers s and a vector u with points = s·u; None if points are not on a line."""
     flat = points.flatten(0, -2)
     row, axis = divmod(int(flat.abs().argmax()), flat.shape[-1])
     s, farthest = points[..., axis], flat[row]
@@ -76,14 +76,14 @@ def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _powers(s: Tensor, eigenvalues: Tensor, v: Tensor) -> Tensor:
-    """Compute exp(s A) = Σ_m exp(−isλ_m) v_m v_m* for all numbers s, by one product.
+    """Return exp(s A) = Σ_m exp(−isλ_m) v_m v_m* for all numbers s, by one product.
 
-    The eigenvalues of iA are pairs ±λ of conjugate v, so those from 0 on say all.
+    The eigenvalues of iA are pairs ±λ with conjugate v, so only half of them are used.
     """
     size = v.shape[-1]
     eigenvalues, v = eigenvalues[..., size // 2 :], v[..., size // 2 :].mT
     twice = torch.full_like(eigenvalues, 2.0)
-    # Of an odd size one eigenvalue is 0, whose vector is real and counted once.
+    # A matrix of odd size has one eigenvalue 0 with a real vector, which counts once
     twice[..., : size % 2] = 1.0
     planes = (twice.unsqueeze(-1) * v).unsqueeze(-1) * v.conj().unsqueeze(-2)
     angle = s[..., None, None] * eigenvalues  # (…, token, block, m)
@@ -93,16 +93,16 @@ def _powers(s: Tensor, eigenvalues: Tensor, v: Tensor) -> Tensor:
 
 
 def _apart(eigenvalues: Tensor) -> bool:
-    """Tell whether each has one vector, exact to 10⁻⁸, as its gradient is: both divide by gaps."""
+    """Test whether all gaps are large enough to divide by them, with an error of about 10⁻⁸."""
     gaps = eigenvalues.diff(dim=-1)  # eigenvalues ascend
     return bool((gaps > 1e-7 * eigenvalues[..., -1:]).all())
 
 
 class _Eigenvectors(torch.autograd.Function):
-    """λ and V of iA = V λ V*, for results in which the phases of the vectors meet themselves.
+    """λ and V of iA = V λ V*, for results that do not depend on the phases of the vectors.
 
-    The gradient of A is Im V (λ′ + V* V′ / (λ_n − λ_m)) V*, for those of λ and V. Torch's own says
-    the same, but ends in an error where a gradient overflowed, as in training with 16 bits.
+    The gradient of A is Im V (λ′ + V* V′ / (λ_n − λ_m)) V*, for gradients λ′ and V′. Torch's own
+    backward is equal, but raises an error for gradients that overflowed, as in 16-bit training.
     """
 
     @staticmethod
@@ -120,11 +120,11 @@ class _Eigenvectors(torch.autograd.Function):
 
 
 class _Exponentials(torch.autograd.Function):
-    """exp(A) of skew-symmetric matrices A by their eigenvectors, iA = V λ V*: V exp(−iλ) V*.
+    """exp(A) = V exp(−iλ) V* of skew-symmetric matrices A, with eigenvectors iA = V λ V*.
 
-    The gradient of A is V (Φ ∘ V* G V) V*, for G that of exp(A) and Φ_mn = exp(i (λ_m + λ_n)/2)
-    sin(x)/x, x = (λ_m − λ_n)/2 (Daleckii and Krein 1965), whatever their gaps. Torch's own
-    exponentiates matrices twice as large.
+    The gradient of A is V (Φ ∘ V* G V) V*, where G is the gradient of exp(A) and Φ_mn =
+    exp(i (λ_m + λ_n)/2) sin(x)/x, x = (λ_m − λ_n)/2 (Daleckii and Krein 1965). It does not divide
+    by gaps. Torch's own backward exponentiates matrices of twice the size.
     """
 
     @staticmethod
@@ -132,14 +132,14 @@ class _Exponentials(torch.autograd.Function):
         eigenvalues, v = torch.linalg.eigh(1j * a)
         ctx.save_for_backward(a, eigenvalues, v)
         x = v * torch.exp(-1j * eigenvalues).unsqueeze(-2)
-        # Re(X V*) is Re X (Re V)ᵀ + Im X (Im V)ᵀ: one real product of matrices twice as wide.
+        # Re(X V*) = Re X (Re V)ᵀ + Im X (Im V)ᵀ, one real product of matrices twice as wide
         x, v = (torch.view_as_real(z).flatten(-2) for z in (x, v))
         return x @ v.mT
 
     @staticmethod
     def backward(ctx, grad):  # type: ignore[override]
         a, eigenvalues, v = ctx.saved_tensors
-        # A second derivative is asked for
+        # Grad mode means that a second derivative is needed
         if torch.is_grad_enabled():
             return torch.autograd.grad(exponential(a), a, grad, create_graph=True)[0]
         half = eigenvalues.unsqueeze(-2) / 2  # (…, 1, column)
@@ -150,7 +150,7 @@ class _Exponentials(torch.autograd.Function):
 
 
 def cayley(a: Tensor) -> Tensor:
-    """Compute (1 − A)(1 + A)⁻¹, a rotation without −1 among its eigenvalues.
+    """Return (1 − A)(1 + A)⁻¹, a rotation without the eigenvalue −1.
 
     >>> cayley(torch.tensor([[0.0, 1.0], [-1.0, 0.0]])).tolist()
     [[0.0, -1.0], [1.0, 0.0]]
@@ -162,7 +162,7 @@ def cayley(a: Tensor) -> Tensor:
 
 
 def over_lower(x: Tensor, a: Tensor) -> Tensor:
-    """Compute x (1 + A)⁻¹ for an A that is 0 on and above its diagonal."""
+    """Return x (1 + A)⁻¹ for an A that is 0 on and above its diagonal."""
     if exporting_onnx():
         identity = torch.eye(a.shape[-1], dtype=torch.float64, device=a.device)
         return (x.double() @ _inverse(identity + a.double())).to(x.dtype)
@@ -170,10 +170,10 @@ def over_lower(x: Tensor, a: Tensor) -> Tensor:
 
 
 def _inverse(a: Tensor) -> Tensor:
-    """Compute A⁻¹ by products alone, in Newton's steps X ← X (2 − A X) (Schulz 1933)."""
+    """Return A⁻¹ by Newton steps X ← X (2 − A X), which need only products (Schulz 1933)."""
     identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    # |A|₁ and |A|∞, the largest sums of columns and of rows, (…, 1, 1). From Aᵀ / (|A|₁ |A|∞) on,
-    # |1 − A X| is below 1, and each step squares it.
+    # |A|₁ and |A|∞ are the largest sums of columns and of rows, (…, 1, 1). For the initial
+    # X = Aᵀ / (|A|₁ |A|∞), |1 − A X| is below 1, and each step squares it.
     columns, rows = (
         a.abs().sum(axis, keepdim=True).amax((-2, -1), keepdim=True) for axis in (-2, -1)
     )
@@ -186,34 +186,34 @@ def _inverse(a: Tensor) -> Tensor:
 def turned(x: Heads, by: Tensor) -> Heads:
     """Multiply each block of channels by its matrix (*batch, 1, token, block, row, column).
 
-    In float32 at least, whatever autocast says, and rounded once to the dtype of `x`.
+    The product is float32 or wider even under autocast, and rounded once to the dtype of `x`.
     """
     refuse_broadcast(x, by[..., 0, 0])
     with no_autocast(x):
         dtype = torch.promote_types(x.dtype, by.dtype)
         blocks = x.to(dtype).unflatten(-1, (by.shape[-3], by.shape[-1]))
         by = by.to(dtype) if by.ndim == 6 else by.to(dtype).unsqueeze(0)
-        # ONNX's Einsum broadcasts no axis
+        # ONNX's Einsum does not broadcast axes
         if exporting_onnx():
             out = (by @ blocks.unsqueeze(-1)).squeeze(-1)
         elif by.shape[:2] == (1, 1):  # (token, block, batch · head, channel), and back
             rows = blocks.permute(2, 3, 0, 1, 4).flatten(2, 3) @ by.flatten(0, 2).mT
             rows = rows.unflatten(2, x.shape[:2]).permute(2, 0, 3, 1, 4)
-            # Lay the result out in memory as the heads of a projection are
+            # Attention kernels are faster with the memory layout of projected heads
             out = rows.contiguous().transpose(1, 2)
         else:
-            # Broadcasting copies no matrix for each head.
+            # einsum broadcasts matrices over heads without copies
             out = torch.einsum("bhtnij, bhtnj -> bhtni", by, blocks)
     return out.flatten(-2).to(x.dtype)
 
 
 def turned_keys(k: Keys, by: Tensor) -> PerHead:
-    """The same of keys; heads that share a key and stand at their own positions get one each."""
+    """Apply `turned` to keys, copied for each query head if positions differ between heads."""
     return turned(copied(k, by[..., 0, 0]), by)
 
 
 def in_basis(x: Heads, basis: Tensor) -> Heads:
-    """Multiply every token by Pᵀ, for a basis P (row, column); in float32 at least."""
+    """Multiply every token by Pᵀ, for a basis P (row, column), in float32 or wider."""
     with no_autocast(x):
         dtype = torch.promote_types(x.dtype, basis.dtype)
         return x.to(dtype) @ basis.to(dtype)

@@ -1,9 +1,9 @@
-"""The rotation of the half layout in one pass, compiled by Numba: the extra `fast`.
+"""CPU kernel of the rotation with layout "half", compiled by Numba (the extra `fast`).
 
     (a, b) → (a cos − b sin, b cos + a sin)        each row read once and written once
 
-bfloat16 is the upper half of a float32: widened by a shift, rounded to nearest even by adding to
-the bits. The first call compiles, for a second or two.
+bfloat16 is the upper half of a float32. It is widened by a shift, and rounded to nearest even by
+adding to the bits. The first call compiles for one or two seconds.
 """
 
 # pyright: reportMissingImports=false, reportCallIssue=false
@@ -20,9 +20,9 @@ from posenc.rotation.table import Turn
 
 
 def by_numba(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
-    """Turn `x` (batch, head, token, channel), its channels side by side in memory."""
+    """Rotate `x`, (batch, head, token, channel), whose channels must be contiguous."""
     out = torch.empty_like(x) if out is None else out
-    # Rows are counted along the axes in the order of memory: neighbours in a loop are neighbours.
+    # Iterate over rows in the order of memory
     order = sorted(range(3), key=lambda axis: -x.stride(axis))
     tables = [t.contiguous().expand(*x.shape[:3], -1) for t in by]
     steps = [tuple(t.stride(axis) for axis in order) for t in (x, out, tables[0])]
@@ -32,14 +32,14 @@ def by_numba(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 
 
 def _as_numpy(x: Tensor) -> np.ndarray:
-    """The memory of `x`, from its first number to its last, as a vector of numpy."""
+    """Return the memory of `x`, from its first number to its last, as a NumPy vector."""
     last = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
     line = x.detach().as_strided((last + 1,), (1,))
     return (line.view(torch.uint16) if x.dtype is torch.bfloat16 else line).numpy()
 
 
 def _bitcast(source, target):
-    """Make a function of Numba that reads the same bits as another type."""
+    """Return a Numba function that reinterprets the bits as another type."""
 
     def build(context, builder, signature, values):
         return builder.bitcast(values[0], context.get_value_type(target))
@@ -71,7 +71,7 @@ def _kernel(wide, narrow):
             m = i * steps[0] + j * steps[1] + k * steps[2]
             n = i * out_steps[0] + j * out_steps[1] + k * out_steps[2]
             t = i * table_steps[0] + j * table_steps[1] + k * table_steps[2]
-            # Numba vectorises the loop only over these views.
+            # Numba vectorises the loop only with these views
             a, b, c, s = x[m:], x[m + pairs :], cos[t:], sin[t:]
             first, second = out[n:], out[n + pairs :]
             for p in range(pairs):
@@ -88,10 +88,10 @@ KERNELS = {
 
 
 def check() -> None:
-    """Try the kernel. Raises what Numba raises, or RuntimeError if only one thread may call it."""
+    """Test the kernel; raise RuntimeError for wrong results, or if only one thread may call it."""
     x, table = torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 1)
     sums = [by_numba(x.to(dtype), Turn(table, table)).sum().item() for dtype in KERNELS]
     if sums != [2.0, 2.0]:
-        raise RuntimeError(f"it gives {sums} for 2 and 2")
+        raise RuntimeError(f"the sums of a test must be 2 and 2, got {sums}")
     if numba.threading_layer() not in ("omp", "tbb"):
-        raise RuntimeError(f"its threads are those of {numba.threading_layer()}, not of OpenMP")
+        raise RuntimeError(f"its threads must be OpenMP or TBB, got {numba.threading_layer()}")

@@ -1,10 +1,10 @@
-"""Turn the channel pairs of queries and keys: one formula, and the fastest kernel equal to it.
+"""Rotate the channel pairs of queries and keys, by the formula or by a faster equal kernel.
 
     (a, b) → (a cos − b sin, b cos + a sin)        for each pair, in float32, rounded once
 
-Queries and keys are read once and written once, so the limit is a copy of them; which kernel comes
-nearest depends on layout, size, dtype and device: `kernel_for` chooses it. The inverse is the turn
-by −θ, so gradients need cos and sin, and of what was turned only where these are learned.
+A rotation reads and writes its input once, so it cannot be faster than a copy. `kernel_for` chooses
+the fastest kernel for the layout, size, dtype and device. The gradient is a rotation by −θ, so only
+cos and sin are saved; the input is saved too if these are learned.
 """
 
 import torch
@@ -24,12 +24,12 @@ ON_CPU = {
 
 
 def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Heads:
-    """Turn every channel pair of `x`, in float32, and round once to the dtype of `x`.
+    """Rotate every channel pair of `x` in float32, and round once to the dtype of `x`.
 
     - `x`: queries or keys, (batch, head, token, channel)
-    - `by`: cos and sin of the angles, as `posenc.turn` makes them
+    - `by`: cos and sin of the angles, the result of `posenc.turn`
     - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + d/2
-    - `start`: first channel that turns, of as many as `by` has; None: all channels turn
+    - `start`: first rotated channel; `by` sets the number; None: all channels are rotated
 
     Returns a new tensor like `x`. Raises ValueError if `by` has other tokens, heads or channels.
 
@@ -50,14 +50,14 @@ def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Head
 
 
 def rotate_keys(k: Keys, by: Turn, layout: Layout, start: int | None = None) -> PerHead:
-    """Rotate keys; heads that share a key and stand at their own positions get one each."""
+    """Rotate keys, copied for each query head if positions differ between heads."""
     return rotate(copied(k, by.cos), by, layout, start)
 
 
 def formula(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Heads:
-    """The definition that every kernel equals.
+    """Rotate by plain torch operations, the definition of all kernels.
 
-    Halves are rounded before they are joined: compiled, that is faster.
+    The halves are rounded before they are joined, because this is faster when compiled.
     """
     if start is not None:
         stop = start + 2 * by.cos.shape[-1]
@@ -81,10 +81,10 @@ def _run(kernel: str, x: Tensor, by: Turn, layout: Layout, start: int | None) ->
 
 
 class _Rotation(torch.autograd.Function):
-    """A rotation whose gradient is turned the other way, so that only cos and sin are saved.
+    """A rotation whose gradient is the inverse rotation, so that only cos and sin are saved.
 
-    Where cos and sin are learned, what was turned is saved too: a turned pair is z·(cos + i sin),
-    and the gradient of cos + i sin is z̄ times that of the turned pair.
+    If cos and sin are learned, the input is saved too: a rotated pair is z·(cos + i sin), and the
+    gradient of cos + i sin is z̄ times the gradient of the rotated pair.
     """
 
     @staticmethod
@@ -107,7 +107,7 @@ class _Rotation(torch.autograd.Function):
 
 
 def _pairs(x: Heads, layout: Layout) -> Tensor:
-    """Pairs of channels as complex numbers, (…, token, pair): a view, where strides allow."""
+    """Return pairs of channels as complex numbers, (…, token, pair), without a copy if possible."""
     x = x.float()
     strides = (*x.stride()[:-1], x.storage_offset())
     if layout == "interleaved" and x.stride(-1) == 1 and not any(n % 2 for n in strides):

@@ -1,9 +1,9 @@
-"""The table of a rotation: how far each pair of channels turns at each position, for all layers.
+"""The table of a rotation: cos and sin of the angle of each pair at each position.
 
-    cos, sin of p·θ, times a gain        formed in float64, rounded once to float32
+    cos, sin of p·θ, times a gain        computed in float64, rounded once to float32
 
-These are all that is kept: kernels that multiply by another form make it in the call, so a table
-may be written to, moved, cut, copied and saved like any tensors.
+The table stores nothing else, so it can be written to, moved, sliced, copied and saved like any
+tensors. Kernels that need another form compute it in each call.
 """
 
 from typing import NamedTuple
@@ -17,15 +17,15 @@ from posenc.core.shapes import Frequencies, Points, Positions
 
 
 class Turn(Prepared, NamedTuple("Turn", [("cos", Tensor), ("sin", Tensor)])):
-    """The turn of each pair, shape (*batch, 1 or head, token, pair); 1: the same for all heads."""
+    """cos and sin of the angle of each pair, shape (*batch, 1 or head, token, pair)."""
 
 
 def turn(pos: Positions | Points, freqs: Frequencies, gain: float | Tensor = 1.0) -> Turn:
-    """Compute gain · cos and gain · sin of the angles p·θ, in float64, rounded once to float32.
+    """Return gain · cos and gain · sin of the angles p·θ, in float64, rounded once to float32.
 
     - `pos`: positions (token,), (batch, token) or (batch, head, token); points have a trailing axis
-    - `freqs`: θ, (pair,) or (axis, pair), in radians per token. A learned θ is read now: make the
-      table again after each step of training
+    - `freqs`: θ, (pair,) or (axis, pair), in radians per token. If θ is learned, compute a new
+      table after each step of training
     - `gain`: factor of cos and sin, 1 by default
 
     Returns a `Turn` of cos and sin, (*batch, 1 or head, token, pair), for `rotate`.
@@ -42,9 +42,9 @@ def turn(pos: Positions | Points, freqs: Frequencies, gain: float | Tensor = 1.0
 
 
 def copied(k: Tensor, table: Tensor) -> Tensor:
-    """Copy keys that heads share, one for each head, where heads stand at their own positions.
+    """Repeat shared keys for each query head, if the table differs between query heads.
 
-    `table` is what turns them, (*batch, 1 or head, token, pair).
+    `table` has the shape (*batch, 1 or head, token, …).
     """
     heads, shared = table.shape[-3], k.shape[1]
     if heads == 1 or heads == shared or heads % shared:

@@ -1,11 +1,11 @@
-"""Rotate on the CPU without a compiler; the cost is the number of passes over memory.
+"""CPU kernels of the rotation in plain torch, with few passes over memory.
 
-    complex      interleaved pairs lie in memory as complex numbers do: one product
-    halves       products and sums over a part that stays in the cache
+    complex      interleaved pairs have the memory layout of complex numbers: one product
+    halves       products and sums over blocks that stay in the CPU's cache
 
-16 bits are taken to float32 a part at a time. All give the bits of the formula, but for the last of
-float32, before it is rounded to 16 bits: `addcmul` rounds once where the formula rounds a product
-and a sum, and so do complex products for the few pairs that do not fill a vector.
+16-bit numbers are converted to float32 block by block. Results equal the formula except for the
+last bit of float32, before rounding to 16 bits: `addcmul` rounds once where the formula rounds a
+product and a sum. Complex products do the same for pairs at the end that do not fill a vector.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,15 +15,15 @@ from torch import Tensor
 
 from posenc.rotation.table import Turn
 
-BLOCK = 1 << 17  # numbers for one thread: small enough for the cache
-# Numbers for each of several threads, in 16 bits and in float32: they wait for each other after
-# each operation, so that blocks must be larger.
+BLOCK = 1 << 17  # numbers in a block with one thread, which fit into the CPU's cache
+# Numbers per thread with several threads, in 16 bits and in float32. Threads wait for each other
+# after each operation, so blocks must be larger.
 LARGER, MANY = 1 << 18, 1 << 22
 
 
 def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
-    # (…, token, channel) of interleaved pairs is (…, token, pair) of complex numbers: a view, if
-    # strides allow it, so that x · (cos + i sin) reads and writes memory once.
+    # View interleaved pairs as complex numbers, (…, token, pair), if strides allow it. Then
+    # x · (cos + i sin) reads and writes memory once.
     table, pairs = torch.complex(*by), _as_complex(x)
     if pairs is not None and out is None:
         return (pairs * table).view(torch.float32)
@@ -40,7 +40,7 @@ def by_complex(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 
 def by_halves(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
     out, wide, turned = torch.empty_like(x) if out is None else out, None, None
-    # Both channels of a pair are multiplied by the same cosine: one product for both halves.
+    # Both channels of a pair have the same cosine, so one product multiplies both halves
     for x_part, out_part, cos, sin in _blocks(x, out, torch.cat((by.cos, by.cos), -1), by.sin):
         if x.dtype is torch.float32:
             _turn_halves(x_part, cos, sin, out_part)
@@ -58,14 +58,14 @@ def _turn_halves(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
 
 
 def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, ...]]:
-    """Blocks of `x`, `out` and the tables that fit the cache, cut alike along batch, head, token.
+    """Return blocks of `x`, `out` and the tables, split equally along batch, head and token.
 
-    Axes with the longest strides of x are cut first, so that a block is close together in memory.
-    Tokens change slowest: their part of the tables serves all heads while it is in the cache.
+    Axes with the largest strides of x are split first, so that a block is contiguous in memory if
+    possible. The token axis is the outer loop, so that all heads reuse the tables in the cache.
     """
     threads, cuts = torch.get_num_threads(), {}
-    # Where a core is busy its thread comes late, and all others wait, in each operation on a block.
-    # In 16 bits that would be cheaper too, but large copies in float32 would cost more when quiet.
+    # On a busy core all threads wait for the last one in each operation on a block. Larger blocks
+    # would help for 16 bits too, but their float32 copies would be slower on a quiet machine.
     several = MANY if x.dtype is torch.float32 else LARGER
     size, block = x.numel(), BLOCK if threads == 1 else several * threads
     if size <= block:
@@ -79,7 +79,7 @@ def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, .
 
 
 def _cut(tensors: tuple[Tensor, ...], cuts: list[tuple[int, int]]) -> Iterator[tuple[Tensor, ...]]:
-    """Split all tensors by (axis, size), one axis after the other."""
+    """Split all tensors by (axis, size), one axis after another."""
     if not cuts:
         yield tensors
         return
@@ -89,7 +89,7 @@ def _cut(tensors: tuple[Tensor, ...], cuts: list[tuple[int, int]]) -> Iterator[t
 
 
 def _as_complex(x: Tensor) -> Tensor | None:
-    """View float32 as complex; None unless pairs lie side by side and at even places in memory."""
+    """View float32 as complex numbers; None if strides or storage offset do not allow it."""
     if x.dtype is not torch.float32:
         return None
     try:
@@ -99,7 +99,7 @@ def _as_complex(x: Tensor) -> Tensor | None:
 
 
 def _float32_like(x: Tensor, before: Tensor | None) -> Tensor:
-    """Empty float32, where possible the memory of the block before, which lies in the cache."""
+    """Return an uninitialised float32 tensor like `x`, reusing the previous block if it fits."""
     if before is not None and before.shape == x.shape:
         return before
     return torch.empty_like(x, dtype=torch.float32, memory_format=torch.contiguous_format)

@@ -1,10 +1,10 @@
-"""Rotate on CUDA: one kernel reads each number once, and writes it once.
+"""CUDA kernel of the rotation in Triton, which reads and writes each number once.
 
-    grid (block of tokens, head, text of the batch); one program turns a few tokens of one head by
-    their rows of cos and sin, and copies the channels that do not turn
+    grid (block of tokens, head, text of the batch); one program rotates a few tokens of one head by
+    their rows of cos and sin, and copies the channels that are not rotated
 
-Where the tables have one head or one text, their stride along it is 0. Products and sums are
-rounded one by one (no fused multiply-add), as in the other kernels.
+If the tables have one head or one text, their stride along that axis is 0. Products and sums are
+rounded separately (no fused multiply-add), as in the other kernels.
 """
 
 # pyright: reportMissingImports=false, reportIndexIssue=false
@@ -41,11 +41,11 @@ def _kernel(
     out += text * out_batch + head * out_head + token * out_token
     pair = tl.arange(0, COLUMNS)[None, :]
     seen = there & (pair < PAIRS)
-    # A table shared by all heads or texts has stride 0 there.
+    # The stride is 0 along an axis that a table shares
     at = text * table_batch + head * table_head + token * table_token + pair
     c = tl.load(cos + at, mask=seen, other=0.0)
     s = tl.load(sin + at, mask=seen, other=0.0)
-    # Read a row as it lies, and take it apart in registers
+    # Contiguous reads of whole rows are fast; pairs are split in registers
     if INTERLEAVED:
         channel = tl.arange(0, 2 * COLUMNS)[None, :]
         own_channels = there & (channel < 2 * PAIRS)
@@ -66,7 +66,7 @@ def _kernel(
 
 
 def by_triton(x: Tensor, by: Turn, layout: Layout, start: int | None) -> Tensor:
-    """Rotate `x`, with tables in float32."""
+    """Rotate `x` on CUDA by tables in float32."""
     if x.numel() == 0:
         return x.clone()
     x = x if x.stride(-1) == 1 else x.contiguous()
@@ -93,14 +93,14 @@ def by_triton(x: Tensor, by: Turn, layout: Layout, start: int | None) -> Tensor:
 
 @cache
 def usable() -> bool:
-    """True if a trial succeeds: Triton needs a C compiler, which not every machine has."""
+    """Return True if a test succeeds; Triton needs a C compiler, which some machines lack."""
     try:
         x, table = torch.zeros(1, 1, 1, 2, device="cuda"), torch.zeros(1, 1, 1, device="cuda")
         by_triton(x, Turn(table, table), "half", None)
     except Exception as error:
         warnings.warn(
-            "posenc turns queries and keys by plain tensor operations, several times slower, as"
-            f" Triton does not work here: {error} Install a C compiler, or set `CC` to one.",
+            "posenc rotates queries and keys with plain tensor operations, several times slower,"
+            f" because Triton does not work here: {error} Install a C compiler, or set `CC` to it.",
             stacklevel=2,
         )
         return False
