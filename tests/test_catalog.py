@@ -1,6 +1,7 @@
 """Every encoding keeps every promise on its card, and breaks every one it does not make."""
 
 import functools
+import re
 
 import pytest
 import torch
@@ -101,10 +102,9 @@ def test_what_resembles_nothing_is_answered_with_where_to_look():
 
 @EACH
 def test_an_unknown_option_is_named(card):
-    with pytest.raises(
-        TypeError, match=rf"^{card.name} has no `bananas`: it takes (no options|`.*`)\.$"
-    ):
+    with refused(TypeError, card.name, "`bananas`") as error:
         create(card.slug, dim=16, heads=4, bananas=3)
+    assert re.search(r"(none|`\w+`)\.$", str(error.value))
 
 
 def test_sizes_may_be_left_out():

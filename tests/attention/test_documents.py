@@ -1,5 +1,7 @@
 """Packed documents: against the definition, and against each document as a text of its own."""
 
+import re
+
 import pytest
 import torch
 from spaced_attention import DIM, HEADS, heads
@@ -208,9 +210,7 @@ def test_an_empty_row_and_an_empty_batch_have_no_documents():
 def test_the_documents_and_their_path_are_explained():
     q = heads(HEADS, TOKENS)
     said = explain(q, q, q, ALiBi(HEADS), POS, mask=MASKS["causal"])
-    assert str(said).startswith(
-        "documents: 5 in a row, each by itself, the longest by toeplitz: the bias of ALiBi goes by"
-    )
+    assert re.match("documents: 5 .* toeplitz: .* ALiBi .*distance", str(said))
     assert said.passed == {"sdpa": "torch's kernel carries no bias"}
 
 

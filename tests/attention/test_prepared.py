@@ -235,7 +235,7 @@ def test_attend_takes_what_was_added_and_refuses_what_was_not():
     at = encoding.prepare(torch.arange(5))
     q = encoding.on_embeddings(x, at).unflatten(-1, (4, 8)).transpose(1, 2)
     assert attend(q, q, q, encoding, at).equal(attend(q, q, q, RoPE(8)))
-    with pytest.raises(ValueError, match="Sum acts on embeddings, before q, k and v are projected"):
+    with refused(ValueError, "Sum", "`x = encoding.on_embeddings(x, at)`"):
         attend(q, q, q, encoding)
 
 

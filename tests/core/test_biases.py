@@ -1,5 +1,6 @@
 """Biases against loops over pairs: one that counts what a query sees, written as blocks alone."""
 
+import re
 from dataclasses import dataclass
 from itertools import product
 
@@ -132,7 +133,7 @@ def test_it_is_said_why_it_goes_by_blocks():
     q, k, v = heads(9)
     said = explain(q, k, v, Counting().double())
     assert said.path == "blocks"
-    assert "    not toeplitz: the bias of Counting is no view" in str(said)
+    assert re.search("not toeplitz: .* Counting .*distance", str(said))
 
 
 @pytest.mark.parametrize("encoding", [Counting(), Sum(ALiBi(HEADS), Counting())])
@@ -141,7 +142,7 @@ def test_it_is_said_why_it_goes_by_blocks():
     [
         ("flex", "one pair"),
         ("sdpa", "bias"),
-        ("toeplitz", "view"),
+        ("toeplitz", "distance"),
     ],
 )
 def test_paths_that_take_no_blocks_say_so(encoding, path, why):

@@ -82,7 +82,7 @@ class ScoreBias:
     def refuses(self, call: Any, strip: Any) -> str:
         """Return the reason why `attended` cannot compute a call, or ""."""
         if self.distance is None and type(self).attended is ScoreBias.attended:
-            return f"the bias of {call.name} is not a function of distance"
+            return f"the bias of {call.name} is not a function of distance alone"
         steps = self.steps is not None
         return "" if steps else "positions are not whole numbers at equal steps, equal in all texts"
 

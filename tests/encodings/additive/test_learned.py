@@ -25,7 +25,7 @@ def test_starts_small_as_in_gpt_2():
 def test_past_either_end_there_is_no_row(pos):
     with refused(IndexError, 0, 6, "`pos`") as error:
         Learned(7, 6)(torch.ones(1, 2, 6), torch.tensor(pos))
-    for told in (f"{pos[0]} … {pos[1]}", "`length` larger", '`beyond="clamp"`', "without an end"):
+    for told in (f"{pos[0]} … {pos[1]}", "`length`", '`beyond="clamp"`', "ALiBi"):
         assert told in str(error.value)
 
 
