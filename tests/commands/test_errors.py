@@ -98,7 +98,7 @@ def test_promises_that_one_of_ones_own_breaks_are_shown_with_their_witness(posen
         (
             "compare",
             "Asks",
-            r"mine\.py:Asks asks for `tokens`, and only `dim`, `heads` and `width`",
+            r"mine\.py:Asks .*`dim`, `heads` or `width`.*`tokens`",
         ),
         ("cite", "Mine", r"Mine is an encoding of your own, and has no paper to cite\."),
     ],

@@ -226,7 +226,7 @@ def test_says_what_it_takes(unchecked, mine):
 
 
 def test_one_position_cannot_be_tried():
-    with pytest.raises(ValueError, match="Learned knows one position; to try it takes two"):
+    with refused(ValueError, "`mine`", "Learned"):
         conform(Learned(1, 8))
 
 

@@ -136,16 +136,16 @@ def test_additive_rows_of_ones_own_can_be_checked():
 @pytest.mark.parametrize(
     ("encoding", "name", "why"),
     [
-        (Week(), "unique_positions", r"positions (\d+) and (\d+), differ by 0 a channel"),
-        (Crescendo(), "bounded", r"largest entry 1,000,000 at a million, 1,020 in the first 1,0"),
+        (Week(), "unique_positions", r"positions (\d+) and (\d+), differ by 0 per channel"),
+        (Crescendo(), "bounded", r"largest entry 1,000,000 at one million, 1,020 in the first 1,0"),
         (Crescendo(), "norm_constant", r"norm 0 at position 0, 8,184 at 1,023"),
         (Crescendo(), "learned", "64 parameters"),
-        (ForgetsTheKeys(16), "shift_invariant", r"moving the text by 17 takes the score of \d"),
-        (ForgetsTheKeys(16), "symmetric", r"exchanging .* takes the score of \d and \d from "),
-        (Recency(), "several_axes", "takes one number for a position"),
-        (RoPE(axial(16)), "several_axes", "each of 2 coordinates counts"),
+        (ForgetsTheKeys(16), "shift_invariant", r"the text by 17 changes the score of \d"),
+        (ForgetsTheKeys(16), "symmetric", r"exchanging .* changes the score of \d and \d from "),
+        (Recency(), "several_axes", "a position is one number"),
+        (RoPE(axial(16)), "several_axes", "each of 2 coordinates"),
         (Short(), "any_length", r"position 1000\d* is past the end, 39"),
-        (Short(), "unique_positions", "the two most alike, positions"),
+        (Short(), "unique_positions", r"positions \d+ and \d+"),
         (NoPE(), "order_sensitive", "token to the front changes scores by 0 times"),
         (NoPE(), "decaying", "flat: distance makes no difference"),
     ],
@@ -332,7 +332,7 @@ def test_a_short_table_can_be_measured(length):
 
 
 def test_one_position_cannot_be_compared():
-    with pytest.raises(ValueError, match="Learned knows one position; to compare takes two"):
+    with refused(ValueError, "`encoding`", "Learned"):
         check(Learned(1, 8))
 
 
@@ -395,7 +395,7 @@ def test_norms_are_those_of_the_formula_however_it_is_cut():
     written = [check(Shrinks(into_scores))["norm_preserving"] for into_scores in (False, True)]
     for found in written:
         assert found.defect == pytest.approx(math.exp(0.8) - 1)
-        assert found.why == "the length of a key at 8 changes by 122.55%, seen from 0"
+        assert re.search(r"a key at 8 changes by 122\.55%.* 0$", found.why)
 
 
 def test_queries_that_shrink_as_much_as_keys_grow_preserve_norms():
@@ -433,7 +433,7 @@ def test_a_table_of_zeros_can_be_measured():
     table.table.data.zero_()
     found = check(table)
     assert not found["unique_positions"].holds
-    assert found["linear_shift"].why == "all rows are 0, and any Mₖ takes one to the other"
+    assert found["linear_shift"].why.startswith("all rows are 0")
     assert found["norm_constant"].why == "norm 0 everywhere"
 
 

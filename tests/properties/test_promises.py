@@ -174,8 +174,8 @@ def test_an_encoding_that_breaks_nothing_fails_nowhere():
 
 
 BROKEN = [
-    (ForgetsTheBatchOfKeys(), "batches", "texts have positions of their own, path 'auto': "),
-    (ForgetsTheHeads(), "positions by head", "each head at positions of its own, path 'auto': "),
+    (ForgetsTheBatchOfKeys(), "batches", "texts have separate positions, path 'auto': "),
+    (ForgetsTheHeads(), "positions by head", "heads with separate positions, path 'auto': "),
     (CutOnOnePath(), "paths", r"the gradient of `slope` .*, path 'toeplitz': .* of 0 at"),
     (Unlike(), "paths", "path 'toeplitz': "),
     (NeverLearns(), "parameters learn", "whether `slope` gets a gradient: 0 instead of 1"),
@@ -187,12 +187,12 @@ BROKEN = [
     (Mixes("on_embeddings"), "token by token", "`on_embeddings` of tokens without those before: "),
     (Mixes("on_output"), "token by token", "`on_output` of tokens without those before: "),
     (LooksAhead(), "token by token", "`on_hidden` of tokens without those that follow: "),
-    (ForItsQueries(), "grouped heads", "4 heads that share 2 of keys"),
+    (ForItsQueries(), "grouped heads", "4 query heads with 2 key heads"),
     (Widens(), "dtypes", "dtype"),
     (AddsToOutput(), "queries without keys", "1 instead of 0 at"),
     (Counts(), "no hidden state", "the same call after another one: "),
     (Writes(), "no hidden state", "the input of the layer after the call: "),
-    (SeesTheFilling(), "padding", "some filling to its left"),
+    (SeesTheFilling(), "padding", "with padding on the left"),
     (Sways(), "batches", "in a batch where texts have the same positions"),
     (mutants.WrongBackward(DIM), "gradients", "the slope along `x`: "),
     (mutants.DetachedQueries(DIM), "gradients", "the slope along `q`|the slope along `x`"),

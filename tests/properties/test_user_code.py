@@ -224,8 +224,8 @@ WRONG = {
     "{}/raises.py:Mine": r"raises\.py, line 3: ZeroDivisionError: division by zero",
     "{}/leaves.py:Mine": r"leaves\.py, line 1: SystemExit: 3",
     "{}/imports.py:Mine": r"imports\.py, line 1: ModuleNotFoundError: No module named 'nowhere_",
-    "nowhere_at_all.inner:Mine": "no module is called 'nowhere_at_all': name one that Python can",
-    "posenc.nowhere:Mine": r"no module is called 'posenc\.nowhere'",
+    "nowhere_at_all.inner:Mine": "no module 'nowhere_at_all'.*`my_module.py:Mine`",
+    "posenc.nowhere:Mine": r"no module 'posenc\.nowhere'",
     "torch.nn:Linear": r"torch\.nn:Linear must be .* got the class Linear\. It has no encodings",
     "http://x": "no encoding is called 'http://x'",
 }
@@ -257,7 +257,7 @@ def test_a_constructor_that_asks_for_more_is_refused(mine):
         create(f"{mine}:Asks", 8, 2)
     with refused(TypeError, "my_module.py", "`Encoding`", 3):
         create(f"{mine}:number", 8, 2)
-    with pytest.raises(TypeError, match="it is an encoding already, and takes no layout"):
+    with refused(TypeError, "layout"):
         create(f"{mine}:one", 8, 2, layout="half")
 
 

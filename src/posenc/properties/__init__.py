@@ -1,4 +1,4 @@
-"""Properties an encoding may have, measured: tests, probes, and the card that declares them."""
+"""Measured properties of encodings, and the cards that declare which of them hold."""
 
 from importlib import import_module
 from typing import Any
@@ -29,7 +29,7 @@ from posenc.properties.probe import Probe as Probe
 
 
 def __getattr__(name: str) -> Any:
-    """Import `conform` when it is asked for: it tries layers, which import the cards of all."""
+    """Import `conform` on first use, because it imports layers, which import all cards."""
     if name != "conform":
         raise AttributeError(f"module 'posenc.properties' has no attribute {name!r}")
     return import_module("posenc.properties.conformance").conform

@@ -1,4 +1,4 @@
-"""The card of an encoding: name, paper and properties. Tests, docs and pages follow from it."""
+"""The card of an encoding: name, paper and properties, from which tests and docs are generated."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -31,12 +31,12 @@ from posenc.support.cards import Paper as Paper
 from posenc.support.notebook import card
 from posenc.support.version import __version__
 
-PROPERTIES = "properties"  # the name under which findings are kept
-# The properties of encodings that learn how a score depends on all tokens between query and key
+PROPERTIES = "properties"  # name of the findings in the cache
+# The properties of learned relative encodings
 RELATIVE = frozenset(
     {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
 )
-# Those of rotations, whatever their frequencies
+# The properties of rotations, for all frequencies
 ROTATION = frozenset(
     {unique_positions, bounded, norm_constant, linear_shift, shift_invariant}
     | {norm_preserving, any_length, length_independent, order_sensitive}
@@ -47,12 +47,12 @@ ROTATION = frozenset(
 class Card:
     """Card of an encoding: name, paper, constructor, and the properties that it must have.
 
-    - `name`: name as papers spell it; `slug` is what one types
-    - `paper`: a `Paper`; None: an encoding of a user's own
+    - `name`: name as papers spell it; `slug` is the form for the command line
+    - `paper`: a `Paper`; None for encodings outside of the catalogue
     - `make`: function (channels per head, heads, **options) -> an instance
     - `holds`: properties that hold; every other property must measurably fail
-    - `docstring`: text with a summary and a formula; None: that of the file of `make`
-    - `used_by`: well-known models that have it, as text
+    - `docstring`: text with a summary and a formula; None: the docstring of the file of `make`
+    - `used_by`: well-known models with this encoding, as text
 
     >>> from posenc.catalog import find
     >>> find("rope").used_by
@@ -60,11 +60,11 @@ class Card:
     """
 
     name: str
-    paper: Paper | None  # None: an encoding of a user's own
-    make: Callable[..., Encoding]  # (channels per head, heads, **options) -> an instance
-    holds: frozenset[Property]  # these hold; every other property must measurably fail
-    docstring: str | None = None  # None: that of the file of `make`
-    used_by: str = ""  # well-known models that have it
+    paper: Paper | None
+    make: Callable[..., Encoding]
+    holds: frozenset[Property]
+    docstring: str | None = None
+    used_by: str = ""
 
     def __repr__(self) -> str:
         return f"Card({self.name!r}, {self.paper.short if self.paper else 'your own'})"
@@ -81,17 +81,17 @@ class Card:
 
     @property
     def slug(self) -> str:
-        """The name to type: "Linear sinusoidal" -> "linear-sinusoidal"."""
+        """The name for the command line: "Linear sinusoidal" -> "linear-sinusoidal"."""
         return cards.slug(self.name)
 
     @property
     def family(self) -> str:
-        """The family, by the folder of its file: additive, rotary, bias, relative, none; or own."""
+        """The family, by folder of the file: additive, rotary, bias, relative, none; or own."""
         return cards.family(self.make.__module__)
 
     @property
     def text(self) -> str:
-        """The docstring of its file: what it means, the formula, what follows from it."""
+        """The docstring of the file: meaning, formula and consequences."""
         if self.docstring is not None:
             return self.docstring
         return (sys.modules[self.make.__module__].__doc__ or "").strip()
@@ -103,11 +103,11 @@ class Card:
 
     @property
     def formula(self) -> str:
-        """The indented lines of the docstring: the formula, with its symbols."""
+        """The indented lines of the docstring, which are the formula and its symbols."""
         return cards.formula(self.text)
 
     def to_json(self) -> dict[str, Any]:
-        """The card in plain data, for JSON."""
+        """Return the card as plain data for JSON."""
         holds = [measure.__name__ for measure in self.holds]
         make = self.make.__module__
         return cards.in_plain_data(self.name, self.paper, make, self.text, self.used_by, holds)
@@ -116,7 +116,7 @@ class Card:
 def described(
     card: Card, causal: bool, findings: Mapping[str, Finding], outcomes: Iterable[Any] = ()
 ) -> dict[str, Any]:
-    """The card with what was measured of it, and what of it was tried, in plain data."""
+    """Return the card with its measured properties and tested promises, as plain data for JSON."""
     promises = {
         one.name: {"holds": one.holds, "why": one.found, "remedy": one.remedy} for one in outcomes
     }
@@ -134,14 +134,14 @@ def measured_by() -> dict[str, str]:
 
 
 def findings_key(card: Card) -> tuple[str, str, tuple[str, ...]]:
-    """Return what `posenc.support.made` keeps the findings of an encoding by."""
+    """Return the key of the findings of an encoding in the cache of `posenc.support.made`."""
     return PROPERTIES, card.slug, (card.make.__module__, measures.__name__)
 
 
 def findings(card: Card) -> dict[str, Any]:
-    """Return what is measured of an encoding of the catalogue, as `posenc show` prints it.
+    """Return the measured properties of an encoding of the catalogue, for `posenc show`.
 
-    It is measured once for these files, with weights of one seed, and kept.
+    They are measured once per version of its files, with weights of one seed, and cached.
     """
     key = findings_key(card)
     found = made.read(*key)

@@ -1,8 +1,8 @@
-"""Conformance: what attention and its users ask of an encoding, tried on one of your own.
+"""Conformance tests: check that an encoding of your own meets all promises of `promises.py`.
 
-`conform(mine)` is to encodings what scikit-learn's `check_estimator` is to estimators. A promise of
-`promises.py` that is broken is tried again at smaller sizes, so that the witness is a small one,
-and comes with a remedy: what its author can change.
+`conform(mine)` is to encodings what scikit-learn's `check_estimator` is to estimators. A broken
+promise is tested again at smaller sizes, so that the reported example is small, and has a remedy
+for the author.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +38,7 @@ from posenc.support.notebook import table
 from posenc.support.numbers import number
 
 TOKENS, TEXTS = 10, 2
-LONG = 131  # tokens: more than attention computes at a time
+LONG = 131  # tokens, more than one tile of attention
 FEWER = (*range(1, 10), 16, 17, 32, 64, 65, 128, 129)
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-4}
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
@@ -46,14 +46,14 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 @dataclass(frozen=True)
 class PromiseOutcome:
-    """What came of a promise: `defect` is the largest difference, as a share of the right size."""
+    """The outcome of a promise; `defect` is the largest relative difference."""
 
     name: str
     holds: bool | None  # None: not applicable
     defect: float
     why: str
-    smallest: Sizes | None = None  # the smallest sizes tried at which it fails
-    remedy: str = ""  # one sentence on what to change; "" where nothing is broken
+    smallest: Sizes | None = None  # the smallest tested sizes at which it fails
+    remedy: str = ""  # a sentence on what to change; "" if nothing is broken
 
     @property
     def mark(self) -> str:
@@ -61,7 +61,7 @@ class PromiseOutcome:
 
     @property
     def found(self) -> str:
-        """What was found, with the smallest sizes at which it fails."""
+        """The reason, with the smallest sizes at which the promise fails."""
         return f"{self.why.rstrip('.')} ({self.smallest})" if self.smallest else self.why
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class PromiseOutcome:
 
 
 class Conformance(list[PromiseOutcome]):
-    """The outcome of each promise; printed, they are a table."""
+    """The outcome of each promise, which print as a table."""
 
     def __init__(self, name: str, outcomes: Iterable[PromiseOutcome]):
         super().__init__(outcomes)
@@ -82,7 +82,7 @@ class Conformance(list[PromiseOutcome]):
 
     @property
     def refusal(self) -> str:
-        """One sentence about the first promise that is broken; "" if none is."""
+        """A sentence about the first broken promise; "" if none is broken."""
         if not self.failed:
             return ""
         first, *more = self.failed
@@ -91,7 +91,7 @@ class Conformance(list[PromiseOutcome]):
         return f"{self.name} breaks the promise `{first.name}`: {first.found}{others}.{remedy}"
 
     def raise_if_failed(self) -> None:
-        """Raise AssertionError, with the table of what failed, if any promise is broken."""
+        """Raise AssertionError with a table of the broken promises, if there are any."""
         __tracebackhide__ = True
         if self.failed:
             raise AssertionError(f"{self.refusal}\n\n{_lines(self.failed)}")
@@ -118,22 +118,22 @@ def conform(
     compiled: bool = False,
     seed: int = 0,
 ) -> Conformance:
-    """Try every promise on an encoding of your own, and return one outcome for each.
+    """Test every promise on an encoding of your own, and return one outcome for each.
 
     - `mine`: a class, a function that makes an encoding, an instance, "my.py:Mine", or a card. A
-      class or a function gets those of `dim`, `heads` and `width` that it names
-    - `dim`: channels of a head; None: those that it was made for, or 16
-    - `heads`: query heads; None: those that it was made for, or 4
+      class or a function receives `dim`, `heads` and `width` if it has arguments of these names
+    - `dim`: channels of a head; None: the size of the encoding, or 16
+    - `heads`: query heads; None: the number of the encoding, or 4
     - `width`: channels of an embedding; None: dim · heads
-    - `holds`: properties that it must have, those of `check`; a card declares its own
-    - `promises`: the promises to try, all by default
-    - `dtypes`: all is computed in the first, and some of it in each
-    - `compiled`: True tries `torch.compile` and `torch.export` too, which takes seconds
+    - `holds`: properties that it must have, as in `check`; a card declares its own
+    - `promises`: the promises to test, all by default
+    - `dtypes`: the first is used for all promises, the others only for the promise `dtypes`
+    - `compiled`: True tests `torch.compile` and `torch.export` too, which takes seconds
     - `seed`: seed of the random inputs
 
-    Nothing is raised for a broken promise: `conform(mine).raise_if_failed()` does, and so does
-    `posenc.testing.conform`. An instance stays as it is; parameters that are all 0 are given random
-    values in the copy that is tried, because a table of zeros would hide faults.
+    A broken promise raises no error here; use `conform(mine).raise_if_failed()` or
+    `posenc.testing.conform` for that. A copy of an instance is tested, in which parameters that are
+    all 0 get random values, because a table of zeros would hide errors.
 
     >>> from posenc import ALiBi
     >>> outcomes = conform(ALiBi(4))
@@ -161,7 +161,7 @@ def conform(
 
 
 def refuse_broken(encoding: Encoding) -> None:
-    """Raise ValueError, in one sentence, if a promise that training relies on is broken."""
+    """Raise ValueError if a promise that training needs is broken."""
     conformance = conform(encoding, promises=IN_A_STUDY, dtypes=[torch.float32])
     if conformance.failed:
         raise ValueError(conformance.refusal)
@@ -172,8 +172,8 @@ def _card_of(mine: Any) -> Card:
         return names.catalog().find(mine)
     if not callable(mine):
         raise TypeError(
-            "`mine` must be an encoding, its class, or its name as `my_module.py:Mine`, got"
-            f" {brief(mine)}: derive a class from `posenc.Encoding`."
+            "`mine` must be an encoding, its class, or its name, `my_module.py:Mine`, got"
+            f" {brief(mine)}. Derive a class from `posenc.Encoding`."
         )
     name = getattr(mine, "__name__", type(mine).__name__)
     return Card(name, None, user_code.Maker(mine, name), frozenset())
@@ -187,16 +187,16 @@ def case_of(
     dtypes: Sequence[torch.dtype] = DTYPES,
     seed: int = 0,
 ) -> Case:
-    """The encoding at its usual sizes, in the first dtype; in float32 if it takes that alone."""
-    card, made_for = _card_of(mine), dim or 16
+    """Return the encoding at its default sizes, in the first dtype, or in float32 if that fails."""
+    card, constructor_dim = _card_of(mine), dim or 16
     torch.manual_seed(seed)
-    first = card.make(made_for, heads or 4)
+    first = card.make(constructor_dim, heads or 4)
     probe = Probe(first, dim, heads, width, seed)
     if probe.limit < 2:
-        raise ValueError(f"{card.name} knows one position; to try it takes two.")
+        raise ValueError(f"`mine` must accept at least two positions, got one for {card.name}.")
     case = Case(
         card=card,
-        made_for=made_for,
+        constructor_dim=constructor_dim,
         dim=probe.dim,
         sizes=Sizes(TEXTS, min(TOKENS, probe.limit // 2), probe.heads),
         dtype=dtypes[0],
@@ -212,7 +212,7 @@ def case_of(
 
 
 def runs(case: Case) -> Iterator[MustEqual]:
-    """A layer with the encoding computes numbers."""
+    """A layer with the encoding returns finite numbers."""
     shape = case.sizes.batch, case.sizes.heads, case.sizes.tokens, case.dim
     layer, x = case.layer(), case.x()
     for path in ("auto", "reference"):
@@ -221,7 +221,7 @@ def runs(case: Case) -> Iterator[MustEqual]:
 
 
 def outcome(promise: Promise, case: Case) -> PromiseOutcome:
-    """Try a promise; if it is broken, at fewer texts, heads and tokens too."""
+    """Test a promise; if it is broken, also with fewer texts, heads and tokens."""
     cases = [case]
     if promise is paths:
         cases.append(replace(case, sizes=replace(case.sizes, tokens=1)))
@@ -231,7 +231,8 @@ def outcome(promise: Promise, case: Case) -> PromiseOutcome:
     for one, came_of_it in zip(cases, outcomes, strict=True):
         if came_of_it.holds is False:
             remedy = SHAPES if shapes_differ(case) else REMEDIES.get(promise.__name__, "")
-            if promise is not long_texts:  # which names its own sizes
+            # `long_texts` has sizes of its own
+            if promise is not long_texts:
                 came_of_it = _smallest(promise, one, came_of_it)
             return replace(came_of_it, remedy=remedy)
     return outcomes[0]
@@ -258,7 +259,7 @@ def _can_be_made(case: Case) -> bool:
 
 
 def tried(promise: Promise, case: Case) -> PromiseOutcome:
-    """Try a promise at one size."""
+    """Test a promise at one size."""
     name, largest, count = _words(promise.__name__), 0.0, 0
     usual = TOLERANCE.get(case.dtype, 16 * torch.finfo(case.dtype).eps)
     torch.manual_seed(case.seed)
@@ -275,13 +276,14 @@ def tried(promise: Promise, case: Case) -> PromiseOutcome:
         where = user_code.failure(error, [case.card]) or f"{type(error).__name__}: {error}"
         return PromiseOutcome(name, False, float("inf"), " ".join(where.split()))
     if not count:
-        return PromiseOutcome(name, None, float("nan"), "not applicable at so few tokens or heads")
-    apart = f"at most {number(largest, 2)} apart" if largest else "no difference"
+        few = "not applicable to this small number of tokens or heads"
+        return PromiseOutcome(name, None, float("nan"), few)
+    apart = f"differences up to {number(largest, 2)}" if largest else "no difference"
     return PromiseOutcome(name, True, largest, f"{count} comparison{'s' * (count > 1)}, {apart}")
 
 
 def _defect(pair: MustEqual) -> float:
-    """The largest difference, as a share of the largest number expected."""
+    """Return the largest difference, relative to the largest expected number."""
     if _unlike(pair):
         return float("inf")
     if not pair.actual.numel():
@@ -291,7 +293,7 @@ def _defect(pair: MustEqual) -> float:
 
 
 def _unlike(pair: MustEqual) -> str:
-    """Say what keeps the two from being compared; "" where nothing does."""
+    """Return the reason why the two tensors cannot be compared, or ""."""
     if not isinstance(pair.actual, torch.Tensor):
         return f"{brief(pair.actual)} instead of a tensor"
     if pair.actual.shape != pair.expected.shape:
@@ -306,7 +308,7 @@ def _apart(pair: MustEqual) -> torch.Tensor:
 
 
 def _witness(pair: MustEqual) -> str:
-    """The two numbers that differ most, with as many digits as tell them apart, and their place."""
+    """Format the two numbers that differ most, with enough digits, and their index."""
     if unlike := _unlike(pair):
         return unlike
     place = torch.unravel_index(_apart(pair).argmax(), pair.actual.shape)

@@ -1,15 +1,15 @@
-"""Properties an encoding may have, measured through its hooks alone.
+"""Measurements of the properties of an encoding, through its hooks only.
 
-A property returns its defect: 0 when it holds exactly, the size of the violation when it does not;
-and a sentence with the witness: which positions, which offset. Tests compare the defect with a
-tolerance; reports and plots show the same number. Some properties are measured on rows, the fixed
-vector as each position changes it. An encoding without rows, a bias for instance, gets "not
-applicable" for these.
+A property returns its defect, which is 0 if it holds exactly and otherwise the size of the
+violation, and a sentence with the witness: which positions, which offset. Tests compare the defect
+with a tolerance; reports and plots show the same number. Some properties are measured on rows, the
+encoded form of one fixed vector at each position. An encoding without rows, for instance a bias, is
+"not applicable" for these.
 
-An encoding that counts what came before (FoX, CoPE) promises what it promises under a causal mask
-alone, and says so with `causal = True`: all its properties are measured under that mask, over the
-pairs that it shows, so that a tick never rests on scores that no such attention computes. All
-others are measured without a mask, which is the stricter test.
+An encoding that depends on earlier tokens (FoX, CoPE) has its properties only under a causal mask,
+and declares this with `causal = True`. All its properties are measured under that mask, on visible
+pairs only, because other scores are never used. All other encodings are measured without a mask,
+which is the stricter test.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ FARTHEST = 10**10
 
 @dataclass(frozen=True)
 class Finding:
-    """A measurement: `defect` is 0 when the property holds; `why` names the witness."""
+    """The result of a measurement: `defect`, 0 if the property holds, and `why`, the witness."""
 
     defect: float
     why: str
@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def holds(self) -> bool | None:
-        """True if the defect is small, never for one that is no number; None: not applicable."""
+        """True if the defect is small, False if it is large or NaN, None if not applicable."""
         return self.defect < TOLERANCE if self.applicable else None
 
     @property
@@ -55,7 +55,7 @@ class Finding:
 
 
 class Findings(dict[str, Finding]):
-    """Findings by the names of the properties; printed, they are a table."""
+    """Findings by the name of the property, which print as a table."""
 
     def __str__(self) -> str:
         return "\n".join(f"{name:20} {finding}" for name, finding in self.items())
@@ -76,21 +76,21 @@ class Property(Protocol):
     def __call__(self, probe: Probe, /) -> Finding: ...
 
 
-TOO_FEW = Finding(float("nan"), "not applicable: it knows too few positions", False)
+TOO_FEW = Finding(float("nan"), "not applicable: it accepts too few positions", False)
 FLAT = Finding(1.0, "flat: distance makes no difference")
-ONE_SIDED = Finding(float("nan"), "not applicable: it sees what came before, and no other", False)
-NO_ROWS = Finding(float("nan"), "not applicable: it gives no row to a position", applicable=False)
+ONE_SIDED = Finding(float("nan"), "not applicable: queries see only earlier tokens", False)
+NO_ROWS = Finding(float("nan"), "not applicable: positions have no rows", applicable=False)
 
 
 def of_probe(measure: Property) -> Property:
-    """Refuse what is no `Probe`: an encoding is measured by `check`, or through a probe of it."""
+    """Decorate a property to raise TypeError unless its argument is a `Probe`."""
 
     @wraps(measure)
     def measured(probe: Probe) -> Finding:
         if not isinstance(probe, Probe):
             raise TypeError(
-                f"`{measure.__name__}` measures a `Probe`, got {brief(probe)}: pass"
-                " `properties.Probe(encoding)`, or let `properties.check(encoding)` measure all."
+                f"`probe` must be a `Probe` for `{measure.__name__}`, got {brief(probe)}. Pass"
+                " `properties.Probe(encoding)`, or call `properties.check(encoding)` for all."
             )
         return measure(probe)
 
@@ -99,7 +99,7 @@ def of_probe(measure: Property) -> Property:
 
 @of_probe
 def unique_positions(probe: Probe) -> Finding:
-    """No two of the first 1,024 rows are alike: the closest differ by over 10⁻⁴ a channel."""
+    """Any two of the first 1,024 rows differ by more than 10⁻⁴ per channel (root mean square)."""
     rows = probe.rows(probe.near())
     if rows is None:
         return NO_ROWS
@@ -108,24 +108,25 @@ def unique_positions(probe: Probe) -> Finding:
     smallest, (p, q) = _extreme(apart, largest=False)
     pos = probe.line(len(rows)).tolist()
     two = f"{_named(pos[p])} and {_named(pos[q])}"
-    why = f"the two most alike, positions {two}, differ by {number(smallest, 2)} a channel"
+    why = f"the closest rows, of positions {two}, differ by {number(smallest, 2)} per channel"
     return Finding(max(1 - smallest / 1e-4, 0.0), why)  # in this order NaN stays NaN
 
 
 @of_probe
 def bounded(probe: Probe) -> Finding:
-    """No entry of a row far away is over 1.5 times the largest of the first 1,024 rows.
+    """Entries of rows far away are at most 1.5 times the largest of the first 1,024 rows.
 
-    Far is a million, or the end of what it accepts; rows are those of queries, and those of keys.
+    Far away is position one million, or the last accepted ones. Rows of queries and of keys are
+    compared separately.
     """
     near = probe.rows_of_both(probe.near())
     if near[0] is None:
         return NO_ROWS
     try:
-        place, far = "at a million", probe.rows_of_both(probe.line(1024, FAR))
+        place, far = "at one million", probe.rows_of_both(probe.line(1024, FAR))
     except IndexError:
         end = probe.line(min(1024, probe.limit), max(0, probe.limit - 1024))
-        place, far = "at its end", probe.rows_of_both(end)
+        place, far = "at the last positions", probe.rows_of_both(end)
     worst = Finding(0.0, "")
     for what, some, rows in zip(("", "keys: "), near, far, strict=True):
         if some is None or rows is None:
@@ -140,7 +141,7 @@ def bounded(probe: Probe) -> Finding:
 
 @of_probe
 def norm_constant(probe: Probe) -> Finding:
-    """Each row has the same length."""
+    """All of the first 1,024 rows have the same norm."""
     rows = probe.rows(probe.near())
     if rows is None:
         return NO_ROWS
@@ -161,7 +162,7 @@ def norm_constant(probe: Probe) -> Finding:
 def linear_shift(probe: Probe) -> Finding:
     """PE(p + k) = Mₖ PE(p) for all p: Mₖ is orthogonal, and steps of a and b multiply to a + b.
 
-    M is fitted to random positions, in the space that the rows span, and tried on others.
+    M is fitted to random positions, in the space that the rows span, and tested on others.
     """
     first_row = probe.rows(probe.at(0, 1))
     if first_row is None:
@@ -176,7 +177,7 @@ def linear_shift(probe: Probe) -> Finding:
     if not torch.stack((here, at_a, at_b, at_ab)).isfinite().all():
         return Finding(float("inf"), "rows are not finite")
     if not torch.stack((here, at_a, at_b, at_ab)).any():
-        return Finding(0.0, "all rows are 0, and any Mₖ takes one to the other")
+        return Finding(0.0, "all rows are 0, so that every Mₖ maps each to the next")
     _, size, basis = torch.linalg.svd(here[tried:], full_matrices=False)
     basis = basis[size > 1e-5 * size[0]].mT  # (channel, rank): the space of all rows
     coordinates = here[tried:] @ basis
@@ -204,9 +205,9 @@ def linear_shift(probe: Probe) -> Finding:
 
 @of_probe
 def shift_invariant(probe: Probe) -> Finding:
-    """Moving the whole text, along each axis by itself and along all, leaves every score unchanged.
+    """Shifting the whole text, along each axis or along all of them, does not change scores.
 
-    It moves by 17, and by 2,000 or as far as positions go.
+    The shifts are 17 and 2,000, or the largest possible.
     """
     pos, axes = probe.line(probe.tokens), probe.encoding.axes
     before, room = probe.scores(pos, pos), max(1, probe.limit - probe.tokens)
@@ -215,7 +216,7 @@ def shift_invariant(probe: Probe) -> Finding:
     for by in (min(17, room), min(2000, room)):
         for way in ways:
             after = probe.scores(pos + by * way, pos + by * way)
-            what = f"moving the text by {_named((by * way).tolist())}"
+            what = f"shifting the text by {_named((by * way).tolist())}"
             finding = _unchanged(before, after, pos, pos, what)
             if not finding.defect < TOLERANCE:
                 return finding
@@ -224,7 +225,7 @@ def shift_invariant(probe: Probe) -> Finding:
 
 @of_probe
 def symmetric(probe: Probe) -> Finding:
-    """A query at p sees a key at p′ as one at p′ sees a key at p: before and after count alike."""
+    """The score of a query at p and a key at p′ is unchanged if they exchange positions."""
     if probe.causal:
         return ONE_SIDED
     finding = TOO_FEW
@@ -241,10 +242,10 @@ def symmetric(probe: Probe) -> Finding:
 
 @of_probe
 def decaying(probe: Probe) -> Finding:
-    """The score of two tokens of equal content never rises with their distance, and falls.
+    """The score of two tokens of equal content falls with their distance, and never rises.
 
-    It never rises whatever is learned: with the numbers as they are, and with each learned tensor
-    by itself times 8 and times −8, so that no chance of first weights decides.
+    The score must not rise for any weights, so each learned tensor in turn is also multiplied by 8
+    and by −8. Otherwise random initial weights would decide the outcome.
     """
     finding = _decays(probe)
     if not finding.applicable or not finding.defect < TOLERANCE:
@@ -262,7 +263,7 @@ def _variations(probe: Probe) -> Iterator[tuple[str, Probe]]:
             for factor in (8, -8):
                 encoding = copied(probe.encoding)
                 encoding.get_parameter(name).data.mul_(factor)
-                yield f"with `{name}` times {number(factor)}", probe.of(encoding)
+                yield f"with `{name}` times {number(factor)}", probe.with_encoding(encoding)
 
 
 def _decays(probe: Probe) -> Finding:
@@ -273,7 +274,7 @@ def _decays(probe: Probe) -> Finding:
     if not curves.isfinite().all():
         return Finding(float("inf"), "scores are not finite")
     span = curves.amax(-1) - curves.amin(-1)
-    # The scores of a query may be all alike, as of position 0 where its row is 0
+    # The scores of one query may be equal, for instance at position 0 if its row is 0
     flat = span < 1e-9
     steps = curves.diff()[~flat] / span[~flat].unsqueeze(-1)
     rises = (steps > 1e-6).any(0).nonzero()
@@ -286,30 +287,30 @@ def _decays(probe: Probe) -> Finding:
 
 @of_probe
 def norm_preserving(probe: Probe) -> Finding:
-    """Embeddings keep their length, and so does a key as each query sees it.
+    """Embeddings keep their norm, and so do keys after the transformation between key and query.
 
-    A score is q · M k and what is added to that: M is read off the scores of large q and k, so that
-    it makes no difference which hook the formula is written in. M is the same for all lengths of q.
+    A score is q · M k plus a bias. M is computed from scores of large q and k, so that the result
+    does not depend on which hook implements the formula.
     """
     pos = probe.line(probe.tokens)
     x = probe.x[: probe.tokens]
     changed = (probe.embed(x, pos).norm(dim=-1) / x.norm(dim=-1) - 1).abs().max().item()
     if not changed < TOLERANCE:
-        return Finding(changed, f"the length of an embedding changes by {changed:.2%}")
+        return Finding(changed, f"the norm of an embedding changes by {changed:.2%}")
     seen = probe.seen(len(pos), len(pos))
     ratio = (probe.keys_as_seen(pos).norm(dim=-1) - 1).abs().masked_fill(~seen, 0)
     defect, (_, i, j) = _extreme(ratio, largest=True)
     if defect < TOLERANCE:
-        return Finding(defect, "embeddings, queries and keys keep their length")
+        return Finding(defect, "embeddings, queries and keys keep their norm")
     p, r = (_named(pos[n].tolist()) for n in (i, j))
-    return Finding(defect, f"the length of a key at {r} changes by {defect:.2%}, seen from {p}")
+    return Finding(defect, f"the norm of a key at {r} changes by {defect:.2%} for a query at {p}")
 
 
 @of_probe
 def any_length(probe: Probe) -> Finding:
-    """Positions of a million, and of ten thousand million, are accepted and give finite scores.
+    """Positions of one million, and of ten thousand million, are accepted and give finite scores.
 
-    The second is more than 32 bits count to: a code of bits ends before it, however wide it is.
+    The second exceeds 32 bits, so every binary code has an end before it.
     """
     for start in (FAR, FARTHEST):
         pos = probe.line(probe.tokens, start)
@@ -319,13 +320,13 @@ def any_length(probe: Probe) -> Finding:
             return Finding(float("inf"), str(error))
         if not far.isfinite().all():
             return Finding(float("inf"), f"scores at position {start:,} are not finite")
-    why = f"no last position: finite at {FAR:,} and {FARTHEST:,}; says nothing of quality"
+    why = f"finite at {FAR:,} and {FARTHEST:,}, which does not imply quality at long lengths"
     return Finding(0.0, why)
 
 
 @of_probe
 def length_independent(probe: Probe) -> Finding:
-    """Tokens change none of the scores before them, so cached keys stay true."""
+    """Appending tokens does not change the scores of earlier tokens, so keys can be cached."""
     short, long = probe.line(2 * probe.tokens)[: probe.tokens], probe.line(2 * probe.tokens)
     alone = probe.scores(short, short)
     company = probe.scores(long, long)[:, : probe.tokens, : probe.tokens]
@@ -334,14 +335,15 @@ def length_independent(probe: Probe) -> Finding:
 
 @of_probe
 def order_sensitive(probe: Probe) -> Finding:
-    """Reading the middle token first changes the scores; else the text is a bag of words.
+    """Moving the middle token to the front changes scores; otherwise word order has no effect.
 
-    The token itself moves, and not its position: an encoding may count tokens as they are read.
+    The token is moved together with its position in the sequence, because an encoding may depend
+    on the order of tokens in memory.
     """
     pos = probe.line(min(9, 2 * probe.tokens))
     order = torch.arange(len(pos))
     order[: len(pos) // 2 + 1] = order[: len(pos) // 2 + 1].roll(1)
-    place = order.argsort()  # where each token is read now
+    place = order.argsort()  # new index of each token
     before, after = probe.scores(pos, pos), probe.scores(pos, pos, order)
     after = after[:, place][:, :, place]
     seen = probe.seen(len(pos), len(pos))
@@ -354,14 +356,14 @@ def order_sensitive(probe: Probe) -> Finding:
 
 @of_probe
 def learned(probe: Probe) -> Finding:
-    """Training changes it: it has parameters."""
+    """The encoding has parameters to train."""
     count = sum(p.numel() for p in probe.encoding.parameters() if p.requires_grad)
     return Finding(0.0 if count else 1.0, f"{count:,} parameters")
 
 
 @of_probe
 def several_axes(probe: Probe) -> Finding:
-    """A position may be a point (a row and a column), and each of its coordinates counts."""
+    """A position may be a point (a row and a column), and each coordinate changes scores."""
     axes = max(2, probe.encoding.axes)
     pos = grid(3, *[2] * (axes - 1))[: probe.tokens]
     try:
@@ -373,8 +375,8 @@ def several_axes(probe: Probe) -> Finding:
             if not _unchanged(before, after, pos, pos, "").defect > 1e-3:
                 return Finding(1.0, f"coordinate {axis} of {axes} makes no difference")
     except (ValueError, IndexError, RuntimeError, TypeError):
-        return Finding(1.0, "takes one number for a position")
-    return Finding(0.0, f"each of {axes} coordinates counts")
+        return Finding(1.0, "a position is one number")
+    return Finding(0.0, f"each of {axes} coordinates makes a difference")
 
 
 ALL: tuple[Property, ...] = (
@@ -391,14 +393,14 @@ def check(
     seed: int = 0,
     causal: bool | None = None,
 ) -> Findings:
-    """Measure every property of an `Encoding`, also of one of your own.
+    """Measure every property of an `Encoding`, of this library or of your own.
 
-    - `encoding`: the encoding; a copy in float64 is measured, and it stays as it is
-    - `dim`: channels of a head; None: those that it was made for, or 16
-    - `heads`: query heads; None: those that it was made for, or 4
-    - `width`: channels of an embedding; None: those that it was made for, or dim · heads
+    - `encoding`: the encoding; a copy in float64 is measured
+    - `dim`: channels of a head; None: `encoding.dim`, or 16
+    - `heads`: query heads; None: `encoding.heads`, or 4
+    - `width`: channels of an embedding; None: `encoding.width`, or dim · heads
     - `seed`: seed of the random queries, keys and embeddings
-    - `causal`: True lets a token see itself and the tokens before it; None: as the encoding says
+    - `causal`: True uses a causal mask; None: `encoding.causal`
 
     Returns findings by name. Raises ValueError for an encoding that does not run at these sizes.
 
@@ -408,7 +410,9 @@ def check(
     """
     probe = Probe(encoding, dim, heads, width, seed, causal)
     if probe.limit < 2:
-        raise ValueError(f"{type(encoding).__name__} knows one position; to compare takes two.")
+        raise ValueError(
+            f"`encoding` must accept at least two positions, got one for {type(encoding).__name__}."
+        )
     try:
         pos = probe.line(2)
         probe.scores(pos, pos)
@@ -416,20 +420,19 @@ def check(
         name = type(encoding).__name__
         if "dtype" in str(error) or "scalar type" in str(error):
             raise ValueError(
-                f"{name} is measured in float64, and its hooks make tensors of another dtype: make"
-                f" them with `dtype=q.dtype`. It said: {error}"
+                f"the hooks of {name} must return float64 for float64, and raised: {error} Create"
+                " tensors with `dtype=q.dtype`."
             ) from error
         raise ValueError(
-            f"{name} could not be measured with heads of `dim`={probe.dim} channels,"
-            f" `heads`={probe.heads} and `width`={probe.width}: pass those that it was made for."
-            f" It said: {error}"
+            f"{name} could not be measured with `dim`={probe.dim}, `heads`={probe.heads} and"
+            f" `width`={probe.width}, and raised: {error} Pass the sizes that it was made for."
         ) from error
     with torch.no_grad():
         return Findings({measure.__name__: measure(probe) for measure in ALL})
 
 
 def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doing: str) -> Finding:
-    """Find the largest change, in units of the spread of the scores."""
+    """Return the largest change of a score, in units of the standard deviation of the scores."""
     spread = before.std().item() or 1.0
     change, (head, i, j) = _extreme((after - before).abs(), largest=True)
     p, r = _named(q_pos[i].tolist()), _named(k_pos[j].tolist())
@@ -438,17 +441,17 @@ def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doin
     if defect < TOLERANCE:
         return Finding(defect, f"{doing} changes no score")
     return Finding(
-        defect, f"{doing} takes the score of {p} and {r} from {number(was)} to {number(now)}"
+        defect, f"{doing} changes the score of {p} and {r} from {number(was)} to {number(now)}"
     )
 
 
 def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
-    """Yield scores at offsets 0, 1, 2 …, for each axis and head, some queries, each side seen."""
+    """Yield scores at offsets 0, 1, 2 …, for each axis, head and direction, and some queries."""
     for axis in range(probe.encoding.axes):
         pos = probe.at(reach, 2 * reach + 1)
         (pos if pos.ndim == 1 else pos[:, axis]).copy_(torch.arange(2 * reach + 1))
         for head in probe.alike(pos):
-            # Steps of 9 do not begin at powers of two alone
+            # With steps of 9, not all queries are at powers of two
             for start in range(0, reach + 1, 9):
                 stop = start + reach
                 yield head[stop, start : stop + 1].flip(0)
@@ -457,9 +460,9 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
 
 
 def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
-    """The extreme value, and its index; the first of those that differ by a rounding alone.
+    """Return the extreme value and its index, the first of all that are equal up to rounding.
 
-    Where many are alike, the last digits of a processor would choose between them.
+    Otherwise the index would depend on the rounding of the processor.
     """
     extreme = values.amax() if largest else values.amin()
     alike = torch.isclose(values, extreme, rtol=1e-6, atol=0.0, equal_nan=True)

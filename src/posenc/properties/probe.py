@@ -1,6 +1,6 @@
-"""The probe of an encoding: random content, positions where they are wanted, scores, rows.
+"""The probe of an encoding: scores and rows of random content at given positions.
 
-Everything goes through the hooks of a copy of the encoding, in float64.
+All values are computed in float64 by the hooks of a copy of the encoding.
 """
 
 from copy import copy, deepcopy
@@ -15,16 +15,18 @@ from posenc.core.masks import causal
 from posenc.core.positions import folded
 from posenc.support.arguments import brief, channels, count, switch
 
-LARGE = 2.0**20  # length of a query and of a key: a bias is nothing beside their product
-TOKENS = 9  # tokens of the random text, where an encoding takes so many
+LARGE = 2.0**20  # norm of a query and of a key, whose product is much larger than any bias
+TOKENS = 9  # tokens of the random text, or fewer if the encoding accepts fewer positions
 
 
 class Probe:
-    """A copy of an encoding, and the random text that it is measured with, both in float64.
+    """A copy of an encoding, and the random text of its measurements, both in float64.
 
-    `dim` channels for each of `heads` heads, `width` channels of an embedding; sizes left out are
-    those the encoding says it was made for. With `causal`, or where the encoding is made for it, a
-    token sees itself and those before it. Generators are private: no global seed is touched.
+    - `encoding`: the encoding to copy
+    - `dim`, `heads`, `width`: channels of a head, query heads, and channels of an embedding; None:
+      the sizes of the encoding
+    - `seed`: seed of a private generator; the global seed is not used
+    - `causal`: True uses a causal mask; None: `encoding.causal`
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class Probe:
         if not isinstance(encoding, Encoding):
             raise TypeError(
                 "`encoding` must be an encoding, `RoPE(64)` for instance, got"
-                f" {brief(encoding)}: make one; `posenc.create` does by name."
+                f" {brief(encoding)}. Create one, by name with `posenc.create`."
             )
         for name, size in (("dim", dim), ("heads", heads), ("width", width)):
             if size is not None:
@@ -62,22 +64,22 @@ class Probe:
         return torch.randn(*shape, generator=self.random, dtype=torch.float64)
 
     def line(self, tokens: int, start: int = 0) -> Tensor:
-        """Positions one after the other; points fill a square or a cube."""
+        """Return consecutive positions; points fill a square or a cube."""
         return folded(tokens, self.encoding.axes) + start
 
     def at(self, coordinate: int, tokens: int) -> Tensor:
-        """Positions of so many tokens that all stand at one coordinate."""
+        """Return equal positions for all tokens."""
         axes = self.encoding.axes
         return torch.full((tokens,) if axes == 1 else (tokens, axes), coordinate)
 
     @cached_property
     def tokens(self) -> int:
-        """The number of tokens to try: twice as many are accepted too."""
+        """The number of tokens to test, such that twice as many are accepted too."""
         return max(1, min(TOKENS, self.limit // 2))
 
     @cached_property
     def limit(self) -> int:
-        """Positions 0 … limit − 1 are accepted: a power of two, at most 2²²."""
+        """The number of accepted positions 0 … limit − 1, a power of two up to 2²²."""
         for power in range(22, 0, -1):
             try:
                 self.encoding.prepare(self.at(2**power - 1, 1))
@@ -95,9 +97,9 @@ class Probe:
         return x.unflatten(-1, (self.heads, self.dim)).transpose(0, 1).unsqueeze(0)
 
     def scores(self, q_pos: Tensor, k_pos: Tensor, order: Tensor | None = None) -> Tensor:
-        """Score the random text, its tokens at these positions: (head, query, key).
+        """Return the scores of the random text at these positions, (head, query, key).
 
-        `order` says which token of the text is read when. Pairs that the mask hides score 0.
+        `order` permutes the tokens of the text. Masked pairs have the score 0.
         """
         text = self.x if order is None else self.x[order]
         x, k_x = (self.embed(text[: len(pos)], pos) for pos in (q_pos, k_pos))
@@ -113,19 +115,19 @@ class Probe:
         return logits.squeeze(0).masked_fill(~self.seen(len(q_pos), len(k_pos)), 0)
 
     def seen(self, queries: int, keys: int) -> Tensor:
-        """The pairs that the mask lets through, (query, key)."""
+        """Return the mask of visible pairs, (query, key)."""
         all_pairs = torch.ones(queries, keys, dtype=torch.bool)
         return all_pairs.tril() if self.causal else all_pairs
 
     def rows(self, pos: Tensor) -> Tensor | None:
-        """Rows (position, channel): PE(p), or a query of ones at p; None where there is neither.
+        """Return rows (position, channel): PE(p), or a query of ones encoded at p; None: no rows.
 
-        None too where the hook reads the input of the layer: a position alone gives no row then.
+        A hook that needs the input of the layer has no rows, because these depend on p only.
         """
         return self.rows_of_both(pos)[0]
 
     def rows_of_both(self, pos: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Rows as `rows` gives them, and those of keys of ones; PE(p) is the row of both."""
+        """Return the result of `rows`, and the same for a key of ones; PE(p) is the row of both."""
         encoding, tokens = self.encoding, len(pos)
         if "on_embeddings" in encoding.acts_on:
             rows = self.embed(torch.zeros(tokens, self.width, dtype=torch.float64), pos)
@@ -137,14 +139,14 @@ class Probe:
         return None, None
 
     def near(self) -> Tensor:
-        """The first positions, 1,024 where so many are accepted."""
+        """Return the first 1,024 positions, or all accepted ones if they are fewer."""
         return self.line(min(1024, self.limit))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
-        """M k of a key of length 1, where scores are q · M k: (head, query, key, channel).
+        """Return M k of a key of norm 1, where scores are q · M k, (head, query, key, channel).
 
-        Scores of a large q, along each channel, and a large k: what is added to them is small
-        beside them.
+        M k is computed from the scores of a large k with a large q along each channel, so that a
+        bias is negligible.
         """
         x = self.embed(self.x[: len(pos)], pos).expand(self.dim, -1, -1)
         q = torch.eye(self.dim, dtype=torch.float64).view(self.dim, 1, 1, self.dim)
@@ -156,16 +158,16 @@ class Probe:
         products = scores(self.encoding, q, k, pos, pos, 1.0, x=x, mask=mask)
         return products.movedim(0, -1) / LARGE**2
 
-    def of(self, encoding: Encoding) -> "Probe":
-        """The same probe of another encoding of this kind."""
+    def with_encoding(self, encoding: Encoding) -> "Probe":
+        """Return a copy of the probe for another encoding with the same sizes."""
         other = copy(self)
         other.encoding = encoding
         return other
 
     def alike(self, pos: Tensor) -> Tensor:
-        """Score tokens of equal content, q and k projected alike: (curve, query, key).
+        """Return scores of tokens of equal content, with equal projections, (curve, query, key).
 
-        The content is 0 where the encoding brings its own rows, and 1 where it turns or adds.
+        The content is 0 for encodings that add rows to embeddings, and 1 for all others.
         """
         additive = "on_embeddings" in self.encoding.acts_on
         x = torch.full((len(pos), self.width), 0.0 if additive else 1.0, dtype=torch.float64)
@@ -176,22 +178,21 @@ class Probe:
 
 
 def copied(encoding: Encoding) -> Encoding:
-    """Copy an encoding, so that nothing of it changes, its gradients and its mode neither."""
+    """Return a deep copy of an encoding, so that the original is not changed."""
     try:
         return deepcopy(encoding)
     except (RuntimeError, TypeError) as error:
         raise ValueError(
-            f"`encoding` is measured on a copy of it, and this {type(encoding).__name__} cannot be"
-            " copied: keep only parameters, buffers and constants in it, and compute the rest in"
-            f" its hooks. It said: {error}"
+            f"`encoding` must support `copy.deepcopy`, and this {type(encoding).__name__} raised:"
+            f" {error} Store only parameters, buffers and constants, and compute the rest in"
+            " hooks."
         ) from error
 
 
 def in_float64(encoding: Encoding) -> Encoding:
-    """Copy an encoding: learned weights, buffers and other tensors in float64, dropout off.
+    """Return a copy of an encoding with all tensors in float64 and dropout off.
 
-    Widening a number changes nothing about it, so what is measured is the encoding as it is, with
-    less rounding.
+    Conversion to float64 is exact, so the measured encoding is the same with less rounding.
     """
     twin = copied(encoding).double().eval()
     for module in twin.modules():

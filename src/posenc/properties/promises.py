@@ -1,8 +1,8 @@
-"""What attention, caches and packed texts ask of every encoding, a function for each promise.
+"""Promises: requirements of attention, caches and packed texts that every encoding must meet.
 
-A promise takes a `Case`, an encoding at certain sizes, and yields pairs of tensors that must be
-equal, with a few words that say what the first was computed from. It yields nothing where the sizes
-are too small for it, and raises `NotApplicable` where the encoding is none of its business.
+A promise is a function of a `Case`, an encoding at certain sizes. It yields pairs of tensors that
+must be equal, each with a description of the first. It yields nothing if the sizes are too small,
+and raises `NotApplicable` if the requirement does not concern the encoding.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,16 +35,18 @@ TEXT = "batch token channel"
 OF_TOKENS = ("on_embeddings", "on_queries", "on_keys", "on_values", "on_output")
 SHORT = 64  # tokens
 LONGEST = 310  # tokens
-FAR, VERY_FAR, MOST = 10**6, 3 * 10**9, 2**22  # positions; those below `MOST` were tried by `Probe`
+FAR, VERY_FAR, MOST = 10**6, 3 * 10**9, 2**22  # positions; `Probe` tests those below `MOST`
 PADDED: tuple[positions.Side, ...] = ("left", "right")
 
 
 class NotApplicable(Exception):
-    """The reason why an encoding promises nothing of this kind."""
+    """Raised with the reason why a promise does not concern an encoding."""
 
 
 @dataclass(frozen=True)
 class Sizes:
+    """The sizes of the random text of a case."""
+
     batch: int
     tokens: int
     heads: int
@@ -58,19 +60,19 @@ class Sizes:
 class MustEqual(NamedTuple):
     """Two tensors that must be equal."""
 
-    what: str  # the first was computed from
+    what: str  # description of `actual`
     actual: Tensor
     expected: Tensor
     axes: str = HEADS
-    tolerance: float | None = None  # None: that of the dtype
-    unit: float = 0.0  # difference that counts as 1; the largest number expected, if that is more
+    tolerance: float | None = None  # None: the tolerance of the dtype
+    unit: float = 0.0  # smallest unit of differences, which are relative to the largest `expected`
 
 
 Pairs = Iterator[MustEqual]
 
 
 class Promise(Protocol):
-    """A function that tries one promise; `REMEDIES` has what to do where it is broken."""
+    """The type of a promise; `REMEDIES` has a remedy for each."""
 
     __name__: str
 
@@ -82,7 +84,7 @@ class Case:
     """An encoding at certain sizes, in a layer with random projections."""
 
     card: Card
-    made_for: int  # `dim` of the constructor; of an additive encoding it may be the whole width
+    constructor_dim: int  # `dim` of the constructor; for additive encodings it may be the width
     dim: int
     sizes: Sizes
     dtype: torch.dtype
@@ -93,8 +95,8 @@ class Case:
     seed: int
 
     def encoding(self) -> Encoding:
-        """A new one; parameters that are all 0 are random, for zeros would hide what is wrong."""
-        encoding = self.card.make(self.made_for, self.sizes.heads)
+        """Return a new instance, with random numbers for all-zero parameters, which hide errors."""
+        encoding = self.card.make(self.constructor_dim, self.sizes.heads)
         with torch.no_grad():
             for parameter in encoding.parameters():
                 if not parameter.is_meta and not parameter.any():
@@ -102,7 +104,7 @@ class Case:
         return in_float64(encoding) if self.dtype == torch.float64 else encoding
 
     def layer(self, groups: int | None = None) -> SelfAttention:
-        """A layer in `dtype`, with an encoding of its own."""
+        """Return a layer in `dtype` with a new encoding."""
         heads, encoding = self.sizes.heads, self.encoding()
         return SelfAttention(heads * self.dim, heads, encoding, groups).to(self.dtype).eval()
 
@@ -111,12 +113,12 @@ class Case:
         return torch.randn(self.sizes.batch, tokens, self.sizes.heads * self.dim, dtype=self.dtype)
 
     def line(self, tokens: int | None = None, start: int = 0) -> Tensor:
-        """Positions one after the other; points fill a square or a cube."""
+        """Return consecutive positions; points fill a square or a cube."""
         stop = start + (self.sizes.tokens if tokens is None else tokens)
         return positions.folded(max(144, stop), self.axes)[start:stop]
 
     def lines(self, several: int) -> Tensor:
-        """Positions that differ from row to row, and by more than one shift of all."""
+        """Return positions for several rows, which are not shifts of each other."""
         return torch.stack([self.line() * (row % 2 + 1) + row % 2 for row in range(several)])
 
     @property
@@ -125,7 +127,7 @@ class Case:
 
     @property
     def masks(self) -> dict[str, Mask | None]:
-        """One token sees itself under any mask; a long text is tried in a window, to save time."""
+        """The masks to test; one token or a long text needs only a window, to save time."""
         near: dict[str, Mask | None] = {"in a causal window": masks.causal() & masks.window(3)}
         if self.sizes.tokens == 1 or self.sizes.tokens > SHORT:
             return near
@@ -134,7 +136,7 @@ class Case:
 
 
 def paths(case: Case) -> Pairs:
-    """Each way to compute attention gives what the definition gives, forward and backward."""
+    """Every implementation of attention equals the definition, forward and backward."""
     layer, x, pos = case.layer(), case.x().requires_grad_(), case.line()
     for where, mask in case.masks.items():
         yield from _as_defined(layer, x, where, partial(attended, layer, x, pos, mask=mask))
@@ -145,7 +147,7 @@ def paths(case: Case) -> Pairs:
 
 
 def cache(case: Case) -> Pairs:
-    """Texts read a few tokens at a time, and one at a time, with a `Cache`, are as read at once."""
+    """A text read in parts or token by token with a `Cache` gives the result of the whole text."""
     if case.sizes.tokens < 2:
         return
     layer, x, pos = case.layer(), case.x(), case.line()
@@ -158,7 +160,7 @@ def cache(case: Case) -> Pairs:
 
 
 def packed_texts(case: Case) -> Pairs:
-    """Documents packed in one row, which a mask keeps apart, are as each by itself."""
+    """Documents packed in one row, under a mask for each, give the result of separate calls."""
     tokens = case.sizes.tokens
     if tokens < 2:
         return
@@ -178,7 +180,7 @@ def packed_texts(case: Case) -> Pairs:
 
 
 def padding(case: Case) -> Pairs:
-    """Whatever fills a batch up, to the left or the right of a text, changes nothing."""
+    """Padding to the left or the right of a text does not change its result."""
     batch, tokens = case.sizes.batch, case.sizes.tokens
     if tokens < 2:
         return
@@ -193,15 +195,15 @@ def padding(case: Case) -> Pairs:
         mask = masks.causal(index) & masks.padding(lengths, side, tokens)
         alone = attended(layer, x[-1:, text], case.line(lengths[-1]), masks.causal(), "reference")
         for path, out in by_path(partial(attended, layer, x, pos, mask=mask)):
-            what = f"a text of {tokens} tokens, some filling to its {side}, path {path!r}"
+            what = f"a row of {tokens} tokens with padding on the {side}, path {path!r}"
             yield MustEqual(what, out[-1:, :, text], alone)
 
 
 def batches(case: Case) -> Pairs:
-    """A text gives the same by itself and in any batch, also where each has its own positions."""
+    """A text gives the same result alone and in a batch, with shared or separate positions."""
     layer, x, texts = case.layer(), case.x(), range(case.sizes.batch)
     both = {"the same positions": case.line().expand(len(x), *case.line().shape)}
-    for which, pos in (both | {"positions of their own": case.lines(len(x))}).items():
+    for which, pos in (both | {"separate positions": case.lines(len(x))}).items():
         alone = [attended(layer, x[[n]], pos[n], case.mask, "reference") for n in texts]
         for path, out in by_path(partial(attended, layer, x, pos, mask=case.mask)):
             what = f"in a batch where texts have {which}, path {path!r}"
@@ -209,20 +211,18 @@ def batches(case: Case) -> Pairs:
 
 
 def positions_by_head(case: Case) -> Pairs:
-    """Where each head has positions of its own, it gives what it gives if all have these."""
+    """Per-head positions give the same result as running each head alone."""
     layer, x, heads = case.layer(), case.x(), range(case.sizes.heads)
     if "on_embeddings" in layer.encoding.acts_on:
         raise NotApplicable("it acts on embeddings, before there are heads")
     pos = case.lines(case.sizes.heads)
     alike = [attended(layer, x, pos[h], case.mask, "reference")[:, [h]] for h in heads]
     for path, out in by_path(partial(attended, layer, x, pos[None], mask=case.mask)):
-        yield MustEqual(
-            f"each head at positions of its own, path {path!r}", out, torch.cat(alike, 1)
-        )
+        yield MustEqual(f"heads with separate positions, path {path!r}", out, torch.cat(alike, 1))
 
 
 def grouped_heads(case: Case) -> Pairs:
-    """Heads that share keys and values give what they give with copies of these."""
+    """Query heads that share keys and values give the same result as with copies of these."""
     if case.sizes.heads < 2:
         return
     for groups in [n for n in range(1, case.sizes.heads) if case.sizes.heads % n == 0]:
@@ -232,12 +232,12 @@ def grouped_heads(case: Case) -> Pairs:
         each_k, each_v = (heads.repeat_interleave(copies, 1) for heads in (k, v))
         expected = compute(q, each_k, each_v, implementation="reference")
         for path, out in by_path(partial(compute, q, k, v)):
-            what = f"{case.sizes.heads} heads that share {groups} of keys, path {path!r}"
+            what = f"{case.sizes.heads} query heads with {groups} key heads, path {path!r}"
             yield MustEqual(what, out, expected)
 
 
 def dtypes(case: Case) -> Pairs:
-    """In every dtype outputs have that dtype, and are near those of the same numbers in float64."""
+    """Outputs have the dtype of the inputs, and are close to a computation in float64."""
     for dtype in case.dtypes:
         if dtype == case.dtype:
             continue
@@ -259,9 +259,9 @@ def dtypes(case: Case) -> Pairs:
 
 
 def token_by_token(case: Case) -> Pairs:
-    """Hooks give each token what they give it in another order, or among fewer tokens.
+    """Hooks treat every token separately, in any order and among any other tokens.
 
-    `on_hidden` may go by the tokens before: it is tried on the first of them alone.
+    `on_hidden` may depend on earlier tokens, so only later tokens are left out for it.
     """
     tokens = case.sizes.tokens
     if tokens < 2:
@@ -269,7 +269,7 @@ def token_by_token(case: Case) -> Pairs:
     pos, x, last = case.line(), case.x(), torch.arange(tokens // 2, tokens)
     encoding = case.layer().encoding
     if not {*encoding.acts_on} & {*OF_TOKENS, "on_hidden"}:
-        raise NotApplicable("it changes no token, it acts on scores")
+        raise NotApplicable("it acts on scores only")
     orders = {"in reverse": torch.arange(tokens).flip(0), "without those before": last}
     if "on_hidden" in encoding.acts_on:
         at = encoding.on_hidden(x, encoding.prepare(pos))
@@ -297,7 +297,7 @@ def token_by_token(case: Case) -> Pairs:
 
 
 def queries_without_keys(case: Case) -> Pairs:
-    """A query that sees no key gets 0, and gradients are numbers."""
+    """The output of a query that sees no key is 0, and all gradients are finite."""
     layer, x, tokens = case.layer(), case.x().requires_grad_(), case.sizes.tokens
     blind = masks.Mask(lambda b, h, i, j: (i != tokens // 2) & (j <= i))
     learned = [x, *learning(layer).values()]
@@ -310,11 +310,11 @@ def queries_without_keys(case: Case) -> Pairs:
 
 
 def parameters_learn(case: Case) -> Pairs:
-    """Every parameter gets a gradient: none is cut off on its way."""
+    """Every parameter receives a gradient."""
     layer = case.layer()
     named = learning(layer)
     if not named:
-        raise NotApplicable("it has no parameters that learn")
+        raise NotApplicable("it has no trainable parameters")
     out = attended(layer, case.x(), case.line(), masks.causal(), "reference")
     for name, gradient in zip(
         named, _gradients(out.square().sum(), [*named.values()]), strict=True
@@ -324,7 +324,7 @@ def parameters_learn(case: Case) -> Pairs:
 
 
 def no_hidden_state(case: Case) -> Pairs:
-    """What comes out depends on what goes in alone, and what goes in stays as it is."""
+    """The result of a call depends on its inputs alone, and inputs are not changed."""
     layer, x, pos = case.layer(), case.x(), case.line()
     x_before, pos_before = x.clone(), pos.clone()
     first = attended(layer, x, pos, case.mask)
@@ -344,7 +344,7 @@ def no_hidden_state(case: Case) -> Pairs:
 
 
 def gradients(case: Case) -> Pairs:
-    """Gradients of x, q, k, v and of what is learned are the slopes that differences measure."""
+    """Gradients of x, q, k, v and parameters equal finite differences."""
     tokens = min(4, case.sizes.tokens)
     layer, x, pos = case.layer(), case.x(tokens), case.line(tokens)
     q, k, v, _ = projected(layer, x, pos)
@@ -365,7 +365,7 @@ def gradients(case: Case) -> Pairs:
         x.requires_grad_()
     found = dict(zip(moved, _gradients(loss(), [*moved.values()]), strict=True))
     step, tolerance = (1e-3, 1e-2) if case.dtype == torch.float64 else (1e-2, 0.1)
-    # A slope that is small beside all others may be nothing but rounding
+    # A slope much smaller than all others may consist of rounding errors
     along = {name: torch.randn_like(x) / x.numel() ** 0.5 for name, x in moved.items()}
     slopes = {name: (found[name] * along[name]).sum() for name in moved}
     unit = max(float(slope.abs()) for slope in slopes.values()) / 20
@@ -382,9 +382,9 @@ def gradients(case: Case) -> Pairs:
 
 
 def precision(case: Case) -> Pairs:
-    """What follows from positions is as if float64 and int64 held all of it, also far away."""
+    """Results at near and far positions equal a computation in float64 and int64."""
     if case.dtype != torch.float64:
-        raise NotApplicable("it is tried in float64")
+        raise NotApplicable("precision is tested in float64")
     layer, tokens = case.layer(), min(8, case.sizes.tokens)
     x, near = case.x(tokens), case.line(tokens)
     for start in (0, FAR, VERY_FAR):
@@ -407,7 +407,7 @@ def precision(case: Case) -> Pairs:
 
 
 def changed_weights(case: Case) -> Pairs:
-    """After weights have changed, a layer that was used before gives what a fresh copy gives."""
+    """After a change of weights, a used layer gives the same result as a new copy."""
     used, x, pos = case.layer(), case.x(), case.line()
     if not [*used.encoding.parameters()]:
         raise NotApplicable("it has no parameters")
@@ -425,7 +425,7 @@ def changed_weights(case: Case) -> Pairs:
 
 
 def long_texts(case: Case) -> Pairs:
-    """The beginning of one text gives what it gives in a batch of longer ones, also far away."""
+    """The start of a text gives the same result alone and within long texts, far away too."""
     if case.sizes.tokens < 2:
         return
     texts, tokens = 3, min(LONGEST, case.limit // 4)
@@ -443,7 +443,7 @@ def long_texts(case: Case) -> Pairs:
             alone = attended(layer, x[1:2, :few], pos[1, :few], masks.causal(), "reference")
             far = f"{texts} texts of {tokens} tokens at positions from {origin:,}"
             if origin and not alone.isfinite().all():
-                # Numbers that grow with the position itself: there is nothing to compare
+                # Values that grow with the position overflow here, so there is nothing to compare
                 continue
             finite = whole.isfinite()
             yield MustEqual(f"finite numbers in {far}", finite, torch.ones_like(finite))
@@ -451,7 +451,7 @@ def long_texts(case: Case) -> Pairs:
 
 
 def training_mode(case: Case) -> Pairs:
-    """A layer in training gives what it gives in `eval()`, unless it draws random numbers."""
+    """A layer in training mode equals one in `eval()`, unless it draws random numbers."""
     layer, x, pos = case.layer(), case.x(), case.line()
     expected = attended(layer, x, pos, case.mask, "reference")
     layer.train()
@@ -462,7 +462,7 @@ def training_mode(case: Case) -> Pairs:
 
 
 def compiled(case: Case) -> Pairs:
-    """`torch.compile` makes one graph of it, over all lengths."""
+    """`torch.compile` creates one graph for all lengths."""
     layer = case.layer()
     graph = torch.compile(layer, backend="eager", fullgraph=True, dynamic=True)
     for tokens in (case.sizes.tokens, case.sizes.tokens + 1):
@@ -472,7 +472,7 @@ def compiled(case: Case) -> Pairs:
 
 
 def exported(case: Case) -> Pairs:
-    """`torch.export` makes one program of it, over all lengths."""
+    """`torch.export` creates one program for all lengths."""
     module, tokens = _Masked(case.layer(), case.mask), case.sizes.tokens
     dynamic = torch.export.Dim("tokens", min=2, max=max(tokens + 2, min(case.limit, 128)))
     program = torch.export.export(
@@ -492,45 +492,45 @@ NOT_IN_A_STUDY = (positions_by_head, grouped_heads, dtypes, precision)
 IN_A_STUDY = tuple([promise for promise in PROMISES if promise not in NOT_IN_A_STUDY])
 
 
-BY_ITSELF = "Compute each token from itself and its position alone, not from its index or others"
+BY_ITSELF = "Compute each token only from itself and its position, not from its index or others"
 SHAPES = (
-    "Index positions by their last axis, `q_at[..., :, None] - k_at[..., None, :]`: hooks receive"
+    "Index positions by their last axis, `q_at[..., :, None] - k_at[..., None, :]`. Hooks receive"
     " them as (batch or 1, head or 1, token), and `on_embeddings` as (batch or 1, token)."
 )
 REMEDIES = {
     "runs": "Let each hook return the shape and the dtype that `help(posenc.Encoding)` states.",
     "paths": "Let all forms of the bias (`block`, `pair`, `distance`) be the same function of the"
-    " positions that the hook is given.",
+    " positions that the hook receives.",
     "cache": f"{BY_ITSELF}; if it must depend on the length, set `by_length = True` in the class.",
-    "packed_texts": f"{BY_ITSELF}, for other documents stand in the same row.",
-    "padding": f"{BY_ITSELF}, for padding stands in the same row.",
-    "batches": "Compute each text from itself and from its own row of positions.",
+    "packed_texts": f"{BY_ITSELF}, because the row contains other documents.",
+    "padding": f"{BY_ITSELF}, because the row contains padding.",
+    "batches": "Compute each text only from itself and its own row of positions.",
     "positions_by_head": "Compute each head from its own row of positions, (batch, head, token).",
     "grouped_heads": "Repeat keys that heads share with"
     " `k.repeat_interleave(q.shape[1] // k.shape[1], 1)`.",
     "dtypes": "Compute in float32 or float64, and end with `.to(q.dtype)`.",
-    "token_by_token": f"{BY_ITSELF}; a mix of tokens belongs in the model, outside of attention.",
-    "queries_without_keys": "Let `on_output` return 0 where it receives 0, and divide by no sum"
+    "token_by_token": f"{BY_ITSELF}; mix tokens in the model, outside of attention.",
+    "queries_without_keys": "Let `on_output` return 0 for an input of 0, and do not divide by sums"
     " that can be 0.",
     "parameters_learn": "Use the parameter itself, without `.detach()`, `.data`, `.item()` or"
     " `torch.no_grad()`.",
-    "no_hidden_state": "Write to no tensor that a hook is given (`x + 1`, not `x.add_(1)`), and"
-    " keep nothing in `self` between calls.",
+    "no_hidden_state": "Do not write to the arguments of a hook (`x + 1`, not `x.add_(1)`), and"
+    " store nothing in `self` between calls.",
     "gradients": "Correct the `backward` of your autograd function, or remove `.detach()`.",
     "precision": "Compute with positions in float64 or int64 and round the result once, as in"
     " `(at.double()[..., None] * theta).cos().to(q.dtype)`.",
-    "changed_weights": "Compute what follows from weights in every call, and keep none of it in"
-    " `self`.",
-    "long_texts": "Let no result depend on the number of tokens or texts, and keep it finite at"
-    " every distance.",
-    "training_mode": "Read `self.training` for random numbers alone, such as dropout.",
+    "changed_weights": "Compute everything that depends on weights in every call, and do not store"
+    " it in `self`.",
+    "long_texts": "Make results independent of the number of tokens and texts, and finite at every"
+    " distance.",
+    "training_mode": "Use `self.training` only for random numbers, such as dropout.",
     "compiled": "Do not read values of tensors in Python (`float(x)`, `if x.sum() > 0`).",
-    "exported": "Do not read values of tensors in Python, and fix no length.",
+    "exported": "Do not read values of tensors in Python, and do not fix a length.",
 }
 
 
 def shapes_differ(case: Case) -> bool:
-    """Test whether the same positions give another output, or fail, for several texts or heads."""
+    """Test whether equal positions with more axes change the output or raise an error."""
     layer, x, pos = case.layer(), case.x(), case.line()
     texts, heads, shape = case.sizes.batch, case.sizes.heads, pos.shape
     try:
@@ -561,7 +561,7 @@ class _Masked(nn.Module):
 
 
 def projected(layer: SelfAttention, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Any]:
-    """Compute q, k, v of tokens at `pos`, and what the hooks take as `at`."""
+    """Return q, k, v of tokens at `pos`, and `at` for the hooks."""
     at = layer.encoding.prepare(pos)
     return layer.project(layer.encoding.on_embeddings(x, at), at)
 
@@ -575,7 +575,7 @@ def attended(
     other: Tensor | None = None,
     k_pos: Tensor | None = None,
 ) -> Tensor:
-    """Attention of the tokens of x, at `pos`, to one another, or to those of `other` at `k_pos`."""
+    """Return attention of x at `pos` to itself, or to the tokens of `other` at `k_pos`."""
     q, k, v, at = projected(layer, x, pos)
     k_at = None
     if other is not None and k_pos is not None:
@@ -584,7 +584,7 @@ def attended(
 
 
 def by_path(compute: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Compute it in each way that can serve; one that cannot refuses under its own name."""
+    """Yield each implementation that supports the call, with its result."""
     for path in PATHS:
         try:
             out = compute(implementation=path)
@@ -596,12 +596,12 @@ def by_path(compute: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def learning(layer: SelfAttention) -> dict[str, Tensor]:
-    """The parameters of the encoding that training changes, by name."""
+    """Return the trainable parameters of the encoding by name."""
     return {name: p for name, p in layer.encoding.named_parameters() if p.requires_grad}
 
 
 def tensors(at: Any) -> Iterator[Tensor]:
-    """The tensors of what `prepare` or `on_hidden` returned."""
+    """Yield the tensors in the result of `prepare` or `on_hidden`."""
     if isinstance(at, Tensor):
         yield at
     elif isinstance(at, tuple):
@@ -610,12 +610,12 @@ def tensors(at: Any) -> Iterator[Tensor]:
 
 
 def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[..., Any]) -> Pairs:
-    """Compare outputs, and gradients of x and of what is learned, with those of the definition."""
+    """Compare outputs, and gradients of x and of parameters, with the definition."""
     learned = {"x": x} | learning(layer)
     expected = compute(implementation="reference")
     weights = torch.randn_like(expected)
     gradients = _gradients((expected * weights).sum(), [*learned.values()])
-    # A gradient that is small beside all other numbers may be nothing but rounding.
+    # A gradient much smaller than all other numbers may consist of rounding errors
     unit = max(float(x.detach().abs().max()) for x in (expected, *gradients)) / 10
     for path, out in by_path(compute):
         yield MustEqual(f"{where}, path {path!r}", out, expected)
@@ -630,7 +630,7 @@ def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[.
 
 
 def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
-    """What each hook makes of these tokens."""
+    """Return the result of each overridden hook for these tokens."""
     encoding = layer.encoding
     acts_on, at = encoding.acts_on, encoding.prepare(pos)
     made = {}
@@ -653,9 +653,9 @@ def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
 
 
 class _Wide(private_torch.DispatchMode):
-    """Compute all that follows from these positions in float64 and int64, whatever is asked for.
+    """Compute everything that depends on these positions in float64 and int64.
 
-    A constant that follows from no position, frequencies in float32 for instance, stays as it is.
+    Constants that do not depend on positions, such as frequencies in float32, are not converted.
     """
 
     def __init__(self, pos: Tensor):
@@ -669,13 +669,13 @@ class _Wide(private_torch.DispatchMode):
             args, kwargs = _mapped(_wide, (args, kwargs or {}))
         out = func(*args, **(kwargs or {}))
         if follows:
-            # Kept, so that no other tensor gets its id
+            # The reference prevents that another tensor gets the same id
             self.from_positions |= {id(x): x for x in _leaves(out) if isinstance(x, Tensor)}
         return out
 
 
 def _mapped(f: Callable[[Any], Any], x: Any) -> Any:
-    """Apply f to all that lists, tuples and dictionaries hold, as operations of torch take them."""
+    """Apply f to all items of nested lists, tuples and dictionaries."""
     if isinstance(x, list | tuple):
         return type(x)([_mapped(f, one) for one in x])
     if isinstance(x, dict):
@@ -700,7 +700,7 @@ WIDE |= dict.fromkeys((torch.int8, torch.uint8, torch.int16, torch.int32), torch
 
 
 def _gradients(of: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The gradients of a number; zeros where it does not depend on an input."""
+    """Return the gradients of a number; 0 for inputs on which it does not depend."""
     if not of.requires_grad:
         return [torch.zeros_like(x) for x in inputs]
     gradients = torch.autograd.grad(of, inputs, allow_unused=True)

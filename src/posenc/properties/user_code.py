@@ -1,10 +1,10 @@
-"""Encodings of one's own, by instance or by name: the one place where a user's code is run.
+"""Load encodings from code of the user, the only place where such code is executed.
 
     my_module.py:Mine            a class, a function or an encoding in a file
     package.module:Mine          the same, in a module that Python can import
 
-A file is run under its path as the module's name, which no `import` can ask for, so that it neither
-hides a module nor is hidden by one; `sys.path` stays as it is.
+The name of the module of a file is its path, which no `import` statement can contain, so that it
+cannot conflict with other modules; `sys.path` is not changed.
 """
 
 import ast
@@ -29,17 +29,17 @@ from posenc.properties.probe import copied
 from posenc.support.arguments import brief
 from posenc.support.names import is_own as is_own
 
-# A formula of a docstring is a paragraph of its own, indented.
+# The formula of a docstring is an indented paragraph
 FORMULA = "\n\n    "
 FILLED = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 
 @dataclass(frozen=True)
 class Maker:
-    """A maker of encodings from a class, a function, or an encoding, which is copied.
+    """A constructor of encodings from a class or a function, or by copying an encoding.
 
-    The constructor gets those of `dim`, `heads` and `width` = dim · heads that it names; an
-    encoding keeps the sizes that it has.
+    `dim`, `heads` and `width` = dim · heads are passed to a class or function if it has arguments
+    of these names. A copied encoding keeps its sizes.
     """
 
     source: Any
@@ -48,7 +48,7 @@ class Maker:
     def __call__(self, dim: int, heads: int, **options: Any) -> Encoding:
         if isinstance(self.source, Encoding):
             if options:
-                raise TypeError(f"it is an encoding already, and takes no {', '.join(options)}.")
+                raise TypeError(f"an encoding that exists accepts no {', '.join(options)}.")
             return copied(self.source)
         sizes = {"dim": dim, "heads": heads, "width": dim * heads}
         asked = signature(self.source).parameters.values()
@@ -60,38 +60,38 @@ class Maker:
         missing = [name for name in needed if name not in sizes and name not in options]
         if missing:
             raise TypeError(
-                f"{self.name} asks for `{missing[0]}`, and only `dim`, `heads` and `width` are"
-                " filled in: give it a default, or name a function that makes the encoding."
+                f"the arguments of {self.name} must be `dim`, `heads` or `width`, or have defaults,"
+                f" got `{missing[0]}`. Add a default, or name a function that returns the encoding."
             )
         named = {
             parameter.name: sizes[parameter.name] for parameter in asked if parameter.name in sizes
         }
         encoding = self.source(**named | options)
         if not isinstance(encoding, Encoding):
-            raise TypeError(f"{self.name} must make an `Encoding`, it made {brief(encoding)}.")
+            raise TypeError(f"{self.name} must return an `Encoding`, got {brief(encoding)}.")
         if "dim" in named and len(named) == 1 and heads > 1:
             self._refuse_narrow(encoding, dim)
         return encoding
 
     def _refuse_narrow(self, encoding: Encoding, dim: int) -> None:
-        """Refuse an encoding of embeddings that was made for the channels of one head."""
+        """Raise TypeError for an encoding of embeddings that has the channels of one head."""
         if encoding.acts_on == ("on_embeddings",) and encoding.width in (0, dim):
             raise TypeError(
-                f"{self.name} acts on embeddings, and its `dim` gets the {dim} channels of a head:"
-                " name it `width` to get the channels of the embeddings."
+                f"{self.name} acts on embeddings, but its `dim` is the {dim} channels of a head."
+                " Name the argument `width` to receive the channels of embeddings."
             )
 
 
 def card_of(source: Encoding) -> Card:
-    """The card of an encoding as it stands: called by its class, with that class's docstring."""
+    """Return a card for an encoding, with the name and docstring of its class."""
     name = " + ".join(type(leaf).__name__ for leaf in leaves(source)) or type(source).__name__
     return Card(name, None, Maker(source, name), frozenset(), _docstring(type(source)))
 
 
 def load(name: str) -> Card:
-    """The card of what a file or a module holds under this name. Runs that file or module.
+    """Execute a file or module, and return a card for the encoding of this name.
 
-    Raises LookupError, in one sentence, where nothing of this name makes encodings.
+    Raises LookupError if the name is not a class, function or instance for encodings.
     """
     source = named(name)
     if isinstance(source, Encoding):
@@ -99,16 +99,16 @@ def load(name: str) -> Card:
     is_class = isinstance(source, type) and issubclass(source, Encoding)
     if not is_class and not isinstance(source, FunctionType):
         raise LookupError(
-            f"{name} must be a class derived from `posenc.Encoding`, a function that makes one, or"
-            f" an encoding, got {brief(source)}. {_hint(_module(name), '')}"
+            f"{name} must be a class derived from `posenc.Encoding`, a function that returns an"
+            f" encoding, or an encoding, got {brief(source)}. {_hint(_module(name), '')}"
         )
     return Card(name.rpartition(":")[2], None, Maker(source, name), frozenset(), _docstring(source))
 
 
 def named(name: str) -> Any:
-    """The object of this name, "my_module.py:Mine". Runs the file or module.
+    """Execute a file or module, and return its object of this name, "my_module.py:Mine".
 
-    Raises LookupError, in one sentence, where there is none.
+    Raises LookupError if there is no such object.
     """
     place, _, inner = name.rpartition(":")
     module = _module(name)
@@ -125,7 +125,7 @@ def _module(name: str) -> ModuleType:
 def _from_file(place: str) -> ModuleType:
     path = Path(place)
     if not path.is_file():
-        raise LookupError(f"there is no file {place}: name one as `my_module.py:Mine`.")
+        raise LookupError(f"there is no file {place}. Name one as `my_module.py:Mine`.")
     try:
         path = path.resolve()
         return _run(path, path.stat().st_mtime_ns)
@@ -135,15 +135,15 @@ def _from_file(place: str) -> ModuleType:
 
 @cache
 def _run(path: Path, written: int) -> ModuleType:
-    """Run a file once, until it is `written` to again."""
+    """Execute a file once for each time `written` of modification."""
     spec = spec_from_file_location(str(path), path)
     assert spec is not None
     module, code = module_from_spec(spec), path.read_bytes()
-    # dataclasses and pickle look for the module there
+    # dataclasses and pickle find the module in sys.modules
     sys.modules[spec.name] = module
     try:
         with explained(path.name, path):
-            # Not by the loader, which would leave a __pycache__ beside the file.
+            # The module loader would create a __pycache__ next to the file
             exec(compile(code, path, "exec"), vars(module))
     except BaseException:
         del sys.modules[spec.name]
@@ -159,7 +159,7 @@ def _imported(place: str) -> ModuleType:
         missing = error.__cause__
         if isinstance(missing, ModuleNotFoundError) and f"{place}.".startswith(f"{missing.name}."):
             raise LookupError(
-                f"no module is called {missing.name!r}: name one that Python can import, or a file"
+                f"there is no module {missing.name!r}. Name one that Python can import, or a file"
                 " as `my_module.py:Mine`."
             ) from error
         raise
@@ -167,7 +167,7 @@ def _imported(place: str) -> ModuleType:
 
 @contextmanager
 def explained(name: str, path: Path | None = None) -> Iterator[None]:
-    """Raise what goes wrong while a file or module is run as a LookupError: what, and where."""
+    """Convert errors of executed user code to LookupError with the error and its line."""
     try:
         yield
     except (Exception, SystemExit) as error:
@@ -177,7 +177,7 @@ def explained(name: str, path: Path | None = None) -> Iterator[None]:
 
 
 def failure(error: Exception, cards: Iterable[Card]) -> str | None:
-    """Describe in one line what went wrong in a user's encoding; None where it did not."""
+    """Describe in one line an error raised in a user's encoding; None for errors elsewhere."""
     sources = [card.make.source for card in cards if isinstance(card.make, Maker)]
     if not sources:
         return None
@@ -191,7 +191,7 @@ def failure(error: Exception, cards: Iterable[Card]) -> str | None:
 
 
 def _line(error: BaseException, files: set[str] | None) -> str:
-    """The last line of these files that an error passed through, "mine.py, line 3", or none."""
+    """Return the last line of these files in a traceback, "mine.py, line 3", or ""."""
     if isinstance(error, SyntaxError):
         return f"{Path(str(error.filename)).name}, line {error.lineno}"
     frames = reversed(traceback.extract_tb(error.__traceback__))
@@ -200,7 +200,7 @@ def _line(error: BaseException, files: set[str] | None) -> str:
 
 
 def _encodings(module: ModuleType) -> list[str]:
-    """The names of the classes of encodings that a module defines."""
+    """Return the names of the encoding classes that a module defines."""
     return [
         name
         for name, value in vars(module).items()
@@ -218,7 +218,7 @@ def _hint(module: ModuleType, inner: str) -> str:
 
 
 def _docstring(source: Any) -> str:
-    """The docstring of a class or function, or of the module if the formula stands there."""
+    """Return the docstring of a class or function, or of the module if that has the formula."""
     module = sys.modules[source.__module__]
     text, around = _docstring_as_written(source), _docstring_as_written(module)
     alone = len(_encodings(module)) == 1 and FORMULA in around and FORMULA not in text
@@ -226,13 +226,13 @@ def _docstring(source: Any) -> str:
 
 
 def _docstring_as_written(source: Any) -> str:
-    """A docstring without the indentation of the code around it: what is left marks formulas."""
+    """Return a docstring without the indentation of its code; indented formulas stay indented."""
     if not source.__doc__:
         return ""
     try:
         tree: Any = ast.parse(dedent(getsource(source)))
     except (OSError, TypeError, SyntaxError):
-        # The code was typed in, or made by other code
+        # The source is not available for code that was typed in or generated
         return cleandoc(source.__doc__)
     node = tree if isinstance(source, ModuleType) else tree.body[0]
     first, *lines = (ast.get_docstring(node, clean=False) or source.__doc__).splitlines()
