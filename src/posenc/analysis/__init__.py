@@ -1,1 +1,1 @@
-"""Measure encodings on real text, and weights of models: pure functions on tensors."""
+"""Measurements of encodings on real text, and of weights of models, as functions of tensors."""

@@ -1,8 +1,8 @@
-"""Find the smallest base that keeps similarity from turning negative: a search on tensors.
+"""Search for the smallest base of RoPE whose similarity B(m) is never negative within a length.
 
-    B(m) = Σⱼ cos(m θⱼ)               similarity at distance m of a key that is like the query
+    B(m) = Σⱼ cos(m θⱼ)               similarity at distance m of a key equal to the query
 
-`analysis.frequencies` says what it is for, and asks here for the widths that its table lacks.
+`analysis.frequencies` explains the meaning, and calls this search for sizes outside of its table.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from torch import Tensor, arange, cat, float64, linspace, logspace, tensor
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Frequencies
 
-ROUGH_ERROR = 2e-4  # bound on the error of float32 a pair, in a sum over up to 2,048 pairs
+ROUGH_ERROR = 2e-4  # bound of the float32 error per pair, in a sum over up to 2,048 pairs
 
 
 def similarity(freqs: Frequencies, length: int) -> Tensor:
-    """Compute B(m) for m = 0 … length − 1, in float64.
+    """Return B(m) for m = 0 … length − 1, in float64.
 
     With m = a·n + b, cos((a·n + b)θ) = cos(a·n·θ) cos(bθ) − sin(a·n·θ) sin(bθ): a matrix product.
     """
@@ -31,9 +31,9 @@ def similarity(freqs: Frequencies, length: int) -> Tensor:
 
 
 def search(dim: int, length: int, bases: Sequence[float], first: int = 0) -> int | None:
-    """The place of the first base with which B(m) ≥ 0 for all m < `length`; None: of none of them.
+    """Return the index of the first base with B(m) ≥ 0 for all m < `length`, or None.
 
-    They are tried one after another, but for those before the place `first`.
+    The search starts at index `first`.
     """
     distances = logspace(0, log10(max(length - 1, 1)), 256, dtype=float64).round().unique()
     far = linspace(0.8 * length, length - 1, 256, dtype=float64).round().unique()
@@ -41,7 +41,7 @@ def search(dim: int, length: int, bases: Sequence[float], first: int = 0) -> int
     for start in range(first, len(bases), 64):
         some = tensor(bases[start : start + 64], dtype=float64)
         places = arange(start, start + len(some))
-        # One distance is enough to fail, so most fail here: at a few, then at all of them.
+        # One negative distance is enough to fail, so most bases fail at the first few distances
         for tried in (distances[:: max(len(distances) // 16, 1)], distances, far):
             theta = some[:, None] ** (-arange(0, dim, 2, dtype=float64) / dim)
             enough = ((tried[:, None] * theta[:, None]).cos().sum(-1) >= 0).all(-1)
@@ -66,14 +66,14 @@ def first_negative(theta: Sequence[float], limit: int) -> int:
 
 
 def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:
-    """A distance below `length` with B(m) < 0; None if there is none."""
-    # Where a slightly smaller base failed, this one mostly fails too
+    """Return some distance below `length` with B(m) < 0; None if there is none."""
+    # A base mostly fails near the distance where a slightly smaller base failed
     if near is not None:
         reach = max(64, near // 100)
         m = _first_negative(freqs, max(near - reach, 0), min(near + reach, length))
         if m is not None:
             return m
-    # The search goes downwards, since B is smallest at large distances
+    # Start at large distances, where B is smallest
     end, rows = length, 1024
     while end > 0:
         start = max(end - rows, 0)
@@ -85,7 +85,7 @@ def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int
 
 
 def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
-    """The first m of start … end − 1 with B(m) < 0: roughly in float32, then exactly in doubt."""
+    """Return the first m of start … end − 1 with B(m) < 0, in float32, and exactly if in doubt."""
     rough, doubt = _rough_similarity(freqs, start, end), ROUGH_ERROR * len(freqs)
     if float(rough.min()) > doubt:
         return None
@@ -97,7 +97,7 @@ def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
 
 
 def _rough_similarity(freqs: Frequencies, start: int, end: int) -> Tensor:
-    """Compute B(m) for m = start … end − 1, as `similarity` does, its product in float32."""
+    """Return B(m) for m = start … end − 1, like `similarity`, with a product in float32."""
     n = isqrt(end - start - 1) + 1
     coarse = (start + n * arange(n, dtype=float64))[:, None] * freqs
     fine = arange(n, dtype=float64)[:, None] * freqs

@@ -1,15 +1,15 @@
-"""Capture the queries and keys of a transformers model, before and after they are rotated.
+"""Capture the queries and keys of a transformers model, before and after their rotation.
 
-    `capture(model, inputs)` lists each attention in the order in which they ran:
-    scores = cap(q · kᵀ · scale) + bias    as they enter the softmax, masked where not `seen`,
-                                           beside the score of a sink for each head, if there is one
+    `capture(model, inputs)` returns all attention calls in the order in which they ran:
+    scores = cap(q · kᵀ · scale) + bias    the input of the softmax, masked where not `seen`, with
+                                           one more score per head if there are sinks
     q_plain, k_plain                       q and k without the rotation
 
-Torch's SDPA returns no scores. So the model attends through an entry that this module registers in
-transformers' registry of attention: it records its arguments and runs the model's own eager
-attention. Where that gives other weights than the captured scores, `capture` raises. The plain q
-and k come from running the same attention again with cos = 1 and sin = 0, so that the layout need
-not be known. Needs transformers 5; the model is restored at the end.
+Torch's SDPA does not return scores. This module therefore registers an attention function with
+transformers, which records its arguments and runs the model's own eager attention. `capture` raises
+an error if the eager weights differ from the captured scores. The plain q and k are computed by a
+second run of the same attention with cos = 1 and sin = 0, so that the layout need not be known.
+transformers 5 is required; the model is restored at the end.
 """
 
 import sys
@@ -24,31 +24,31 @@ from torch import Tensor, nn
 
 from posenc.core.biases import per_query_head
 
-# The name in the registries of transformers, and of an attribute of modules
+# Name in the registries of transformers, and of an attribute of modules
 NAME = "posenc_capture"
 
 
 @dataclass(frozen=True)
 class Attended:
-    """One attention in one pass. `k` may have fewer heads; masks may be of one head for all."""
+    """The tensors of one attention call; masks may have one head for all."""
 
-    module: str  # its name in the model
+    module: str  # name of the module in the model
     q: Tensor  # (batch, head, query, channel), as in the dot product
     k: Tensor  # (batch, key head, key, channel)
     scale: float
-    q_plain: Tensor  # before rotation; q itself where there is none
+    q_plain: Tensor  # before rotation; q itself without a rotation
     k_plain: Tensor
-    bias: Tensor | None  # (batch, head, query, key), of T5 and its like, in logits
-    seen: Tensor | None  # (batch, head, query, key): True where the mask lets through
+    bias: Tensor | None  # (batch, head, query, key), in logits, for instance of T5
+    seen: Tensor | None  # (batch, head, query, key): True for visible pairs
     softcap: float | None = None  # c · tanh(score / c), as in Gemma 2
-    sinks: Tensor | None = None  # (head,): scores of a key that has no value, as in gpt-oss
+    sinks: Tensor | None = None  # (head,): scores of a key without a value, as in gpt-oss
 
     @property
     def turned(self) -> bool:
         return self.q is not self.q_plain
 
     def scores(self) -> Tensor:
-        """Compute scores before the mask: (batch, head, query, key), in float32 or better."""
+        """Return scores before the mask, (batch, head, query, key), in float32 or wider."""
         exact = torch.promote_types(self.q.dtype, torch.float32)
         scores = self.q.to(exact) @ per_query_head(self.k, self.q).to(exact).mT * self.scale
         if self.softcap is not None:
@@ -56,7 +56,7 @@ class Attended:
         return scores if self.bias is None else scores + self.bias
 
     def weights(self) -> Tensor:
-        """The weights after mask and softmax; 0 for a query that sees no key."""
+        """Return the weights after mask and softmax; 0 for a query that sees no key."""
         scores, seen = self.scores(), self.seen
         if seen is not None:
             scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
@@ -70,24 +70,24 @@ class Attended:
 
 @torch.no_grad()
 def capture(model: nn.Module, inputs: Mapping[str, Any]) -> list[Attended]:
-    """Run `model(**inputs)` once, in evaluation mode, and list its attentions.
+    """Run `model(**inputs)` once, in evaluation mode, and return its attention calls.
 
-    Raises TypeError for models that do not use transformers' registry of attention, ValueError
-    where a model's own weights are not those of the captured scores.
+    Raises TypeError for models that do not use transformers' registry of attention, and ValueError
+    if the model's own weights differ from the captured scores.
     """
     attended: list[Attended] = []
     with _recording(model, attended):
         model(**inputs)
     if not attended:
         raise TypeError(
-            f"{type(model).__name__} does not attend through transformers' registry: pass a model"
-            " of transformers 5 that can run with `attn_implementation='sdpa'`."
+            f"`model` must use the attention registry of transformers 5, got"
+            f" {type(model).__name__}. Pass a model that supports `attn_implementation='sdpa'`."
         )
     return attended
 
 
 class _Recorder:
-    """Record the calls of the registered attention; `calls` are arguments of running modules."""
+    """A recorder of calls of the registered attention; `calls` has arguments of running modules."""
 
     def __init__(self, model: nn.Module, attended: list[Attended]):
         self.names = {module: name for name, module in model.named_modules()}
@@ -104,8 +104,8 @@ class _Recorder:
     def record(self, module: nn.Module, call: "_Call") -> Tensor:
         """Record one attention, and return its output.
 
-        With rotary tables among the arguments the module runs a second time, `rerunning`, with the
-        identity in their place: that call only leaves its q and k in `plain`.
+        If rotary tables are among the arguments, the module runs a second time, `rerunning`, with
+        the identity instead. The second call only stores its q and k in `plain`.
         """
         q, k, v = call.q, call.k, call.v
         self.plain = q, k
@@ -121,7 +121,7 @@ class _Recorder:
             finally:
                 self.rerunning = False
         seen, bias = call.seen, call.more.get("position_bias")
-        # A float mask holds −∞, or nearly, where it hides a key, and a bias elsewhere
+        # A float mask is about −∞ for hidden keys, and a bias for the others
         if seen is not None and seen.is_floating_point():
             through = seen > torch.finfo(seen.dtype).min / 2
             added = seen.masked_fill(~through, 0)
@@ -137,7 +137,7 @@ class _Recorder:
 
 @dataclass(frozen=True)
 class _Call:
-    """The arguments that an attention passes to the registered function."""
+    """The arguments of one call of the registered function."""
 
     q: Tensor
     k: Tensor
@@ -147,13 +147,14 @@ class _Call:
     more: dict[str, Any]
 
     def eagerly(self, module: nn.Module) -> tuple[Tensor, Tensor | None]:
-        """Run the model's own eager attention, in float32 or better: 16 bits would round scores."""
+        """Run the model's own eager attention in float32 or wider, because 16 bits round scores."""
         home = sys.modules[type(module).__module__]
         own = getattr(home, "eager_attention_forward", None)
         if own is None:
             raise TypeError(
-                f"{type(module).__name__} has no `eager_attention_forward` beside it to hold its"
-                " weights against: pass a model of transformers 5."
+                f"`model` must have `eager_attention_forward` in the module of"
+                f" {type(module).__name__}, for a comparison of weights. Pass a model of"
+                " transformers 5."
             )
         exact = torch.promote_types(self.q.dtype, torch.float32)
         q, k, v = (x.to(exact) for x in (self.q, self.k, self.v))
@@ -167,12 +168,12 @@ class _Call:
 def _check_weights(
     attended: Attended, weights: Tensor | None, module: nn.Module, call: _Call
 ) -> None:
-    """Compare with the weights of eager attention. Raises ValueError if they differ."""
+    """Raise ValueError if captured weights differ from those of eager attention."""
     if weights is None:
         return
     computed = attended.weights()
     sees = torch.ones_like(computed[..., :1], dtype=torch.bool)
-    # A query that sees nothing gets arbitrary weights
+    # Eager attention gives arbitrary weights to a query that sees no key
     if attended.seen is not None:
         sees = attended.seen.any(-1, keepdim=True)
     off = (
@@ -183,10 +184,10 @@ def _check_weights(
     if not off < torch.finfo(computed.dtype).eps ** 0.5:
         extra = ", ".join(sorted(key for key, value in call.more.items() if value is not None))
         raise ValueError(
-            f"the weights of {attended.module} ({type(module).__name__}) are not those of its"
-            f" queries, keys, mask, bias, cap and sinks: its own eager attention differs by"
-            f" {off:.2g}{f', and is handed {extra}' if extra else ''}; pass a model that adds"
-            " nothing else."
+            f"the weights of {attended.module} ({type(module).__name__}) must follow from queries,"
+            f" keys, mask, bias, cap and sinks, got a difference of {off:.2g} to eager"
+            f" attention{f', which also receives {extra}' if extra else ''}. Pass a model without"
+            " other terms."
         )
 
 
@@ -243,7 +244,7 @@ def _attention(
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """The mask (batch, 1, query, key), also where a kernel has it built in."""
+    """Return the mask (batch, 1, query, key), even if kernels have it built in."""
     from transformers.masking_utils import sdpa_mask
 
     always = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
@@ -251,7 +252,7 @@ def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
 
 
 def identity_rotation(table: Any) -> Any:
-    """A rotary table that turns nothing: (cos, sin), or the complex numbers of Llama 4."""
+    """Return a rotary table of the identity: (cos, sin), or the complex numbers of Llama 4."""
     if isinstance(table, Tensor):
         return torch.ones_like(table)
     return torch.ones_like(table[0]), torch.zeros_like(table[1])

@@ -1,9 +1,9 @@
-"""Turn a query and a key together: each pair of channels is a clock with two hands.
+"""Compute rotations of a query and a key at a fixed distance, as clocks with two hands per pair.
 
     query at m        hand at m θ          key at n        hand at n θ
-    m − n fixed       the angle from key to query is (m − n) θ, wherever both are
+    m − n fixed       the angle from key to query is (m − n) θ at every n
 
-Hands are measured through the hooks of the encoding, from vectors whose pairs all are (1, 0).
+Hands are computed by the hooks of the encoding, from vectors with (1, 0) in each pair.
 
 Su et al. 2021, arXiv:2104.09864, eq. 11-14.
 """
@@ -25,23 +25,23 @@ SEVENTHS_SHOWN = 0, 1, 3, 7  # sevenths of the way from the fastest pair to the 
 
 @dataclass(frozen=True)
 class Clock:
-    """One pair of channels; hands step by step."""
+    """One pair of channels, with its hands at each step."""
 
     channels: tuple[int, int]
-    theta: float  # radians a token, by what one token does
+    theta: float  # radians per token, measured over one token
     query: list[Hand]
     key: list[Hand]
-    changed: float  # the most by which the angle between them changes, radians
+    changed: float  # largest change of the angle between them, in radians
 
     @property
     def wavelength(self) -> float:
-        """Tokens a turn; infinite where the pair stands still."""
+        """Tokens per turn; infinite if the pair is not rotated."""
         return 2 * pi / abs(self.theta) if self.theta else inf
 
 
 @dataclass(frozen=True)
 class Clocks:
-    """A query `gap` tokens after a key, both moving on."""
+    """A query `gap` tokens after a key, at each position of the key."""
 
     gap: int
     position: list[int]  # position of the key, step by step
@@ -50,7 +50,7 @@ class Clocks:
 
 @torch.no_grad()
 def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks:
-    """Follow some pairs of `encoding`, one that turns queries and keys by a position."""
+    """Return the hands of four pairs of a rotary encoding."""
     encoding, pos = in_float64(encoding), torch.tensor(list(positions))
     channels = encoding.dim or 16
     pairs = channel_pairs(encoding, channels)
@@ -80,7 +80,7 @@ def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks
 
 @torch.no_grad()
 def angles(encoding: Encoding, positions: Sequence[int]) -> Tensor:
-    """The angle by which each pair of a query is turned, −π … π: (position, pair), float64."""
+    """Return the rotation angle of each pair of a query, −π … π, (position, pair), in float64."""
     encoding, pos = in_float64(encoding), torch.tensor(list(positions))
     channels = encoding.dim or 16
     first, second = (list(side) for side in zip(*channel_pairs(encoding, channels), strict=True))
@@ -91,7 +91,7 @@ def angles(encoding: Encoding, positions: Sequence[int]) -> Tensor:
 
 
 def channel_pairs(encoding: Encoding, channels: int) -> list[tuple[int, int]]:
-    """The channels of each pair that turns, from fast to slow."""
+    """Return the channels of each rotated pair, from fast to slow."""
     turned = getattr(encoding, "turned", channels)
     start = getattr(encoding, "start", None) or 0
     layout: Layout = getattr(encoding, "layout", "interleaved")
@@ -110,7 +110,7 @@ def _hands(rows: Tensor, first: int, second: int) -> list[Hand]:
 
 
 def _turned(before: Hand | Tensor, after: Hand | Tensor) -> float:
-    """The angle from one hand to another, −π … π."""
+    """Return the angle from one hand to another, −π … π."""
     (x, y), (u, v) = map(float, before), map(float, after)
     return atan2(x * v - y * u, x * u + y * v)
 

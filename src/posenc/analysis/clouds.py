@@ -1,8 +1,9 @@
-"""Follow clusters of words in one plane as positions are added to them.
+"""Project clusters of words to a plane, before and after positions are added.
 
-Frequent words of a text, in groups of like ones: the first words of groups are far apart, each is
-followed by those that are most like it. Axes are those of most variance without positions, so that
-a word before and after is drawn in one plane; `together` says how far groups hold in all channels.
+The words are frequent words of a text in groups of similar ones: the first words of groups are
+dissimilar, and each is followed by the most similar words. The axes have most variance without
+positions, so that a word has comparable coordinates before and after. `together` measures in all
+channels how far groups stay together.
 """
 
 from dataclasses import dataclass
@@ -14,8 +15,8 @@ from torch.nn.functional import normalize
 from posenc.analysis.text import Text
 from posenc.core.encoding import Encoding
 
-GROUPS, WORDS_EACH = 5, 8  # groups, words of each
-FREQUENT = 400  # words of the text that are chosen from
+GROUPS, WORDS_EACH = 5, 8  # groups, words in a group
+FREQUENT = 400  # most frequent words, from which groups are selected
 
 
 @dataclass(frozen=True)
@@ -23,21 +24,24 @@ class Clouds:
     """Words in a plane, before and after an encoding acts on them."""
 
     words: list[str]
-    group: list[int]  # number of the group of each word; its first word stands for it
+    group: list[int]  # number of the group of each word
     position: list[int]
     before: list[list[float]]  # (word, 2)
     after: list[list[float]]  # (word, 2), by the same axes
-    together: tuple[float, float]  # share of words with a nearest neighbour of their group
+    together: tuple[float, float]  # share of words with a nearest neighbour in their group
 
 
 @torch.no_grad()
 def clouds(text: Text, vectors: Tensor, encoding: Encoding, seed: int = 0) -> Clouds:
     """Place forty words of a text at positions 0 … 39 in a random order; `vectors` (word, channel).
 
-    Raises ValueError where the text has too few words, or the encoding adds nothing to embeddings.
+    Raises ValueError if the text has too few words, or the encoding does not act on embeddings.
     """
     if "on_embeddings" not in encoding.acts_on:
-        raise ValueError(f"{type(encoding).__name__} leaves embeddings as they are.")
+        raise ValueError(
+            f"`encoding` must act on embeddings, got {type(encoding).__name__}. Use Sinusoidal, for"
+            " instance."
+        )
     chosen, group = _groups(text, vectors)
     x = vectors[chosen].double()
     shuffle = torch.Generator().manual_seed(seed)
@@ -59,18 +63,19 @@ def clouds(text: Text, vectors: Tensor, encoding: Encoding, seed: int = 0) -> Cl
 
 
 def _groups(text: Text, vectors: Tensor) -> tuple[list[int], list[int]]:
-    """Numbers of words, group after group, and the group of each."""
+    """Return the ids of words, one group after another, and the group of each."""
     frequent = text.ids.bincount(minlength=len(text.distinct)).argsort(descending=True, stable=True)
     words = [n for n in frequent.tolist() if len(text.distinct[n]) > 3][:FREQUENT]
     if len(words) < GROUPS * WORDS_EACH:
         raise ValueError(
-            f"{len(words)} words of four letters or more: it takes {GROUPS * WORDS_EACH}."
+            f"`text` must have at least {GROUPS * WORDS_EACH} words of four letters or more, got"
+            f" {len(words)}."
         )
     alike = normalize(vectors[words].double(), dim=-1)
     alike = alike @ alike.mT
     chosen: list[list[int]] = []
     free = torch.ones(len(words), dtype=torch.bool)
-    # Likeness to the nearest first word of a group
+    # Similarity to the nearest first word of a group
     farthest = torch.zeros(len(words), dtype=torch.float64)
     for number in range(GROUPS):
         first = int(farthest.masked_fill(~free, 2).argmin()) if number else 0

@@ -1,9 +1,9 @@
-"""Measure time and memory of attention layers, beside the same layer without positions.
+"""Measure time and memory of attention layers, compared with the same layer without positions.
 
-Times are CPU seconds of this process, which stay nearly the same while other processes hold the
-cores; wall time does not. All layers are timed once in each round, in a new order each round, and
-each time is divided by that of the first layer in the same round. A `Ratio` is the median of these
-quotients with its interval. Memory is the peak of tensors alive, counted after each operation.
+Times are CPU seconds of this process, which other processes influence little, unlike wall time. All
+layers are timed once in each round, in a new order each round, and each time is divided by the time
+of the first layer in the same round. A `Ratio` is the median of these quotients with its interval.
+Memory is the peak of live tensors, counted after each operation.
 """
 
 import random
@@ -27,20 +27,20 @@ from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
 
-# CPU seconds of a pass that every round can afford; slower ones are timed in fewer rounds
+# CPU seconds up to which a pass is timed in every round; slower passes are timed in fewer rounds
 AFFORDED = 0.05
-FEWEST = 3  # rounds that every pass is timed in
+FEWEST = 3  # rounds in which every pass is timed
 # The CPU clock of Windows advances in steps of 16 ms, which is longer than a pass
 CLOCK = time.perf_counter if sys.platform == "win32" else time.process_time
-READ_TO_CHECK = torch.ops.aten.aminmax.default  # the ends of positions, which must be finite
+READ_TO_CHECK = torch.ops.aten.aminmax.default  # the operation that checks positions
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """The time of a layer over that of the first layer in the same round.
+    """The time of a layer divided by the time of the first layer in the same round.
 
-    `low` and `high` are the 95 % interval of the median; with fewer than six rounds, which have no
-    such interval, the smallest and the largest ratio.
+    `low` and `high` are the 95 % interval of the median. Fewer than six rounds have no such
+    interval; then they are the smallest and the largest ratio.
     """
 
     median: float
@@ -51,7 +51,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU seconds and bytes of one forward pass, and of one with its backward pass."""
+    """CPU seconds and bytes of a forward pass, and of a forward and backward pass."""
 
     forward: float
     training: float
@@ -63,7 +63,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class AtLength:
-    """One forward pass of a text of `tokens`; None where the encoding refuses so many."""
+    """One forward pass of a text of `tokens`; None if the encoding does not accept this length."""
 
     tokens: int
     seconds: float | None  # CPU seconds
@@ -73,22 +73,22 @@ class AtLength:
 
 @dataclass(frozen=True)
 class Count:
-    """The work of a forward pass: the same on every machine, unlike seconds."""
+    """The work of a forward pass, which is the same on every machine, unlike seconds."""
 
-    operations: int  # calls of torch that make a tensor; views make none, checks are left out
+    operations: int  # calls of torch that allocate a tensor, without views and checks
     numbers: int  # numbers that these calls write
-    memory: int  # bytes alive at the peak
+    memory: int  # bytes of live tensors at the peak
 
 
 def count(layer: Any, x: Tensor) -> Count:
-    """Count the work of a layer on `x` (batch, token, channel), under a causal mask."""
+    """Count the work of a layer for `x`, (batch, token, channel), under a causal mask."""
     with _Alive() as alive:
         _forward(layer, x)
     return Count(alive.operations, alive.numbers, alive.peak)
 
 
 def cost_of_encoding(encoding: Encoding, dim: int, heads: int, tokens: int) -> Count:
-    """Count what a layer does more than the same layer without an encoding."""
+    """Count the additional work of a layer compared with the same layer without an encoding."""
     x = torch.randn(1, tokens, dim * heads)
     more, plain = (
         count(SelfAttention(dim * heads, heads, added), x) for added in (encoding, Encoding())
@@ -99,12 +99,12 @@ def cost_of_encoding(encoding: Encoding, dim: int, heads: int, tokens: int) -> C
 def costs(
     layers: list[SelfAttention], x: Tensor, rounds: int, step: Callable[[], None] = lambda: None
 ) -> list[Cost]:
-    """Measure layers on `x` (batch, token, channel), the first of which is the baseline.
+    """Measure layers on `x`, (batch, token, channel); the first layer is the baseline.
 
-    Calls `step` after each of `rounds`.
+    `step` is called after each round.
     """
     jobs = [(n, kind) for n in range(len(layers)) for kind in (_forward, _training)]
-    # This warms the layers up too
+    # This run is a warm-up too
     memory = {(n, kind): _peak(kind, layers[n], x) for n, kind in jobs}
     times = _in_turns({(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step)
     return [
@@ -125,16 +125,17 @@ def by_length(
     rounds: Mapping[int, int],
     step: Callable[[], None] = lambda: None,
 ) -> list[list[AtLength]]:
-    """Measure forward passes by length, `rounds` of each; calls `step` after each round.
+    """Measure forward passes at each length, with its number of `rounds`.
 
-    The first layer is the baseline, and must accept every length.
+    The first layer is the baseline, and must accept every length. `step` is called after each
+    round.
     """
     measured: list[list[AtLength]] = [[] for _ in layers]
     for tokens, times_each in rounds.items():
         texts = [torch.randn(1, tokens, layer.width) for layer in layers]
         memory: dict[int, int] = {}
         for n, layer in enumerate(layers):
-            # A table may have no row for the last of so many tokens
+            # A table may have fewer rows than tokens
             with suppress(IndexError):
                 memory[n] = _peak(_forward, layer, texts[n])
         runs = {n: partial(_forward, layers[n], texts[n]) for n in memory}
@@ -151,9 +152,9 @@ def by_length(
 def _in_turns(
     runs: Mapping[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
 ) -> dict[Any, dict[int, float]]:
-    """Time each run in each round: CPU seconds by round, in a new order each round.
+    """Return CPU seconds of each run by round, timed in a new order each round.
 
-    A run that has used up what it could afford in all rounds leaves after the `FEWEST` rounds.
+    A run is skipped after `FEWEST` rounds once it has used `AFFORDED` seconds per round.
     """
     times: dict[Any, dict[int, float]] = {job: {} for job in runs}
     jobs, shuffled = [*runs], random.Random(0)
@@ -170,16 +171,16 @@ def _in_turns(
 
 
 def _ratio(times: Mapping[int, float], baseline: Mapping[int, float]) -> Ratio:
-    """Divide the times of a run by those of the baseline in the same rounds."""
+    """Divide the times of a run by the times of the baseline in the same rounds."""
     shared = times.keys() & baseline.keys()
     return ratio_of([times[number] / baseline[number] for number in shared])
 
 
 def ratio_of(quotients: Sequence[float]) -> Ratio:
-    """Return the median of quotients and its interval.
+    """Return the median of quotients and its 95 % interval.
 
-    The k-th smallest and the k-th largest of n enclose the median unless fewer than k of n fair
-    coins show the same side.
+    The k-th smallest and the k-th largest of n quotients enclose the median, unless fewer than k of
+    n fair coins show the same side.
 
     >>> ratio_of([1.0, 1.2, 1.1, 1.3, 0.9, 1.4, 1.5])
     Ratio(median=1.2, low=0.9, high=1.5, rounds=7)
@@ -213,7 +214,7 @@ def _peak(kind: Callable[[Any, Tensor], Any], layer: nn.Module, x: Tensor) -> in
 
 
 class _Alive(DispatchMode):
-    """Adds up the storages that operations allocate, as long as they are referenced; and counts."""
+    """A mode that counts operations, and sums the sizes of storages that are still referenced."""
 
     def __init__(self):
         super().__init__()

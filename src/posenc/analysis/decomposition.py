@@ -1,19 +1,20 @@
-"""Split scores into parts: content, position, and both together.
+"""Split scores into parts that depend on content, on position, and on both.
 
     additive         (c + p) · (c′ + p′) = c·c′ + c·p′ + p·c′ + p·p′      c, p: word and position
                                           times W_q; c′, p′: times W_k
     rotary           q · k = Σ over bands of pairs, from fast to slow
     Transformer-XL   (q + u) · k + (q + v) · r = q·k + u·k + q·r + v·r
-    DeBERTa          content at content, content at position, position at content
-    Shaw             content at content, content at position
-    biases           content at content, and the bias
+    DeBERTa          content-content, content-position, position-content
+    Shaw             content-content, content-position
+    biases           content-content, and the bias
 
-All times the scale, in logits: parts sum to the scores. `shares` say which part decides: softmax
-ignores a constant over all keys of a query, so with x̃ = x − its mean over the keys seen
+All parts are multiplied by the scale, in logits, and their sum is the score. `shares` measure the
+influence of each part. Softmax ignores a constant over all keys of a query, so with x̃ = x − its
+mean over the visible keys
 
     share(part) = Σ part̃ · scorẽ / Σ scorẽ²          over all heads, queries and keys; sums to 1
 
-A negative share works against the rest. Any sum of encodings is taken apart too.
+A part with a negative share opposes the others. Sums of encodings can be split too.
 
 Ke et al. 2021, "Rethinking Positional Encoding in Language Pre-training", arXiv:2006.15595, for the
 four terms; Dai et al. 2019, arXiv:1901.02860, §3.3; He et al. 2021, arXiv:2006.03654, eq. 2;
@@ -44,18 +45,18 @@ from posenc.encodings.relative.transformer_xl import TransformerXL
 
 CONTENT = "content-content"
 FOUR_TERMS = CONTENT, "content-position", "position-content", "position-position"
-MISFIT = 0.05  # share of the largest score; rounding to bfloat16 makes 0.01
+MISFIT = 0.05  # largest error, as a share of the largest score; rounding to bfloat16 causes 0.01
 
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The scores of one text, and their parts by name, each as large as the scores."""
+    """The scores of one text, and their parts by name, each in the shape of the scores."""
 
     encoding: str
     scores: list[list[list[float]]]  # (head, query, key), in logits: the sum of the parts
     parts: dict[str, list[list[list[float]]]]
     shares: dict[str, float]
-    by_head: dict[str, list[float]]  # the share of each part in each head by itself
+    by_head: dict[str, list[float]]  # the share of each part within each head
     sizes: dict[str, float]  # standard deviation over the keys of a query, in logits
 
 
@@ -75,18 +76,22 @@ def decompose(
     seen: Bool[Tensor, "*#head query key"] | None = None,
     x: Float[Tensor, "batch token width"] | None = None,
 ) -> Decomposition:
-    """Take apart the scores of queries and keys (1, head, token, channel) not yet encoded.
+    """Split the scores of queries and keys into parts.
 
-    `q_place` and `k_place` are the parts of q and k that come from position: of encodings that act
-    on embeddings, which have acted by then. Positions None: 0, 1, 2, …; `k_pos` None: as `q_pos`.
-    `bias` is what a model adds by itself. `seen` is what the mask lets through, for `shares` and
-    `sizes`; parts have all pairs. `x` is what q and k are projections of, where the encoding reads
-    it in `on_hidden`.
+    - `encoding`: encoding of q and k
+    - `q`, `k`: queries and keys before the encoding, (1, head, token, channel)
+    - `q_pos`, `k_pos`: positions; None: 0, 1, 2, …, and those of the queries
+    - `scale`: factor of q · k; None: the scale of the encoding
+    - `q_place`, `k_place`: terms of q and k that come from positions added to embeddings
+    - `bands`: number of bands of rotary pairs
+    - `bias`: another bias of the model
+    - `seen`: mask, for `shares` and `sizes`; parts include all pairs
+    - `x`: input of the layer, if the encoding overrides `on_hidden`
     """
     if len(q) != 1 or len(k) != 1:
-        raise ValueError(f"one text is taken apart at a time: got {len(q)} of q and {len(k)} of k.")
+        raise ValueError(f"`q` and `k` must be of one text, got {len(q)} and {len(k)}.")
     if (q_place is None) != (k_place is None):
-        raise ValueError("`q_place` and `k_place` belong together: pass both or neither.")
+        raise ValueError("`q_place` must be passed together with `k_place`. Pass both or neither.")
     q_pos = folded(q.shape[-2], encoding.axes).to(q.device) if q_pos is None else q_pos
     at, k_at = encoding.prepare(q_pos), encoding.prepare(q_pos if k_pos is None else k_pos)
     if x is not None:
@@ -117,7 +122,7 @@ def of_layer(
     mask: Mask | None = None,
     bands: int = 4,
 ) -> Decomposition:
-    """Take apart the scores of a layer that reads the words `x`, (1, token, channel)."""
+    """Split the scores of a layer with the input `x`, (1, token, channel), into parts."""
     encoding = layer.encoding
     pos = folded(x.shape[-2], encoding.axes).to(x.device) if pos is None else pos
     at = encoding.prepare(pos)
@@ -141,10 +146,11 @@ def of_attended(
     pos: Positions | Points | None = None,
     bands: int = 4,
 ) -> Decomposition:
-    """Take apart a captured attention over one text, whose queries and keys `encoding` turned.
+    """Split the scores of a captured attention over one text into parts.
 
-    `posenc.models.config` reads it from a model's config. Without one, what turned stays unsplit.
-    Raises ValueError where the encoding does not give the scores that were captured.
+    `encoding` is the rotary encoding of the model, which `posenc.models.config` reads from a
+    config; None: rotated products are not split. Raises ValueError if the encoding does not
+    reproduce the captured scores.
     """
     if encoding is None:
         return decompose(
@@ -171,28 +177,28 @@ def of_attended(
     off = float((total - true).abs().max())
     if off > MISFIT * float(true.abs().max()):
         raise ValueError(
-            f"{encoding} at these positions is {off:.2g} off the scores of {attended.module}: base,"
-            " layout, turned channels and `pos` must be the model's."
+            f"`encoding` must reproduce the scores of {attended.module}, got an error of {off:.2g}"
+            f" for {encoding}. Use the model's base, layout, rotated channels and `pos`."
         )
     return taken_apart
 
 
 @torch.no_grad()
 def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
-    """Take apart the first layer of BERT, or of a model built like it, by the four terms.
+    """Split the scores of the first layer of BERT, or of a model like it, into the four terms.
 
-    The layer reads LayerNorm(word + position + type), which is linear in each once its standard
-    deviation σ is known: γ (p − mean p) / σ is the share of the position p. What is left, β and the
-    type among it, counts as content. Deeper layers mix words and positions: there is no such split.
-    Raises TypeError for models that are built otherwise.
+    The input is LayerNorm(word + position + type), which is linear in each term for a given
+    standard deviation σ: γ (p − mean p) / σ is the term of the position p. The remainder, which
+    includes β and the type, counts as content. Deeper layers mix words and positions and cannot be
+    split. Raises TypeError for models with another structure.
     """
     try:
         norm, table = model.embeddings.LayerNorm, model.embeddings.position_embeddings
         first = model.encoder.layer[0].attention.self
     except AttributeError:
         raise TypeError(
-            f"{type(model).__name__} is not built like BERT: pass a BertModel, RobertaModel or the"
-            " like, without a head on top."
+            f"`model` must be a BertModel, RobertaModel or similar, without a head, got"
+            f" {type(model).__name__}."
         ) from None
     sums: list[Tensor] = []
     places: list[Tensor] = []
@@ -219,7 +225,7 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
 
 
 def normed(norm: nn.LayerNorm, x: Tensor, part: Tensor) -> Tensor:
-    """The share of a summand of `x` in LayerNorm(x): γ (part − mean) / σ(x), β left out."""
+    """Return the term of a summand of `x` in LayerNorm(x) without β: γ (part − mean) / σ(x)."""
     spread = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
     return norm.weight * (part - part.mean(-1, keepdim=True)) / spread
 
@@ -229,10 +235,10 @@ def _seen_of(attended: Attended) -> Tensor | None:
 
 
 def _four_products(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tensor]]:
-    """The four products of word and position, as hooks have turned them.
+    """Yield the four products of word and position, after the hooks.
 
-    A hook is affine, f(x) = A x + b. So A p = f(p) − f(0) is the part of a position p, and the
-    rest, f(x) − A p, is the word with the constant b.
+    A hook is affine, f(x) = A x + b. So A p = f(p) − f(0) is the term of a position p, and the
+    remainder, f(x) − A p, is the term of the word with the constant b.
     """
     sides = []
     for (x, place, at), hook in ((query, encoding.on_queries), (key, encoding.on_keys)):
@@ -245,7 +251,7 @@ def _four_products(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[s
 def _products(
     encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, bands: int
 ) -> Iterator[tuple[str, Tensor]]:
-    """The products of encoded queries and keys, by term or by band."""
+    """Yield the products of encoded queries and keys, by term or by band."""
     leaves = placed(encoding, at, k_at)
     parts = [leaf.encoding for leaf in leaves]
     rotary = [part for part in parts if _is_rotary(part)]
@@ -263,7 +269,7 @@ def _is_rotary(part: Any) -> bool:
 
 
 def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
-    """Names and channels of bands of pairs, fast to slow; over several axes by the norm of θ."""
+    """Yield names and channels of bands of pairs, fast to slow; with several axes by |θ|."""
     theta = rotary.freqs.detach().cpu().double()
     if theta.ndim == 3:  # (axis, head, pair)
         theta = theta.square().mean(1).sqrt()
@@ -271,7 +277,7 @@ def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
     start = getattr(rotary, "start", None) or 0
     first, second = split(torch.arange(start, start + 2 * len(speed)), rotary.layout)
     turning = speed > 0
-    # Pairs that turn equally fast stay together: `group` numbers the speed of each pair that turns.
+    # Pairs of equal speed belong to one band; `group` has the index of the speed of each pair
     distinct, group = speed[turning].log().neg().round(decimals=3).unique(return_inverse=True)
     for band in torch.arange(len(distinct)).tensor_split(min(count, len(distinct))):
         among = turning.nonzero().flatten()[torch.isin(group, band)]
@@ -281,7 +287,7 @@ def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
     turned = torch.cat((first[turning], second[turning]))
     still = [c for c in range(rotary.dim) if c not in set(turned.tolist())]
     if still:
-        yield "not turned", torch.tensor(still)
+        yield "not rotated", torch.tensor(still)
 
 
 def _biases(

@@ -1,13 +1,13 @@
-"""Measure which angles a pair of channels met in training, and which it meets in longer texts.
+"""Compute the share of rotation angles that longer texts use but training did not.
 
-A pair that turns by θ a token shows, over the distances of L tokens, the angles
+A pair with θ radians per token has, over the distances of L tokens, the angles
 
-    [0, L θ) mod 2π         met in training; the whole circle where L θ ≥ 2π
+    [0, L θ) mod 2π         used in training; the whole circle if L θ ≥ 2π
     [0, T θ′) mod 2π        used in texts of T tokens, with θ′ after an extension
 
-Both arcs begin at 0 and run the same way, so what is met for the first time is the part by which
-the second is longer. A distance m stands for the angles up to those of m + 1. A pair without
-wavelength (θ′ = 0) turns through none.
+Both arcs begin at 0 and have the same direction, so the untrained angles are the part by which the
+second is longer. A distance m covers the angles up to those of m + 1. A pair with θ′ = 0 has no
+angles.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ from math import inf, pi
 from posenc.analysis.frequencies import stretched
 from posenc.encodings.rotary.theta import Theta
 
-TINY = 1e-9  # turns that rounding may leave
-LIKE_YARN = "by_parts"  # left out: it turns as "yarn" does, but for the rounding of its ramp
+TINY = 1e-9  # turns that rounding errors may cause
+LIKE_YARN = "by_parts"  # left out, because it equals "yarn" except for the rounding of its ramp
 
 
 @dataclass(frozen=True)
 class Dial:
-    """One pair of channels: shares of its circle."""
+    """The angles of one pair of channels, as shares of its circle."""
 
-    wavelength: float  # tokens, as it turns in the longer text; infinite where it does not
-    met: float  # share of the circle met in training
-    new: float  # share met for the first time in the longer text
+    wavelength: float  # tokens per turn in the longer text; infinite if it is not rotated
+    met: float  # share of the circle that training used
+    new: float  # additional share that the longer text uses
 
 
 def dials(before: Theta, now: Theta, trained: int, target: int) -> list[Dial]:
-    """Compare each pair's angles over `trained` tokens with those over `target` tokens."""
+    """Compare the angles of each pair over `trained` tokens and over `target` tokens."""
     return [
         _dial(abs(was), abs(turns), trained, target) for was, turns in zip(before, now, strict=True)
     ]
@@ -44,9 +44,10 @@ def by_method(
     configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
-    """Compare over `target` tokens: as trained ("none"), as `configured`, after each extension.
+    """Return the dials over `target` tokens for θ as trained, as configured, and extended.
 
-    LongRoPE is among them where its factors are given as `long`.
+    The keys are "none", "configured" and the methods of extension; "longrope" needs its factors,
+    `long`.
     """
     factor = max(1.0, target / trained)
     methods = {name: now for name, (now, _) in stretched(freqs, trained, factor, long).items()}

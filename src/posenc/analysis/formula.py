@@ -1,10 +1,11 @@
-"""Find the formula that made a table of sines and cosines: its order, base, offset and size.
+"""Fit the formula of a table of sines and cosines: its order, base, offset and size.
 
     z(r, j) = cos + i·sin of pair j in row r = A exp(i (r + offset) θⱼ)        θⱼ = base^(−2j/d)
 
-θⱼ is how fast the phase of z moves, the angle of Σ z(r + 1) z̄(r); ln θⱼ = −j · 2 ln(base)/d gives
-the base. Exponents j/(d/2 − 1), as in tensor2tensor, fairseq and Whisper, make the same numbers of
-another base: that is taken if it is round, to two digits, and the base of the paper's form is not.
+θⱼ is the step of the phase of z, the angle of Σ z(r + 1) z̄(r); ln θⱼ = −j · 2 ln(base)/d gives the
+base. Exponents j/(d/2 − 1), as in tensor2tensor, fairseq and Whisper, give the same numbers with
+another base. That form is chosen if its base has two digits and the base of the paper's form does
+not.
 
 Vaswani et al. 2017, arXiv:1706.03762, §3.5.
 """
@@ -18,29 +19,29 @@ from torch import Tensor
 
 from posenc.core.frequencies import Layout, join, split
 
-RESIDUAL = 0.02  # bfloat16 leaves 0.002
-FEWEST_ROWS = 8  # rows; two or three would fit some formula, whatever they hold
-FARTHEST = 4096  # rows between the first and that of position 0
-PAIRS_TRIED = 1024  # pairs that the offset is sought by
+RESIDUAL = 0.02  # largest relative residual of a fit; rounding to bfloat16 causes 0.002
+FEWEST_ROWS = 8  # rows; two or three random rows would fit some formula
+FARTHEST = 4096  # largest offset in the search
+PAIRS_TRIED = 1024  # pairs in the search for the offset
 
 
 @dataclass(frozen=True)
 class Formula:
-    """Row r is `size` · sin and cos of (r + offset) · θ."""
+    """The formula of row r, `size` · sin and cos of (r + offset) · θ."""
 
-    layout: Layout  # "interleaved": sine beside cosine; "half": all of one, then all of the other
+    layout: Layout  # "interleaved" alternates sine and cosine, "half" has all of one kind first
     sine_first: bool
     base: float
-    closed: bool  # exponents j / (d/2 − 1): the slowest pair turns by 1 / base
+    closed: bool  # True for exponents j / (d/2 − 1), with 1 / base for the slowest pair
     offset: int
     size: float
-    empty: list[int]  # rows that are zero, as of padding
-    residual: float  # what the formula leaves of the table, root mean square, as a share
+    empty: list[int]  # rows of zeros, for instance of padding
+    residual: float  # relative error of the formula, root mean square
 
 
 @torch.no_grad()
 def fit_formula(table: Tensor) -> Formula | None:
-    """Fit order, base, offset and size to a table (row, channel); None if it is no such table."""
+    """Fit order, base, offset and size to a table (row, channel); None if the fit is bad."""
     filled = table.any(-1)
     if filled.sum() < FEWEST_ROWS or table.shape[-1] < 4 or table.shape[-1] % 2:
         return None
@@ -52,7 +53,7 @@ def fit_formula(table: Tensor) -> Formula | None:
 
 
 def _fit_layout(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
-    """The formula that comes nearest to the table in this layout."""
+    """Return the best formula for the table in this layout."""
     row = filled.nonzero().flatten()
     first, second = split(table[row], layout)
     z = torch.complex(second, first)
@@ -72,23 +73,23 @@ def _fit_layout(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
 
 
 def _phase(z: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-    """The step of the phase of each pair from row to row, and its phase in row 0."""
+    """Return the step of the phase of each pair from row to row, and its phase in row 0."""
     theta = (z[1:] * z[:-1].conj())[row.diff() == 1].sum(0).angle()
     stopped = z * torch.polar(torch.ones(()).double(), -row.unsqueeze(-1) * theta)
     return theta, stopped.sum(0).angle()
 
 
 def _slope(theta: Tensor) -> float:
-    """The slope of −ln θ against j by least squares; θ, not ln θ, has errors of one size."""
+    """Return the slope of −ln θ against j by least squares, weighted for equal errors of θ."""
     pairs, weight = torch.arange(len(theta)), theta.clamp_min(0).square()
     logs = theta.clamp_min(1e-30).log()
     return float(-(weight * pairs * logs).sum() / (weight * pairs**2).sum().clamp_min(1e-30))
 
 
 def _offset(phase: Tensor, theta: Tensor) -> int:
-    """The whole number by which phases are best explained: phase = offset · θ, but for turns.
+    """Return the integer offset that fits best, phase = offset · θ modulo full turns.
 
-    A few hundred pairs show it, from the fastest to the slowest.
+    A sample of the pairs, from the fastest to the slowest, is enough.
     """
     tried = slice(None, None, -(-len(theta) // PAIRS_TRIED))
     offsets = torch.arange(-FARTHEST, FARTHEST + 1)
@@ -97,7 +98,7 @@ def _offset(phase: Tensor, theta: Tensor) -> int:
 
 
 def _base(slope: float, pairs: int) -> tuple[float, bool]:
-    """The base, and whether exponents are j / (d/2 − 1)."""
+    """Return the base, and True if exponents are j / (d/2 − 1)."""
     for last, closed in ((pairs, False), (pairs - 1, True)):
         base = exp(min(slope * last, 700))
         if abs(base / float(f"{base:.1e}") - 1) < 1e-3:

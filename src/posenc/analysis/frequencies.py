@@ -1,14 +1,14 @@
-"""Measure what rotary frequencies tell apart over a length, and what stretching did to them.
+"""Compute turns, critical dimension and similarity of rotary frequencies, and of extended ones.
 
     λⱼ = 2π/θⱼ                        wavelength, in tokens
     rⱼ = L θⱼ / 2π                    turns within L tokens; below 1 a pair never completes a turn
     d_c = 2 · #{j : rⱼ ≥ 1}           channels whose pair completes a turn: the critical dimension,
                                       2 ⌈d/2 · log_base(L/2π)⌉
-    B(m) = Σⱼ cos(m θⱼ)               similarity at distance m of a key that is like the query
+    B(m) = Σⱼ cos(m θⱼ)               similarity at distance m of a key equal to the query
 
-Beyond L, pairs past the critical dimension reach angles that training has never shown. While
-B(m) ≥ 0, a like key scores at least as high as an unrelated one, on average. Up to which m that
-holds depends on the base: a text of L tokens needs a smallest base.
+Beyond L, pairs past the critical dimension have angles that training did not contain. While
+B(m) ≥ 0, an equal key scores at least as high as an unrelated one, on average. The largest such m
+grows with the base, so a text of L tokens needs a minimal base.
 
 Liu et al. 2023, "Scaling Laws of RoPE-based Extrapolation", arXiv:2310.05209, for d_c;
 Men et al. 2024, "Base of RoPE Bounds Context Length", arXiv:2405.14591, eq. 8 and table 2.
@@ -38,11 +38,11 @@ from posenc.encodings.rotary.theta import (
     yarn_gain,
 )
 
-LONGEST = 2**21  # tokens to which similarity is summed
-BASES = [2 * 1.01**step for step in range(3402)]  # below 10¹⁵: the smallest is looked for
-BLOCKS = 4096, 1024, 256, 64, 16, 4  # distances that are looked at together, then in parts
-FASTEST = 1.3  # radians in half a block, to which Taylor's formula is worth its error
-# A sum of cosines nearer to 0 than this may have either sign: each distance is looked at
+LONGEST = 2**21  # tokens, the largest distance in sums
+BASES = [2 * 1.01**step for step in range(3402)]  # bases below 10¹⁵ in the search
+BLOCKS = 4096, 1024, 256, 64, 16, 4  # sizes of blocks of distances in the search
+FASTEST = 1.3  # radians in half a block up to which Taylor's formula gives a useful bound
+# A sum of cosines nearer to 0 than this may have either sign because of rounding
 ROUNDING = 1e-6
 
 Change = Literal["kept", "stretched", "interpolated", "still"]
@@ -50,11 +50,11 @@ Change = Literal["kept", "stretched", "interpolated", "still"]
 
 @dataclass(frozen=True)
 class Pair:
-    """One pair of channels over the trained length, before and after stretching."""
+    """One pair of channels over the trained length, before and after an extension."""
 
-    wavelength: float  # tokens, as it turns now; infinite where it does not
-    turns: float  # within the trained length, as it was trained
-    slower: float  # how many times slower it turns now
+    wavelength: float  # tokens per turn after the extension; infinite if it is not rotated
+    turns: float  # within the trained length, before the extension
+    slower: float  # old θ divided by new θ
     change: Change
 
 
@@ -64,25 +64,25 @@ class ExtendedPairs:
 
     pairs: list[Pair]
     gain: float  # factor of cos and sin
-    reach: int  # the first distance of B < 0; `target` if there is none before
+    reach: int  # the first distance with B < 0; `target` if there is none below it
 
 
 @dataclass(frozen=True)
 class Extended:
-    """Frequencies trained on `trained` tokens, stretched to `target` tokens by each method."""
+    """Frequencies trained on `trained` tokens, extended to `target` tokens by each method."""
 
     trained: int
     factor: float
     target: int
-    critical: int  # channels that complete a turn within the trained length, of all
-    channels: int
-    methods: dict[str, ExtendedPairs]  # "none" first: as they were trained
+    critical: int  # channels that complete a turn within the trained length
+    channels: int  # all channels
+    methods: dict[str, ExtendedPairs]  # the first, "none", is without an extension
 
 
 def extended(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> Extended:
-    """Extend by every method with its usual settings; LongRoPE only with its factors, `long`."""
+    """Extend by every method with its default settings; LongRoPE only with its factors, `long`."""
     target = round(trained * factor)
     methods = {
         name: ExtendedPairs(pairs(freqs, now, trained, factor), gain, reach(now, target))
@@ -95,9 +95,9 @@ def extended(
 def stretched(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> dict[str, tuple[Theta, float]]:
-    """The frequencies and the gain of cos and sin after each method with its usual settings.
+    """Return frequencies, and the gain of cos and sin, of each method with its default settings.
 
-    Methods that compare the fastest pair with the slowest are left out where there is only one.
+    With a single pair, methods that need a fastest and a slowest pair are left out.
     """
     target = round(trained * factor)
     methods = {"none": (freqs, 1.0), "interpolate": (interpolate(freqs, factor), 1.0)}
@@ -115,7 +115,7 @@ def stretched(
 
 
 def critical(freqs: Theta, trained: int) -> int:
-    """The critical dimension d_c: how many channels belong to pairs that complete a turn.
+    """Return the critical dimension d_c, the number of channels in pairs that complete a turn.
 
     >>> from posenc.encodings.rotary.theta import frequencies
     >>> critical(frequencies(128, 10_000.0), 4096)  # of Llama 2
@@ -125,10 +125,10 @@ def critical(freqs: Theta, trained: int) -> int:
 
 
 def pairs(before: Theta, after: Theta, trained: int, factor: float) -> list[Pair]:
-    """Compare each pair before and after stretching.
+    """Compare each pair before and after an extension.
 
-    A pair is kept (within 1 %), interpolated (by the whole `factor`) or stretched (by less);
-    "still" are pairs that do not turn.
+    A pair is kept (within 1 %), interpolated (by the whole `factor`), stretched (by less), or
+    "still" if it is not rotated.
     """
     rows = []
     for was, now in zip(before, after, strict=True):
@@ -145,16 +145,16 @@ def pairs(before: Theta, after: Theta, trained: int, factor: float) -> list[Pair
 
 
 def reach(freqs: Theta, limit: int = LONGEST) -> int:
-    """The first distance at which B turns negative; `limit` if it does not before."""
+    """Return the first distance with B < 0; `limit` if there is none below it."""
     return _reach(tuple(sorted(map(abs, freqs), reverse=True)), limit)
 
 
 @cache
 def _reach(theta: tuple[float, ...], limit: int) -> int:
-    """Compute `reach` of sorted θ, by products of matrices if torch is there already.
+    """Return `reach` of sorted θ, by matrix products if torch is already imported.
 
-    These are 20 times as fast, but one search is not worth a second of importing torch. Both ways
-    find the same distance.
+    Matrix products are 20 times as fast, but importing torch takes about a second. Both searches
+    return the same distance.
     """
     if "torch" in sys.modules:
         from posenc.analysis.base_search import first_negative
@@ -166,10 +166,10 @@ def _reach(theta: tuple[float, ...], limit: int) -> int:
 
 @cache
 def smallest_base(dim: int, length: int) -> float:
-    """The smallest base with which B(m) ≥ 0 for all m < `length`, in steps of 1 %.
+    """Return the smallest base with B(m) ≥ 0 for all m < `length`, in steps of 1 %.
 
-    Infinite, if no base below 10¹⁵ is enough. Widths that models have are looked up, in a table
-    that `tools/bases.py` makes; of others it is searched for, which takes torch.
+    The result is infinite if no base below 10¹⁵ is enough. Common sizes of heads are in a table,
+    which `tools/bases.py` generates; for others a search imports torch.
 
     >>> smallest_base(128, 4096) < 30_000 < smallest_base(128, 8192)
     True
@@ -185,14 +185,15 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """By width, the places of bases that are enough for longer texts than all before; how long."""
+    """Read the table of (index of a base, longest text for which it is enough) for each size."""
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 
 
 class _Blocks:
-    """A lower bound of B over blocks of `size` distances, by Taylor's formula from their middle.
+    """A lower bound of B over blocks of `size` distances, by Taylor's formula around their middle.
 
-    Pairs too fast for it are taken to be at −1. Of the others, with x from the middle c, |x| ≤ h,
+    Cosines of pairs that are too fast are bounded by −1. For the others, with c the middle and
+    |x| ≤ h,
 
         Σ cos((c + x)θ) ≥ Σ cos(cθ) − x Σ θ sin(cθ) − x²/2 Σ θ² cos(cθ) − h³/6 Σ θ³
     """
@@ -211,7 +212,7 @@ class _Blocks:
             return middle
         slope = abs(sum(map(mul, self.slow, map(sin, angles))))
         bend = -sum(map(mul, self.squares, cosines))
-        # The curve has a valley, whose bottom lies within
+        # The minimum of the parabola is within the block
         if 2 * bend * self.half > slope:
             return middle - slope * slope / (4 * bend)
         return middle - slope * self.half + bend * self.half**2
@@ -220,7 +221,7 @@ class _Blocks:
 def _first_negative(
     theta: Sequence[float], blocks: Sequence[_Blocks], start: int, end: int
 ) -> int | None:
-    """The first m of start … end − 1 with B(m) < 0, by halves of what may hold one."""
+    """Return the first m of start … end − 1 with B(m) < 0, by a search in ever smaller blocks."""
     if not blocks:
         sums = ((m, sum([cos(m * turn) for turn in theta])) for m in range(start, end))
         return next((m for m, similarity in sums if similarity < 0), None)

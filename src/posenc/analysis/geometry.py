@@ -1,11 +1,11 @@
-"""Project vectors of words to a plane, before and after positions.
+"""Project vectors of words to a plane, before and after an encoding.
 
     project   x → (x − mean) V₂,  x − mean = U S Vᵀ       words in the two directions of most
                                                           variance, before and after positions
     turned    R(p θ) (x, y),  R(a) = [[cos a, −sin a], [sin a, cos a]]      words of two channels
 
-Turned by the same θ a token, two words of a sentence keep the angle between them wherever they
-stand together; added positions move words, and large ones drown the meaning of the words.
+A rotation by θ per token keeps the angle between two words if both are shifted. Added positions
+move words, and large ones hide the content of the words.
 
 Su et al. 2021, arXiv:2104.09864, eq. 13 and figure 1.
 """
@@ -27,20 +27,20 @@ from posenc.rotation.table import turn
 
 @dataclass(frozen=True)
 class Plane:
-    """Words as points, each set in its own plane of most variance."""
+    """Words as points before and after an encoding, each in its own plane of most variance."""
 
     words: list[str]
     position: list[int] | list[list[int]]
     before: list[list[float]]  # (word, 2)
     after: list[list[float]]
     explained: tuple[float, float]  # share of the variance that the plane shows, before and after
-    kept: float  # share of words whose nearest neighbour is the same after as before
+    kept: float  # share of words with the same nearest neighbour before and after
     ordered: tuple[float, float]  # |correlation| of the first axis with the order of the words
 
 
 @dataclass(frozen=True)
 class Turned:
-    """Words of two channels, each turned by its position."""
+    """Words of two channels, each rotated by its position."""
 
     words: list[str]
     position: list[int]
@@ -49,7 +49,7 @@ class Turned:
     after: list[list[float]]
 
     def angle(self, first: int, second: int, after: bool = True) -> float:
-        """The angle from one word to another, in degrees, −180 … 180, counter-clockwise."""
+        """Return the angle from one word to another, in degrees, −180 … 180, counter-clockwise."""
         (x, y), (u, v) = ((self.after if after else self.before)[n] for n in (first, second))
         return degrees(remainder(atan2(v, u) - atan2(y, x), tau))
 
@@ -61,11 +61,11 @@ def project(
     encoding: Encoding,
     pos: Positions | Points | None = None,
 ) -> Plane:
-    """Project words before and after an encoding acts on them. Positions None: 0, 1, 2, …"""
+    """Project words before and after an encoding of embeddings. Positions None: 0, 1, 2, …"""
     if "on_embeddings" not in encoding.acts_on:
         raise ValueError(
-            f"{type(encoding).__name__} leaves embeddings as they are: give an encoding that is"
-            " added to them (Sinusoidal, Integer, Learned), or use `turned`."
+            f"`encoding` must act on embeddings, got {type(encoding).__name__}. Use Sinusoidal,"
+            " Integer or Learned, or `turned`."
         )
     pos = folded(len(x), encoding.axes) if pos is None else pos
     placed = encoding.on_embeddings(x.unsqueeze(0), encoding.prepare(pos)).squeeze(0)
@@ -82,10 +82,9 @@ def project(
 
 
 def plane(x: Float[Tensor, "token channel"]) -> tuple[Tensor, float]:
-    """Project to coordinates (token, 2); with the share of the variance in them.
+    """Return coordinates (token, 2), and their share of the variance.
 
-    Each axis points to where its largest weight is positive, so that the picture is the same every
-    time.
+    The sign of each axis makes its largest weight positive, so that pictures are reproducible.
     """
     centred = x.double() - x.double().mean(0)
     _, size, axes = torch.linalg.svd(centred, full_matrices=False)
@@ -100,7 +99,7 @@ def turned(
     theta: float,
     pos: Positions | None = None,
 ) -> Turned:
-    """Turn words of two channels by their positions. Positions None: 0, 1, 2, …"""
+    """Rotate words of two channels by their positions. Positions None: 0, 1, 2, …"""
     pos = folded(len(x), 1) if pos is None else pos
     by = turn(pos, torch.tensor([theta], dtype=torch.float64))
     after = rotate(x[None, None], by, "interleaved")[0, 0]

@@ -1,11 +1,12 @@
-"""Measure how alike the patches of an image are to a chosen one, by position alone.
+"""Compute the similarity of all patches of an image to a chosen one, by position alone.
 
     map(y, x) = score of the query at (row, column) with a key of equal content at (y, x), no scale,
-                as a share of its score with a key at its own place
+                divided by its score with a key at (row, column)
 
-The content is a vector of ones, so that of axial RoPE with frequencies θ on each axis the map is
-Σⱼ (cos((row − y) θⱼ) + cos((column − x) θⱼ)) / 2n: bands along both axes, and the same map wherever
-the chosen patch is. RoPE-Mixed turns by both coordinates at once, and sees slanted bands.
+The content is a vector of ones. For axial RoPE with frequencies θ on each axis the map is
+Σⱼ (cos((row − y) θⱼ) + cos((column − x) θⱼ)) / 2n, with bands along both axes, and it depends only
+on the offset from the chosen patch. RoPE-Mixed rotates by both coordinates together and has
+diagonal bands.
 
 Heo et al. 2024, "Rotary Position Embedding for Vision Transformer", arXiv:2403.13298, §3.
 """
@@ -22,7 +23,7 @@ from posenc.properties.probe import Probe
 
 @dataclass(frozen=True)
 class Map:
-    """The similarity of all patches to one, a map a head; a single map if heads do not differ."""
+    """The similarity of all patches to one, a map per head; a single map if heads do not differ."""
 
     height: int
     width: int
@@ -34,18 +35,20 @@ class Map:
 def to_patch(
     encoding: Encoding, height: int, width: int, chosen: tuple[int, int], unit: bool = False
 ) -> Map:
-    """Compare all patches with one, by an encoding of two axes; `unit`: −1 … 1, as in DINOv3.
+    """Compute the similarity of all patches to one, for an encoding of two axes.
 
-    Raises ValueError for another number of axes, or a patch that is not in the image.
+    `unit`: coordinates from −1 to 1, as in DINOv3, instead of rows and columns. Raises ValueError
+    for another number of axes, or a patch outside of the image.
     """
     if encoding.axes != 2:
         raise ValueError(
-            f"an image has two axes, rows and columns, and {type(encoding).__name__} here has"
-            f" {encoding.axes}: give `RoPE(axial(64, axes=2))`, say, or `Mixed(64, heads=6)`."
+            f"`encoding` must have two axes, rows and columns, got {encoding.axes} of"
+            f" {type(encoding).__name__}. Pass `RoPE(axial(64, axes=2))` or `Mixed(64, heads=6)`,"
+            " for instance."
         )
     row, column = chosen
     if not (0 <= row < height and 0 <= column < width):
-        raise ValueError(f"`chosen` must be in the {height} × {width} patches, got {chosen}.")
+        raise ValueError(f"`chosen` must be one of the {height} × {width} patches, got {chosen}.")
     pos = (centred if unit else grid)(height, width)
     probe = Probe(encoding, heads=None if encoding.heads else 1)
     scores: Tensor = probe.alike(pos)[:, row * width + column]

@@ -21,13 +21,13 @@ class FarChange:
     """The change of the output when the text starts at `start`."""
 
     start: int
-    change: float | None  # None: refused, and `why` says so
+    change: float | None  # None: the encoding raised an error, with the message `why`
     why: str = ""
 
 
 @torch.no_grad()
 def far_changes(layer: SelfAttention, x: Embeddings, starts: Iterable[int]) -> list[FarChange]:
-    """Move `x` (window, token, channel) to begin at each of `starts`, on every axis."""
+    """Compute the change if `x`, (window, token, channel), begins at each of `starts`."""
     pos = folded(x.shape[-2], layer.encoding.axes)
     here = layer(x, pos, causal())
     changes = []

@@ -1,11 +1,12 @@
-"""Test whether attention knows the order of words: two tests, of a layer or a whole model.
+"""Two tests of the influence of word order on attention, for a layer or a whole model.
 
     shuffle    | read(shuffled x) − shuffled read(x) | / | read(x) |      of all tokens, or of each
     duplicate  | read(x)ᵢ − read(x)ⱼ | / | read(x)ᵢ |,  where tokens i and j are the same
 
-Both are 0 for attention without positions and mask: it is permutation-equivariant, so the words of
-a shuffled sentence get what they got before, and two occurrences of a word the same. A causal mask
-alone breaks that. Equivariant is not invariant: what each word gets moves along with it.
+Both are 0 for attention without positions and mask, which is permutation-equivariant: the output of
+a word does not change if the sentence is shuffled, and two occurrences of a word have the same
+output. A causal mask alone breaks this. Equivariant is not invariant: outputs are shuffled with
+their words.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,20 +25,20 @@ Read = Callable[[Tensor], Tensor]  # words or vectors of words (1, token, …) -
 
 @dataclass(frozen=True)
 class Order:
-    """Changes of the output when a text is shuffled, with positions and with them switched off."""
+    """Changes of the output when a text is shuffled, with and without positions."""
 
     tokens: list[str]
-    order: list[int]  # order[n] is the token that comes to stand at place n
-    change: list[float]  # change of each token's output, as a share, in the order of `tokens`
+    order: list[int]  # order[n] is the token that moves to index n
+    change: list[float]  # relative change of each token's output, in the order of `tokens`
     without: list[float]  # the same without positions
-    twins: tuple[int, int] | None  # the same token twice
-    apart: float | None  # difference between the outputs of the twins, as a share
+    twins: tuple[int, int] | None  # two occurrences of one token
+    apart: float | None  # relative difference between the outputs of the twins
     apart_without: float | None
 
 
 @torch.no_grad()
 def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
-    """Change of each token of `x` (1, token, …) when token `order[n]` comes to stand at place n."""
+    """Return the change of each token of `x`, (1, token, …), if token `order[n]` moves to n."""
     before, after = read(x), read(x[:, order])
     change = torch.empty_like(before)
     change[:, order] = after - before[:, order]
@@ -46,13 +47,13 @@ def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
 
 @torch.no_grad()
 def difference(read: Read, x: Tensor, i: int, j: int) -> float:
-    """The difference between the outputs of tokens i and j, as a share."""
+    """Return the relative difference between the outputs of tokens i and j."""
     out = read(x)
     return _share(out[:, i] - out[:, j], out[:, i])
 
 
 def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | None = None) -> float:
-    """Change of the output when tokens of `x` (1, token, channel) move by `order` (token,)."""
+    """Return the change of the output if `x`, (1, token, channel), is permuted by `order`."""
     read = reader_of(layer, mask)
     before, after = read(x), read(x[:, order])
     return _share(after - before[:, order], before)
@@ -61,12 +62,12 @@ def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | Non
 def duplicate(
     layer: SelfAttention, x: Embeddings, i: int, j: int, mask: Mask | None = None
 ) -> float:
-    """Difference of the outputs at i and j, where `x` (1, token, channel) has the same vector."""
+    """Return the difference of the outputs at i and j, where `x` has the same vector."""
     return difference(reader_of(layer, mask), x, i, j)
 
 
 def reader_of(layer: SelfAttention, mask: Mask | None = None) -> Read:
-    """A reader of vectors of words, one after the other, made of one layer."""
+    """Return a function that applies one layer at positions 0, 1, 2, …"""
 
     @torch.no_grad()
     def read(x: Tensor) -> Tensor:
@@ -76,7 +77,7 @@ def reader_of(layer: SelfAttention, mask: Mask | None = None) -> Read:
 
 
 def repeated(words: Sequence[str], shortest: int = 3) -> tuple[int, int] | None:
-    """The first and second place of the longest word that occurs twice.
+    """Return the first two indices of the longest word that occurs twice.
 
     >>> repeated("the dog chased another dog".split())
     (1, 4)

@@ -1,13 +1,14 @@
-"""Measure errors of angles formed in few bits, and of the scores made with them.
+"""Measure the errors of angles computed in low precision, and of the scores computed from them.
 
     error         max | cos′ − cos |, | sin′ − sin |   over pairs, and a window of positions
     drift, far    √ mean (score′ − score)² / √ mean score²     of random q at m and k at n
 
-For `drift` both stand in the window: a score depends on m − n only, and should stay as it is moved
-along. For `far` the keys stay at the beginning of the text. Positions in bfloat16 cannot count past
-256: there, near tokens change places. Frequencies in bfloat16 are others, by up to one part in 256:
-near tokens hardly notice, far ones are somewhere else. cos and sin in bfloat16 cost the same
-everywhere. posenc forms angles in float64 and rounds cos and sin once.
+For `drift` both are in the window, and a score should not change if the window is shifted, because
+it depends on m − n only. For `far` the keys are at the beginning of the text. bfloat16 positions
+skip whole numbers above 256, so neighbouring tokens get equal or wrong positions. bfloat16
+frequencies are off by up to one part in 256, which changes near scores little and far scores
+completely. The error of cos and sin in bfloat16 is the same at all positions. posenc computes
+angles in float64 and rounds cos and sin once.
 
 Wang et al. 2024, "When Precision Meets Position", arXiv:2411.13476, for bfloat16.
 """
@@ -26,7 +27,7 @@ WINDOW = 32
 
 
 def _product(freqs: torch.dtype, pos: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
-    """A function for angles in float32, of frequencies and positions kept in these dtypes."""
+    """Return a function for angles in float32, with frequencies and positions in these dtypes."""
     return lambda p, theta: p.to(pos).float().unsqueeze(-1) * theta.to(freqs).float()
 
 
@@ -34,7 +35,7 @@ def _exact(p: Tensor, theta: Tensor) -> Tensor:
     return p.double().unsqueeze(-1) * theta.double()
 
 
-# The ways to form angles, and the dtype that their cos and sin are kept in
+# Functions for angles, and the dtype of cos and sin
 WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
     "posenc: float64, rounded once": (_exact, torch.float32),
     "float32 angles": (_product(torch.float32, torch.float32), torch.float32),
@@ -49,18 +50,18 @@ WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
 
 @dataclass(frozen=True)
 class Precision:
-    """Errors by way of forming angles, for windows that begin at each position. None: NaN."""
+    """Errors of each way to compute angles, for windows that begin at each position. None: NaN."""
 
     position: list[int]
     error: dict[str, list[float | None]]  # largest error of cos and sin
-    drift: dict[str, list[float | None]]  # drift of scores in the window, as a share of their size
-    far: dict[str, list[float | None]]  # the same of scores with keys at 0, 1, 2, …
+    drift: dict[str, list[float | None]]  # relative error of scores within the window
+    far: dict[str, list[float | None]]  # relative error of scores with keys at 0, 1, 2, …
 
 
 def precision(
     freqs: Frequencies, positions: Sequence[int] = tuple(POSITIONS), seed: int = 0
 ) -> Precision:
-    """Measure the errors of a vector of frequencies, for q and k of unit normal entries."""
+    """Measure the errors for a vector of frequencies, with standard normal q and k."""
     generator = torch.Generator().manual_seed(seed)
     q, k = torch.randn(2, WINDOW, len(freqs), dtype=torch.complex128, generator=generator)
     errors = Precision(list(positions), *({way: [] for way in WAYS} for _ in range(3)))
@@ -79,7 +80,7 @@ def precision(
 
 
 def _turn(angle: Tensor, dtype: torch.dtype) -> Tensor:
-    """Compute cos + i sin, as exactly as the angle is, and keep it in `dtype`."""
+    """Return cos + i sin in the precision of the angle, rounded to `dtype`."""
     return torch.complex(angle.cos().to(dtype).double(), angle.sin().to(dtype).double())
 
 

@@ -1,10 +1,10 @@
-"""Convert learned tables of relative positions to curves over the distance.
+"""Convert learned tables of relative positions to functions of the distance.
 
     T5      value(δ, h) = weight[bucket(δ), h]                  added to the scores of head h
     Shaw    |a_δ|, |c_δ|, cos(a_δ, a_{δ+1})                     of key and value vectors
 
-δ is how many tokens the key is behind the query. Shaw's tables, as VITS has them, begin with the
-key farthest behind: their row r is for δ = reach − r.
+δ = position of the query − position of the key. Shaw's tables, for instance in VITS, begin with the
+largest δ: row r is for δ = reach − r.
 
 Raffel et al. 2020, arXiv:1910.10683, §2.1; Shaw et al. 2018, arXiv:1803.02155, §3.2.
 """
@@ -20,9 +20,9 @@ from posenc.encodings.bias.t5 import bucket, starts
 
 @dataclass(frozen=True)
 class Steps:
-    """A T5 bias: at the first and the last distance of each bucket, since it is flat between."""
+    """A T5 bias at the first and the last distance of each bucket, between which it is constant."""
 
-    distance: list[int]  # tokens that the key is behind the query; below 0: ahead
+    distance: list[int]  # position of the query − position of the key
     heads: list[list[float]]  # the bias at each distance, in logits
 
 
@@ -30,14 +30,14 @@ class Steps:
 class Vectors:
     """A table of vectors, one for each distance."""
 
-    distance: list[int]  # tokens that the key is behind the query; below 0: ahead
+    distance: list[int]  # position of the query − position of the key
     norms: list[float]
     likeness: list[float]  # cosines of each vector and the next
 
 
 @torch.no_grad()
 def t5(weight: Tensor, reach: int = 128, bidirectional: bool = True) -> Steps:
-    """The curve of each head of a table (bucket, head)."""
+    """Return the bias of each head by distance, from a table (bucket, head)."""
     buckets = len(weight)
     first = starts(buckets // 2 if bidirectional else buckets, reach)
     back = sorted({*first, *(start - 1 for start in first[1:]), reach})
@@ -49,7 +49,7 @@ def t5(weight: Tensor, reach: int = 128, bidirectional: bool = True) -> Steps:
 
 @torch.no_grad()
 def shaw(table: Tensor) -> Vectors:
-    """The curve of a table (row, channel), a row a distance: from far behind to far ahead."""
+    """Return norms and similarities by distance, from a table (row, channel) of Shaw."""
     reach = len(table) // 2
     table = table.double()
     return Vectors(

@@ -4,14 +4,15 @@
     a(m, n) = ½ (|cos(qₘ, kₙ)| + |cos(qₙ, kₘ)|)     qₘ, kₙ: rows of one head in W_q and in W_k
     t = mean / (sd / √count) of a(m, n) − a(m, n′)  (m, n) a pair, n′ the partner of the next
 
-At distance δ a pair adds cos(δθ)(q·k + q′·k′) + sin(δθ)(q·k′ − q′·k) to a score, so training ties
-row m of W_q to row n of W_k where m and n are a pair, and no other two. a(m, n) shows that, in the
-layout that is true; n′ is as near in frequency, and tied to nothing. First, the direction that
-all rows of a head have most in common is removed. A layout is accepted from t = 4, of 64 pairs or
-more, if the other has less than half of that: chance gives that once in 10,000.
+At distance δ a pair adds cos(δθ)(q·k + q′·k′) + sin(δθ)(q·k′ − q′·k) to a score, so training aligns
+row m of W_q with row n of W_k if m and n are a pair, and no other two rows. a(m, n) is therefore
+large in the true layout; n′ has nearly the same frequency but no alignment. First, the common
+direction of all rows of a head is removed. A layout is accepted if its t is at least 4, over 64
+pairs or more, and the other layout has less than half of that; by chance this happens once in
+10,000.
 
-Norms are weaker witnesses. Turning a pair's phase in q and k alike changes no score, so its two
-channels should be as strong; but so are neighbouring bands, in the models that we have measured.
+Norms are weaker evidence. Rotating a pair equally in q and k does not change scores, so its two
+channels should have equal norms; but so do neighbouring pairs in the models that we have measured.
 """
 
 from collections.abc import Iterable
@@ -24,16 +25,16 @@ from torch.nn.functional import normalize
 
 from posenc.core.frequencies import Layout, split
 
-DECISIVE_T = 4.0  # the least t of a verdict
+DECISIVE_T = 4.0  # the smallest t of a verdict
 FEWEST_PAIRS = 64  # pairs that a verdict needs
 MOST_PRODUCTS = 2**24  # products of rows in memory at a time
-# The search for the widest direction ends after so many steps, or with so small a residual
+# The largest number of power steps, and the largest relative residual
 POWER_STEPS, RESIDUAL = 20, 1e-4
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Alignment of the pairs of each layout, compared with rows that are no pair."""
+    """Alignment of the pairs of each layout, compared with rows that do not form a pair."""
 
     t: dict[Layout, float]
     pairs: dict[Layout, float]  # mean a(m, n)
@@ -42,7 +43,7 @@ class Evidence:
 
     @property
     def verdict(self) -> Layout | None:
-        """The layout that the weights speak for; None if for neither."""
+        """The layout of the weights; None if the evidence is too weak."""
         best, worst = sorted(self.t, key=lambda layout: self.t[layout], reverse=True)
         clear = self.t[best] >= DECISIVE_T and self.t[worst] < self.t[best] / 2
         return best if clear and self.count >= FEWEST_PAIRS else None
@@ -50,21 +51,21 @@ class Evidence:
 
 @torch.no_grad()
 def strength(weight: Tensor, layout: Layout) -> Tensor:
-    """The strength of each pair, from the rows that turn: (head, channel, input) → (head, pair)."""
+    """Return the strength of each pair of rotated rows: (head, channel, input) → (head, pair)."""
     first, second = split(weight.double().norm(dim=-1), layout)
     return torch.hypot(first, second)
 
 
 @torch.no_grad()
 def alignment(q: Tensor, k: Tensor) -> Tensor:
-    """Compute a(m, n) of each head, from rows (head, channel, input): (head, channel, channel)."""
-    # Rows of q above those of k, each of length 1: (head, 2 · channel, input), and their products.
+    """Return a(m, n) of each head: rows (head, channel, input) → (head, channel, channel)."""
+    # Normalised rows of q and then of k, (head, 2 · channel, input), and their products
     rows = normalize(torch.cat((q, k), -2).float(), dim=-1)
     products = rows @ rows.mT
-    # The products less those of the widest direction, which all rows share.
+    # Subtract the direction that all rows have most in common
     common = widest(products)
     products = products - common @ common.mT
-    # What is left of each row has another length: divide again, for cosines.
+    # The remaining rows have other norms, so divide again to get cosines
     norms = products.diagonal(dim1=-2, dim2=-1).clamp_min(1e-6).sqrt()
     cosines = (products / (norms.unsqueeze(-1) * norms.unsqueeze(-2))).abs()
     across = cosines[..., : q.shape[-2], q.shape[-2] :]
@@ -73,10 +74,10 @@ def alignment(q: Tensor, k: Tensor) -> Tensor:
 
 @torch.no_grad()
 def widest(products: Tensor) -> Tensor:
-    """The eigenvector of the largest eigenvalue λ, times √λ: (head, row, row) → (head, row, 1).
+    """Return √λ times the eigenvector of the largest λ: (head, row, row) → (head, row, 1).
 
-    Power steps find it where rows have much in common. Where they leave a residual |Pv − λv| above
-    λ/10,000, the second eigenvalue is near the first, and the head is given to `eigh`.
+    Power iteration converges fast if rows have much in common. If the residual |Pv − λv| stays
+    above λ/10,000, the second eigenvalue is near the first, and `eigh` is used for the head.
     """
     start = torch.randn(products.shape[-1], 1, generator=torch.Generator().manual_seed(0))
     vector = normalize(products @ start.to(products), dim=-2)
@@ -95,14 +96,14 @@ def widest(products: Tensor) -> Tensor:
 
 @torch.no_grad()
 def evidence(layers: Iterable[tuple[Tensor, Tensor]]) -> Evidence:
-    """Compare the layouts by the rows that turn, W_q and W_k of each layer: (head, channel, input).
+    """Compare the layouts by the rotated rows of W_q and W_k of each layer, (head, channel, input).
 
-    Where heads share a key, its rows are repeated for each.
+    If query heads share keys, the rows of W_k must be repeated for each query head.
     """
     pairs: dict[Layout, list[Tensor]] = {layout: [] for layout in get_args(Layout)}
     others: dict[Layout, list[Tensor]] = {layout: [] for layout in get_args(Layout)}
     for q, k in layers:
-        # Heads of a part; each is measured by itself
+        # Number of heads that are computed together
         heads = max(MOST_PRODUCTS // (2 * q.shape[-2]) ** 2, 1)
         aligned_heads = [
             alignment(*q_and_k) for q_and_k in zip(q.split(heads), k.split(heads), strict=True)

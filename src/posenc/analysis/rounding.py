@@ -1,4 +1,4 @@
-"""Measure errors of angles whose frequencies are kept in few bits, in plain numbers.
+"""Compute errors of angles with rounded frequencies, in plain Python.
 
 maxⱼ | fl(p) · fl(θⱼ) − p θⱼ |      radians; fl rounds, and the product is in float32
 """
@@ -9,11 +9,11 @@ from struct import pack, unpack
 
 from posenc.encodings.rotary.theta import Theta
 
-BLIND = 1e-4  # a smaller change of what attention computes is rounding: it sees nothing
+BLIND = 1e-4  # smaller relative changes of an output are rounding errors
 
 
 def phase_error(theta: Theta, position: int, dtype: str) -> float:
-    """The largest error of any pair's angle at a position, frequencies kept in `dtype`.
+    """Return the largest error of the angle of a pair at a position, with θ in `dtype`.
 
     >>> from posenc.encodings.rotary.theta import frequencies
     >>> round(phase_error(frequencies(128, 10_000.0), 4096, "bfloat16"), 2)
@@ -28,7 +28,7 @@ def float32(number: float) -> float:
 
 
 def bfloat16(number: float) -> float:
-    """The upper half of the bits of float32, rounded to the nearest, or to even."""
+    """Round to bfloat16, the upper half of the bits of float32, to nearest even."""
     (bits,) = unpack("<I", pack("<f", float32(number)))
     bits += 0x7FFF + (bits >> 16 & 1)
     return unpack("<f", pack("<I", bits & 0xFFFF0000))[0]

@@ -1,13 +1,12 @@
-"""Fit the matrix that moves every position by k tokens, where an encoding has one.
+"""Fit the matrix that shifts every position by k tokens, if an encoding has one.
 
     PE(p + k) = M_k PE(p) for all p,    M_a M_b = M_(a+b),    M_k M_kᵀ = 1
 
 For sinusoids M_k is a rotation in each pair of channels: for (sin, cos) it is [[c, s], [−s, c]],
-c = cos kθ, s = sin kθ, and its transpose for (cos, sin). Here it is not taken from the formula but
-fitted to rows, by least squares, so that `missed` shows where there is no such matrix. The rows are
-those of random positions, up to four million where there are so many: neighbouring rows hardly
-differ in their slow pairs, and would leave M undetermined there. In directions that no row has,
-M is 1.
+c = cos kθ, s = sin kθ, and its transpose for (cos, sin). Here M_k is fitted to rows by least
+squares, so that `missed` is large if no matrix exists. The rows are at random positions up to four
+million, or fewer if the encoding accepts fewer, because neighbouring rows hardly differ in their
+slow pairs and would leave M undetermined. In directions without rows, M is 1.
 
 Vaswani et al. 2017, arXiv:1706.03762, §3.5.
 """
@@ -20,8 +19,8 @@ from torch import Tensor
 from posenc.core.encoding import Encoding
 from posenc.properties.probe import Probe
 
-EXTRA_ROWS = 64  # rows beyond two for each channel
-RANK = 1e-5  # relative size of a singular value that counts: rows are rounded to float32
+EXTRA_ROWS = 64  # rows in addition to two per channel
+RANK = 1e-5  # relative size of a singular value above the rounding of rows to float32
 
 
 @dataclass(frozen=True)
@@ -30,12 +29,12 @@ class Shift:
 
     by: int  # k, in tokens
     matrix: list[list[float]]
-    missed: float  # the largest |PE(p + k) − M_k PE(p)| of near rows, to their mean |PE(p)|
+    missed: float  # the largest |PE(p + k) − M_k PE(p)| of near rows, divided by mean |PE(p)|
 
 
 @dataclass(frozen=True)
 class Group:
-    """Two shifts one after the other, and both at once."""
+    """Two shifts, and the shift by their sum."""
 
     a: Shift
     b: Shift
@@ -46,19 +45,19 @@ class Group:
 
 @torch.no_grad()
 def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None:
-    """Fit M_a, M_b and M_(a+b) to random rows, and try rows 0 … tokens − 1 too. None: no rows."""
+    """Fit M_a, M_b and M_(a+b) to random rows, and test rows 0 … tokens − 1. None: no rows."""
     probe = Probe(encoding, heads=None if encoding.heads else 1)
     row = probe.rows(probe.line(1))
     if row is None:
         return None
     room, count = max(1, probe.limit - a - b), 2 * row.shape[-1] + EXTRA_ROWS
-    # A table is fitted on half of its rows and tried on the others
+    # A table is fitted to half of its rows and tested on the others
     if room < 2 * count:
         far = torch.randperm(room, generator=probe.random)[: max(1, room // 2)]
     else:
         far = torch.randint(0, room, (count,), generator=probe.random)
     pos = torch.cat((probe.line(min(tokens, room)), far))
-    # One text, for rows may depend on its length.
+    # All rows are computed in one text, because they may depend on its length
     rows = probe.rows(torch.cat([pos + k for k in (0, a, b, a + b)]))
     assert rows is not None
     here, *there = rows.chunk(4)
@@ -72,13 +71,13 @@ def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None
 
 
 def _fitted(by: int, here: Tensor, there: Tensor, near: int) -> Shift:
-    """Fit M to the rows (row, channel) after the first `near`, and try it on those."""
+    """Fit M to the rows (row, channel) after the first `near`, and test it on those first rows."""
     _, size, basis = torch.linalg.svd(here[near:], full_matrices=False)
     basis = basis[size > RANK * size[0]].mT  # (channel, rank): the directions that rows have
     moved = torch.linalg.lstsq(here[near:] @ basis, there[near:]).solution  # (rank, channel)
     complement = torch.eye(len(basis), dtype=basis.dtype) - basis @ basis.mT
-    # For rows, here · (basis · moved) = there; in directions without rows the matrix is 1. Columns
-    # take its transpose.
+    # For row vectors, here · (basis · moved) = there; in directions without rows the matrix is 1.
+    # Column vectors need the transpose.
     move = (basis @ moved + complement).mT
     missed = (here @ move.mT - there)[:near].norm(dim=-1).max() / here[:near].norm(dim=-1).mean()
     return Shift(by, move.tolist(), missed.item())

@@ -1,15 +1,16 @@
-"""Measure how alike positions are, and how scores depend on distance.
+"""Compute the similarity of positions, and scores as functions of distance.
 
     between       pₘ · pₙ and cos(pₘ, pₙ)           rows of an encoding at positions m and n
-    of_distance   B(δ) = Σⱼ cos(δ θⱼ)                of sinusoids, and of a query turned by RoPE
+    of_distance   B(δ) = Σⱼ cos(δ θⱼ)                of sinusoids, and of a query rotated by RoPE
                   |PE(δ) − PE(0)| = √(2 (B(0) − B(δ)))
     bound         |Σⱼ hⱼ exp(i δ θⱼ)| ≤ maxⱼ |hⱼ₊₁ − hⱼ| Σⱼ |Sⱼ₊₁|,     hⱼ = qⱼ k̄ⱼ, h_{d/2} = 0
                   Sⱼ = Σ_{l<j} exp(i δ θₗ)
     peak          k = R(r) q:  score(δ) = Σⱼ |qⱼ|² cos((δ − r) θⱼ), largest at δ = r
     curve         scores of real words against their distance
 
-δ = position of the query − position of the key, in tokens. B is not monotone, and the bound levels
-off: neither says that far keys score less. `peak` is why: any distance can be the best.
+δ = position of the query − position of the key, in tokens. B is not monotone, and the bound becomes
+flat, so neither implies that far keys have lower scores. `peak` is a counterexample: any distance
+can have the largest score.
 
 Vaswani et al. 2017, arXiv:1706.03762, §3.5; Su et al. 2021, "RoFormer", arXiv:2104.09864, §3.4.3,
 eq. 35-37; Barbero et al. 2024, arXiv:2410.06205, proposition 3.1.
@@ -37,7 +38,7 @@ from posenc.rotation.table import turn
 
 @dataclass(frozen=True)
 class Between:
-    """Every position with every other: (position, position)."""
+    """Similarities of all pairs of positions, (position, position)."""
 
     position: list[int] | list[list[int]]
     dot: list[list[float]]
@@ -46,31 +47,33 @@ class Between:
 
 @dataclass(frozen=True)
 class PairsApart:
-    """Two positions so far apart, in each of the d/2 pairs at once."""
+    """Similarities of two positions by distance, over all d/2 pairs of channels."""
 
     channels: int  # d
     distance: list[int]
     similarity: list[float]  # B
     share: list[float]  # B(δ) / B(0)
     apart: list[float]  # |PE(δ) − PE(0)|
-    rises: int | None  # the first distance more alike than the one before
-    negative: int | None  # the first distance of B < 0
+    rises: int | None  # the first distance at which B is larger than at the previous one
+    negative: int | None  # the first distance with B < 0
 
 
 @dataclass(frozen=True)
 class Bound:
-    """RoFormer's upper bound, and the score of the query and key that it is for; no scale."""
+    """RoFormer's upper bound, and the score of a query and a key without scale."""
 
     distance: list[int]
-    mean: list[float]  # mean of |S₁| … |Sₙ|: the bound for any q and k, but for their factor
+    mean: list[
+        float
+    ]  # mean of |S₁| … |Sₙ|, the factor of the bound that does not depend on q and k
     bound: list[float]  # the bound for these q and k
     score: list[float]
-    size: list[float]  # |score|, which the bounds are of
+    size: list[float]  # |score|, the bounded quantity
 
 
 @dataclass(frozen=True)
 class Peak:
-    """A query with a key that is the same vector, turned by `target` tokens beforehand."""
+    """Scores of a query with a key that is the same vector, rotated by `target` tokens."""
 
     target: int
     distance: list[int]
@@ -80,27 +83,27 @@ class Peak:
 
 @dataclass(frozen=True)
 class Curve:
-    """Scores by distance, over all queries and the keys before them, all heads and windows."""
+    """Scores by distance, over all queries and earlier keys, heads and windows."""
 
     distance: list[int]
     mean: list[float]
-    low: list[float]  # a tenth of the scores is lower
-    high: list[float]  # a tenth is higher
+    low: list[float]  # 10 % quantile
+    high: list[float]  # 90 % quantile
 
 
 @dataclass(frozen=True)
 class Effect(Curve):
-    """Scores that an encoding adds: those of the same words without positions are subtracted."""
+    """The difference of scores with an encoding and without positions, for the same words."""
 
-    heads: list[list[float]]  # (head, distance): the mean of each
-    by_distance_alone: bool  # the same for all words: a bias of distance
+    heads: list[list[float]]  # (head, distance), mean
+    by_distance_alone: bool  # True if the difference depends on distance only
 
 
 @torch.no_grad()
 def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
-    """Compare the rows PE(p), or a vector of ones at each p. None: no rows, as in ALiBi.
+    """Compare the rows PE(p), or an encoded vector of ones at each p. None: no rows, as in ALiBi.
 
-    With several axes the positions are the cells of a square, line by line.
+    With several axes, positions are the points of a square in row-major order.
     """
     probe = Probe(encoding, heads=None if encoding.heads else 1)
     pos = probe.line(tokens, start)
@@ -112,7 +115,7 @@ def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
 
 
 def of_distance(freqs: Frequencies, length: int) -> PairsApart:
-    """Compute the similarity at distances 0 … length − 1.
+    """Return the similarity at distances 0 … length − 1.
 
     >>> from posenc import frequencies
     >>> of_distance(frequencies(64), 1000).rises, of_distance(frequencies(64), 1000).negative
@@ -138,7 +141,7 @@ def bound(
     length: int,
     layout: Layout = "interleaved",
 ) -> Bound:
-    """Bound the score of a query and a key not yet turned, paired by `layout`."""
+    """Return RoFormer's bound and the score of a query and a key before rotation."""
     h = _complex(q, layout) * _complex(k, layout).conj()
     waves = _waves(freqs, length)
     sums = waves.cumsum(-1).abs()
@@ -156,7 +159,7 @@ def bound(
 def turned(
     q: Float[Tensor, "channel"], freqs: Frequencies, target: int, layout: Layout = "interleaved"
 ) -> Float[Tensor, "channel"]:
-    """The key that this query finds best `target` tokens behind it: R(target) q."""
+    """Return R(target) q, the key with which q has its largest score at distance `target`."""
     return rotate(q.view(1, 1, 1, -1), turn(torch.tensor([target]), freqs), layout).flatten()
 
 
@@ -167,7 +170,7 @@ def peak(
     length: int,
     layout: Layout = "interleaved",
 ) -> Peak:
-    """Score `q` with the key `turned` by `target`, at distances 0 … length − 1; no scale."""
+    """Return scores of q and the key R(target) q at distances 0 … length − 1, without scale."""
     key = turned(q, freqs, target, layout)
     h = _complex(q, layout) * _complex(key, layout).conj()
     score = (_waves(freqs, length) * h).sum(-1).real
@@ -175,22 +178,22 @@ def peak(
 
 
 def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
-    """Average scores by distance in windows of text, `x` (window, token, channel)."""
+    """Return scores by distance in windows of text, `x` (window, token, channel)."""
     return curve(of_words(layer, x))
 
 
 @torch.no_grad()
 def of_words(layer: SelfAttention, x: Tensor) -> Float[Tensor, "window head token token"]:
-    """Score all pairs of tokens in windows of text, `x` (window, token, channel).
+    """Return scores of all pairs of tokens in windows of text, `x` (window, token, channel).
 
-    The layer's query projection serves for queries and keys alike, so that a score measures
-    likeness, and what changes with distance is the encoding's doing.
+    Queries and keys use the same projection, so that scores measure similarity, and the dependence
+    on distance comes from the encoding only.
     """
     encoding = layer.encoding
     pos = folded(x.shape[-2], encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
     q, *_ = layer.project(x, encoding.prepare(pos))
-    # Each key stands before its query here, so the mask hides none of them
+    # The mask is needed for encodings that depend on visible keys; later keys are not used below
     mask = causal() if encoding.causal else None
     return scores(encoding, q, q, pos, pos, x=x, mask=mask)
 
@@ -200,7 +203,7 @@ def effect(
     scores: Float[Tensor, "window head token token"],
     plain: Float[Tensor, "window head token token"],
 ) -> Effect:
-    """Average what an encoding adds, by distance: its scores minus those of the words without."""
+    """Return by distance the difference of scores with and without an encoding."""
     added = scores - plain
     tokens = added.shape[-1]
     diagonals = [added.diagonal(-distance, -2, -1) for distance in range(tokens)]
@@ -212,7 +215,7 @@ def effect(
 
 @torch.no_grad()
 def curve(scores: Float[Tensor, "batch head token token"]) -> Curve:
-    """Average scores by distance, computed by attention or captured in a model."""
+    """Return mean and quantiles of scores by distance."""
     tokens = scores.shape[-1]
     diagonals = [scores.diagonal(-distance, -2, -1).flatten() for distance in range(tokens)]
     tenths = torch.tensor([0.1, 0.9])
@@ -226,7 +229,7 @@ def curve(scores: Float[Tensor, "batch head token token"]) -> Curve:
 
 
 def _waves(freqs: Frequencies, length: int) -> Tensor:
-    """Compute exp(i δ θⱼ), (distance, pair)."""
+    """Return exp(i δ θⱼ), (distance, pair)."""
     angle = torch.arange(length).double().unsqueeze(-1) * freqs.detach().double()
     return torch.polar(torch.ones_like(angle), angle)
 

@@ -1,4 +1,4 @@
-"""Student's t, with any number of degrees of freedom, by a table of its distribution."""
+"""Student's t distribution for any number of degrees of freedom, by numerical integration."""
 
 from math import atan, pi, tan
 
@@ -7,14 +7,14 @@ from torch import Tensor
 
 
 def _t(degrees: float) -> tuple[Tensor, Tensor]:
-    """The angles atan(t/√ν) of Student's t, whose density is cos^(ν−1), and the shares below."""
+    """Return angles atan(t/√ν), whose density is cos^(ν−1), and their cumulative distribution."""
     angle = torch.linspace(-pi / 2, pi / 2, 20_001, dtype=torch.float64)
     below = torch.cumulative_trapezoid(angle.cos().clamp_min(0) ** (degrees - 1), angle)
     return angle, torch.cat((below.new_zeros(1), below / below[-1]))
 
 
 def t_below(value: float, degrees: float) -> float:
-    """Compute the probability that Student's t is below a value.
+    """Return the probability that Student's t is below a value.
 
     >>> round(t_below(2.571, 5), 4)
     0.975
@@ -26,7 +26,7 @@ def t_below(value: float, degrees: float) -> float:
 
 
 def t_quantile(share: float, degrees: float) -> float:
-    """Compute the value below which Student's t is with a probability.
+    """Return the quantile of Student's t for a probability.
 
     >>> round(t_quantile(0.975, 5), 3)
     2.571
@@ -38,7 +38,7 @@ def t_quantile(share: float, degrees: float) -> float:
 
 
 def between(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
-    """Read a table of rising x at places between two of them."""
+    """Interpolate y linearly at values between the increasing x."""
     right = torch.searchsorted(x, at.to(x.dtype)).clamp(1, len(x) - 1)
     part = (at - x[right - 1]) / (x[right] - x[right - 1])
     return y[right - 1] + part * (y[right] - y[right - 1])

@@ -1,17 +1,17 @@
-"""Measure a learned table: how smooth its rows are, and which of them training never met.
+"""Measure a learned table of positions: smoothness of its rows, and rows that were never trained.
 
-    likeness(p) = cos(row p − 1, row p)          of neighbours: near 1 where the table is smooth
+    likeness(p) = cos(row p − 1, row p)          of neighbours, near 1 if the table is smooth
     directions = (Σ λ)² / Σ λ²                   λ: variances of the rows along their principal axes
 
-Rows that training has not met are as they were initialised: independent, so in d channels their
-likeness is N(0, 1/d), and of one size, ln |row| = N(·, 1/2d). Of the rows before, both may have any
-mean, and a spread no smaller. The table ends in such rows from where this makes it most likely, if
-that is e²⁰ times as likely as with none; chance gave up to e¹¹ in 300 random tables. A decline by
-degrees has no such place: `falls` says from where likeness stays below what is usual in the table.
+Untrained rows keep their initial values: they are independent, so in d channels their likeness is
+N(0, 1/d), and have equal norms, ln |row| = N(·, 1/2d). For trained rows both may have any mean, and
+at least this variance. The boundary is the row with the largest likelihood, if the table is then
+e²⁰ times as likely as without untrained rows; in 300 random tables chance gave up to e¹¹. A gradual
+decline has no boundary: `falls` is the row from which likeness stays below the median of the table.
 
-A later training on shorter texts leaves a seam: rows that it moved, and rows behind them as they
-were, smooth on both sides. There likeness drops, far below what is usual nearby, and the size of
-rows is another before and after.
+Later training on shorter texts leaves a seam between changed and unchanged rows, smooth on both
+sides. At a seam, likeness drops far below its values nearby, and the norms of rows differ before
+and after.
 """
 
 from dataclasses import dataclass
@@ -22,28 +22,28 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-LEAST_GAIN = 20.0  # nats by which a table with untrained rows must be likelier than one without
-WINDOW = 16  # rows over which likeness is averaged, to see where it falls
-LEAST_FALL = 0.1  # fall of likeness, up to the end of the table or at a seam
-SEAM_NOISES = 10.0  # times the noise nearby, by which likeness drops at a seam
-SEAM_ERRORS = 5.0  # standard errors by which the mean size of rows differs beside a seam
+LEAST_GAIN = 20.0  # smallest gain in ln likelihood from untrained rows
+WINDOW = 16  # rows in a moving average of likeness
+LEAST_FALL = 0.1  # smallest fall of likeness, up to the end of the table or at a seam
+SEAM_NOISES = 10.0  # smallest drop of likeness at a seam, in units of the noise nearby
+SEAM_ERRORS = 5.0  # smallest difference of mean log norms at a seam, in standard errors
 
 Untrained = Literal["random", "alike", "zero", ""]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A learned table, measured. Quarters are means over a fourth of it each."""
+    """Measurements of a learned table; quarters are means over a fourth of the rows."""
 
     norms: list[float]
     likeness: list[float]  # likeness of rows 1, 2, … to the row before
     norm_quarters: list[float]
     likeness_quarters: list[float]
-    directions: float  # how many there are in which rows differ, as if in each equally
-    trained: int  # rows before the untrained ones: all, if there are none of these
-    untrained: Untrained  # the kind of the rows from there on
-    falls: int | None  # the row from which likeness declines, among the trained ones
-    seam: int | None = None  # the first row that a later training on shorter texts left as it was
+    directions: float  # participation ratio, the effective number of dimensions of the rows
+    trained: int  # number of rows before the untrained ones
+    untrained: Untrained  # kind of the untrained rows; "" if there are none
+    falls: int | None  # the trained row from which likeness declines
+    seam: int | None = None  # the first row that later training on shorter texts did not change
 
 
 @torch.no_grad()
@@ -66,19 +66,19 @@ def rows(table: Tensor) -> Rows:
 
 
 def directions(centred: Tensor) -> float:
-    """Participation ratio of centred rows, (Σ λ)² / Σ λ²: both sums come from products of rows."""
+    """Return the participation ratio (Σ λ)² / Σ λ² of centred rows, from products of rows."""
     products = centred.mT @ centred if len(centred) > centred.shape[-1] else centred @ centred.mT
     squares = products.square().sum()
     return float(products.trace().square() / squares) if squares > 0 else 0.0
 
 
 def boundary(table: Tensor) -> tuple[int, Untrained]:
-    """Count the rows that training has met; and a word for those after them."""
+    """Return the number of trained rows, and the kind of the rows after them."""
     rows = len(table)
     same = int((table == table[-1]).all(-1).flip(0).long().cumprod(0).sum())
     if same > 1:
         return rows - same, "alike" if table[-1].any() else "zero"
-    # The row of a padding token is zero, and is no sign of missing training
+    # The row of a padding token is zero even in a trained table
     there = table.any(-1).nonzero().flatten()
     table, drawn = table[there], 1 / table.shape[-1]
     if len(table) < 4:
@@ -87,7 +87,7 @@ def boundary(table: Tensor) -> tuple[int, Untrained]:
     likeness = cosine_similarity(table[1:], table[:-1], dim=-1)
     if likeness.square().mean() < 1.3 * drawn and size.var() < 1.5 * drawn / 2:
         return 0, "random"
-    # Of the rows that end before row 2, 3, …, and of those from row 1, … on
+    # ln likelihoods of trained rows up to row 2, 3, …, and of untrained rows from row 1, … on
     before = _likelihood_up_to(size, drawn / 2)[1:] + _likelihood_up_to(likeness, drawn)
     after = _likelihood_from(size, drawn / 2, centred=True)[1:]
     after = after + _likelihood_from(likeness, drawn)
@@ -97,7 +97,7 @@ def boundary(table: Tensor) -> tuple[int, Untrained]:
 
 
 def falls(likeness: Tensor) -> int | None:
-    """The row from which neighbours are ever less alike; None: they are not."""
+    """Return the row from which likeness declines; None if it does not."""
     if len(likeness) < 4 * WINDOW:
         return None
     usual = likeness.median()
@@ -109,14 +109,15 @@ def falls(likeness: Tensor) -> int | None:
 
 
 def seam(norms: Tensor, likeness: Tensor) -> int | None:
-    """The first row behind a seam, of tables (row,) and (row − 1,); None: there is none.
+    """Return the first row after a seam, from norms (row,) and likeness (row − 1,); None: no seam.
 
-    The row at which texts ended may stand out by itself: of drops side by side the last counts.
+    The last row of training texts may differ from its neighbours, so of adjacent drops the last one
+    is used.
     """
     seam_row = None
     size = norms.clamp_min(1e-300).log()
     for row in range(WINDOW + 1, len(norms) - WINDOW):
-        # The likenesses around `row`, each of a row to the one before
+        # Likeness of rows near `row`, each to the previous row
         near = likeness[row - 1 - WINDOW : row - 1 + WINDOW]
         usual = near.median()
         noise = 1.4826 * (near - usual).abs().median()
@@ -126,14 +127,14 @@ def seam(norms: Tensor, likeness: Tensor) -> int | None:
         error = ((before.var() + after.var()) / WINDOW).sqrt()
         if (after.mean() - before.mean()).abs() > SEAM_ERRORS * error:
             if seam_row is not None and row > seam_row + 2:
-                # Drops in several places are no seam
+                # Drops at several rows are not a seam
                 return None
             seam_row = row
     return seam_row
 
 
 def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
-    """Compute ln likelihood of x[:1], x[:2], …: normal, any mean, any variance from `least` on."""
+    """Return ln likelihoods of x[:1], x[:2], …, normal with any mean and a variance ≥ `least`."""
     count = torch.arange(1, len(x) + 1)
     variance = x.square().cumsum(0) / count - (x.cumsum(0) / count).square()
     variances = variance.clamp_min(least)
@@ -141,7 +142,7 @@ def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
 
 
 def _likelihood_from(x: Tensor, variance: float, centred: bool = False) -> Tensor:
-    """Compute ln likelihood of x[0:], x[1:], …: normal, this variance, mean 0, or any (centred)."""
+    """Return ln likelihoods of x[0:], x[1:], …, normal with this variance and mean 0 or any."""
     back = x.flip(0)
     count = torch.arange(1, len(x) + 1)
     squares = back.square().cumsum(0) - (back.cumsum(0).square() / count if centred else 0)

@@ -1,11 +1,10 @@
-"""Split a text into words, and compute word vectors from it: real input without a download.
+"""Split a text into words, and compute word vectors from it, as real input without a download.
 
     PPMI(w, c) = max(0, ln( n(w, c) n / (n(w) n(c)) ))      n(w, c): c within 4 words of w
     PPMI ≈ U S Uᵀ,   vector(w) = row of U √S, scaled to length √width
 
-Words that keep like company get like vectors, equal words the same one; words beyond the commonest
-3,000 get a random one. Levy & Goldberg 2014, "Neural Word Embedding as Implicit Matrix
-Factorization".
+Words in similar contexts have similar vectors; words outside of the 3,000 most common ones have
+random vectors. Levy & Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization".
 """
 
 import lzma
@@ -23,45 +22,47 @@ from torch import Tensor
 
 NOVEL = "Jane Austen, Northanger Abbey"
 VOCABULARY = 3_000
-REACH = 4  # words to either side that count as context
-MOST_BYTES = 32 * 2**20  # bytes; of a longer file the beginning is read
+REACH = 4  # words of context on either side
+MOST_BYTES = 32 * 2**20  # bytes; longer files are truncated
 FEWEST_WORDS = 32  # words
 MOST_DISTINCT = 2**19  # words; their vectors of 256 channels take half a GiB
 
 
 @dataclass(frozen=True)
 class Text:
+    """The words of a text."""
+
     source: str
-    words: list[str]  # words in lower case, with punctuation marks among them
-    paragraphs: list[int]  # places where paragraphs begin
+    words: list[str]  # words in lower case, and punctuation marks
+    paragraphs: list[int]  # indices of the first words of paragraphs
 
     @cached_property
     def distinct(self) -> list[str]:
-        """The distinct words, the commonest first."""
+        """The distinct words, the most common first."""
         return [word for word, _ in Counter(self.words).most_common()]
 
     @cached_property
     def ids(self) -> Tensor:
-        """The words as numbers: places in `distinct`."""
+        """The words as indices in `distinct`."""
         number = {word: n for n, word in enumerate(self.distinct)}
         return torch.tensor([number[word] for word in self.words])
 
     def sentences(self, shortest: int = 6, longest: int = 24) -> list[slice]:
-        """Slices of the sentences with `shortest` to `longest` words, in order."""
+        """Return slices of the sentences with `shortest` to `longest` words, in order."""
         ends = {n + 1 for n, word in enumerate(self.words) if word in ".!?"}
         cuts = sorted({0, *self.paragraphs, *ends})
         spans = [slice(a, b) for a, b in pairwise(cuts) if b in ends]
         return [span for span in spans if shortest <= span.stop - span.start <= longest]
 
     def windows(self, size: int, count: int) -> Tensor:
-        """Word numbers (window, token), evenly spread over the text; fewer if it is short."""
+        """Return word ids (window, token), evenly spread over the text; fewer if it is short."""
         count = max(1, min(count, len(self.words) // size))
         size = min(size, len(self.words))
         starts = torch.linspace(0, len(self.words) - size, count).long()
         return self.ids[starts.unsqueeze(-1) + torch.arange(size)]
 
     def vectors(self, width: int, seed: int = 0) -> Tensor:
-        """Make vectors of the distinct words, (word, width), each of length √width."""
+        """Return vectors of the distinct words, (word, width), each with norm √width."""
         known = min(VOCABULARY, len(self.distinct))
         generator = torch.Generator().manual_seed(seed)
         vectors = torch.randn(len(self.distinct), width, generator=generator)
@@ -69,25 +70,25 @@ class Text:
         vectors[:known, : len(s)] = u * s.sqrt()
         vectors[:known, len(s) :] = 0
         vectors[vectors == 0] = 1e-6
-        # In place, since the vectors of a long text are large
+        # In place, because the vectors of a long text are large
         vectors /= vectors.norm(dim=-1, keepdim=True)
         vectors *= width**0.5
         return vectors
 
 
 def novel() -> Text:
-    """The packaged novel."""
+    """Return the packaged novel."""
     return parse(NOVEL, novel_letters())
 
 
 def novel_letters() -> str:
-    """The packaged novel, letter by letter."""
+    """Return the packaged novel as one string."""
     packed = (files("posenc.analysis") / "northanger_abbey.txt.xz").read_bytes()
     return lzma.decompress(packed).decode()
 
 
 def letters_of(path: Path) -> str:
-    """Read a text file in UTF-8. Raises ValueError, in one sentence, for other files."""
+    """Read a text file in UTF-8; raise ValueError for other files."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             content = file.read(MOST_BYTES)
@@ -98,33 +99,32 @@ def letters_of(path: Path) -> str:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     try:
         if b"\0" in content:
-            raise ValueError(f"{path} is not a text: it holds zero bytes")
+            raise ValueError(f"{path} is not a text, because it contains zero bytes")
         whole = len(content) < MOST_BYTES
         return content.decode("utf-8-sig", errors="strict" if whole else "ignore")
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"{path} is not a text in UTF-8: byte {error.start:,} is 0x{content[error.start]:02x}"
+            f"{path} is not a text in UTF-8, because byte {error.start:,} is"
+            f" 0x{content[error.start]:02x}"
         ) from None
 
 
 def load_text(path: Path) -> Text:
-    """Read a text file in UTF-8 as words. Raises ValueError, in one sentence, for other files."""
+    """Read a text file in UTF-8 as words; raise ValueError for other files."""
     parsed = parse(path.name, letters_of(path))
     if len(parsed.words) < FEWEST_WORDS:
-        raise ValueError(
-            f"{path} holds {len(parsed.words)} words; at least {FEWEST_WORDS} are needed"
-        )
+        raise ValueError(f"{path} must have at least {FEWEST_WORDS} words, got {len(parsed.words)}")
     distinct = len(set(parsed.words))
     if distinct > MOST_DISTINCT:
         raise ValueError(
-            f"{path} holds {distinct:,} distinct words, as no prose does; up to {MOST_DISTINCT:,}"
-            " get vectors, so give less of it"
+            f"{path} must have at most {MOST_DISTINCT:,} distinct words, because each needs a"
+            f" vector, got {distinct:,}. Pass a shorter text"
         )
     return parsed
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; a pipe without a writer counts as empty, one with a writer is waited for."""
+    """Open a file without blocking on a pipe that has no writer, which reads as empty."""
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(handle, True)
@@ -139,7 +139,7 @@ def parse(source: str, text: str) -> Text:
 
 
 def words(text: str) -> list[str]:
-    """Words and punctuation marks, in lower case.
+    """Return words and punctuation marks in lower case.
 
     >>> words("It isn't so, Dog!")
     ['it', "isn't", 'so', ',', 'dog', '!']

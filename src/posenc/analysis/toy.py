@@ -1,11 +1,11 @@
-"""The toy world of pages, plots, README and notebook: words with seeded vectors, one seeded layer.
+"""Seeded word vectors and a seeded layer, the example data of pages, plots, README and notebook.
 
-    vector("dog", 64)               the same in every page and picture
-    layer(create("rope", 16, 4))    queries and keys by seeded projections, in each head the same
+    vector("dog", 64)               the same on every page and in every picture
+    layer(create("rope", 16, 4))    queries and keys with seeded projections, equal in all heads
 
 The explorer draws the same numbers in JavaScript (page/compute.js and page/layer.js): 32 bits of a
-word (FNV-1a) seed a generator (mulberry32), whose numbers become normal ones (Box and Muller). No
-library's generator is asked, for none has the same numbers everywhere.
+word (FNV-1a) seed a generator (mulberry32), whose numbers are converted to normal ones (Box and
+Muller). Generators of libraries are not used, because they differ between languages.
 """
 
 import math
@@ -23,13 +23,13 @@ from posenc.core.shapes import Embeddings, Scores
 from posenc.encodings.nope import NoPE
 
 DIM, HEADS = 16, 4
-WORD = "dog"  # stands at every place, where one word is shown against itself
+WORD = "dog"  # the word at every position in figures of a single word
 SEED_OF_Q, SEED_OF_K = 11, 12
 BITS = 0xFFFFFFFF
 
 
 def seed_of(text: str) -> int:
-    """32 bits that stand for a text: FNV-1a of its UTF-16, as JavaScript has it."""
+    """Return a 32-bit hash of a text: FNV-1a of its UTF-16 code units, as in JavaScript."""
     seed = 0x811C9DC5
     units = text.encode("utf-16-le")
     for low, high in zip(units[::2], units[1::2], strict=True):
@@ -38,7 +38,7 @@ def seed_of(text: str) -> int:
 
 
 def uniform(seed: int) -> Iterator[float]:
-    """Numbers from 0 to 1 by mulberry32."""
+    """Yield numbers from 0 to 1 by mulberry32."""
     state = seed & BITS
     while True:
         state = (state + 0x6D2B79F5) & BITS
@@ -48,7 +48,7 @@ def uniform(seed: int) -> Iterator[float]:
 
 
 def normals(seed: int, count: int) -> Tensor:
-    """Standard normal numbers, in float64."""
+    """Return standard normal numbers in float64."""
     numbers = uniform(seed)
     out: list[float] = []
     while len(out) < count:
@@ -58,17 +58,17 @@ def normals(seed: int, count: int) -> Tensor:
 
 
 def vector(word: str, width: int) -> Tensor:
-    """The vector of a word."""
+    """Return the vector of a word."""
     return normals(seed_of(word), width)
 
 
 def embedded(words: Sequence[str], width: int) -> Embeddings:
-    """A text of one: (1, token, width)."""
+    """Return the vectors of words as a batch of one text, (1, token, width)."""
     return torch.stack([vector(word, width) for word in words]).float().unsqueeze(0)
 
 
 def layer(encoding: Encoding) -> SelfAttention:
-    """Make a layer whose queries and keys are seeded projections, the same in each head."""
+    """Return a layer with seeded projections to queries and keys, equal in all heads."""
     dim, heads = encoding.dim or DIM, encoding.heads or HEADS
     width = encoding.width or dim * heads
     with torch.random.fork_rng(devices=[]):
@@ -83,7 +83,7 @@ def layer(encoding: Encoding) -> SelfAttention:
 
 @torch.no_grad()
 def scored(made: SelfAttention, x: Embeddings) -> Scores:
-    """The scores of a layer, before any mask: (1, head, query, key)."""
+    """Return the scores of a layer without a mask, (1, head, query, key)."""
     encoding, pos = made.encoding, folded(x.shape[-2], made.encoding.axes)
     at = encoding.prepare(pos)
     x = encoding.on_embeddings(x, at)
@@ -92,7 +92,7 @@ def scored(made: SelfAttention, x: Embeddings) -> Scores:
 
 
 def added(encoding: Encoding, words: Sequence[str]) -> Scores:
-    """What an encoding adds to the score of each word for each: (1, head, query, key)."""
+    """Return the difference of scores with and without an encoding, (1, head, query, key)."""
     made = layer(encoding)
     x = embedded(words, made.width)
     with_it = scored(made, x)

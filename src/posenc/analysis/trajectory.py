@@ -1,4 +1,4 @@
-"""Follow one vector as its position advances.
+"""Compute the encoded form of one vector at successive positions.
 
 additive    x + PE(p)              the vector is an embedding
 rotary      R(p) x                 a query of one head
@@ -17,21 +17,21 @@ from posenc.properties.probe import in_float64
 
 @dataclass(frozen=True)
 class Advance:
-    """A vector at one position after the other."""
+    """A vector and its encoded form at each position."""
 
     position: list[int]
     vector: list[float]
-    added: list[list[float]] | None  # (position, channel); None: it is turned, nothing is added
-    placed: list[list[float]]  # (position, channel): what it becomes
+    added: list[list[float]] | None  # (position, channel); None: the vector is rotated
+    placed: list[list[float]]  # (position, channel), the encoded vector
 
 
 @torch.no_grad()
 def advance(
     encoding: Encoding, vector: Float[Tensor, "channel"], positions: Sequence[int]
 ) -> Advance:
-    """Place `vector` at each of `positions`.
+    """Encode `vector` at each of `positions`.
 
-    Raises ValueError for encodings that change neither embeddings nor queries, as biases.
+    Raises ValueError for encodings that change neither embeddings nor queries, such as biases.
     """
     encoding, pos = in_float64(encoding), torch.tensor(list(positions))
     at, unplaced = encoding.prepare(pos), vector.double().expand(len(pos), -1)
@@ -43,8 +43,8 @@ def advance(
         placed, added = encoding.on_queries(queries, at)[0, 0], None
     else:
         raise ValueError(
-            f"{type(encoding).__name__} changes neither embeddings nor queries but the scores: its"
-            " positions move no vector."
+            f"`encoding` must act on embeddings or queries, got {type(encoding).__name__}, which"
+            " acts on scores."
         )
     return Advance(
         pos.tolist(),
