@@ -53,7 +53,7 @@ def test_what_is_missing_or_too_old_is_said_with_the_command_for_it(posenc, monk
 def test_numba_that_is_missing_or_fails_is_said(posenc, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
 
-    failures = iter(["posenc goes without Numba, which fails: no threads."])
+    failures = iter(["posenc does not use Numba, because it fails: no threads."])
 
     def fails(kernels):
         for said in failures:
@@ -61,7 +61,10 @@ def test_numba_that_is_missing_or_fails_is_said(posenc, monkeypatch):
 
     monkeypatch.setattr(kernels, "load", fails)
     monkeypatch.setattr(extras, "version", lambda package: "1.0")
-    assert "Numba      ✗ posenc goes without Numba, which fails: no threads." in posenc("doctor")[1]
+    assert (
+        "Numba      ✗ posenc does not use Numba, because it fails: no threads."
+        in posenc("doctor")[1]
+    )
     monkeypatch.setattr(extras, "version", lambda package: None)
     said = posenc("doctor")[1]
     assert (

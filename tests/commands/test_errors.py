@@ -122,8 +122,11 @@ def test_what_goes_wrong_in_ones_own_encoding_is_one_line(posenc, tmp_path, comm
         (["show", "xyzzy"], "no encoding is called 'xyzzy'. `posenc list` shows all."),
         (["cite"], "requires an argument"),
         (["compare", "--text", "absent.txt"], "--text: there is no file absent.txt."),
-        (["compare", "--text", "empty.txt"], "--text: empty.txt holds 0 words"),
-        (["compare", "--text", "binary"], "--text: binary is not a text: it holds zero bytes."),
+        (
+            ["compare", "--text", "empty.txt"],
+            "--text: empty.txt must have at least 32 words, got 0",
+        ),
+        (["compare", "--text", "binary"], "--text: binary is not a text"),
         (["compare", "--text", "."], "--text: . cannot be read: Is a directory."),
         (["compare", "--out", "full"], "--out: full holds thesis.tex, which is not an earlier"),
         (["compare", "--out", "empty.txt"], "--out: empty.txt is not a folder."),

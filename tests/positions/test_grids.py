@@ -14,7 +14,7 @@ WRONG: dict[str, tuple[list[int], dict[str, Any], tuple[str, ...]]] = {
     "too many pictures": (GROUP, {"images": [(1, 4, 6)] * 3}, ("`images`", "3 grids", "for 1")),
     "a larger picture": (GROUP, {"images": [(1, 4, 8)]}, ("`images`", "8 tokens", "of 6")),
     "a smaller picture": (GROUP, {"images": [(1, 4, 4)]}, ("`images`", "1 grids", "2 more")),
-    "merged twice": (GROUP, {"images": [(1, 2, 3)]}, ("`images`", "columns", "2 divides", "3")),
+    "merged twice": (GROUP, {"images": [(1, 2, 3)]}, ("`images`", "columns", "of 2", "3")),
     "a video as picture": (GROUP, {"images": [(2, 2, 6)]}, ("`images`", "(2, 2, 6)", "`videos`")),
     "two numbers": (GROUP, {"images": [(4, 6)]}, ("`images`", "3 numbers", "got 2")),
     "no rows": (GROUP, {"images": [(1, 0, 6)]}, ("`images`", "at least 1", "0")),
@@ -45,7 +45,7 @@ WRONG: dict[str, tuple[list[int], dict[str, Any], tuple[str, ...]]] = {
     "an odd video": (
         VIDEO,
         {"rule": "ernie4_5_vl_moe", "videos": [(3, 4, 4)]},
-        ("`videos`", "frames", "2 divides", "3"),
+        ("`videos`", "frames", "of 2", "3"),
     ),
 }
 

@@ -37,8 +37,8 @@ def test_what_an_answer_points_to_is_there():
     for answer in NOT_ENCODINGS.values():
         if "extension" in answer:
             assert callable(getattr(extension, answer.partition("RoPE(")[2].partition("(")[0]))
-        if "choose of" in answer:
-            listed = answer.partition("choose of ")[2].replace(" and ", ", ").split(", ")
+        if "Use one of" in answer:
+            listed = answer.partition("Use one of ")[2].replace(" and ", ", ").split(", ")
             assert {*listed} <= {*names.cards()}
     assert {*SYNONYMS.values()} <= {*names.cards()}
     taken = {names.normalise(slug) for slug in names.cards()}

@@ -1,1 +1,1 @@
-"""Differences between versions of torch, compilers and machines."""
+"""Compatibility with versions of torch, compilers, tracers and machines."""

@@ -1,6 +1,6 @@
-"""Load kernels compiled by Numba if the extra `fast` is installed; otherwise torch is used.
+"""Load kernels compiled by Numba, if the extra `fast` is installed.
 
-A forked process loads no kernel, because OpenMP forbids it to continue with its parent's threads.
+A forked process does not load kernels, because OpenMP does not support its parent's threads there.
 """
 
 import os
@@ -15,20 +15,20 @@ os.register_at_fork(after_in_child=lambda: globals().update(forked=True))
 
 
 def load(kernels: str) -> Any:
-    """The module of that name, checked by its own `check`; None where Numba is missing or fails."""
-    return None if forked else _checked(kernels)
+    """Return this module after its self-test; None if Numba is missing or fails."""
+    return None if forked else _tested(kernels)
 
 
 @cache
-def _checked(kernels: str) -> Any:
+def _tested(kernels: str) -> Any:
     if find_spec("numba") is None:
         return None
     try:
         _threads_of_openmp()
         module = import_module(kernels)
-        module.check()
+        module.self_test()
     except Exception as error:
-        warnings.warn(f"posenc goes without Numba, which fails: {error}.", stacklevel=3)
+        warnings.warn(f"posenc does not use Numba, because it fails: {error}.", stacklevel=3)
         return None
     return module
 

@@ -1,7 +1,7 @@
 """Private torch APIs, each with a fallback for versions that lack it.
 
-Where a version cannot report which transforms are active, every function counts as transformed, and
-plain formulas are used: they are correct everywhere, but slower.
+If a version cannot report active transforms, every function counts as transformed. Then plain
+formulas are used, which are correct everywhere but slower.
 """
 
 from collections.abc import Callable
@@ -17,19 +17,20 @@ VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])  # (
 
 
 def optional_attr(path: str, otherwise: Any) -> Any:
+    """Return an attribute of torch by its dotted path, or `otherwise` if it does not exist."""
     found: Any = torch
     for name in path.split("."):
         found = getattr(found, name, None)
     return otherwise if found is None else found
 
 
-# True within `torch.jit.trace`; a torch that has it no more does not trace
+# True within `torch.jit.trace`; a version without this function has no tracing
 is_traced: Callable[[], bool] = optional_attr("jit.is_tracing", lambda: False)
-# True within grad, vmap, jvp and their kin
+# True within grad, vmap, jvp and other transforms of torch.func
 transforming: Callable[[], bool] = optional_attr(
     "_C._are_functorch_transforms_active", lambda: True
 )
-# True of a tensor that one of them has wrapped
+# True for a tensor that a transform has wrapped
 is_wrapped: Callable[[Tensor], bool] = optional_attr(
     "_C._functorch.is_functorch_wrapped_tensor", lambda x: True
 )
@@ -40,15 +41,15 @@ _GRAD = optional_attr("_C._functorch.TransformType.Grad", None)
 
 
 def takes_one_gradient() -> bool:
-    """True if one transform is at work, and it is grad."""
+    """Return True if the only active transform is grad."""
     transforms = _transforms() or ()
     return len(transforms) == 1 and transforms[0].key() == _GRAD
 
 
-# The level of forward derivatives, `forward_ad.dual_level`; below 0 outside of them
+# The nesting level of `forward_ad.dual_level`; below 0 outside
 forward_level: Callable[[], int] = partial(getattr, forward_ad, "_current_level", 0)
 
-# Attention on the CPU with its log-sum-exps, and its gradients; None: nothing can be built on them
+# Attention on the CPU with log-sum-exps, and its backward; None in versions that lack them
 flash: Any = optional_attr("_scaled_dot_product_flash_attention_for_cpu", None)
 flash_backward: Any = optional_attr(
     "ops.aten._scaled_dot_product_flash_attention_for_cpu_backward", None
@@ -60,42 +61,42 @@ def _assert_now(condition: Tensor, message: str) -> None:
         raise RuntimeError(message)
 
 
-# Fail in a compiled graph, without leaving it, where the condition turns out False
+# Raise an error within a compiled graph if the condition is False
 assert_async: Callable[[Tensor, str], None] = optional_attr("_assert_async", _assert_now)
 
 
-# The number of modes in which each operation of torch is seen
+# The number of active modes that intercept operations of torch
 _modes: Callable[[], int] = optional_attr("_C._len_torch_dispatch_stack", lambda: 1)
 
 
 def is_observed() -> bool:
-    """Return True within a mode that sees each operation of torch."""
+    """Return True within a mode that intercepts operations of torch."""
     return _modes() > 0
 
 
 class _NoMode:
     def __enter__(self) -> None:
         raise RuntimeError(
-            f"counting operations takes torch's `TorchDispatchMode`, which is not where it was in"
-            f" torch {torch.__version__}: install torch 2.13."
+            "counting operations needs `torch.utils._python_dispatch.TorchDispatchMode`, which"
+            f" torch {torch.__version__} lacks. Install torch 2.13."
         )
 
 
-# A context in which each operation of torch is seen
+# The base class of modes that intercept operations of torch
 DispatchMode: Any = optional_attr("utils._python_dispatch.TorchDispatchMode", _NoMode)
 
 
 def with_recompile_limit(compiled: Callable[..., Any], limit: int) -> Callable[..., Any]:
-    """Let a compiled function be compiled so many times before torch gives up on it."""
+    """Return a compiled function with this limit on its number of compilations."""
     patch = optional_attr("_dynamo.config.patch", None)
     known = optional_attr("_dynamo.config.recompile_limit", None)
     return compiled if patch is None or known is None else patch(recompile_limit=limit)(compiled)
 
 
 def not_compiled_before_2_13(function: F) -> F:
-    """Leave a function out of what an old torch compiles, which dies within it: it runs as it is.
+    """Disable torch.compile for a function before torch 2.13, whose compiler crashes on it.
 
-    `fullgraph=True` is refused there, by torch 2.9 and later in the words below.
+    `fullgraph=True` raises an error there, from torch 2.9 on with the reason below.
     """
     if VERSION >= (2, 13):
         return function
@@ -104,7 +105,7 @@ def not_compiled_before_2_13(function: F) -> F:
 
 
 def make_pytree(named_tuple: type) -> None:
-    """Have torch look into a named tuple with a base of its own, as it does since 2.9."""
+    """Register a named tuple with a second base class as a pytree, which torch 2.9 does itself."""
     if VERSION < (2, 9):
         from torch.utils._pytree import register_pytree_node
 

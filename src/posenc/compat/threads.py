@@ -1,4 +1,4 @@
-"""Limit the threads of torch for a while, and share work among threads of Python."""
+"""Set torch's thread count temporarily, and share work among Python threads."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +13,10 @@ from posenc.compat import private_torch
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Compute with `count` threads.
+    """Set torch's thread count within a context.
 
-    Small work is better off with one: in each parallel region all wait for the thread that comes
-    last, and on a busy machine there is always one whose core another process has.
+    One thread is faster for small work on a busy machine: in each parallel region all threads wait
+    for the last one, whose core another process may use.
 
     >>> with threads(1):
     ...     torch.get_num_threads()
@@ -30,13 +30,13 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-# The threads among which `spread` shares its items within `alone`
+# The number of threads of `spread` within `alone`
 _shared: ContextVar[int] = ContextVar("_shared", default=0)
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Compute with one thread, and leave the others to `spread`.
+    """Compute with one thread of torch, and reserve the others for `spread`.
 
     >>> before = free_threads()
     >>> with alone():
@@ -52,17 +52,17 @@ def alone() -> Iterator[None]:
 
 
 def free_threads() -> int:
-    """Return the number of threads among which `spread` shares its items."""
+    """Return the number of threads that `spread` can use."""
     return _shared.get() or torch.get_num_threads()
 
 
 def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Return f of each item, each computed by a Python thread of its own that starts no others.
+    """Return f of each item, each computed in a separate Python thread with one thread of torch.
 
-    In each parallel region of torch the threads spin until the last one arrives, which on a busy
-    machine may take milliseconds. These threads wait for each other once, and do not spin. No
-    gradients are recorded. Where a mode observes torch's operations, which are seen in the caller's
-    thread only, the items are computed one after the other.
+    In each parallel region of torch, threads spin until the last one arrives, which can take
+    milliseconds on a busy machine. These threads wait for each other only once, without spinning.
+    No gradients are recorded. Modes intercept operations in the caller's thread only, so within a
+    mode the items are computed one after another.
 
     >>> spread(abs, [-1, 2])
     [1, 2]
@@ -79,7 +79,7 @@ def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         except BaseException as error:
             errors.append(error)
 
-    # A new thread computes with as many threads as were set last
+    # A new thread inherits the thread count that was set last
     with threads(1):
         others = [threading.Thread(target=compute, args=(n,)) for n in range(1, len(items))]
         for thread in others:

@@ -1,4 +1,4 @@
-"""Detect compilers, tracers and transforms of functions, for which tensors are not numbers."""
+"""Detect compilers, tracers and function transforms, where tensors have no values."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -12,29 +12,29 @@ from posenc.compat import private_torch
 
 
 def traced() -> bool:
-    """True while torch compiles, exports or traces: every tensor stands for others of its kind."""
+    """Return True while torch compiles, exports or traces, which makes tensors symbolic."""
     return is_compiling() or private_torch.is_traced()
 
 
 def transformed() -> bool:
-    """True while torch traces, or transforms functions: of grad, vmap, jvp."""
+    """Return True while torch traces, or within transforms of functions: grad, vmap, jvp."""
     return traced() or private_torch.transforming() or private_torch.forward_level() >= 0
 
 
 def unwrapped(x: Tensor) -> bool:
-    """True of tensors and parameters of torch's own classes that no transform wraps."""
+    """Return True for a plain Tensor or Parameter that no transform has wrapped."""
     if type(x) is not Tensor and type(x) is not nn.Parameter:
         return False
     return not (private_torch.transforming() and private_torch.is_wrapped(x))
 
 
-# True while exporting for an interpreter that has matrix_exp and inverse as operations.
+# True while exporting for an interpreter that has matrix_exp and inverse as operations
 _matrix_functions = False
 
 
 @contextmanager
 def with_matrix_functions() -> Iterator[None]:
-    """Export matrix_exp and inverse as single operations, which the page has and ONNX lacks."""
+    """Export matrix_exp and inverse as single operations, which the explorer has and ONNX lacks."""
     global _matrix_functions
     before, _matrix_functions = _matrix_functions, True
     try:
@@ -44,12 +44,12 @@ def with_matrix_functions() -> Iterator[None]:
 
 
 def exporting_onnx() -> bool:
-    """True where a graph is exported that may be ONNX's, which multiplies matrices and no more."""
+    """Return True in an export that may be for ONNX, which lacks matrix_exp and inverse."""
     return torch.compiler.is_exporting() and not _matrix_functions
 
 
 def is_eager_cpu(*tensors: Tensor) -> bool:
-    """True if reading their values costs nothing: no device to wait for, nothing traced."""
+    """Return True if values can be read at once: CPU tensors, not traced or transformed."""
     if is_compiling() or private_torch.is_traced():
         return False
     may_wrap = private_torch.transforming()
@@ -62,9 +62,10 @@ def is_eager_cpu(*tensors: Tensor) -> bool:
 
 
 def has_values(*tensors: Tensor) -> bool:
-    """True if they have values to read, whatever that costs: nothing traced, wrapped, meta, fake.
+    """Return True if values can be read, even if that waits for a device.
 
-    A graph of CUDA that is being captured must not wait for a value either.
+    Traced, wrapped, meta and fake tensors have no values, and reading is forbidden while a CUDA
+    graph is captured.
     """
     return not traced() and all(
         unwrapped(x)
@@ -75,9 +76,9 @@ def has_values(*tensors: Tensor) -> bool:
 
 
 def beyond_gradients() -> bool:
-    """True under forward derivatives, mapping over tensors, and transforms within transforms.
+    """Return True where torch's attention kernels fail, because they have first gradients only.
 
-    Torch's attention kernels have first gradients only.
+    These are forward derivatives, vmap, and nested transforms.
     """
     if is_compiling():
         return False
@@ -87,10 +88,10 @@ def beyond_gradients() -> bool:
 
 
 def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
-    """Switch autocast off within: in 16 bits, sums and rotations would lose their digits."""
+    """Disable autocast within a context, because 16 bits are too few for sums and rotations."""
     return nullcontext() if x.is_meta else torch.autocast(x.device.type, enabled=False)
 
 
 def upcast(x: Tensor) -> Tensor:
-    """Convert x to float32 at least: in 16 bits, distances that differ become alike."""
+    """Convert x to float32 or wider, because different distances may be equal in 16 bits."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""The wait policy of OpenMP, which is read once, when torch is imported."""
+"""Set the wait policy of OpenMP, which is read once, when torch is imported."""
 
 import os
 
@@ -6,9 +6,9 @@ POLICY = "OMP_WAIT_POLICY"
 
 
 def wait_passively() -> None:
-    """Let threads of OpenMP sleep while they wait, unless the user has set another policy.
+    """Make OpenMP threads sleep while they wait, unless the user has set another policy.
 
-    Call it before torch is imported. Threads that spin hold a core that another process needs:
-    beside two busy processes a backward pass took 17 times as long.
+    Call this function before torch is imported. Spinning threads occupy cores that other processes
+    need; beside two busy processes a backward pass took 17 times as long.
     """
     os.environ.setdefault(POLICY, "passive")

@@ -59,8 +59,8 @@ def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
     checked(layout)
     if not isinstance(x, Tensor) or not isinstance(by, Turn):
         raise TypeError(
-            f"`x` must be a tensor and `by` the result of `turn`, got {brief(x)} and {brief(by)}."
-            " Call `turn(pos, freqs)` first."
+            f"`x` of `rotate` must be a tensor, and `by` the result of `turn`, got {brief(x)} and"
+            f" {brief(by)}. Call `turn(pos, freqs)` first."
         )
     size, table = x.shape, by.cos.shape
     channels, turned = size[-1], 2 * table[-1]

@@ -87,7 +87,7 @@ KERNELS = {
 }
 
 
-def check() -> None:
+def self_test() -> None:
     """Test the kernel; raise RuntimeError for wrong results, or if only one thread may call it."""
     x, table = torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 1)
     sums = [by_numba(x.to(dtype), Turn(table, table)).sum().item() for dtype in KERNELS]

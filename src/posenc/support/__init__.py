@@ -1,1 +1,1 @@
-"""Helpers that have nothing to do with positions: arguments, names, text, files."""
+"""General helpers: checks of arguments, names, text and files."""

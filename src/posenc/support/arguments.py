@@ -1,4 +1,4 @@
-"""Checks of single arguments: each returns the argument, or says in a sentence what is wrong."""
+"""Checks of single arguments, which return the argument or raise an error with the reason."""
 
 import os
 import sys
@@ -12,17 +12,17 @@ from torch import nn
 LARGEST = sys.float_info.max
 LARGEST_COUNT = 2**62
 PRECISIONS = "float32", "bfloat16"
-ASSUMED_MEMORY = 2**36  # bytes of memory, 64 GiB, where the system does not say
+ASSUMED_MEMORY = 2**36  # bytes, 64 GiB, for systems that do not report their memory
 
 
 def whole_number(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise TypeError(f"`{name}` must be a whole number, got {brief(value)}: pass an int.")
+        raise TypeError(f"`{name}` must be a whole number, got {brief(value)}. Pass an int.")
     return int(value)
 
 
 def count(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
-    """Check that it is a whole number from `least` to `most`, and return it.
+    """Check that a value is a whole number from `least` to `most`, and return it.
 
     >>> count(8, "heads")
     8
@@ -44,7 +44,7 @@ def paired(value: Any, name: str) -> int:
     """Check a number of channels that form pairs."""
     if whole_number(value, name) < 2 or value % 2:
         raise ValueError(
-            f"channels turn in pairs: `{name}` must be even and at least 2, got {value}."
+            f"`{name}` must be even and at least 2, because channels form pairs, got {value}."
         )
     return channels(value, name)
 
@@ -54,46 +54,51 @@ def query_heads(value: Any) -> int:
 
 
 def layer_sizes(width: Any, heads: Any) -> tuple[int, int, int]:
-    """The channels that a layer reads, its query heads, and the channels of each.
+    """Check and return the width of a layer, its query heads, and the channels of a head.
 
     >>> layer_sizes(512, 8)
     (512, 8, 64)
     """
     width, heads = channels(width, "width"), query_heads(heads)
     if width % heads:
-        raise ValueError(f"`heads` must divide `width`={width}, got {heads}: so do those of q.")
+        raise ValueError(f"`heads` must divide `width`={width}, got {heads}.")
     return width, heads, width // heads
 
 
 def embeddings(x: Any, width: int, linear: nn.Linear) -> None:
-    """Check the input of a layer, which `linear` reads."""
+    """Check the input of a layer, whose first module is `linear`."""
     if not isinstance(x, torch.Tensor) or x.ndim != 3 or x.shape[-1] != width:
         got = tuple(x.shape) if isinstance(x, torch.Tensor) else brief(x)
         raise ValueError(f"`x` must be embeddings (batch, token, {width}), got {got}.")
     if not x.is_floating_point():
-        raise TypeError(f"`x` must be embeddings, real numbers, got {x.dtype}: `pos` is second.")
-    # Adapters, shards and quantised weights stand in for linear layers, and take what they take
+        raise TypeError(
+            f"`x` must be floating point, got {x.dtype}. The order of arguments is (x, pos)."
+        )
+    # Adapters, shards and quantised weights replace linear layers and may accept other inputs
     if type(linear) is not nn.Linear:
         return
     weight = linear.weight
     if x.is_meta and not weight.is_meta:
-        raise ValueError(f"`x` is on meta and has no values, the layer is on {weight.device}.")
+        raise ValueError(
+            f"`x` must be on the device of the layer, {weight.device}, got meta, which has no"
+            " values."
+        )
     if x.dtype is not weight.dtype and not (x.is_meta or torch.is_autocast_enabled(x.device.type)):
         raise TypeError(
-            f"`x` must be of the dtype of the layer, {weight.dtype}, got {x.dtype}: convert it, or"
-            " the layer, or call it under `torch.autocast`."
+            f"`x` must have the dtype of the layer, {weight.dtype}, got {x.dtype}. Convert `x` or"
+            " the layer, or use `torch.autocast`."
         )
 
 
 def real(value: Any, name: str) -> Any:
-    """Check that it is a number; NaN and infinity are."""
+    """Check that a value is a number, including NaN and infinity."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"`{name}` must be a number, got {brief(value)}: pass a float.")
+        raise TypeError(f"`{name}` must be a number, got {brief(value)}. Pass a float.")
     return value
 
 
 def number(value: Any, name: str) -> Any:
-    """Check that it is a finite number, and return it.
+    """Check that a value is a finite number, and return it.
 
     >>> number(0.5, "gain")
     0.5
@@ -113,13 +118,10 @@ def positive(value: Any, name: str) -> Any:
 
 
 def probability(value: Any, name: str) -> Any:
-    """Check a probability of leaving something out; 1 would leave out all."""
+    """Check a dropout probability, which must be below 1."""
     # This form also refuses NaN
     if not 0 <= real(value, name) < 1:
-        raise ValueError(
-            f"`{name}` is the probability with which a number becomes 0, got {brief(value)}: pass"
-            " one from 0 to below 1."
-        )
+        raise ValueError(f"`{name}` must be a probability from 0 to below 1, got {brief(value)}.")
     return value
 
 
@@ -130,7 +132,7 @@ def switch(value: Any, name: str) -> bool:
 
 
 def precision(value: Any) -> str:
-    """The name of a dtype that a whole model can compute in."""
+    """Check the name of a dtype for the computations of a whole model."""
     if value not in PRECISIONS:
         known = " or ".join(map(repr, PRECISIONS))
         raise ValueError(f"`precision` must be {known}, got {brief(value)}.")
@@ -143,20 +145,20 @@ def room(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> tuple[int, ...]:
-    """Return the shape of a table about to be allocated, or refuse it for lack of memory."""
+    """Return the shape of a tensor to allocate, or raise ValueError if memory is insufficient."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
     device = torch.get_default_device() if device is None else torch.device(device)
     needed, most = prod(shape) * dtype.itemsize, memory()
     if needed > most and device.type != "meta":
         raise ValueError(
-            f"{name} of shape {shape} would take {needed // 2**30:,} GiB, there are"
-            f" {most // 2**30:,}: make it smaller, or make it on the meta device."
+            f"{name} of shape {shape} needs {needed // 2**30:,} GiB, but there are"
+            f" {most // 2**30:,}. Make it smaller, or use the meta device."
         )
     return shape
 
 
 def brief(value: Any) -> str:
-    """Write a value as messages show it: short; of an object or a long value, its class or size."""
+    """Format a value for a message, in short form; an object or long value by its class or size."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, str | int | float | None):
@@ -168,9 +170,9 @@ def brief(value: Any) -> str:
 
 
 def memory() -> int:
-    """Bytes that this machine has."""
+    """Return the bytes of memory of this machine."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
-        # Windows has no such call
+        # Windows lacks sysconf
         return ASSUMED_MEMORY

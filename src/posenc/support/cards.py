@@ -2,9 +2,9 @@
 
     CARD = Card(name="RoPE", paper=Paper(…), make=RoPE, holds=ROTATION | {several_axes})
 
-Only constants are evaluated, with the name of a function or class standing for itself, so `posenc
-list` needs no torch and shows an encoding as soon as its file and its line in the catalogue are
-saved. Tests hold what is read here against the cards of the imported catalogue.
+Only constants are evaluated; functions and classes are replaced by their names. So `posenc list`
+does not import torch, and shows an encoding as soon as its file and its line in the catalogue are
+saved. Tests compare these cards with those of the imported catalogue.
 """
 
 import ast
@@ -19,11 +19,11 @@ HOME = "posenc.encodings."  # modules of encodings
 
 @dataclass(frozen=True)
 class Paper:
-    """The paper of an encoding: `arxiv` or, if it is not there, `url`."""
+    """The paper of an encoding, with `url` if it is not on arXiv."""
 
     key: str
     title: str
-    authors: str  # authors as BibTeX wants them: "Family, Given and Family, Given"
+    authors: str  # in the form of BibTeX: "Family, Given and Family, Given"
     year: int
     arxiv: str = ""
     url: str = ""
@@ -34,13 +34,13 @@ class Paper:
 
     @property
     def short(self) -> str:
-        """First author and year: "Su et al. 2021"."""
+        """The first author and the year: "Su et al. 2021"."""
         people = [person.split(",")[0] for person in self.authors.split(" and ")]
         few = len(people) < 3 and "others" not in people
         return f"{' and '.join(people) if few else f'{people[0]} et al.'} {self.year}"
 
     def bibtex(self) -> str:
-        """Write an entry to paste into a bibliography."""
+        """Return an entry for a bibliography."""
         where = (
             f"  eprint = {{{self.arxiv}}},\n  archivePrefix = {{arXiv}},\n" if self.arxiv else ""
         )
@@ -51,7 +51,7 @@ class Paper:
 
 
 def slug(name: str) -> str:
-    """The name to type.
+    """Return the form of a name for the command line.
 
     >>> slug("Linear sinusoidal")
     'linear-sinusoidal'
@@ -60,7 +60,7 @@ def slug(name: str) -> str:
 
 
 def family(module: str) -> str:
-    """The family, by the folder of a module: additive, rotary, bias, relative, none; or own.
+    """Return the family by the folder of a module: additive, rotary, bias, relative, none; or own.
 
     >>> family("posenc.encodings.bias.alibi"), family("mine")
     ('bias', 'own')
@@ -72,13 +72,13 @@ def family(module: str) -> str:
 
 
 def summary(text: str) -> str:
-    """The first sentence of a docstring, without the name before the colon."""
+    """Return the first sentence of a docstring, without the name before the colon."""
     first = " ".join(text.split("\n\n")[0].split())
     return first.partition(": ")[2] or first
 
 
 def formula(text: str) -> str:
-    """The indented lines of a docstring: the formula, with its symbols."""
+    """Return the indented lines of a docstring, which are the formula and its symbols."""
     blocks = [b for b in text.split("\n\n") if b.startswith("    ")]
     return "\n".join(line[4:] for line in "\n\n".join(blocks).splitlines())
 
@@ -86,7 +86,7 @@ def formula(text: str) -> str:
 def in_plain_data(
     name: str, paper: Paper | None, module: str, text: str, used_by: str, holds: Iterable[str]
 ) -> dict[str, Any]:
-    """Return a card in plain data, for JSON. `text` is the docstring of its module."""
+    """Return a card as plain data for JSON. `text` is the docstring of its module."""
     return {
         "name": slug(name),
         "title": name,
@@ -136,10 +136,10 @@ def _cards(catalog: str) -> Iterator[tuple[str, str, "_Source"]]:
 
 
 class _Source(dict[str, Any]):
-    """Values of the names of a module, as its card needs them.
+    """A namespace to evaluate the card of a module without importing it.
 
-    Names in capitals are constants, here or where they are imported from; others, of functions and
-    classes, stand for themselves.
+    Names in capitals are constants of the module, or of the module they are imported from. Other
+    names, of functions and classes, evaluate to strings.
     """
 
     def __init__(self, module: str):

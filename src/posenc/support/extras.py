@@ -1,4 +1,4 @@
-"""The extras of posenc: what each brings, what of it is missing, and how it is installed."""
+"""The extras of posenc: their packages, the installed versions, and the command to install them."""
 
 import re
 import tomllib
@@ -12,8 +12,8 @@ CHECKOUT = Path(__file__).parents[3]
 def how_to_install(extra: str) -> str:
     """Return the command that installs an extra.
 
-    It names a path and never `posenc` alone: that name is not registered on the package index, and
-    who registers it would be installed by our own message.
+    The command has a path instead of `posenc`, because that name is not registered on the package
+    index, where anybody could register other code under it.
     """
     if (CHECKOUT / "pyproject.toml").is_file():
         return f'python -m pip install -e ".[{extra}]" in {CHECKOUT}'
@@ -21,25 +21,25 @@ def how_to_install(extra: str) -> str:
 
 
 def requirements() -> dict[str, list[str]]:
-    """Map each extra to the packages that it asks for, such as "rich>=13"; "" is posenc alone."""
+    """Map each extra to its required packages, such as "rich>=13"; "" is posenc without extras."""
     if (CHECKOUT / "pyproject.toml").is_file():
         project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]
         return _without_own({"": project["dependencies"], **project["optional-dependencies"]})
-    asked: dict[str, list[str]] = {"": []}
+    required: dict[str, list[str]] = {"": []}
     for line in metadata.requires("posenc") or ():
         package, _, marker = line.partition(";")
         extra = re.search(r"extra == ['\"](.+?)['\"]", marker)
-        asked.setdefault(extra[1] if extra else "", []).append(package.strip())
-    return _without_own(asked)
+        required.setdefault(extra[1] if extra else "", []).append(package.strip())
+    return _without_own(required)
 
 
 def name(package: str) -> str:
-    """The name of a package, of "rich>=13"."""
+    """Return the name of a package in a requirement such as "rich>=13"."""
     return re.split(r"[<>=!~ \[]", package)[0]
 
 
 def version(package: str) -> str | None:
-    """The installed version of what "rich>=13" names; None where there is none that serves.
+    """Return the installed version of a required package; None if it is missing or out of range.
 
     >>> version("torch>=1"), version("torch<1")
     ('...', None)
@@ -49,23 +49,23 @@ def version(package: str) -> str | None:
     except metadata.PackageNotFoundError:
         return None
     bounds = re.findall(r"(>=|<|==)([\d.]+)", package)
-    return found if all(_serves(found, *bound) for bound in bounds) else None
+    return found if all(_fits(found, *bound) for bound in bounds) else None
 
 
-def _without_own(asked: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Put the packages of other extras in the place of these, which are asked for as our own."""
+def _without_own(required: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Replace requirements such as "posenc[report]" by the packages of that extra."""
 
     def packages(extra: str) -> list[str]:
         found: list[str] = []
-        for package in asked[extra]:
+        for package in required[extra]:
             own = re.match(r"posenc\[(.+?)\]", package)
             found += [p for name in own[1].split(",") for p in packages(name)] if own else [package]
         return found
 
-    return {extra: [*dict.fromkeys(packages(extra))] for extra in asked}
+    return {extra: [*dict.fromkeys(packages(extra))] for extra in required}
 
 
-def _serves(found: str, how: str, bound: str) -> bool:
+def _fits(found: str, how: str, bound: str) -> bool:
     there, wanted = ([int(part) for part in re.findall(r"\d+", x)[:3]] for x in (found, bound))
     there, wanted = ([*numbers, 0, 0][:3] for numbers in (there, wanted))
     return {">=": there >= wanted, "<": there < wanted, "==": there == wanted}[how]

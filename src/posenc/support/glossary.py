@@ -1,8 +1,7 @@
-"""The glossary, read from two files: words of texts on positions, and names that others published.
+"""The glossary: terms of the field, and published names of encodings and config keys.
 
-`glossary.toml` has the words, `published_names.toml` encodings and config keys of other projects.
-`posenc show WORD` answers from both, `docs/glossary.md` is made of them, and a test follows each
-place. Needs no torch.
+Terms are read from `glossary.toml` and `published_names.toml`. `posenc show WORD` and
+`docs/glossary.md` use both, and a test checks each link. torch is not imported.
 """
 
 import tomllib
@@ -15,13 +14,13 @@ from posenc.support import names
 
 @dataclass(frozen=True)
 class Term:
-    """A word, what it means, and where to see it: a command or a file of the repository.
+    """A term, its meaning, and a command or file to look at.
 
-    - `word`, `also`: the word, and other spellings of it
+    - `word`, `also`: the term, and other spellings
     - `means`: a sentence or two, with the formula of an encoding
-    - `where`: a command or a file; of an encoding that posenc lacks, the nearest one that it has
-    - `used_by`: models or programs that use it, with the config key; "" for a word of texts
-    - `here`: an answer to whether posenc has it; "" for a word of texts
+    - `where`: a command or a file; for an encoding that posenc lacks, the most similar one
+    - `used_by`: models or programs that use it, with the config key; "" for a term of the field
+    - `here`: support in posenc; "" for a term of the field
     """
 
     word: str
@@ -44,7 +43,7 @@ TERMS = WORDS + PUBLISHED
 
 
 def find(word: str) -> Term | None:
-    """The term that a word means, whatever its case, spaces and dashes; None: it is not there."""
+    """Return the term with this spelling, without regard to case, spaces and dashes; or None."""
     typed = names.normalise(word)
     for term in TERMS:
         if typed in map(names.normalise, (term.word, *term.also)):
@@ -53,21 +52,21 @@ def find(word: str) -> Term | None:
 
 
 def page() -> str:
-    """`docs/glossary.md`."""
-    says = (
+    """Return the content of `docs/glossary.md`."""
+    about = (
         "Words of the field and of posenc, each with its meaning and its place in the code."
         " [Published names](names.md) lists the encodings of papers and models."
     )
-    return _page("Glossary", says, WORDS)
+    return _page("Glossary", about, WORDS)
 
 
 def names_page() -> str:
-    """`docs/names.md`."""
-    says = (
+    """Return the content of `docs/names.md`."""
+    about = (
         "Encodings, extensions and config keys of papers and models: what each is, who uses it,"
         " and whether posenc has it."
     )
-    return _page("Published names", says, PUBLISHED)
+    return _page("Published names", about, PUBLISHED)
 
 
 def _page(title: str, about: str, terms: Iterable[Term]) -> str:

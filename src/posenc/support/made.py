@@ -1,11 +1,11 @@
-"""Data that are computed from files of the package: shipped with a wheel, or made once and kept.
+"""Cache of data computed from files of the package, such as measured properties.
 
-    read("properties", "rope", modules)          None if they have not been made of these files
-    keep("properties", "rope", modules, data)    for the next call, of any process
+    read("properties", "rope", modules)          None if there are no data for these modules
+    keep("properties", "rope", modules, data)    store data for later calls of any process
 
-A file's name has the digest of the modules that the data follow from, with all of posenc that these
-import, so data of other files are never read. `hatch_build.py` puts them into `made/` of the wheel;
-in a clone they are in the user's cache.
+The name of a file contains a digest of the modules on which the data depend, and of all modules of
+posenc that these import, so outdated data are never read. `hatch_build.py` adds the data to `made/`
+of the wheel; in a clone they are in the user's cache.
 """
 
 import json
@@ -30,9 +30,9 @@ IMPORT = re.compile(
 
 
 def read(kind: str, name: str, modules: Iterable[str], given: str = "") -> Any:
-    """Return data that were made of these modules as they are now; None if there are none.
+    """Return data computed from the present state of these modules; None if there are none.
 
-    `given` is what the data follow from beside the modules.
+    `given` names other inputs of the data.
     """
     file = file_name(kind, name, modules, given)
     for folder in (PACKAGED, cache_folder()):
@@ -44,7 +44,7 @@ def read(kind: str, name: str, modules: Iterable[str], given: str = "") -> Any:
 def keep(
     kind: str, name: str, modules: Iterable[str], data: Mapping[str, Any], given: str = ""
 ) -> None:
-    """Write data into the user's cache; where nothing can be written, they are made again."""
+    """Write data to the user's cache; errors are ignored, because data can be computed again."""
     folder = cache_folder()
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +61,7 @@ def file_name(kind: str, name: str, modules: Iterable[str], given: str = "") -> 
 
 
 def digest(modules: Iterable[str], given: str = "") -> str:
-    """Return a digest of modules and of all that they import from posenc, wherever in them."""
+    """Return a digest of modules and of all modules of posenc that they import."""
     left, texts = [*modules], {}
     while left:
         module = left.pop()
@@ -74,7 +74,7 @@ def digest(modules: Iterable[str], given: str = "") -> str:
 
 @cache
 def _source(module: str) -> tuple[str, list[str]] | None:
-    """Return the digest of a module and the names that it imports; None if it is no module."""
+    """Return the digest of a module and the names that it imports; None if it does not exist."""
     path = POSENC.parent.joinpath(*module.split("."))
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if file.is_file():
@@ -88,7 +88,7 @@ def _source(module: str) -> tuple[str, list[str]] | None:
 
 
 def cache_folder() -> Path:
-    """Return the folder for posenc in the user's cache; `POSENC_CACHE` names another one."""
+    """Return the folder of posenc in the user's cache, or the folder in `POSENC_CACHE`."""
     if chosen := os.environ.get("POSENC_CACHE"):
         return Path(chosen)
     if sys.platform == "win32":

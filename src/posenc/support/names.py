@@ -1,4 +1,4 @@
-"""Names of encodings as people type them, and their cards as printed. Needs no torch."""
+"""Find encodings and their cards by the names that users type, without importing torch."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -7,14 +7,14 @@ from typing import Any
 
 from posenc.support import cards as card_files
 
-CATALOG = ""  # the module of all encodings, which `posenc/__init__.py` names
+CATALOG = ""  # the module of all encodings, set by `posenc/__init__.py`
 
 STRETCHED = (
-    "a stretching of RoPE's frequencies: `RoPE({function}(frequencies(64), …))`, with {function}"
-    " from `posenc.encodings.rotary.extension`; for a model's config `posenc extend`"
+    "a context extension of RoPE. Use `RoPE({function}(frequencies(64), …))` with {function} from"
+    " `posenc.encodings.rotary.extension`, or `posenc extend` for a config"
 )
-SEVERAL = "a family: choose of {names}"
-NOT_ENCODINGS = {  # names that are asked for and belong to no encoding: what they are
+SEVERAL = "a family. Use one of {names}"
+NOT_ENCODINGS = {  # names that users try but that are not encodings, with their meaning
     "yarn": STRETCHED.format(function="yarn"),
     "ntk": STRETCHED.format(function="ntk"),
     "dynamic": STRETCHED.format(function="dynamic_ntk"),
@@ -28,9 +28,9 @@ NOT_ENCODINGS = {  # names that are asked for and belong to no encoding: what th
     "bias": SEVERAL.format(names="alibi, t5, kerple and fire"),
     "absolute": SEVERAL.format(names="sinusoidal and learned"),
     "additive": SEVERAL.format(names="sinusoidal and learned"),
-    "partial": "RoPE on some of the channels: `RoPE(16, dim=64)`",
-    "partialrope": "RoPE on some of the channels: `RoPE(16, dim=64)`",
-    "temperature": "a scaling of queries: `posenc.encodings.temperature`",
+    "partial": "RoPE on some of the channels. Use `RoPE(16, dim=64)`",
+    "partialrope": "RoPE on some of the channels. Use `RoPE(16, dim=64)`",
+    "temperature": "a scaling of queries. Use `posenc.encodings.temperature`",
 }
 SYNONYMS = {  # other names of encodings of the catalogue
     "rotary": "rope",
@@ -76,29 +76,29 @@ SYNONYMS = {  # other names of encodings of the catalogue
 
 
 def normalise(name: str) -> str:
-    """Letters and digits alone: case, spaces, dashes and underscores do not matter."""
+    """Return the letters and digits of a name in lower case, for comparisons."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def is_own(name: str) -> bool:
-    """Test whether it names code: "my_module.py:Mine", "package.module:Mine"."""
+    """Test whether a name refers to user code: "my_module.py:Mine", "package.module:Mine"."""
     place, colon, inner = name.rpartition(":")
     words = all(part.isidentifier() for part in place.split("."))
     return bool(colon) and inner.isidentifier() and (words or place.endswith(".py"))
 
 
 def refusal(name: str, slugs: Iterable[str]) -> str:
-    """Say in a sentence or two that no encoding has this name, and what may be meant.
+    """Return the message for an unknown name, with similar names.
 
     >>> refusal("roep", ["rope", "alibi"])
     "no encoding is called 'roep'. Did you mean rope?"
     """
-    # Imported here, as few commands need it.
+    # Imported here, because few commands need it
     from difflib import get_close_matches
 
     typed, known = normalise(name), {normalise(slug): slug for slug in slugs}
     if name.endswith(".py"):
-        return f"no encoding is called {name!r}. Say which of the file: `{name}:CLASS`."
+        return f"no encoding is called {name!r}. Name a class in the file: `{name}:CLASS`."
     if typed in NOT_ENCODINGS:
         return f"no encoding is called {name!r}. It is {NOT_ENCODINGS[typed]}."
     contain = [key for key in known if len(typed) > 1 and typed in key]
@@ -110,18 +110,18 @@ def refusal(name: str, slugs: Iterable[str]) -> str:
 
 @cache
 def cards() -> dict[str, dict[str, Any]]:
-    """The printed cards of the catalogue by slug, in the catalogue's order."""
+    """Return the cards of the catalogue as plain data by slug, in the order of the catalogue."""
     return {card["name"]: card for card in card_files.read(CATALOG)}
 
 
 @cache
 def modules() -> dict[str, str]:
-    """The module of each encoding of the catalogue by slug."""
+    """Return the module of each encoding of the catalogue by slug."""
     return card_files.modules(CATALOG)
 
 
 def find(name: str) -> dict[str, Any]:
-    """The printed card of that name. Raises LookupError with the nearest names on a typo."""
+    """Return a card as plain data by name; raise LookupError with similar names on a typo."""
     by_name = {normalise(slug): card for slug, card in cards().items()}
     if normalise(name) not in by_name:
         raise LookupError(refusal(name, cards()))
@@ -129,7 +129,7 @@ def find(name: str) -> dict[str, Any]:
 
 
 def resolve_synonym(name: str) -> str:
-    """The slug of the encoding that is also called so; of another word, the word.
+    """Return the slug of the encoding with this synonym; other words are returned unchanged.
 
     >>> meant("rotary position embedding"), meant("wavelength")
     ('rope', 'wavelength')
@@ -138,5 +138,5 @@ def resolve_synonym(name: str) -> str:
 
 
 def catalog() -> Any:
-    """The catalogue, for layers and promises, on which it stands, when they are given a name."""
+    """Return the module of the catalogue, for callers that the catalogue itself imports."""
     return import_module(CATALOG)

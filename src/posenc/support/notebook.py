@@ -1,22 +1,22 @@
-"""Small tables and cards in HTML, as results and encodings show themselves in a notebook.
+"""Small tables, cards and curves in HTML, for results and encodings in a notebook.
 
-Every text is escaped; colours are those of the notebook, so they fit its light and dark theme.
+All text is escaped. Text colours are inherited, so they fit light and dark themes.
 """
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
 CELL = "text-align:left;padding:1px 8px 1px 0"
-WIDE, HIGH = 120, 28  # of a small curve, in pixels
+WIDE, HIGH = 120, 28  # size of a small curve, in pixels
 CARD = "border-left:3px solid #0072B2;padding:2px 0 2px 12px;margin:4px 0;line-height:1.4"
 
 
 class Html(str):
-    """HTML that is a cell of a table as it stands."""
+    """HTML for a cell of a table, which is not escaped."""
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """A table; the first cell of each row is its heading.
+    """Return a table; the first cell of each row is its heading.
 
     >>> table(["name", "holds"], [["a < b", "✓"]]).count("&lt;")
     1
@@ -29,7 +29,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str =
         for first, *rest in rows
     ]
     title = f'<caption style="text-align:left">{escape(caption)}</caption>' if caption else ""
-    # one rule for all cells, which keeps the table small
+    # One style rule for all cells keeps the HTML small
     return (
         f'<table class="posenc">{title}<thead><tr>{cells}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table>"
@@ -38,14 +38,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str =
 
 
 def card(title: str, lines: Iterable[str], formula: str = "", more: str = "") -> str:
-    """A card: title, sentences, a formula; `more` is HTML that follows."""
+    """Return a card with a title, lines and a formula; `more` is HTML to append."""
     body = "".join(f"<div>{escape(line)}</div>" for line in lines if line)
     shown = f'<pre style="margin:6px 0">{escape(formula)}</pre>' if formula else ""
     return f'<div style="{CARD}"><b>{escape(title)}</b>{body}{shown}{more}</div>'
 
 
-def curve(values: Sequence[float], says: str) -> Html:
-    """A small curve of numbers from left to right, with a line at 0; `says` is read in its place.
+def curve(values: Sequence[float], label: str) -> Html:
+    """Return a small curve of numbers with a line at 0; `label` is for screen readers.
 
     >>> curve([0.0, 1.0], "rises").count("polyline")
     1
@@ -57,7 +57,7 @@ def curve(values: Sequence[float], says: str) -> Html:
     points = " ".join(f"{n * step:.1f},{y:.1f}" for n, y in enumerate(down))
     zero = f"{2 + high * scale:.1f}"
     return Html(
-        f'<svg role="img" aria-label="{escape(says)}" width="{WIDE}" height="{HIGH}">'
+        f'<svg role="img" aria-label="{escape(label)}" width="{WIDE}" height="{HIGH}">'
         f'<path d="M0 {zero}H{WIDE}" stroke="currentColor" stroke-opacity=".3"/>'
         f'<polyline points="{points}" fill="none" stroke="#0072B2" stroke-width="2"/></svg>'
     )

@@ -1,4 +1,4 @@
-"""Write numbers as people do: 16,370 and 6·10⁻⁸, where Python has 1.637e+04 and 6e-08."""
+"""Format numbers for readers: 16,370 and 6·10⁻⁸ instead of 1.637e+04 and 6e-08."""
 
 from math import inf
 from typing import SupportsFloat
@@ -7,7 +7,7 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: SupportsFloat, digits: int = 3) -> str:
-    """Write a number with so many digits that count; beyond 10⁷ and below 10⁻⁴ with a power of ten.
+    """Format a number with significant digits; from 10⁷ and below 10⁻⁴ with a power of ten.
 
     >>> number(16370.4, 4), number(-0.4812), number(6.1e-8, 1), number(2.54e9), number(1e12)
     ('16,370', '−0.481', '6·10⁻⁸', '2.54·10⁹', '10¹²')
@@ -27,5 +27,5 @@ def number(value: SupportsFloat, digits: int = 3) -> str:
 
 
 def _short(text: str) -> str:
-    """Leave out noughts that follow a decimal point."""
+    """Remove trailing zeros after a decimal point."""
     return text.rstrip("0").rstrip(".") if "." in text else text

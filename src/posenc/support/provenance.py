@@ -1,4 +1,4 @@
-"""The provenance of a result: what was typed, with which versions, on what machine and when."""
+"""The provenance of a result: command, versions, machine and time."""
 
 import os
 import sys
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parents[1]
-# As it was typed; `cli.main` sets it
+# The command as typed, set by `cli.main`
 command_line: ContextVar[str] = ContextVar("command_line", default="")
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """The command, versions and machine that it takes to make a result again, and to doubt it."""
+    """The facts needed to reproduce or to question a result."""
 
     command: str  # the command as typed; empty if posenc was called from Python
     versions: dict[str, str]
@@ -28,8 +28,8 @@ class Provenance:
 
 
 def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provenance:
-    """The provenance of a run that began at `begun`, a `time.time()`, and has ended now."""
-    # Imported here, as most commands never ask for the machine.
+    """Return the provenance of a run from `begun`, a value of `time.time()`, until now."""
+    # Imported here, because most commands do not need them
     import platform
     from datetime import datetime
 
@@ -51,7 +51,7 @@ def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provena
 
 
 def commit(folder: Path = HERE) -> str | None:
-    """The commit that a checkout stands at; None if its files are not under git's care."""
+    """Return the commit of a checkout; None if its files are not tracked by git."""
     tracked = _git(folder, "ls-files", "--error-unmatch", "__init__.py")
     head = tracked and _git(folder, "rev-parse", "--short", "HEAD")
     if not head:
@@ -60,7 +60,7 @@ def commit(folder: Path = HERE) -> str | None:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """Ask git, and run no program that the repository's config names; empty where there is none."""
+    """Return the output of git, run without programs from the repository's config; "" on errors."""
     import subprocess
 
     try:

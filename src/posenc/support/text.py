@@ -1,6 +1,6 @@
-"""Text for people: values as messages show them, and what stands in files made safe to print.
+"""Format values for messages, and make text from files safe to print.
 
-Needs no torch, so that a bad file is refused before torch has even been loaded.
+torch is not imported, so that errors in files are reported before it is loaded.
 """
 
 from typing import Any

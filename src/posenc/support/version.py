@@ -1,3 +1,3 @@
-"""The version of posenc, which packaging reads here."""
+"""The version of posenc, which the build system reads from this file."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Write files and folders whole or not at all: beside their place, and then by renaming."""
+"""Write files and folders atomically: under a temporary name, which is then renamed."""
 
 import os
 import shutil
@@ -8,19 +8,20 @@ from errno import EDQUOT, EFBIG, ENOSPC
 from pathlib import Path
 from shutil import disk_usage
 
-FULL = (ENOSPC, EDQUOT, EFBIG)  # errors of a disk, a quota or a limit that is reached
+FULL = (ENOSPC, EDQUOT, EFBIG)  # errors of a full disk, an exceeded quota or file size limit
 
 
 @contextmanager
 def written_beside(out: Path, replace: bool = False) -> Iterator[Path]:
-    """Yield a free path beside `out` for a new file or folder, which becomes `out` at the end.
+    """Yield a temporary path in the folder of `out`, which is renamed to `out` at the end.
 
-    A file is on the disk before it is renamed. If anything fails, what was written is deleted and
-    `out` stays as it was. An empty folder at `out` makes way for a folder; a file at `out` raises
-    FileExistsError, also if it appeared meanwhile, unless `replace` is True.
+    A file is flushed to the disk before it is renamed. After an error the temporary file or folder
+    is deleted and `out` is unchanged. A new folder replaces an empty folder at `out`. An existing
+    file raises FileExistsError unless `replace` is True, even if it was created in the meantime.
     """
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    part.unlink(missing_ok=True)  # a file that a killed process left, or a link
+    # Remove a file of a killed process, or a link
+    part.unlink(missing_ok=True)
     try:
         yield part
         if part.is_dir():
@@ -30,7 +31,7 @@ def written_beside(out: Path, replace: bool = False) -> Iterator[Path]:
             with part.open("rb+") as file:
                 os.fsync(file.fileno())
             if not replace:
-                # Unlike a replacement, this fails for a file or a link that appeared meanwhile
+                # Unlike os.replace, this fails for a file or a link created in the meantime
                 out.open("x").close()
         os.replace(part, out)
         flush_folder(out.parent)
@@ -42,9 +43,9 @@ def written_beside(out: Path, replace: bool = False) -> Iterator[Path]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that at any moment all of it is there or nothing, in place of an earlier one.
+    """Write or replace a file atomically, so that readers never find a part of it.
 
-    Raises OSError, of a full disk with the bytes that are needed and free.
+    Raises OSError, which states the needed and free bytes if the disk is full.
     """
     try:
         with written_beside(path, replace=True) as part, part.open("xb") as file:
@@ -54,7 +55,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk, where the system can say so."""
+    """Flush the entries of a folder to the disk, on systems that support it."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -65,7 +66,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _room(error: OSError, path: Path, needed: int) -> OSError:
-    """Write the error again; of a full disk, with the bytes that are needed and free."""
+    """Return the error with the path, and for a full disk with the needed and free bytes."""
     why = error.strerror or str(error)
     if error.errno in FULL:
         with suppress(OSError):

@@ -73,8 +73,8 @@ def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> F
     """Return a matrix (axis, pair) with θⱼ in row `axes[j]` and zeros elsewhere."""
     if freqs.ndim != 1 or min(sections, default=0) < 1 or sum(sections) != len(freqs):
         raise ValueError(
-            f"`sections` must be positive, with the sum {freqs.shape[-1]}, the pairs of a vector of"
-            f" frequencies, got {[*sections]}."
+            f"`sections` must give each axis a pair of channels, with the sum {freqs.shape[-1]},"
+            f" the pairs of a vector of frequencies, got {[*sections]}."
         )
     found = [axes.count(axis) for axis in range(len(sections))]
     if found != [*sections]:
