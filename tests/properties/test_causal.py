@@ -92,7 +92,7 @@ def test_what_is_counted_under_the_mask_needs_no_later_tokens():
     assert holding(check(Counts())) >= COUNTING | {"order_sensitive", "learned"}
     unmasked = check(Counts(), causal=False)
     assert not unmasked["length_independent"].holds
-    assert "appending 9 tokens takes the score" in unmasked["length_independent"].why
+    assert "appending 9 tokens changes the score" in unmasked["length_independent"].why
 
 
 def test_scores_that_the_mask_hides_are_nothing_a_property_can_go_by():
