@@ -112,7 +112,7 @@ def test_channels_that_do_not_turn_are_content():
     for trailing, still in ((False, slice(4, 8)), (True, slice(0, 4))):
         found = decompose(RoPE(4, dim=8, trailing=trailing), q, k, bands=1)
         expected = q[0][..., still] @ k[0][..., still].mT / 8**0.5
-        torch.testing.assert_close(torch.tensor(found.parts["not turned"]), expected)
+        torch.testing.assert_close(torch.tensor(found.parts["not rotated"]), expected)
 
 
 def test_transformer_xls_terms_are_those_of_the_paper():
@@ -230,7 +230,7 @@ def test_robertas_rows_are_those_that_it_looks_up():
     model.embeddings.position_embeddings.weight.data[1:5] = 0
     found = of_bert(model, {"input_ids": ids})
     assert found.sizes["position-position"] == 0
-    with refused(TypeError, "LlamaModel", "BERT"):
+    with refused(TypeError, "LlamaModel", "BertModel"):
         of_bert(tiny("Llama"), {"input_ids": ids})
 
 

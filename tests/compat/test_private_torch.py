@@ -117,5 +117,5 @@ def test_one_graph_is_refused_there_by_name(monkeypatch):
 
 
 def test_without_a_dispatch_mode_operations_are_not_counted(bare):
-    with refused(RuntimeError, "`TorchDispatchMode`", "2.13"):
+    with refused(RuntimeError, "TorchDispatchMode", "2.13"):
         private_torch.DispatchMode().__enter__()

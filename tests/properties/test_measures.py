@@ -182,7 +182,7 @@ def test_a_wrong_hook_loses_what_the_right_one_has():
 def test_a_table_is_measured_up_to_its_end():
     found = check(Learned(20, 64))
     assert found["any_length"].defect == math.inf
-    assert "rows 0 … 19" in found["any_length"].why
+    assert "from 0 to 19" in found["any_length"].why
     assert found["unique_positions"].holds
     assert found["length_independent"].holds
 
@@ -351,7 +351,7 @@ def test_points_are_moved_along_each_axis_by_itself():
 
     found = check(Diagonal())["shift_invariant"]
     assert not found.holds
-    assert found.why.startswith("moving the text by (17, 0) takes the score of ")
+    assert found.why.startswith("shifting the text by (17, 0) changes the score of ")
     assert check(RoPE(axial(16)))["shift_invariant"].holds
 
 
@@ -359,7 +359,7 @@ def test_rows_of_keys_are_bounded_too_and_up_to_the_end():
     """xPos: keys grow 3.5-fold each 512 tokens from the centre, as queries shrink."""
     found = check(XPos(16))["bounded"]
     assert not found.holds
-    assert re.fullmatch(r"keys: largest entry .* at its end, .* in the first 1,024", found.why)
+    assert re.fullmatch(r"keys: largest entry .* at the last positions, .* in the first 1,024", found.why)
     assert check(RoPE(16))["bounded"].holds
     assert check(Learned(20, 64))["bounded"].holds  # near is the whole table
 

@@ -72,7 +72,7 @@ def embeddings(x: Any, width: int, linear: nn.Linear) -> None:
         raise ValueError(f"`x` must be embeddings (batch, token, {width}), got {got}.")
     if not x.is_floating_point():
         raise TypeError(
-            f"`x` must be floating point, got {x.dtype}. The order of arguments is (x, pos)."
+            f"`x` must be floating point, got {x.dtype}. The order of arguments is `x`, `pos`."
         )
     # Adapters, shards and quantised weights replace linear layers and may accept other inputs
     if type(linear) is not nn.Linear:
