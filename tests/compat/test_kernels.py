@@ -23,7 +23,7 @@ def test_kernels_serve_unless_the_process_is_forked():
     code = """
 import os, sys, types
 made = types.ModuleType("made")
-made.check = lambda: None
+made.self_test = lambda: None
 sys.modules["made"] = made
 from posenc.compat import kernels
 print(kernels.load("made") is made)

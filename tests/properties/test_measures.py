@@ -359,7 +359,9 @@ def test_rows_of_keys_are_bounded_too_and_up_to_the_end():
     """xPos: keys grow 3.5-fold each 512 tokens from the centre, as queries shrink."""
     found = check(XPos(16))["bounded"]
     assert not found.holds
-    assert re.fullmatch(r"keys: largest entry .* at the last positions, .* in the first 1,024", found.why)
+    assert re.fullmatch(
+        r"keys: largest entry .* at the last positions, .* in the first 1,024", found.why
+    )
     assert check(RoPE(16))["bounded"].holds
     assert check(Learned(20, 64))["bounded"].holds  # near is the whole table
 
