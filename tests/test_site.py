@@ -125,6 +125,22 @@ def test_the_link_for_edits_leads_to_a_file_of_the_repository(site):
         assert [file for file in files if not (ROOT / file).is_file()] == [], path
 
 
+def test_pages_of_the_package_lead_back_to_the_site(site):
+    results = [*site.glob("studies/*/results.html")]
+    assert len(results) > 5
+    for path in (site / "explorer.html", *results):
+        assert 'index.html">posenc</a></nav>' in path.read_text("utf-8"), path
+
+
+def test_notebooks_show_what_their_cells_return(site):
+    exercise = (site / "examples/class/3_rope.html").read_text("utf-8")
+    assert exercise.count("data:image/png;base64,") == 2
+    assert exercise.count("<pre>✕ Nothing is written yet.") == 2
+    first = (site / "examples/first_steps.html").read_text("utf-8")
+    assert first.count("data:image/svg+xml;base64,") >= 5
+    assert "torch.Size([1, 16, 512])" in first
+
+
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
 def test_each_encoding_has_a_page_with_its_formula_pictures_properties_code_and_paper(site, card):
     html = (site / f"encodings/{card.slug}.html").read_text("utf-8")

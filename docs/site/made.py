@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -145,7 +146,13 @@ def _cells(path: Path) -> Iterator[str]:
                 exec(compile(ast.Module([last], []), path.name, "exec"), names)
         if printed.getvalue():
             yield f"<pre>{escape(printed.getvalue())}</pre>"
-        if hasattr(value, "_repr_html_"):
+        if hasattr(value, "savefig"):  # a figure of Matplotlib
+            value.savefig(drawn := io.BytesIO(), format="png")
+            image = b64encode(drawn.getvalue()).decode()
+            yield f'<img alt="{escape(text)}" src="data:image/png;base64,{image}">'
+        elif text.endswith(";"):  # as in a notebook
+            continue
+        elif hasattr(value, "_repr_html_"):
             yield f'<div class="shown" data-search-exclude>\n{value._repr_html_()}\n</div>'
         elif value is not None:
             yield f"<pre>{escape(repr(value))}</pre>"
