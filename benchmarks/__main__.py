@@ -24,6 +24,8 @@ def main(words: Sequence[str]) -> int:
         "--malloc", choices=("warm", "default"), default="warm",
         help="keep the memory of freed tensors, as GPUs do, or use the system's allocation",
     )  # fmt: skip
+    options.add_argument("--tokens", nargs="+", type=int, default=[], help="lengths of `busy`")
+    options.add_argument("--only", nargs="+", metavar="NAME", help="encodings of `busy`")
     asked = options.parse_args(words)
     if asked.malloc == "warm" and any(os.environ.get(key) != value for key, value in WARM.items()):
         # The allocator reads these when a process starts, so begin again
@@ -33,13 +35,16 @@ def main(words: Sequence[str]) -> int:
     if asked.out is not None:
         asked.out.mkdir(parents=True)  # an old folder is refused
     # Imported here, since it imports torch
-    from benchmarks import run, terminal
+    from benchmarks import busy, run, terminal
 
     def say(doing: str, done: int, of: int) -> None:
         print(f"\r{done}/{of} {doing:60.60}", end="", file=sys.stderr, flush=True)
 
+    unknown = {*(asked.only or ())} - {*busy.NAMES}
+    if unknown:
+        options.error(f"`--only` must be of {', '.join(busy.NAMES)}, got {', '.join(unknown)}.")
     try:
-        found = run.benchmark(asked.parts, asked.quick, say)
+        found = run.benchmark(asked.parts, asked.quick, say, asked.tokens, asked.only or busy.NAMES)
     except LookupError as error:
         options.error(error.args[0])
     text = json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n"

@@ -4,12 +4,17 @@ Shapes (1, 8 heads, tokens, 64 channels), float32, a thread for each core, torch
 the process was started with it. The limit is plain causal attention. The usual form makes the bias
 of all pairs and hands it to torch's kernel; where an encoding does more than add a bias, it is the
 definition. In each parallel region all threads wait for the one whose core another process has.
+
+`OMP_WAIT_POLICY=passive python -m benchmarks busy` measures with the other policy. A run may be
+limited to some lengths and encodings, and `table` merges the tables of several runs.
 """
 
 import os
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +35,7 @@ from benchmarks.results import BenchTable, Target, table
 from benchmarks.rotation import busy_processes
 from benchmarks.timing import timed
 from posenc.compat.threads import threads
+from posenc.compat.wait_policy import POLICY
 from posenc.core.biases import ALL, as_bias
 from posenc.core.encoding import Encoding
 from posenc.encodings.bias.alibi import ALiBi
@@ -46,6 +52,14 @@ from posenc.encodings.relative.wall import Wall
 
 KINDS, CONDITIONS = ("forward", "training"), ("quiet", "busy")
 BUSY = 2  # processes
+LENGTHS = (1024, 2048)
+NAMES = (
+    "ALiBi", "T5", "KERPLE", "FIRE", "Shaw", "Transformer-XL", "DeBERTa", "FoX", "CoPE", "PaTH",
+    "Wall",
+)  # fmt: skip
+POLICIES = ("default", "passive")
+LOADS = {"quiet": "quiet", "busy": f"beside {BUSY} busy processes"}
+CASE = "{kind}, {load}, {policy} wait policy: {tokens:,} tokens, {heads} heads of {dim}, float32"
 
 
 @dataclass(frozen=True)
@@ -66,8 +80,14 @@ def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
-def ways() -> dict[str, Run]:
-    """Return each encoding by attention of posenc, and in its usual form."""
+def case(kind: str, condition: str, policy: str, tokens: int) -> str:
+    return CASE.format(
+        kind=kind, load=LOADS[condition], policy=policy, tokens=tokens, heads=HEADS, dim=DIM
+    )
+
+
+def ways(names: Sequence[str] = NAMES) -> dict[str, Run]:
+    """Return some encodings by attention of posenc, and in their usual form."""
     encodings = {
         "ALiBi": ALiBi(HEADS), "T5": T5Bias(HEADS, bidirectional=False), "KERPLE": Kerple(HEADS),
         "FIRE": FIRE(HEADS), "Shaw": Shaw(DIM), "Transformer-XL": TransformerXL(DIM, HEADS),
@@ -76,7 +96,8 @@ def ways() -> dict[str, Run]:
         "Wall": Wall(HEADS * DIM, HEADS),
     }  # fmt: skip
     found: dict[str, Run] = {LIMIT: plain}
-    for name, encoding in encodings.items():
+    for name in names:
+        encoding = encodings[name]
         ours = Candidate(encoding, causal=name != "DeBERTa")
         usual: Run = Candidate(encoding, ours.causal, "reference")
         if name in ("T5", "KERPLE", "FIRE"):
@@ -89,9 +110,16 @@ def ways() -> dict[str, Run]:
     return found
 
 
-def time_busy(tokens: int, kind: str, condition: str, rounds: int, budget: float) -> BenchTable:
+def time_busy(
+    tokens: int,
+    kind: str,
+    condition: str,
+    rounds: int,
+    budget: float,
+    names: Sequence[str] = NAMES,
+) -> BenchTable:
     """Time every way after a comparison of outputs; the targets are ours / usual ≤ 1."""
-    runs, trains = ways(), kind == "training"
+    runs, trains = ways(names), kind == "training"
     q, k, v = inputs(tokens, tokens, trains)
     with torch.no_grad():
         for name, run in runs.items():
@@ -109,11 +137,50 @@ def time_busy(tokens: int, kind: str, condition: str, rounds: int, budget: float
     busy = condition == "busy"
     with threads(os.cpu_count() or 1), busy_processes(BUSY) if busy else nullcontext():
         times = timed(calls, rounds, budget, busy)
-        load = f"beside {BUSY} busy processes" if busy else "quiet"
-        case = f"{kind}, {load}: {tokens:,} tokens, {HEADS} heads of {DIM}, float32"
-        result = table("busy", case, LIMIT, times, {})
+        policy = "passive" if os.environ.get(POLICY, "").lower() == "passive" else "default"
+        result = table("busy", case(kind, condition, policy, tokens), LIMIT, times, {})
     for name in runs:
         if name.startswith("posenc "):
             ratio = times[name].median / times[name.replace("posenc", "usual")].median
             result.targets.append(Target(f"{name.removeprefix('posenc ')} / usual", ratio, 1.0))
     return result
+
+
+def markdown(stores: Iterable[dict[str, Any]]) -> str:
+    """Return a table of stored runs: ours / usual, each in multiples of plain causal attention.
+
+    A cell in bold is slower than the usual form, and — is not measured.
+    """
+    found: dict[tuple[str, str], float] = {}
+    for store in stores:
+        for made in store["tables"]:
+            found |= {(made["case"], row["name"]): row["ratio"] for row in made["rows"]}
+    columns = [
+        (
+            f"{kind}, {condition}{', passive' if policy == 'passive' else ''}",
+            kind,
+            condition,
+            policy,
+        )
+        for kind in KINDS
+        for condition, policy in (("quiet", "default"), ("busy", "default"), ("busy", "passive"))
+    ]
+    lines = []
+    for tokens in LENGTHS:
+        lines += ["", f"| {tokens:,} tokens | " + " | ".join(name for name, *_ in columns) + " |"]
+        lines.append("| --- |" + " --: |" * len(columns))
+        for name in NAMES:
+            cells = [
+                [found.get((case(*rest, tokens), f"{who} {name}")) for who in ("posenc", "usual")]
+                for _, *rest in columns
+            ]
+            lines.append(f"| {name} | " + " | ".join(map(_cell, cells)) + " |")
+    return "\n".join(lines[1:])
+
+
+def _cell(ratios: list[float | None]) -> str:
+    ours, usual = ratios
+    if ours is None or usual is None:
+        return "—"
+    cell = " / ".join(f"{ratio:.{1 if ratio < 10 else 0}f}" for ratio in (ours, usual))
+    return f"**{cell}**" if ours > usual else cell

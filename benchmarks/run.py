@@ -3,9 +3,9 @@
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import product
@@ -56,7 +56,7 @@ class Effort:
     model: adapter.Size = adapter.FULL  # model that encodings are plugged into
     profile: str = "cpu"  # profile of `posenc study`
     served: tuple[serving.Served, ...] = serving.FULL
-    crowded: tuple[int, ...] = (1024, 2048)  # lengths on busy cores
+    crowded: tuple[int, ...] = busy.LENGTHS  # on busy cores
 
 
 LENGTHS = (512, 2048, 4096, 16384)
@@ -107,8 +107,12 @@ def benchmark(
     parts: Iterable[str] = (),
     quick: bool = False,
     progress: Progress = lambda doing, done, of: None,
+    tokens: Sequence[int] = (),
+    names: Sequence[str] = busy.NAMES,
 ) -> Benchmark:
     """Measure the parts named, or all but `BY_NAME`. Raises LookupError for an unknown part.
+
+    `tokens` and `names` limit the part `busy` to some lengths and encodings.
 
     One that is interrupted ends with what it has measured, if anything.
     """
@@ -118,7 +122,9 @@ def benchmark(
             raise LookupError(f"there is no part {part!r}: name some of {', '.join(PARTS)}.")
     begun = time.time()
     effort = QUICK if quick else FULL
-    jobs = [job for part in wanted for job in _jobs(part, effort)]
+    if tokens:
+        effort = replace(effort, crowded=tuple(tokens))
+    jobs = [job for part in wanted for job in _jobs(part, effort, names)]
     tables: list[BenchTable] = []
     grown: list[Growth] = []
     unmeasured: tuple[str, ...] = ()
@@ -148,7 +154,7 @@ def benchmark(
 
 
 def _jobs(
-    part: str, effort: Effort
+    part: str, effort: Effort, names: Sequence[str]
 ) -> Iterable[tuple[str, Callable[[], BenchTable | list[Growth]]]]:
     rounds, budget = effort.rounds, effort.budget
     if part == "rotation":
@@ -185,7 +191,9 @@ def _jobs(
         for kind, tokens, condition in product(busy.KINDS, effort.crowded, busy.CONDITIONS):
             yield (
                 f"{kind} of {tokens:,} tokens, {condition}",
-                lambda n=tokens, k=kind, c=condition: busy.time_busy(n, k, c, rounds, budget),
+                lambda n=tokens, k=kind, c=condition: busy.time_busy(
+                    n, k, c, rounds, budget, names
+                ),
             )
     if part == "serving":
         for case in effort.served:

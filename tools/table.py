@@ -3,6 +3,7 @@ glossary, of published names and of the commands; and the table of properties in
 With --check, only name the files that are stale.
 """
 
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -13,12 +14,19 @@ from posenc.show.report import guide
 from posenc.support import glossary
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import busy  # noqa: E402
+
 README = ROOT / "README.md"
 PROPERTIES = ROOT / "docs/properties.md"
 GLOSSARY = ROOT / "docs/glossary.md"
 PUBLISHED = ROOT / "docs/names.md"
 COMMANDS = ROOT / "docs/commands.md"
 GUIDE_PAGE = ROOT / "docs/guide.md"
+SPEED = ROOT / "docs/speed.md"
+BUSY = "<!-- busy: made by tools/table.py -->"
+BUSY_RUNS = ROOT / "benchmarks/results/2026-11-27-epyc-2-threads"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
 GUIDE = "<!-- guide: made by tools/table.py -->"
 NAMES = "<!-- encodings: made by tools/table.py -->"
@@ -53,6 +61,13 @@ def named() -> str:
     return "\n".join(lines)
 
 
+def beside_load() -> str:
+    """Return the table of attention on quiet and on busy cores, of all files of its runs."""
+    return busy.markdown(
+        json.loads(file.read_text("utf-8")) for file in sorted(BUSY_RUNS.glob("*.json"))
+    )
+
+
 def between(text: str, start: str, new: str) -> str:
     before, rest = text.split(start)
     return f"{before}{start}\n{new}\n{END}{rest.partition(END)[2]}"
@@ -66,6 +81,7 @@ def main() -> None:
         PUBLISHED: glossary.names_page(),
         COMMANDS: runpy.run_path(str(ROOT / "tools/commands.py"))["page"](),
         GUIDE_PAGE: guide.page(),
+        SPEED: between(SPEED.read_text(), BUSY, beside_load()),
     }
     stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
     if stale and "--check" in sys.argv:

@@ -127,7 +127,7 @@ def _fall(c: Tensor, keys: slice) -> float:
 class TiledDecay(TiledBias):
     """A `DecayBias` for the engine: all tiles are far, and triangles causal."""
 
-    what = "attention with gates"
+    by_heads, what = True, "attention with gates"
 
     def __init__(self, tiles: list[Tile], bias: DecayBias, learned: bool):
         self.tiles, self.tensors, self.learned = tiles, (bias.c, bias.c_key), learned

@@ -227,7 +227,7 @@ def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
 class TiledDistance(TiledBias):
     """A bias of distance for the engine; its tensor is u, (head, query + key − 1)."""
 
-    whole, joins, what = True, False, "attention by views"
+    whole, joins, by_heads, what = True, False, True, "attention by views"
 
     def __init__(self, u: Tensor, strip: Strip, tiles: list[Tile], learned: bool):
         self.tensors, self.strip, self.tiles, self.learned = (u,), strip, tiles, learned

@@ -26,7 +26,7 @@ from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed, zeros
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import Strip
 from posenc.compat.tracing import is_eager_cpu, upcast
-from posenc.core.biases import FEW_QUERIES, ScoreBias, for_query_heads, offset, offsets
+from posenc.core.biases import ALL, FEW_QUERIES, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.shapes import KeyPositions, PairBias, Positions
 
 FEWEST_ROWS, MOST_ROWS = 128, 256  # queries at a time
@@ -233,7 +233,7 @@ class TiledTables(TiledBias):
     have a row for each difference i − j, the largest first.
     """
 
-    what = "attention by near and far keys"
+    by_heads, what = True, "attention by near and far keys"
 
     def __init__(self, tiles: list[Tile], strip: Strip, tensors: Any, learned: bool):
         self.tiles, self.strip, self.tensors, self.learned = tiles, strip, tensors, learned
@@ -244,11 +244,15 @@ class TiledTables(TiledBias):
         first = tile.keys.start + self.strip.queries - tile.rows.stop
         return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
 
+    def rows(self, table: Tensor, tile: Tile) -> Tensor:
+        """Return the view (head or none, difference, channel) of a table that a tile meets."""
+        table = table if table.ndim == 2 else table[tile.heads]
+        return table[..., self.columns(tile), :]
+
     def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
-        x, _, a, _, _ = t
-        x = x[texts, :, tile.rows].flip(2)
+        x = t[0][texts, tile.heads, tile.rows].flip(2)
         x = x if unit == 1 else x * unit
-        columns = x @ a[..., self.columns(tile), :].mT
+        columns = x @ self.rows(t[2], tile).mT
         if _seen_by_all(self.strip, tile.rows, tile.keys) != tile.keys:
             # Column c has the difference most − c: hidden below `low`, and above `high`. Not −∞: a
             # row that sees none of these keys has some elsewhere, which outweigh these.
@@ -261,39 +265,41 @@ class TiledTables(TiledBias):
         _, y, _, b, _ = t
         if y is None or b is None:
             return None
-        y = y[:, :, tile.keys] if unit == 1 else y[:, :, tile.keys] * unit
+        y = y[:, tile.heads, tile.keys]
+        y = y if unit == 1 else y * unit
         n, m = tile.size
-        return skewed(y @ b[..., self.columns(tile), :].mT, m, n).mT
+        return skewed(y @ self.rows(b, tile).mT, m, n).mT
 
     def near_grad(
         self, tile: Tile, t: Any, grads: Any, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
-        (x, y, a, b, _), (dx, dy, da, db, _), some = t, grads, self.columns(tile)
-        dx[texts, :, tile.rows] += (of_e @ a[..., some, :]).flip(2)
-        add_to_(da[..., some, :], of_e.mT @ x[texts, :, tile.rows].flip(2))
+        (x, y, a, b, _), (dx, dy, da, db, _) = t, grads
+        rows, keys = (texts, tile.heads, tile.rows), (texts, tile.heads, tile.keys)
+        dx[rows] += (of_e @ self.rows(a, tile)).flip(2)
+        add_to_(self.rows(da, tile), of_e.mT @ x[rows].flip(2))
         if y is not None and b is not None:
             n, m = tile.size
             columns, view = zeros_around(ds, ds.shape[:2], m, n)
             view.copy_(ds.mT)
-            dy[texts, :, tile.keys] += columns @ b[..., some, :]
-            add_to_(db[..., some, :], columns.mT @ y[texts, :, tile.keys])
+            dy[keys] += columns @ self.rows(b, tile)
+            add_to_(self.rows(db, tile), columns.mT @ y[keys])
 
     def far(self, tile: Tile, t: Any) -> tuple[Tensor, Tensor | None]:
         x, y, a, b, _ = t
-        some = self.columns(tile)
         of_key = None
         if y is not None and b is not None:
-            of_key = (y[:, :, tile.keys] @ b[..., some, :].mT).mT
-        return (x[:, :, tile.rows] @ a[..., some, :].mT).squeeze(-1), of_key
+            of_key = (y[:, tile.heads, tile.keys] @ self.rows(b, tile).mT).mT
+        return (x[:, tile.heads, tile.rows] @ self.rows(a, tile).mT).squeeze(-1), of_key
 
     def far_grad(self, tile: Tile, t: Any, grads: Any, of_query: Tensor, of_key: Tensor) -> None:
-        (x, y, a, b, _), (dx, dy, da, db, _), some = t, grads, self.columns(tile)
+        (x, y, a, b, _), (dx, dy, da, db, _) = t, grads
+        rows, keys = (ALL, tile.heads, tile.rows), (ALL, tile.heads, tile.keys)
         of_query, of_key = of_query.unsqueeze(-1), of_key.unsqueeze(-1)
-        dx[:, :, tile.rows] += of_query @ a[..., some, :]
-        add_to_(da[..., some, :], of_query.mT @ x[:, :, tile.rows])
+        dx[rows] += of_query @ self.rows(a, tile)
+        add_to_(self.rows(da, tile), of_query.mT @ x[rows])
         if y is not None and b is not None:
-            dy[:, :, tile.keys] += of_key @ b[..., some, :]
-            add_to_(db[..., some, :], of_key.mT @ y[:, :, tile.keys])
+            dy[keys] += of_key @ self.rows(b, tile)
+            add_to_(self.rows(db, tile), of_key.mT @ y[keys])
 
     def values(self, tile: Tile, t: Any) -> Tensor | None:
         return None if t[4] is None else t[4][self.columns(tile)]

@@ -191,7 +191,7 @@ def turned(z: Tensor, table: Tensor) -> Tensor:
 class TiledVectors(TiledBias):
     """A `VectorBias` for the engine; its tensors are x and the vectors of all differences."""
 
-    what, joins = "attention by skewed blocks", False
+    joins, by_heads, what = False, True, "attention by skewed blocks"
 
     def __init__(self, strip: Strip, x: Tensor, vectors: Tensor, group: int, learned: bool):
         self.strip, self.tensors, self.learned = strip, (x, vectors), learned

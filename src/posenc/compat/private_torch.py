@@ -4,6 +4,8 @@ If a version cannot report active transforms, every function counts as transform
 formulas are used, which are correct everywhere but slower.
 """
 
+import ctypes
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -72,6 +74,42 @@ _modes: Callable[[], int] = optional_attr("_C._len_torch_dispatch_stack", lambda
 def is_observed() -> bool:
     """Return True within a mode that intercepts operations of torch."""
     return _modes() > 0
+
+
+_Region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def _openmp() -> Any:
+    """Return the function that begins a parallel region of the OpenMP by which torch computes.
+
+    None where torch has threads of another kind, or an OpenMP without GCC's function.
+    """
+    path, kind = optional_attr("_C.__file__", None), _part("__config__.parallel_info", str)()
+    if path is None or "backend: OpenMP" not in kind:
+        return None
+    begin = getattr(ctypes.CDLL(path), "GOMP_parallel", None)
+    if begin is not None:
+        begin.argtypes, begin.restype = (_Region, ctypes.c_void_p, *[ctypes.c_uint] * 2), None
+    return begin
+
+
+_parallel = _openmp()
+
+
+def in_region(f: Callable[[], None], count: int) -> None:
+    """Call f, which raises nothing, in `count` threads at once that start no others.
+
+    They are torch's own, whose OpenMP may give fewer, or otherwise threads of Python.
+    """
+    if _parallel is not None:
+        _parallel(_Region(lambda _: f()), None, count, 0)
+        return
+    others = [threading.Thread(target=f) for _ in range(count - 1)]
+    for thread in others:
+        thread.start()
+    f()
+    for thread in others:
+        thread.join()
 
 
 class _NoMode:

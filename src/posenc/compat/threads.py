@@ -1,6 +1,5 @@
 """Set torch's thread count temporarily, and share work among Python threads."""
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -57,12 +56,13 @@ def free_threads() -> int:
 
 
 def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Return f of each item, each computed in a separate Python thread with one thread of torch.
+    """Return f of each item, each computed by one thread, all in a single parallel region.
 
     In each parallel region of torch, threads spin until the last one arrives, which can take
-    milliseconds on a busy machine. These threads wait for each other only once, without spinning.
-    No gradients are recorded. Modes intercept operations in the caller's thread only, so within a
-    mode the items are computed one after another.
+    milliseconds on a busy machine. They go on spinning for milliseconds after the region, so
+    threads of another kind would have to share their cores with them. No gradients are recorded.
+    Modes intercept operations in the caller's thread only, so within a mode the items are computed
+    one after another.
 
     >>> spread(abs, [-1, 2])
     [1, 2]
@@ -71,22 +71,21 @@ def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [f(item) for item in items]
     results: list[Any] = [None] * len(items)
     errors: list[BaseException] = []
+    left = [*range(len(items))]
 
-    def compute(n: int) -> None:
+    def compute() -> None:
+        """Compute items until none are left: a region may have fewer threads than items."""
         try:
-            with torch.no_grad():
-                results[n] = f(items[n])
+            while left:
+                n = left.pop(0)
+                with torch.no_grad():
+                    results[n] = f(items[n])
         except BaseException as error:
             errors.append(error)
 
     # A new thread inherits the thread count that was set last
     with threads(1):
-        others = [threading.Thread(target=compute, args=(n,)) for n in range(1, len(items))]
-        for thread in others:
-            thread.start()
-        compute(0)
-        for thread in others:
-            thread.join()
+        private_torch.in_region(compute, len(items))
     if errors:
         raise errors[0]
     return results

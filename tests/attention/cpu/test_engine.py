@@ -1,10 +1,12 @@
 """Held against the formula in float64: biases that only describe their tiles."""
 
+import copy
 import itertools
 
 import pytest
 import torch
 
+from posenc import FIRE, ALiBi, DeBERTa, Shaw, T5Bias, TransformerXL, attend, masks
 from posenc.attention.cpu import engine
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed, zeros_around
 
@@ -140,6 +142,56 @@ def test_tiles_of_the_same_rows_stay_together(monkeypatch):
     for share in shares:
         for before, tile in itertools.pairwise(share):
             assert tile.first or tile.rows == before.rows
+
+
+def test_few_tiles_are_cut_between_the_heads_that_share_keys(monkeypatch):
+    """Against the list of all pairs: each once, and no group of heads in two tiles of its rows."""
+    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    group, texts, some = 3, 1, slice(4, 14)
+    tiles = [Tile(some, slice(0, 5), slice(0, 5)), Tile(slice(6, 9), *[slice(5, 7)] * 2)]
+    shares = engine.dealt(tiles, texts, group)
+    assert len(shares) == 2
+    cut = [tile for share in shares for tile in share]
+
+    def pairs(tiles):
+        return sorted(
+            pair
+            for heads, rows, keys, *_ in tiles
+            for pair in itertools.product(*[range(100)[x] for x in (heads, rows, keys)])
+        )
+
+    assert pairs(cut) == pairs(tiles)
+    for tile in cut:
+        assert tile.heads.start in (some.start, 6, 9, 12)
+        assert tile.heads.stop in (some.stop, 6, 9, 12)
+
+
+@pytest.mark.parametrize("groups", [4, 2])
+@pytest.mark.parametrize(
+    "encoding",
+    [ALiBi(4), T5Bias(4), Shaw(8, reach=3), DeBERTa(8, 4, buckets=8), TransformerXL(8, 4), FIRE(4)],
+    ids=lambda encoding: type(encoding).__name__,
+)
+def test_heads_of_a_few_tiles_are_shared_by_two_threads(encoding, groups, monkeypatch):
+    """Against the definition in float64: outputs and gradients."""
+    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
+    encoding = copy.deepcopy(encoding).double()
+    inputs = [numbers(1, heads, TOKENS, 8).double() for heads in (4, groups, groups)]
+
+    def outcomes(path):
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        out = attend(*leaves, encoding, mask=masks.causal(), implementation=path)
+        return out.detach(), *torch.autograd.grad(out.sin().sum(), [*leaves, *learned])
+
+    learned = [x for x in encoding.parameters() if x.requires_grad]
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        two = outcomes("toeplitz")
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(two, outcomes("reference"), rtol=1e-6, atol=1e-7)
 
 
 def test_a_view_has_rows_one_number_further_apart():

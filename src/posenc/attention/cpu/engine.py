@@ -17,7 +17,7 @@ tile).
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from math import e, log2
@@ -40,7 +40,7 @@ ALL = slice(None)
 CACHED_SCORES = 2**18
 # Scores of a call whose tiles are dealt out to threads, each of which has gradients of its own to
 # add to. With fewer, and with more, each operation is computed by all threads.
-FEWEST_SCORES, MOST_SCORES, MOST_THREADS = 2**19, 2**25, 4
+FEWEST_SCORES, MOST_SCORES, MOST_THREADS = 2**16, 2**25, 4
 
 Tensors = Sequence[Any]  # the tensors of a bias, or their gradients
 
@@ -71,6 +71,7 @@ class TiledBias:
     - `whole`: True where a tile of `again` holds all keys of its rows
     - `has_extra`, `adds_values`: True where `extra` or `values` return something
     - `joins`: True where rows have several tiles, so outputs are in float32 at least
+    - `by_heads`: True where methods compute only the heads of a tile, so tiles may be cut
     - `what`: its name in messages
     """
 
@@ -78,7 +79,7 @@ class TiledBias:
     tensors: tuple[Tensor | None, ...] = ()
     learned = False
     whole = has_extra = adds_values = False
-    joins = True
+    joins, by_heads = True, False
     what = "attention by tiles"
 
     def again(self) -> list[Tile]:
@@ -153,16 +154,20 @@ def key_heads(tile: Tile, q: Tensor, k: Tensor) -> slice:
     return slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1)
 
 
-def dealt(tiles: list[Tile], texts: int) -> list[list[Tile]]:
+def dealt(tiles: list[Tile], texts: int, group: int = 0) -> list[list[Tile]]:
     """Deal the tiles of a call out to threads, or keep them together where that is faster.
 
-    Tiles of the same rows, which are joined, stay together.
+    Tiles of the same rows, which are joined, stay together. `group`: the number of heads that share
+    a key, where tiles may be cut between such groups; 0: they may not.
     """
     starts = [n for n, tile in enumerate(tiles) if tile.first]
-    count = thread_count(texts * sum([_scores(tile) for tile in tiles]), len(starts))
+    rows = [tiles[a:b] for a, b in itertools.pairwise([*starts, len(tiles)])]
+    scores, most = texts * sum(map(_scores, tiles)), thread_count(MOST_SCORES, MOST_THREADS)
+    if group and len(rows) < 2 * most:
+        rows = [part for some in rows for part in _by_heads(some, most, group)]
+    count = thread_count(scores, len(rows))
     if count < 2:
         return [tiles]
-    rows = [tiles[a:b] for a, b in zip(starts, [*starts[1:], len(tiles)], strict=True)]
     shares: list[list[Tile]] = [[] for _ in range(count)]
     taken = [0] * count
     # The largest go first, each to the thread that has least
@@ -171,6 +176,18 @@ def dealt(tiles: list[Tile], texts: int) -> list[list[Tile]]:
         shares[least] += some
         taken[least] += sum(map(_scores, some))
     return shares
+
+
+def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]:
+    """Cut tiles of the same rows into as many parts, each of whole groups of heads."""
+    heads = tiles[0].heads
+    first, last = heads.start // group, -(-heads.stop // group)
+    ends = [(first + (last - first) * n // count) * group for n in range(count + 1)]
+    for a, b in itertools.pairwise(ends):
+        cut = [slice(max(a, tile.heads.start), min(b, tile.heads.stop)) for tile in tiles]
+        part = [t._replace(heads=h) for t, h in zip(tiles, cut, strict=True) if h.start < h.stop]
+        if part:
+            yield part
 
 
 def thread_count(scores: int, parts: int) -> int:
@@ -217,10 +234,11 @@ def _forward(
             else:
                 join_(out[at], lse[at], some, some_lse)
 
-    if len(bias.tiles) == 1:
+    if lse.numel() * k.shape[2] < FEWEST_SCORES:
         compute(bias.tiles)
     else:
-        spread(compute, dealt(bias.tiles, len(q)))
+        group = q.shape[1] // k.shape[1]
+        spread(compute, dealt(bias.tiles, len(q), bias.by_heads * group))
     return out, lse
 
 
@@ -319,7 +337,8 @@ class _Gradients:
 
     def all(self) -> tuple[Tensor | None, ...]:
         """Return the gradients in the order of the arguments of `Tiled.forward`."""
-        shares = dealt(self.tiles, len(self.q))
+        group = self.q.shape[1] // self.k.shape[1]
+        shares = dealt(self.tiles, len(self.q), self.bias.by_heads * group)
         parts = [self, *[self.apart() for _ in shares[1:]]]
         spread(lambda n: parts[n].add(shares[n]), range(len(parts)))
         for part in parts[1:]:
