@@ -32,3 +32,23 @@ def test_a_way_that_is_wrong_is_not_timed(monkeypatch):
     monkeypatch.setattr(busy, "ways", lambda: ways() | {"posenc ALiBi": busy.plain})
     with pytest.raises(AssertionError, match="not close"):
         busy.time_busy(64, "forward", "quiet", 1, 0.0)
+
+
+def test_only_the_encodings_named_are_timed():
+    """Against the names of all rows."""
+    table = busy.time_busy(64, "forward", "quiet", 1, 0.0, ["FoX"])
+    assert {row.name for row in table.rows} == {busy.LIMIT, "posenc FoX", "usual FoX"}
+
+
+def test_the_table_merges_stores_and_marks_cells_that_are_slower():
+    """Against cells written by hand."""
+    quiet, load = (busy.case("training", c, "default", 1024) for c in busy.CONDITIONS)
+    stores = [
+        {"tables": [{"case": case, "rows": [{"name": "posenc T5", "ratio": ours}, usual]}]}
+        for case, ours, usual in (
+            (quiet, 1.24, {"name": "usual T5", "ratio": 12.6}),
+            (load, 3.0, {"name": "usual T5", "ratio": 2.0}),
+        )
+    ]
+    [row] = [line for line in busy.markdown(stores).splitlines() if "T5" in line and "1.2" in line]
+    assert row == "| T5 | — | — | — | 1.2 / 13 | **3.0 / 2.0** | — |"
