@@ -1,5 +1,6 @@
 """Set torch's thread count temporarily, and share work among Python threads."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -71,13 +72,12 @@ def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [f(item) for item in items]
     results: list[Any] = [None] * len(items)
     errors: list[BaseException] = []
-    left = [*range(len(items))]
+    # A None ends each thread: a region may have fewer of these than there are items
+    left = deque([*range(len(items)), *[None] * len(items)])
 
     def compute() -> None:
-        """Compute items until none are left: a region may have fewer threads than items."""
         try:
-            while left:
-                n = left.pop(0)
+            while (n := left.popleft()) is not None:
                 with torch.no_grad():
                     results[n] = f(items[n])
         except BaseException as error:
