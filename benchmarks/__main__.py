@@ -25,7 +25,9 @@ def main(words: Sequence[str]) -> int:
         help="keep the memory of freed tensors, as GPUs do, or use the system's allocation",
     )  # fmt: skip
     options.add_argument("--tokens", nargs="+", type=int, default=[], help="lengths of `busy`")
-    options.add_argument("--only", nargs="+", metavar="NAME", help="encodings of `busy`")
+    options.add_argument("--kinds", nargs="+", default=[], help="of `busy`: forward, training")
+    options.add_argument("--conditions", nargs="+", default=[], help="of `busy`: quiet, busy")
+    options.add_argument("--only", nargs="+", default=[], help="encodings of `busy`")
     asked = options.parse_args(words)
     if asked.malloc == "warm" and any(os.environ.get(key) != value for key, value in WARM.items()):
         # The allocator reads these when a process starts, so begin again
@@ -40,11 +42,14 @@ def main(words: Sequence[str]) -> int:
     def say(doing: str, done: int, of: int) -> None:
         print(f"\r{done}/{of} {doing:60.60}", end="", file=sys.stderr, flush=True)
 
-    unknown = {*(asked.only or ())} - {*busy.NAMES}
-    if unknown:
-        options.error(f"`--only` must be of {', '.join(busy.NAMES)}, got {', '.join(unknown)}.")
     try:
-        found = run.benchmark(asked.parts, asked.quick, say, asked.tokens, asked.only or busy.NAMES)
+        cases = None
+        if asked.tokens or asked.kinds or asked.conditions or asked.only:
+            cases = busy.Cases(
+                asked.tokens or busy.LENGTHS, asked.kinds or busy.KINDS,
+                asked.conditions or busy.CONDITIONS, asked.only or busy.NAMES,
+            )  # fmt: skip
+        found = run.benchmark(asked.parts, asked.quick, say, cases)
     except LookupError as error:
         options.error(error.args[0])
     text = json.dumps(found.to_json(), indent=1, ensure_ascii=False) + "\n"

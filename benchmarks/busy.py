@@ -76,6 +76,25 @@ class OfAllPairs:
         return masked(q, k, v, bias.block(ALL, ALL).squeeze(0))
 
 
+@dataclass(frozen=True)
+class Cases:
+    """The tables and rows that a run measures."""
+
+    tokens: Sequence[int] = LENGTHS
+    kinds: Sequence[str] = KINDS
+    conditions: Sequence[str] = CONDITIONS
+    names: Sequence[str] = NAMES
+
+    def __post_init__(self) -> None:
+        for known, named in (
+            (KINDS, self.kinds),
+            (CONDITIONS, self.conditions),
+            (NAMES, self.names),
+        ):
+            if unknown := [name for name in named if name not in known]:
+                raise LookupError(f"{unknown[0]!r} must be one of {', '.join(known)}.")
+
+
 def plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 

@@ -3,9 +3,9 @@
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import product
@@ -107,12 +107,11 @@ def benchmark(
     parts: Iterable[str] = (),
     quick: bool = False,
     progress: Progress = lambda doing, done, of: None,
-    tokens: Sequence[int] = (),
-    names: Sequence[str] = busy.NAMES,
+    cases: busy.Cases | None = None,
 ) -> Benchmark:
     """Measure the parts named, or all but `BY_NAME`. Raises LookupError for an unknown part.
 
-    `tokens` and `names` limit the part `busy` to some lengths and encodings.
+    `cases` are those of the part `busy`; None: all at the lengths of the effort.
 
     One that is interrupted ends with what it has measured, if anything.
     """
@@ -122,9 +121,8 @@ def benchmark(
             raise LookupError(f"there is no part {part!r}: name some of {', '.join(PARTS)}.")
     begun = time.time()
     effort = QUICK if quick else FULL
-    if tokens:
-        effort = replace(effort, crowded=tuple(tokens))
-    jobs = [job for part in wanted for job in _jobs(part, effort, names)]
+    cases = cases or busy.Cases(effort.crowded)
+    jobs = [job for part in wanted for job in _jobs(part, effort, cases)]
     tables: list[BenchTable] = []
     grown: list[Growth] = []
     unmeasured: tuple[str, ...] = ()
@@ -154,7 +152,7 @@ def benchmark(
 
 
 def _jobs(
-    part: str, effort: Effort, names: Sequence[str]
+    part: str, effort: Effort, cases: busy.Cases
 ) -> Iterable[tuple[str, Callable[[], BenchTable | list[Growth]]]]:
     rounds, budget = effort.rounds, effort.budget
     if part == "rotation":
@@ -188,11 +186,11 @@ def _jobs(
                     lambda n=tokens, k=kind: attention.time_attention(n, k, rounds, budget),
                 )
     if part == "busy":
-        for kind, tokens, condition in product(busy.KINDS, effort.crowded, busy.CONDITIONS):
+        for kind, tokens, condition in product(cases.kinds, cases.tokens, cases.conditions):
             yield (
                 f"{kind} of {tokens:,} tokens, {condition}",
                 lambda n=tokens, k=kind, c=condition: busy.time_busy(
-                    n, k, c, rounds, budget, names
+                    n, k, c, rounds, budget, cases.names
                 ),
             )
     if part == "serving":

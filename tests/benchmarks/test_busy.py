@@ -52,3 +52,13 @@ def test_the_table_merges_stores_and_marks_cells_that_are_slower():
     ]
     [row] = [line for line in busy.markdown(stores).splitlines() if "T5" in line and "1.2" in line]
     assert row == "| T5 | — | — | — | 1.2 / 13 | **3.0 / 2.0** | — |"
+
+
+@pytest.mark.parametrize(
+    "named", [{"kinds": ["train"]}, {"conditions": ["loud"]}, {"names": ["alibi"]}]
+)
+def test_unknown_cases_are_refused_by_name(named):
+    """Against the value that was passed."""
+    [[value]] = named.values()
+    with pytest.raises(LookupError, match=value):
+        busy.Cases(**named)
