@@ -84,7 +84,10 @@ def _openmp() -> Any:
 
     None where torch has threads of another kind, or an OpenMP without GCC's function.
     """
-    path, kind = optional_attr("_C.__file__", None), _part("__config__.parallel_info", str)()
+    path, kind = (
+        optional_attr("_C.__file__", None),
+        optional_attr("__config__.parallel_info", str)(),
+    )
     if path is None or "backend: OpenMP" not in kind:
         return None
     begin = getattr(ctypes.CDLL(path), "GOMP_parallel", None)
