@@ -24,7 +24,7 @@ GLOSSARY = ROOT / "docs/glossary.md"
 PUBLISHED = ROOT / "docs/names.md"
 COMMANDS = ROOT / "docs/commands.md"
 GUIDE_PAGE = ROOT / "docs/guide.md"
-SPEED = ROOT / "docs/speed.md"
+BENCHMARKS = ROOT / "benchmarks/README.md"
 BUSY = "<!-- busy: made by tools/table.py -->"
 BUSY_RUNS = ROOT / "benchmarks/results/2026-11-27-epyc-2-threads"
 START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
@@ -81,7 +81,7 @@ def main() -> None:
         PUBLISHED: glossary.names_page(),
         COMMANDS: runpy.run_path(str(ROOT / "tools/commands.py"))["page"](),
         GUIDE_PAGE: guide.page(),
-        SPEED: between(SPEED.read_text(), BUSY, beside_load()),
+        BENCHMARKS: between(BENCHMARKS.read_text(), BUSY, beside_load()),
     }
     stale = [path for path, new in fresh.items() if not path.exists() or path.read_text() != new]
     if stale and "--check" in sys.argv:
