@@ -186,6 +186,8 @@ def markdown(stores: Iterable[dict[str, Any]]) -> str:
     ]
     lines = []
     for tokens in LENGTHS:
+        if not any(f" {tokens:,} tokens" in made for made, _ in found):
+            continue
         lines += ["", f"| {tokens:,} tokens | " + " | ".join(name for name, *_ in columns) + " |"]
         lines.append("| --- |" + " --: |" * len(columns))
         for name in NAMES:
