@@ -295,7 +295,7 @@ def verdict(kind: str) -> tuple[str, str]:
 
 
 def sentence(error: Exception) -> str:
-    words = str(error).split(", so no encoding can")[0]
+    words = str(error).split(", so its encoding cannot")[0]
     name = "" if isinstance(error, TypeError) else f"{type(error).__name__}: "
     words = re.sub(r"'/[^' ]*/site-packages/", "'", words)  # no path of this machine
     return " ".join(f"{name}{words}".split())[:160].replace("|", "/")

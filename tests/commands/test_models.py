@@ -227,7 +227,7 @@ def test_a_file_outside_of_the_folder_is_not_copied(posenc, folder, tmp_path):
     (tmp_path / "secret").write_text("mine")
     (folder / "notes.txt").symlink_to(tmp_path / "secret")
     code, _, err = posenc("extend", folder, "--to=4k", "--method=linear", "--out=copy")
-    assert (code, "links to a file outside of the folder" in err) == (2, True)
+    assert (code, "links to a file outside the folder" in err) == (2, True)
     assert not list(tmp_path.glob("*copy*"))
 
 
@@ -258,7 +258,7 @@ def test_converting_overwrites_nothing(posenc, folder, tmp_path):
     (tmp_path / "mine" / "notes.txt").write_text("my own")
     code, _, err = posenc("convert", folder, "--layout", "interleaved", "--out", tmp_path / "mine")
     assert code == 2
-    assert "nothing is overwritten: name a new folder" in err
+    assert "must not exist" in err
     code, _, err = posenc("convert", folder, "--layout", "half", "--out", tmp_path / "new")
     assert code == 2
     assert "already in layout 'half'" in err
@@ -304,10 +304,10 @@ def test_a_larger_base_and_the_recipe_of_a_family(posenc, tmp_path):
     assert "rope_theta: 10000.0 → 500000.0" in out
     code, _, err = posenc("extend", config, "--to", 16384, "--method", "yarn", "--base", 1e6)
     assert code == 2
-    assert "`base` is the new base of method base, got 1,000,000 for method yarn" in err
+    assert "`base` must be passed with method base, and only then, got 1,000,000 with yarn" in err
     code, _, err = posenc("extend", config, "--to", 16384, "--method", "base", "--base", 1e3)
     assert code == 2
-    assert "must be above the present one, 500,000, got 1,000: give a larger one" in err
+    assert "must be above the present base 500,000, got 1,000" in err
 
 
 def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):

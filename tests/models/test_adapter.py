@@ -1,4 +1,4 @@
-"""Applied encodings against the models' own attention, loops over pairs, and fresh passes."""
+"""Test applied encodings against the models' own attention, loops over pairs, and fresh passes."""
 
 import copy
 import io
@@ -122,7 +122,7 @@ def build(make):
     return make().eval()
 
 
-KINDS = {  # of every kind that acts inside attention, for heads of so many channels
+KINDS = {  # encodings of each kind that acts inside attention, by the channels of a head
     "ALiBi": lambda dim: ALiBi(4),
     "T5Bias": lambda dim: T5Bias(4, reach=20, bidirectional=False),
     "TransformerXL": lambda dim: TransformerXL(dim, 4),
@@ -159,12 +159,12 @@ def test_its_own_encoding_gives_a_model_its_own_logits(make):
         close(logits(model), own)
         assert model.config._attn_implementation != "posenc"  # its own kernel
     with applied(model, NoPE()):
-        assert (logits(model) - own).abs().max() > 0.1  # or nothing here would be told apart
+        assert (logits(model) - own).abs().max() > 0.1  # the test can detect a difference
 
 
 @EVERY
 def test_the_two_ways_of_plugging_in_agree(make):
-    """RoPE in a sum no longer fits into the model's rotation."""
+    """RoPE in a sum cannot use the model's own rotation, so it goes through `attend`."""
     model, own = build(make), OWN[make]
     through_attention = [Sum(one) for one in (own if isinstance(own, list) else [own] * 2)]
     expected = logits(model)
@@ -182,7 +182,7 @@ def test_deepseek_without_interleaving_has_halves():
 
 
 def by_loops(model, bias):
-    """Llama's hidden states, layer by layer, its attention written out: one head at a time."""
+    """Compute Llama's hidden states layer by layer, with attention in a loop over heads."""
     base = model.model
     x = base.embed_tokens(TEXT)
     for layer in base.layers:
@@ -343,7 +343,7 @@ def test_deepseeks_yarn_brings_its_own_scale():
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["rotation", "attention"])
 def test_a_scale_that_the_encoding_states_replaces_that_of_the_model(wrapped):
-    """As in Gemma 3 27B, which scales by 1/√168 the scores of heads of 128 channels."""
+    """Gemma 3 27B scales the scores of heads with 128 channels by 1/√168."""
     model = build(lambda: gemma3(query_pre_attn_scalar=21))
     own = logits(model)
     encodings = specify(model.config.to_dict()).encodings()
@@ -422,7 +422,7 @@ def test_packed_texts_are_as_if_alone(make, kind):
 
 
 def test_packed_texts_that_would_see_each_other_are_refused():
-    """With a cache, transformers 5.23 makes them one plain causal mask."""
+    """With a cache, transformers 5.23 creates one causal mask for all packed texts."""
     model, pos = build(llama), torch.tensor([[*range(6), *range(5)]])
     with applied(model, ALiBi(4)):
         for given in ({}, {"use_cache": True}):
@@ -431,7 +431,7 @@ def test_packed_texts_that_would_see_each_other_are_refused():
 
 
 def test_an_encoding_of_the_length_is_refused_with_a_cache():
-    """The first tokens fill one; the next would need other codes of those before."""
+    """The first tokens are in the cache; a longer text would need other rows for them."""
     model = build(llama)
     with applied(model, Normalized(32)), torch.no_grad():
         cache = model(TEXT[:, :6]).past_key_values
@@ -482,7 +482,7 @@ def test_a_cache_that_was_cut_back_or_has_fixed_room_decodes_the_same(encoding):
 
 
 class Counting(RoPE):
-    """RoPE that counts the keys that it turns."""
+    """RoPE that counts the keys that it rotates."""
 
     keys = 0
 
@@ -493,7 +493,7 @@ class Counting(RoPE):
 
 @torch.no_grad()
 def test_keys_are_turned_once_on_their_way_into_the_cache():
-    """Against the number of tokens; what is in the cache is not turned again in each step."""
+    """The number of rotated keys equals the number of tokens, so no key is rotated twice."""
     model, encoding = build(llama), Counting(8)
     with applied(model, Sum(encoding, ALiBi(4))):
         cache, counted = T.DynamicCache(), encoding.keys
@@ -503,7 +503,7 @@ def test_keys_are_turned_once_on_their_way_into_the_cache():
 
 
 class Asked(T5Bias):
-    """T5's bias that counts how often it is asked for."""
+    """T5's bias that counts its calls."""
 
     times = 0
 
@@ -515,13 +515,13 @@ class Asked(T5Bias):
 @torch.no_grad()
 @pytest.mark.parametrize("make", [llama, gemma3, gptj], ids=lambda make: make.__name__)
 def test_one_row_of_a_bias_serves_all_layers_of_a_step(make):
-    """Against a pass without a cache."""
+    """Compare with a pass without a cache."""
     model, encoding = build(make), Asked(4, reach=20, bidirectional=False)
     with applied(model, Sum(Temperature(2), encoding)):
         cache = model(TEXT[:, :9]).past_key_values
         encoding.times = 0
         step = model(TEXT[:, 9:10], past_key_values=cache).logits
-        assert encoding.times == (2 if make is gemma3 else 1)  # which has a window too
+        assert encoding.times == (2 if make is gemma3 else 1)  # Gemma 3 has two kinds of layers
         close(step, logits(model)[:, 9:10])
 
 
@@ -555,7 +555,7 @@ def test_a_mask_for_each_head_is_kept():
 
 @EVERY
 def test_the_masks_of_a_model_stay(make):
-    """Tokens ahead are not seen, nor is filling, wherever it stands."""
+    """Later tokens and padding are masked, on the left and on the right."""
     model, changed = build(make), TEXT.clone()
     changed[:, 5] = (changed[:, 5] + 1) % 40
     with applied(model, ALiBi(4)):
@@ -654,7 +654,7 @@ def test_what_goes_by_length_must_be_rope_that_fits():
     for one in (lambda n: RoPE(8), lambda n: ALiBi(4), lambda n: NoPE()):
         with refused(ValueError, "RoPE"):
             apply(model, one)
-    with applied(model, lambda n: HALF), pytest.raises(ValueError, match="no length in common"):
+    with applied(model, lambda n: HALF), pytest.raises(ValueError, match="`position_ids` must be"):
         logits(model, position_ids=torch.tensor([[*range(6), *range(5)]]), use_cache=False)
 
 
@@ -662,7 +662,7 @@ def test_what_goes_by_length_must_be_rope_that_fits():
 
 
 def everything(model):
-    """Collect all that a model is made of."""
+    """Collect modules, parameters, buffers, hooks and attributes of a model."""
     made = {"attention": model.config._attn_implementation}
     for name, module in model.named_modules():
         tensors = [*module.parameters(False), *module.buffers(False)]
@@ -773,7 +773,7 @@ def test_a_model_in_16_bits_stays_so(encoding):
 
 @EVERY
 def test_generates(make):
-    """Greedy, with its cache and left padding, against one fresh pass for each token."""
+    """Compare greedy decoding, with cache and left padding, with one fresh pass for each token."""
     model = build(make)
     mask = (torch.arange(11) >= torch.tensor([[0], [4]])).long()
     with applied(model, ALiBi(4)):
@@ -795,7 +795,7 @@ def saved_and_loaded(model, folder, *encoding, **options):
 @EVERY
 @pytest.mark.parametrize("attention", [False, True], ids=["rotation", "attention"])
 def test_a_saved_model_is_loaded_with_its_encoding_or_not_at_all(make, attention, tmp_path):
-    """Against the model that was saved; by transformers alone it would be another, in silence."""
+    """Compare with the saved model; transformers alone would silently load another one."""
     model = build(make)
     own = logits(model)
     apply(model, Sum(T5Bias(4), Sinusoidal(32)) if attention else OWN[make])
@@ -834,12 +834,12 @@ def shared_of(model):
 
 
 class Steep(ALiBi):
-    """Somebody's own encoding."""
+    """Encoding of a user."""
 
 
 @pytest.mark.parametrize(
     ("encoding", "why"),
-    [(Steep(4), "Steep is no class of posenc"), (lambda n: HALF, "function is no encoding")],
+    [(Steep(4), "Steep is not a class of posenc"), (lambda n: HALF, "function is not an encoding")],
     ids=["a class of one's own", "a function"],
 )
 def test_an_encoding_that_a_folder_cannot_hold_is_asked_for(encoding, why, tmp_path):
@@ -906,11 +906,11 @@ def test_what_is_no_encoding_is_refused(encoding, unchecked):
 
 def test_a_second_encoding_is_refused_and_so_is_removing_none():
     model = build(llama)
-    with pytest.raises(ValueError, match="has no encoding applied: call `apply"):
+    with pytest.raises(ValueError, match="must have an encoding applied"):
         remove(model)
     apply(model, NoPE())
     for same in (model, model.model):
-        with pytest.raises(ValueError, match="has an encoding applied already: call `remove"):
+        with pytest.raises(ValueError, match="must not have an encoding applied"):
             apply(same, NoPE())
     remove(model.model)
 
@@ -921,7 +921,7 @@ def test_a_cache_filled_under_another_encoding_is_refused(encoding):
     with applied(model, NoPE()):
         foreign = model(TEXT).past_key_values
     for cache in (foreign, model(TEXT).past_key_values):
-        with applied(model, encoding), pytest.raises(ValueError, match="start from an empty cache"):
+        with applied(model, encoding), pytest.raises(ValueError, match="Start from an empty cache"):
             model(TEXT[:, :1], past_key_values=cache)
 
 
@@ -963,15 +963,15 @@ def test_masks_that_do_not_say_who_sees_whom_are_refused():
 def test_a_model_that_shares_the_config_is_told_so():
     config = T.LlamaConfig(**GROUPED)
     one, other = T.LlamaForCausalLM(config), T.LlamaForCausalLM(config)
-    with applied(one, ALiBi(4)), pytest.raises(ValueError, match="make each of its own config"):
+    with applied(one, ALiBi(4)), pytest.raises(ValueError, match="Build each from its own config"):
         logits(other)
 
 
 def test_a_model_whose_own_pass_fails_is_refused_in_one_sentence():
-    """DeepSeek-V3 makes a key for each head, and repeats them when fewer are stated."""
+    """DeepSeek-V3 has one key for each head, and fails if the config states fewer."""
     model = build(lambda: deepseek_v3(num_key_value_heads=2))
     with pytest.raises(RuntimeError):
         logits(model)
-    with pytest.raises(TypeError, match="does not run as it is") as caught:
+    with pytest.raises(TypeError, match="does not run") as caught:
         apply(model, NoPE())
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Converted models, against transformers: turned by other code they give the same logits."""
+"""Test converted models against transformers: with the other rotation, logits are the same."""
 
 import importlib
 import json
@@ -58,7 +58,7 @@ def auto_of(name):
 
 
 def model_of(name, folder, **settings):
-    """A tiny model of transformers, every parameter random, saved; its logits."""
+    """Save a tiny transformers model with random parameters, and return its logits."""
     name = name.split(",")[0]
     if "rope_parameters" in settings:
         own = {"rope_type": "default", "rope_theta": 100.0}
@@ -86,7 +86,7 @@ def error(a, b):
 
 
 def turned_as_complex(q, k, cos, sin, *_, **__):
-    """Llama's rotation as Meta published it; cos and sin come twice, for two halves."""
+    """Rotate as in Meta's code for Llama; cos and sin are repeated for two halves."""
 
     def turn(x):
         pairs = cos.shape[-1] // 2
@@ -186,7 +186,7 @@ def test_the_way_back_gives_the_same_bytes(name, tmp_path):
 
 @pytest.fixture
 def llama(tmp_path):
-    """A folder with two shards, their index, a tokenizer, code and pickles."""
+    """Write a folder with two shards, their index, a tokenizer, code and pickles."""
     model_of("llama", tmp_path / "model", **HALF["llama"])
     folder = tmp_path / "model"
     whole = load_file(folder / "model.safetensors")
@@ -241,24 +241,24 @@ def test_every_file_says_its_layout_and_keeps_what_it_said(llama, tmp_path):
 def test_files_in_different_layouts_are_refused(llama, tmp_path):
     done = convert(llama, "interleaved", tmp_path / "out")
     shutil.copy(llama / "a.safetensors", done.out / "a.safetensors")
-    with pytest.raises(ModelError, match="in different layouts"):
+    with pytest.raises(ModelError, match="must have one layout"):
         convert(done.out, "half", tmp_path / "again")
 
 
 def test_an_unknown_model_needs_its_layout_said(llama, tmp_path):
     config = json.loads((llama / "config.json").read_text())
     (llama / "config.json").write_text(json.dumps(config | {"model_type": "somebodys"}))
-    with pytest.raises(ModelError, match="does not say where the channels of a pair sit"):
+    with pytest.raises(ModelError, match="does not determine the layout"):
         convert(llama, "interleaved", tmp_path / "out")
     done = convert(llama, "interleaved", tmp_path / "out", from_="half")
     assert any("'somebodys' is not known" in note for note in done.notes)
 
 
 def test_what_is_said_is_believed_where_the_weights_do_not_show_it(llama, tmp_path):
-    """Random queries and keys show no layout; Meta's own files of Llama are interleaved."""
+    """Random queries and keys do not show a layout; Meta's own files of Llama are interleaved."""
     done = convert(llama, "half", tmp_path / "out", from_="interleaved")
     assert (done.was, done.now) == ("interleaved", "half")
-    assert done.by == "`--was` says so, though 'llama' in transformers is usually in 'half'"
+    assert done.by == "stated by `--was`, although 'llama' in transformers usually has 'half'"
     for wrong in ({"to": "neox"}, {"to": "half", "from_": "gptj"}):
         with refused(ValueError, "'half'", "'interleaved'"):
             convert(llama, out=tmp_path / "again", **wrong)
@@ -280,7 +280,7 @@ TIED = CONFIG | {"hidden_size": 96, "num_hidden_layers": 3, "head_dim": 16}
 
 
 def tied(folder, layout, config=TIED):
-    """Queries tied to the keys of their pairs, as training ties them, in this layout."""
+    """Return queries correlated with the keys of their pairs, as after training, in this layout."""
     made, g = {}, torch.Generator().manual_seed(0)
     order = permutation(16, 16, layout) if layout == "interleaved" else list(range(16))
     for n in range(3):
@@ -297,12 +297,12 @@ def tied(folder, layout, config=TIED):
 
 @pytest.mark.parametrize("from_", ["interleaved", None])
 def test_weights_that_show_that_they_are_interleaved_are_believed(tmp_path, from_):
-    """Though llama is in halves in transformers."""
+    """In transformers, Llama has the layout "half"."""
     model, halves = tied(tmp_path / "a", "interleaved"), tied(tmp_path / "b", "half")
     done = convert(model, "half", tmp_path / "out", from_)
     assert same_bytes(tensors(done.out), tensors(halves))
-    assert done.by.startswith("its weights speak for it ('interleaved' t = ")
-    assert done.by.endswith("though 'llama' in transformers is usually in 'half'")
+    assert done.by.startswith("measured in its weights, 'interleaved' t = ")
+    assert done.by.endswith("although 'llama' in transformers usually has 'half'")
 
 
 def test_weights_that_show_another_layout_than_is_said_are_refused(tmp_path):
@@ -320,7 +320,7 @@ def test_an_unknown_model_whose_weights_show_its_layout_needs_nothing_said(tmp_p
 
 
 def test_queries_that_no_memory_holds_are_refused_before_they_are_read(tmp_path):
-    """A sparse file of 96 GiB takes no room."""
+    """A sparse file of 96 GiB needs no disk space."""
     header, size = {}, 4 * 64 * 2**27
     for n, to in enumerate("qkv"):
         name = f"model.layers.0.self_attn.{to}_proj.weight"
@@ -358,7 +358,7 @@ def test_nothing_is_overwritten_and_nothing_half_done_is_left(llama, tmp_path):
     (tmp_path / "full" / "thesis.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for out in ("full", "file", "model"):
-        with pytest.raises(FileExistsError, match="nothing is overwritten: name a new folder"):
+        with pytest.raises(FileExistsError, match="must not exist"):
             convert(llama, "interleaved", tmp_path / out)
 
     def stop(name, done, of):
@@ -375,7 +375,7 @@ def test_nothing_is_overwritten_and_nothing_half_done_is_left(llama, tmp_path):
 
 @pytest.fixture
 def wide(tmp_path):
-    """Four layers of three tensors of a megabyte."""
+    """Write four layers with three tensors of a megabyte."""
     names = [f"layers.{i}.self_attn.{n}_proj.weight" for i in range(4) for n in "qkv"]
     save_file({name: torch.randn(512, 512) for name in names}, tmp_path / "model.safetensors")
     sizes = {"num_hidden_layers": 4, "hidden_size": 512, "num_key_value_heads": 4}
@@ -393,7 +393,7 @@ def test_one_tensor_at_a_time_is_in_memory(wide):
 
 def test_a_file_that_shrinks_meanwhile_is_refused(wide):
     cut = lambda name, done, of: os.truncate(wide / "model.safetensors", 2**21)  # noqa: E731
-    with pytest.raises(ModelError, match="has become shorter while it was read"):
+    with pytest.raises(ModelError, match="became shorter while it was read"):
         convert(wide, "interleaved", wide / "out", progress=cut)
     assert not (wide / "out").exists()
 

@@ -1,5 +1,6 @@
-"""Against transformers: a written config must give its model the frequencies that the formula gives
-from the old ones; and against what was in the folder before, of which nothing may be lost."""
+"""Test that transformers computes the formula's frequencies from written configs, and that no file
+of the old folder is lost.
+"""
 
 import errno
 import json
@@ -53,7 +54,7 @@ GEMMA_V5 |= {
 
 
 def by_formula(theta, method, factor, trained, length):
-    """The old frequencies, stretched."""
+    """Compute the extended frequencies from the old ones."""
     match method:
         case "linear":
             return extension.interpolate(theta, factor)
@@ -158,7 +159,7 @@ def test_settings_of_the_old_scaling_are_kept_but_those_that_follow_from_the_fac
 
 
 def test_both_stacks_of_a_model_that_share_settings_are_stretched():
-    """HRM's two, against YaRN's formula; each has the whole config for its own."""
+    """Compare both stacks of HRM, which share one config, with YaRN's formula."""
     written, _ = extended({"model_type": "hrm_text"}, 4096, "yarn")
     stacks = specify(written).parts
     assert len(stacks) == 2
@@ -215,14 +216,14 @@ def test_what_cannot_be_stretched_is_refused(config, to, method, message):
 @pytest.mark.parametrize("model_type", ["codegen", "gptj", "roformer"])
 @pytest.mark.parametrize(("method", "more"), [("ntk", {}), ("base", {"base": 1e6})])
 def test_a_base_that_the_class_ignores_is_not_written(model_type, method, more):
-    """These classes of transformers compute their angles from 10,000, whatever a config says."""
+    """These classes of transformers always compute angles with base 10,000."""
     with refused(ModelError, "rope_theta"):
         extended({"model_type": model_type}, 9999, method, **more)
 
 
 @pytest.mark.parametrize("model_type", ["phi3", "phi4_multimodal", "phimoe", "cosmos3_edge_text"])
 def test_a_rope_type_that_transformers_would_not_load_is_not_written(model_type):
-    """`AutoConfig` itself says so; a larger base is loaded."""
+    """`AutoConfig` raises for it, and loads a larger base."""
     config = {"model_type": model_type, "max_position_embeddings": 4096}
     scaling = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 4096}
     with pytest.raises((KeyError, StrictDataclassClassValidationError)):
@@ -307,7 +308,7 @@ RECIPE = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings"
     ],
 )
 def test_qwen3s_own_recipe_is_written(said):
-    """Its model card gives it so: the config's 40,960 are 32,768 and room for an answer."""
+    """By the model card, the config's 40,960 are 32,768 trained tokens and room for an answer."""
     made, _ = extended(QWEN3, said.pop("to", None), "yarn", **said)
     assert made["rope_scaling"] == RECIPE
     assert made["max_position_embeddings"] == 131072
@@ -380,12 +381,12 @@ def test_the_kept_config_is_the_old_one_to_the_byte(tmp_path):
 
 
 def test_a_config_that_is_a_link_is_refused_and_both_stay_as_they_are(tmp_path):
-    """The hub's cache has such links, where what one leads to belongs to every revision."""
+    """The hub's cache has links to files that several revisions share."""
     (tmp_path / "model").mkdir()
     blob, path = tmp_path / "model" / "blob", tmp_path / "model" / "config.json"
     blob.write_text(json.dumps(LLAMA))
     path.symlink_to(blob)
-    with pytest.raises(ModelError, match=r"is a link to .*blob, which may serve others: give that"):
+    with pytest.raises(ModelError, match=r"is a link to .*blob, which other models may use"):
         extend(tmp_path / "model", 4096, "yarn")
     assert path.is_symlink()
     assert json.loads(blob.read_text()) == LLAMA
@@ -394,7 +395,7 @@ def test_a_config_that_is_a_link_is_refused_and_both_stay_as_they_are(tmp_path):
 
 @pytest.mark.parametrize("call", ["replace", "fsync"])
 def test_a_config_is_written_whole_or_not_at_all(tmp_path, monkeypatch, call):
-    """A full disk, at each call that can find it full."""
+    """Simulate a full disk at each call that may fail."""
     path = tmp_path / "config.json"
     path.write_text(json.dumps(LLAMA))
 

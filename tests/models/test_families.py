@@ -1,4 +1,4 @@
-"""Models found by discovery, against their own eager attention, fresh passes, and one another."""
+"""Test encodings applied to many families against their eager attention and fresh passes."""
 
 import sys
 from datetime import date
@@ -65,7 +65,7 @@ def close(ours, theirs):
 
 @EVERY
 def test_its_own_encoding_from_its_config_gives_it_its_own_logits(name):
-    """A table of rows comes from the weights, behind the rows that are stored before position 0."""
+    """A learned table is read from the weights, after the rows stored before position 0."""
     model = build(name)
     own, spec = logits(model), specify(model.config.to_dict())
     encodings = spec.encodings()
@@ -81,7 +81,7 @@ def test_its_own_encoding_from_its_config_gives_it_its_own_logits(name):
 
 
 def test_layers_that_are_not_scaled_turn_as_before():
-    """Molmo 2 names those that are: the sweep of configs sees the first table of a model alone."""
+    """Molmo 2 lists the scaled layers; the sweep of configs tests only the first rotary table."""
     rope = dict(rope_type="yarn", factor=4.0, rope_theta=1e4, original_max_position_embeddings=4)
     config = T.Molmo2TextConfig(
         **GROUPED, head_dim=8, rope_scaling_layers=[1], rope_parameters=rope
@@ -100,7 +100,7 @@ def test_layers_that_are_not_scaled_turn_as_before():
 @DECODERS
 @pytest.mark.parametrize("room", ["growing", "static"])
 def test_decoding_with_a_cache_equals_a_full_pass(name, room):
-    """A sliding window shorter than the text, sinks and caps among them."""
+    """Cases include a sliding window shorter than the text, sinks and softcaps."""
     model = build(name)
     for encoding in (ALiBi(4), Sum(RoPE(8, layout="half"), T5Bias(4, bidirectional=False))):
         with applied(model, encoding), torch.no_grad():
@@ -126,7 +126,7 @@ def test_filling_on_the_left_changes_nothing(name):
 
 @DECODERS
 def test_beams_keep_the_best_texts(name):
-    """Against beams that compute every step anew, without a cache."""
+    """Compare with beams that compute every step without a cache."""
     model = build(name)
     given = dict(num_beams=3, max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=None)
     with applied(model, ALiBi(4)):
@@ -137,7 +137,7 @@ def test_beams_keep_the_best_texts(name):
 @DECODERS
 def test_texts_in_one_row_are_as_if_alone(name):
     if name in ("opt", "gpt_oss"):
-        pytest.skip("transformers tells texts in one row apart in most models, not in this one")
+        pytest.skip("transformers does not separate texts in one row for this model")
     model, pos = build(name), torch.tensor([[*range(7), *range(5)]])
     with applied(model, ALiBi(4)):
         whole = logits(model, TEXT[:1], position_ids=pos, use_cache=False)
@@ -223,7 +223,7 @@ def test_the_census_says_of_a_family_what_its_page_says(name, monkeypatch):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_encodings_of_the_layers_alone_do_not_switch_a_table_off(name):
-    """Once it was gone without a word, and the logits moved by 2 to 4."""
+    """A table that was switched off silently changed the logits by 2 to 4."""
     model = build(name)
     own, spec = logits(model), specify(model.config.to_dict())
     with refused(ValueError, "`encoding`", "NoPE"):

@@ -1,5 +1,6 @@
-"""Against numbers worked out by hand from the formula of frequencies, the bases of Men et al. 2024
-(table 2), and what is known of each model."""
+"""Test `inspect` against numbers computed by hand, the bases of Men et al. 2024 (table 2), and
+published facts about each model.
+"""
 
 import json
 import math
@@ -49,7 +50,7 @@ def test_reach_is_where_the_sum_first_turns_negative():
     ("length", "base"), [(1024, 4.3e3), (4096, 2.7e4), (8192, 8.4e4), (65536, 2.1e6)]
 )
 def test_smallest_bases_are_those_that_were_published(length, base):
-    """Table 2 of the paper, of models with 128 channels a head; its search was coarse."""
+    """Compare with table 2 of the paper, for heads with 128 channels; its search was coarse."""
     assert smallest_base(128, length) == pytest.approx(base, rel=0.16)
 
 
@@ -61,14 +62,14 @@ def test_a_smallest_base_is_enough_and_one_step_less_is_not():
 
 def test_no_base_is_named_for_lengths_to_which_none_was_looked_for(tmp_path):
     found = inspected(tmp_path, QWEN, target=10**9)
-    assert not any("train on with a base" in line for line in found.advice)
+    assert not any("train further with a base" in line for line in found.advice)
     assert not any("base" in line for line in words.turning(found.groups[0].turning))
     found = inspected(tmp_path, QWEN | {"head_dim": 2}, target=40000)
     assert "within 40,000 tokens and without scaling: above 10¹⁵" in " ".join(
         words.turning(found.groups[0].turning)
     )
     (why,) = found.advice
-    assert why.startswith("its config cannot be stretched: config.json:rope_scaling.rope_type: ya")
+    assert why.startswith("its config cannot be extended: config.json:rope_scaling.rope_type: ya")
 
 
 def test_pairs_are_kept_stretched_and_interpolated():
@@ -112,7 +113,7 @@ def test_beyond_its_length_new_angles_are_named_with_what_to_do(tmp_path):
         " that no shorter text shows"
     ]
     assert f"posenc extend {tmp_path / 'config.json'} --to 131072 --method yarn" in found.advice[0]
-    assert "train on with a base of 8,770,000 (now 1,000,000)" in found.advice[-1]
+    assert "train further with a base of 8,770,000 (now 1,000,000)" in found.advice[-1]
 
 
 def test_a_stretched_model_says_from_what(tmp_path):
@@ -121,7 +122,7 @@ def test_a_stretched_model_says_from_what(tmp_path):
     turning = found.groups[0].turning
     assert turning.changes == {"kept": 24, "stretched": 16, "interpolated": 24}
     assert words.turning(turning)[0] == "attention factor 1.13863: logits × 1.29648"
-    assert "must not be multiplied once more" in found.spec.notes[0]
+    assert "do not multiply the lengths again" in found.spec.notes[0]
 
 
 def test_frequencies_that_depend_on_length_break_caches(tmp_path):
@@ -135,9 +136,7 @@ def test_tables_end(tmp_path):
     found = inspected(tmp_path, config, target=2048)
     assert found.embedding == "learned table, 1,024 rows of 64"
     assert found.problems == ["the table has 1,024 rows: there is none for positions 1,024 … 2,047"]
-    assert found.advice[0].startswith(
-        "train 1,024 more rows, or begin with the old ones interpolated"
-    )
+    assert found.advice[0].startswith("train 1,024 more rows, or start from interpolated rows")
     assert inspected(tmp_path, config, target=1024).problems == []
 
 
@@ -223,7 +222,7 @@ def test_a_target_is_a_number_of_tokens(tmp_path):
     ids=["one", "two"],
 )
 def test_a_folder_saved_by_the_adapter_says_which_encoding_is_in_it(tmp_path, encodings, names):
-    """Its RoPE would reach 512 tokens, but it is not what turns."""
+    """The config's RoPE would reach 512 tokens, but another encoding is applied."""
     sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2}
     config = {"model_type": "llama", "max_position_embeddings": 512, **sizes}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -239,14 +238,12 @@ def test_an_applied_encoding_that_no_config_can_describe_is_said(tmp_path):
     config = {"model_type": "llama", "posenc": described([lambda length: ALiBi(4)])}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (note, *_) = inspect(tmp_path).spec.notes
-    assert note.startswith(
-        "it was saved with an encoding that its config cannot describe of posenc"
-    )
+    assert note.startswith("it was saved with an encoding that a config cannot describe of posenc")
 
 
 @pytest.mark.parametrize("name", ["", "config.json"])
 def test_a_model_in_the_cache_of_the_hub_is_named_by_its_id(tmp_path, name):
-    """The hub keeps ORG/NAME in models--ORG--NAME/snapshots/HASH, by its documentation."""
+    """By its documentation, the hub stores ORG/NAME in models--ORG--NAME/snapshots/HASH."""
     folder = tmp_path / "models--Qwen--Qwen3-8B" / "snapshots" / "b968826d9c46dd60"
     folder.mkdir(parents=True)
     (folder / "config.json").write_text('{"model_type": "llama"}')
@@ -255,8 +252,9 @@ def test_a_model_in_the_cache_of_the_hub_is_named_by_its_id(tmp_path, name):
 
 @pytest.mark.parametrize("present", [1e4, 8e4, 84_200.0, 9e4, 9.6e4, 5e5])
 def test_bases_to_train_on_with_are_enough_and_larger_than_the_present_one(tmp_path, present):
-    """By the sum of cosines itself at each distance: 90,000 fails from 6,581 on, and 84,200 does
-    not within 8,192; where the present base is enough, none is named."""
+    """By the sum of cosines at each distance, 90,000 fails from 6,581 on, and 84,200 is
+    sufficient for 8,192 tokens. If the present base is sufficient, there is no advice.
+    """
 
     def first_negative(base):
         theta = [base ** (-j / 64) for j in range(64)]
@@ -264,7 +262,9 @@ def test_bases_to_train_on_with_are_enough_and_larger_than_the_present_one(tmp_p
         return next((m for m, similarity in enumerate(sums) if similarity < 0), None)
 
     config = QWEN | {"max_position_embeddings": 4096, "rope_theta": present}
-    lines = [line for line in inspected(tmp_path, config, 8192).advice if "train on with" in line]
+    lines = [
+        line for line in inspected(tmp_path, config, 8192).advice if "train further with" in line
+    ]
     assert first_negative(9e4) == 6581
     assert bool(lines) == (first_negative(present) is not None)
     for line in lines:
@@ -278,15 +278,15 @@ def test_bases_to_train_on_with_are_enough_and_larger_than_the_present_one(tmp_p
 
 
 def test_no_base_is_advised_that_no_model_has(tmp_path):
-    """Of 16 channels a head that turn, no base below 10¹⁰ is enough for 262,144 tokens."""
+    """With 16 rotated channels, no base below 10¹⁰ is sufficient for 262,144 tokens."""
     config = QWEN | {"partial_rotary_factor": 0.125, "model_type": "stablelm"}
     advice = inspected(tmp_path, config, 262_144).advice
     assert len(advice) == 2
-    assert not any("train on with" in line for line in advice)
+    assert not any("train further with" in line for line in advice)
 
 
 def test_a_config_its_folder_and_its_file_are_the_same_model(tmp_path):
-    """By the public name, as README calls it."""
+    """Call `inspect` by its public name, as in the README."""
     values = {"model_type": "llama", "rope_theta": 500000.0, "max_position_embeddings": 8192}
     (tmp_path / "config.json").write_text(json.dumps(values))
     whole = posenc.inspect(values, target=131072)

@@ -1,4 +1,4 @@
-"""Against the rotation itself, the permutation that Meta published for Llama, and names by hand."""
+"""Test permutations against the rotation, Meta's permutation for Llama, and tensor names."""
 
 import tracemalloc
 
@@ -145,7 +145,7 @@ def test_layers_that_turn_nothing_are_left_alone():
     second = {f"model.layers.1.self_attn.{n}": shape for n, shape in LAYER.items()}
     plan = planned(second, config)
     assert all(name.startswith("model.layers.0.") for name in plan.orders)
-    assert "1 of 2 layers turn nothing and are as they were" in plan.notes
+    assert "1 of 2 layers have no rotation and are unchanged" in plan.notes
 
 
 def test_layers_that_predict_further_tokens_move_too():
@@ -163,8 +163,8 @@ def test_of_several_models_in_one_only_the_text_moves():
     plan = planned(vision, inner, at="model.language_model.layers.0.self_attn.")
     assert all(name.startswith("model.language_model.") for name in plan.orders)
     assert len(plan.orders) == 2
-    assert "only model.language_model.layers has moved; 1 tensors of other" in plan.notes[-1]
-    with pytest.raises(ModelError, match="holds layers of which the config does not tell"):
+    assert "only model.language_model.layers is converted; 1 tensors of other" in plan.notes[-1]
+    with pytest.raises(ModelError, match="contains several stacks of layers"):
         planned(vision)
 
 
@@ -173,9 +173,9 @@ def test_of_several_models_in_one_only_the_text_moves():
     [
         ({"qk_mix.weight": (32, 32)}, r"qk_mix.weight: looks like queries or keys"),
         ({"indexer.wk.weight": (8, 32)}, r"indexer.wk.weight: looks like queries or keys"),
-        ({"q_proj.qweight": (4, 32)}, r"q_proj.qweight: is stored so that its rows cannot be"),
-        ({"q_proj.weight.absmax": (4,)}, r"weight.absmax: is stored so that its rows"),
-        ({"q_proj.weight_scale": (4, 1)}, r"weight_scale: scales blocks of rows"),
+        ({"q_proj.qweight": (4, 32)}, r"q_proj.qweight: is stored without separate rows"),
+        ({"q_proj.weight.absmax": (4,)}, r"weight.absmax: is stored without separate"),
+        ({"q_proj.weight_scale": (4, 1)}, r"weight_scale: has scales for blocks of rows"),
         ({"q_proj.weight": (31, 32)}, r"does not fit the config, got \[31, 32\], allowed: 32"),
         ({"k_proj.weight": (32, 32)}, r"does not fit the config.*allowed: 16 rows, 2 times 8"),
         ({"q_norm.weight": (24,)}, r"q_norm.weight: does not fit the config"),
@@ -183,8 +183,8 @@ def test_of_several_models_in_one_only_the_text_moves():
         ({"qkv_proj.weight": (64, 32)}, r"fuses queries and keys in a way not known of 'llama'"),
         ({"model.layers.0.cross_attn.q_proj.weight": (32, 32)}, r"cross_attn.q_proj.*looks like"),
         ({"model.layers.0.attn.q_proj.weight": (32, 32)}, r"once each, got 'k, q, q, v'"),
-        ({"pool.q_proj.weight": (32, 32)}, r"pool.q_proj.weight: looks like .* outside of the"),
-        ({"mtp.layers.0.self_attn.q_proj.weight": (32, 32)}, "holds layers of which the config"),
+        ({"pool.q_proj.weight": (32, 32)}, r"pool.q_proj.weight: looks like .* outside the"),
+        ({"mtp.layers.0.self_attn.q_proj.weight": (32, 32)}, "contains several stacks"),
     ],
 )
 def test_what_is_not_understood_is_refused_by_name(more, message):
@@ -213,5 +213,5 @@ def test_models_that_do_not_turn_have_no_layout():
 
 
 def test_weights_without_layers_are_refused():
-    with pytest.raises(ModelError, match="holds no queries and keys of layers"):
+    with pytest.raises(ModelError, match="contains no queries and keys of layers"):
         plan({}, CONFIG, "half")

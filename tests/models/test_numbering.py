@@ -1,4 +1,4 @@
-"""Sentences of `inspect` on the numbering of pictures, against ids and deltas by hand."""
+"""Test the sentences of `inspect` about the numbering of images against ids computed by hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Rows of queries and keys that turn, against the tensors that were written."""
+"""Test the rotated rows of queries and keys against the written tensors."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ AT = "model.layers.0.self_attn"
 
 
 def found(folder, tensors, config=LLAMA):
-    """The projections of a file with these tensors, and its weights."""
+    """Write a file with these tensors, and return its projections and weights."""
     save_file(tensors, folder / "model.safetensors")
     weights = open_weights(find_files(folder))
     return find_projections(specify(config), weights), weights

@@ -1,5 +1,4 @@
-"""Against a model that was trained with the very scaling that is to be found, and one that no way
-helps."""
+"""Test the search on a model trained with a known scaling, and on one that no method helps."""
 
 import json
 import sys
@@ -50,13 +49,13 @@ def llama(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stretched(tmp_path_factory):
-    """Trained on 64 tokens with angles half as large; its config says 32 tokens, and no scaling."""
+    """Train on 64 tokens with halved angles; the config states 32 tokens and no scaling."""
     return slowed("Llama", tmp_path_factory.mktemp("prove"), 2.0, max_position_embeddings=32)
 
 
 @pytest.fixture(scope="module")
 def proof(stretched):
-    """Of twice the length that its config says, which is the one that it was trained on."""
+    """Search at twice the length in the config, which is the trained one."""
     return prove(stretched, 64, LETTERS)
 
 
@@ -70,7 +69,7 @@ def test_the_way_that_it_was_trained_for_is_chosen(proof):
 
 
 def test_pairs_that_no_formula_of_that_factor_fits_are_searched_for(stretched):
-    """Asked for 48 tokens, each formula slows pairs by 1.5 at most; it was trained with 2."""
+    """For 48 tokens, each formula slows pairs by at most 1.5; the model was trained with 2."""
     proof = prove(stretched, 48, LETTERS)
     assert proof.chosen == PAIRS
     best, told = proof.ways[0], {way.name: way for way in proof.ways}
@@ -78,7 +77,7 @@ def test_pairs_that_no_formula_of_that_factor_fits_are_searched_for(stretched):
     slower = best.config["rope_parameters"]["long_factor"]
     assert min(slower) >= 1.0
     assert max(slower) > 1.5
-    assert specify(best.config).main.far_seeing[0].method == "longrope"
+    assert specify(best.config).main.global_rotary[0].method == "longrope"
 
 
 def test_a_search_pair_by_pair_that_finds_nothing_is_a_note(proof):
@@ -89,8 +88,8 @@ def test_a_search_pair_by_pair_that_finds_nothing_is_a_note(proof):
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (GEMMA_V5 | dict(layer_types=["sliding_attention"] * 2), "bounds every layer"),
-        (dict(model_type="gpt2", n_positions=64), "turns no queries and keys"),
+        (GEMMA_V5 | dict(layer_types=["sliding_attention"] * 2), "limits every layer"),
+        (dict(model_type="gpt2", n_positions=64), "must have rotary layers"),
     ],
     ids=["windows in all layers", "no rotation"],
 )
@@ -100,7 +99,7 @@ def test_what_has_nothing_to_stretch_is_refused(config, says):
 
 
 def test_a_base_is_raised_from_that_of_layers_that_see_the_whole_text():
-    """A Gemma 3 turns by 10,000 where there is a window: ten times that is less than 10⁶."""
+    """The sliding layers of Gemma 3 have base 10,000; ten times that is less than 10⁶."""
     found, notes = ways(GEMMA_V5, 8192)
     assert "base 10,000,000" in found
     assert not notes
@@ -120,7 +119,7 @@ def test_another_precision_is_refused_before_a_model_is_opened(tmp_path):
 
 
 def test_where_nothing_works_it_says_so(llama):
-    """It looks back 12 tokens: the last 64 alone tell all, and past 64 its angles are new."""
+    """The model looks back 12 tokens, so the last 64 suffice, and beyond 64 its angles are new."""
     proof = prove(llama, 256, LETTERS)
     assert proof.chosen == ""
     assert proof.sliding < min(way.far for way in proof.ways)
@@ -177,7 +176,7 @@ def test_a_choice_is_right_where_it_is_the_best_or_as_good():
 
 
 def test_nine_in_ten_of_forty_choices_are_right():
-    """`make cases` wrote the page: its counts are those of its rows."""
+    """`make cases` wrote the page; its counts must equal those of its rows."""
     lines = PAGE.read_text("utf-8").splitlines()
     counts = {k: int(v) for k, v in (x[2:].split(": ") for x in lines if x.startswith("- "))}
     rows = [line for line in lines if line.startswith("| ")][2:]

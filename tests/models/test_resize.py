@@ -1,5 +1,4 @@
-"""Against pictures and texts read by the models of transformers: their own interpolation of the old
-table, and rows interpolated one channel at a time by NumPy."""
+"""Test resized tables against transformers' own interpolation, and against NumPy by channel."""
 
 import json
 
@@ -54,7 +53,7 @@ def test_a_larger_picture_is_seen_as_transformers_sees_it(tmp_path, name):
 
 
 def stretched(rows, to):
-    """Linear interpolation between the middles of rows, one channel at a time."""
+    """Interpolate linearly between the centres of rows, one channel at a time."""
     at = (np.arange(to) + 0.5) * len(rows) / to - 0.5
     columns = [np.interp(at, np.arange(len(rows)), column) for column in rows.T]
     return np.stack(columns, -1).astype(np.float32)
@@ -116,7 +115,7 @@ def test_what_cannot_be_resized_is_refused_and_nothing_is_written(tmp_path):
         resize(tmp_path / "a", 10, tmp_path / "b")
     with refused(ValueError, "`to`"):
         resize(tmp_path / "a", 0, tmp_path / "b")
-    with pytest.raises(FileExistsError, match="nothing is overwritten"):
+    with pytest.raises(FileExistsError, match="must not exist"):
         resize(tmp_path / "a", 20, tmp_path / "a")
     config = json.loads((tmp_path / "a/config.json").read_text())
     (tmp_path / "a/config.json").write_text(json.dumps(config | {"max_position_embeddings": 12}))

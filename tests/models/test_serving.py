@@ -1,5 +1,7 @@
-"""Printed options, applied to config objects of transformers as each server applies them, against
-the file that `extend` writes; and the documented flags of llama.cpp."""
+"""Test printed options against the file that `extend` writes, and the flags of llama.cpp.
+
+Options are applied to config objects of transformers as each server applies them.
+"""
 
 import json
 from math import log
@@ -44,11 +46,11 @@ def lines(method, **more):
 @pytest.mark.parametrize("name", shapes(new=False))
 @pytest.mark.parametrize("way", WAYS)
 def test_an_option_gives_the_rotation_of_the_written_file(new, name, way):
-    """θ, gain and length by transformers' own modules; no method is without a line."""
+    """Compare θ, gain and length in transformers' modules; every method has a command."""
     before = shapes(new)[name]
     found = {method: differences(before, method, *WAYS[way]) for method in tried(before)}
     if "text_config" in before and way == "config.update":
-        # Such a SGLang stops; the line names the version that does not
+        # Older versions of SGLang fail; the command names a newer version
         assert set(found.values()) == {"AttributeError"}
         after, to = stretched(before, "yarn")
         line = serving("m", before, after, specify(after), to)["SGLang"]
@@ -59,7 +61,7 @@ def test_an_option_gives_the_rotation_of_the_written_file(new, name, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_option_changes_nothing_in_the_written_file(way):
-    """Where `extend` wrote in place, the folder that the line names has the new config."""
+    """After `extend` in place, the folder in the command has the new config."""
     server, applied = WAYS[way]
     for name, before in shapes(new=False).items():
         if "text_config" in before:
@@ -74,7 +76,7 @@ def test_an_option_changes_nothing_in_the_written_file(way):
 
 
 def test_settings_inside_two_configs_have_no_option_in_sglang():
-    """It sets the attributes of the first, so that the second would become a plain dictionary."""
+    """SGLang sets attributes of the outer config, so the inner one would become a dictionary."""
     text = published("Qwen3-VL-2B (text)") | {"model_type": "qwen3_omni_moe_text"}
     before = {
         "model_type": "qwen3_omni_moe",
@@ -83,7 +85,7 @@ def test_settings_inside_two_configs_have_no_option_in_sglang():
     after, _ = extended(before, 1_000_000, "yarn")
     told = serving("m", before, after, specify(after), 1_000_000)
     assert words_of(told["SGLang"]) is None
-    assert "serve the folder" in told["SGLang"]
+    assert "Serve the folder" in told["SGLang"]
     assert words_of(told["vLLM"])["thinker_config"]["text_config"]["rope_parameters"]["factor"] > 3
 
 
@@ -98,7 +100,7 @@ def test_stacks_that_share_the_settings_of_the_whole_have_options_too():
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("way", ["vLLM 0.33", "SGLang 0.5.23"])
 def test_a_base_that_is_left_to_the_class_is_written_by_type_of_layer(outer, method, way):
-    """Cohere Compass opens no other settings; θ by its own rotary module, at base 10,000."""
+    """Cohere Compass rejects other settings; θ is compared with its rotary module, base 10,000."""
     before = SMALL | {"model_type": "cohere_compass_text", "max_position_embeddings": 8192}
     before = {"model_type": outer, "text_config": before} if outer else before
     assert differences(before, method, *WAYS[way]) == ""
@@ -137,7 +139,7 @@ def test_a_base_that_the_class_ignores_is_named(method):
 
 
 def test_a_share_of_channels_stays_whole_channels():
-    """52 · (30 / 52) in floats is a little less than 30, and readers round down."""
+    """52 · (30 / 52) in floats is slightly below 30, and readers round down."""
     before = shapes(new=False)["phi"] | {"head_dim": 52, "partial_rotary_factor": 0.58}
     after, _ = extended(before, 8192, "yarn")
     told = words_of(serving("m", before, after, specify(after), 8192)["vLLM"])
@@ -145,7 +147,7 @@ def test_a_share_of_channels_stays_whole_channels():
 
 
 def test_an_option_for_a_config_in_the_old_spelling_states_both():
-    """transformers 4 reads `rope_scaling` and `rope_theta`, and 5 the whole of the other."""
+    """transformers 4 reads `rope_scaling` and `rope_theta`, transformers 5 `rope_parameters`."""
     for server in ("vLLM", "SGLang"):
         words = words_of(lines("yarn")[server])
         assert words["rope_scaling"] == words["rope_parameters"]
@@ -159,7 +161,7 @@ def test_mlx_receives_the_keys_of_the_file_that_changed():
     assert QWEN3 | json.loads(line.split("'")[3]) == config
     nested = {"model_type": "qwen3_vl", "text_config": published("Qwen3-VL-2B (text)")}
     after, _ = extended(nested, 1_048_576, "yarn")
-    assert "serve the folder" in serving("m", nested, after, specify(after), 1_048_576)["MLX"]
+    assert "Serve the folder" in serving("m", nested, after, specify(after), 1_048_576)["MLX"]
 
 
 def test_each_server_can_serve_the_folder():
@@ -189,13 +191,13 @@ def test_llama_cpp_is_told_by_its_flags(method, more, flags):
 
 
 def test_llama_cpp_has_no_option_for_layers_that_turn_differently():
-    """Its options are for all layers, and Gemma 3's with a window keep their rotation."""
+    """Options of llama.cpp apply to all layers, but Gemma 3 must not extend sliding layers."""
     before = shapes(new=False)["gemma3_text"]
     after, to = stretched(before, "yarn")
     told = serving("m", before, after, specify(after), to)
-    assert "serve the folder" in told["llama.cpp"]
+    assert "Serve the folder" in told["llama.cpp"]
     # transformers 4 has no settings by type of layer: tests/server_words.md
-    assert told["vLLM"].endswith("# needs transformers 5: older ones ignore rope_parameters")
+    assert told["vLLM"].endswith("# needs transformers 5; older versions ignore rope_parameters")
 
 
 def test_keys_of_a_gguf_file():

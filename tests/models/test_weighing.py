@@ -1,4 +1,4 @@
-"""Small files with known tables, biases and projections, written by safetensors and by gguf."""
+"""Test measurements of small files with known tables, biases and projections."""
 
 import io
 import json
@@ -60,7 +60,7 @@ def waves(rows, width):
 
 
 def tied(heads, groups, dim, width=96, layout="half"):
-    """Queries and keys of which the two channels of a pair are tied."""
+    """Return queries and keys in which the two channels of a pair are correlated."""
     k = torch.randn(groups, dim, width)
     q = torch.randn(heads, dim, width) + k.roll(dim // 2, 1).repeat_interleave(heads // groups, 0)
     if layout == "interleaved":
@@ -107,7 +107,7 @@ def test_position_tables_are_known_by_their_names(tmp_path, name):
 
 @pytest.mark.parametrize("shape", [(1, 50, 64), (50, 1, 64)])
 def test_a_buffer_of_sines_may_have_a_batch_before_its_rows_or_after(tmp_path, shape):
-    """PyTorch's tutorial makes it so, and so do most copies of it."""
+    """PyTorch's tutorial has the batch after the rows, and so do most copies of it."""
     (table,) = weighed(tmp_path, {"pe": waves(50, 64).reshape(shape)}).tables
     assert (table.rows, table.width, table.formula.base) == (50, 64, 10_000)
 
@@ -151,7 +151,10 @@ def test_numbers_of_positions_and_relative_tables_are_no_position_table(tmp_path
 def test_the_formula_of_a_stored_table_is_told(tmp_path):
     found = weighed(tmp_path, {"pos_emb.weight": waves(50, 32)})
     assert found.tables[0].learned is None
-    assert "sine beside cosine, base 10,000, exponents 2j/d, position 0" in sentences(found)[0]
+    assert (
+        "sines and cosines alternating, base 10,000, exponents 2j/d, position 0"
+        in sentences(found)[0]
+    )
 
 
 # T5 and Shaw
@@ -202,7 +205,7 @@ def test_the_layout_that_weights_speak_for_is_told_against_the_config(tmp_path, 
 
 @pytest.mark.parametrize("measured", [weigh, layout_evidence])
 def test_one_thread_measures_and_the_caller_has_its_own_again(tmp_path, monkeypatch, measured):
-    """Beside two busy processes two threads took nine times the processor time of one."""
+    """Beside two busy processes, two threads needed nine times the processor time of one."""
     met = []
     monkeypatch.setattr(rotary_pairs, "evidence", lambda _: met.append(torch.get_num_threads()))
     save_file(llama(), tmp_path / "model.safetensors")
@@ -377,7 +380,7 @@ def test_one_layer_that_is_not_finite_leaves_nothing_to_say(tmp_path):
     ],
 )
 def test_what_no_model_has_is_not_even_read(tmp_path, name, shape, why):
-    """Nothing of these files comes into memory; they are sparse and take no room."""
+    """The files are sparse, need no disk space, and must not be read into memory."""
     sparse(tmp_path / "model.safetensors", {name: shape})
     tracemalloc.start()
     found = weigh(None, open_weights(find_files(tmp_path)))
@@ -388,7 +391,7 @@ def test_what_no_model_has_is_not_even_read(tmp_path, name, shape, why):
 
 
 def sparse(path, shapes):
-    """A safetensors file of zeros that are a hole in it."""
+    """Write a safetensors file of zeros that is sparse on disk."""
     header, end = {}, 0
     for name, shape in shapes.items():
         size = 4 * math.prod(shape)
@@ -409,7 +412,7 @@ def test_a_reach_of_millions_takes_no_time(tmp_path):
 
 
 def test_heads_without_inputs_are_left_alone(tmp_path):
-    """Norms of rows that hold nothing would still be numbers: 2⁴⁰ of them."""
+    """Norms of 2⁴⁰ rows without elements would still be numbers."""
     config = LLAMA | {"num_attention_heads": 2**36, "num_key_value_heads": 2**36, "hidden_size": 96}
     shapes = {f"model.layers.0.self_attn.{n}_proj.weight": (2**40, 0) for n in "qk"}
     sparse(tmp_path / "model.safetensors", shapes)
@@ -419,7 +422,7 @@ def test_heads_without_inputs_are_left_alone(tmp_path):
 
 @pytest.mark.slow
 def test_a_wide_tables_offset_is_sought_by_some_of_its_pairs(tmp_path):
-    """It took 268 MB with all of the 4,096 pairs."""
+    """Searching all 4,096 pairs needed 268 MB."""
     table = waves(40, 8192).roll(-3, 0)[:30]
     (found,) = weighed(tmp_path, {"wpe.weight": table}).tables
     assert (found.formula.offset, found.formula.base) == (3, 10_000)

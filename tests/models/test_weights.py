@@ -1,4 +1,4 @@
-"""Reading tensors, held against the libraries that wrote them: safetensors and gguf."""
+"""Test read tensors against the libraries that wrote them, safetensors and gguf."""
 
 import json
 import struct
@@ -80,7 +80,7 @@ def test_the_same_name_in_two_files_is_refused(tmp_path):
 
 def test_a_config_has_no_weights(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(ModelError, match="no weights are given beside the config"):
+    with pytest.raises(ModelError, match="contains a config but no weights"):
         weights(tmp_path)
 
 

@@ -1,1 +1,1 @@
-"""Real models: read what their files say of positions, measure it, extend and convert it."""
+"""Tools for published models: read their positional encodings, measure, extend and convert them."""

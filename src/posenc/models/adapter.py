@@ -1,31 +1,32 @@
-"""Plug any encoding into a loaded transformers model, and take it out again.
+"""Replace the positional encoding of a loaded transformers model, and restore its own.
 
     with applied(model, ALiBi(heads=8)):
         model.generate(...)
 
-Nothing goes by a model's name: `hf.discovery` measures what it does by position, and a model that
-is not itself with its own encoding plugged back is refused. A table such as GPT-2's goes off.
+`hf.discovery` measures how the model uses positions, independent of its name. A model whose output
+changes when its own encoding is applied this way is rejected. The model's own encoding is removed,
+including a learned table such as GPT-2's.
 
-One encoding serves all layers, or a list has one for each. There are two ways to plug it in:
+There are two methods:
 
-rotation   for RoPE that turns the channels which the model turns, in its layout, and for NoPE: each
-           layer is handed cosines and sines made in float64, and the model's own kernel attends
-attention  for everything else: the model turns by nothing, its cache holds keys as projected, and
-           `posenc.attend` encodes all of them in every step, at their own positions
+rotation   for NoPE, and for RoPE on the channels that the model rotates, in its layout: each layer
+           receives cosines and sines computed in float64, and the model's own kernel attends
+attention  for all other encodings: the model's rotation becomes the identity, its cache stores
+           unrotated keys, and `posenc.attend` encodes all keys in every step
 
-The second enters the registry of masks too: without a mask of the same name transformers makes
-none at all, in silence. The model's masks stay, and Llama 4's temperature unless the encoding has
-one; its positional encoding goes, with the scale that DeepSeek's YaRN brought along. Filling that
-`attention_mask` shows moves no position.
+The second method also registers a mask function, because transformers silently omits the mask of an
+attention without one. The masks of the model are kept, and so is Llama 4's temperature unless the
+encoding has one. The softmax factor of DeepSeek's YaRN is removed with the rotation. Padding in
+`attention_mask` does not shift positions.
 
-`model.save_pretrained(folder)` writes the encoding into the config, and what is learned among the
-weights; `load(folder)` makes both again. transformers by itself refuses such a folder, since it
-would leave the encoding out: the config asks for an attention that names `load`.
+`model.save_pretrained(folder)` writes the encoding to the config, and learned tensors to the
+weights; `load(folder)` restores both. transformers alone would load the model without the encoding.
+To prevent that, the config names an attention that does not exist, and the name mentions `load`.
 
-A cache belongs to the encoding that it was filled under. Where the frequencies depend on the length
-of the text (dynamic NTK, LongRoPE), pass the function length -> RoPE. Each row goes by its own
-length; once that asks for other frequencies than its cache was filled with, only a fresh pass is
-right, since all layers but the first have cached what they saw through the old ones: refused.
+A cache is valid only for the encoding under which it was filled. If frequencies depend on the
+length of the text (dynamic NTK, LongRoPE), pass the function length → RoPE. Each row uses its own
+length. When growth changes the frequencies, cached keys and values of deeper layers become wrong,
+so an error is raised.
 """
 
 from collections.abc import Iterator, Sequence
@@ -52,18 +53,18 @@ from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import find_files, inside
 from posenc.models.files.strict import read_json
 from posenc.models.hf.discovery import (
-    Plugging,
-    Site,
+    AdapterPlan,
+    AttentionSite,
     configs,
     discover,
+    equal_but_rounding,
     find_base,
+    identity_rotation,
     is_gptj,
-    nothing,
     random_tokens,
     refuse,
     row_zero,
-    same,
-    unturned,
+    zero_hook,
 )
 from posenc.models.hf.hooks import ByLength, GPTJHook, ModelHook, RunningPass, SiteHook, clear
 from posenc.models.hf.loading import load_without_encoding
@@ -74,21 +75,24 @@ from posenc.support.text import printable
 
 __all__ = ["applied", "apply", "load", "remove"]
 
-Applicable = Encoding | ByLength | str  # for one layer; a name is made for the sizes of each layer
-ASKS_FOR_LOAD = "posenc: load this folder by posenc.models.adapter.load"  # there is no such
+Applicable = Encoding | ByLength | str  # encoding of one layer; a name uses the sizes of the layer
+# Name of an attention that does not exist, so that transformers' error names the remedy
+LOAD_HINT = "posenc: load this folder by posenc.models.adapter.load"
 _applied = count()
 
 
 def apply(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> None:
-    """Replace the positional encoding of `model` until `remove`; its parameters join the model's.
+    """Replace the positional encoding of `model` until `remove` is called.
+
+    Parameters of the encoding become parameters of the model.
 
     - `model`: a loaded model of transformers
     - `encoding`: one for all layers, or a list with one for each. Each is an `Encoding`, a name
-      such as "alibi", which is made for the sizes of the layer, or a function from the length of
-      the text to an encoding
+      such as "alibi", or a function from the length of the text to an encoding. A name creates an
+      encoding of the layer's sizes
 
-    Raises TypeError for a model that none can be plugged into, ValueError for what does not fit;
-    nothing is changed then.
+    Raises TypeError for a model whose encoding cannot be replaced, and ValueError for an encoding
+    that does not match the model. The model is unchanged after an error.
 
     >>> from transformers import LlamaConfig, LlamaModel
     >>> sizes = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, vocab_size=20)
@@ -99,40 +103,42 @@ def apply(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> None
     """
     base = find_base(model)
     if hasattr(base, NAME):
-        raise ValueError("the model has an encoding applied already: call `remove(model)` first.")
+        raise ValueError(
+            "`model` must not have an encoding applied already. Call `remove(model)` first."
+        )
     plan = discover(base)
     per_layer = _for_each_site(encoding, base, plan)
     encodings = [
-        _fitting(asked, site, base) for asked, site in zip(per_layer, plan.sites, strict=True)
+        _checked(given, site, base) for given, site in zip(per_layer, plan.sites, strict=True)
     ]
-    by_length = [fitted for fitted in encodings if all(fitted is not asked for asked in per_layer)]
+    by_length = [made for made in encodings if all(made is not given for given in per_layer)]
     rotation = not plan.tables and all(
-        site.can_turn(fitted) and _can_scale(base, site, fitted)
-        for site, fitted in zip(plan.sites, encodings, strict=True)
+        site.can_rotate(made) and _can_scale(base, site, made)
+        for site, made in zip(plan.sites, encodings, strict=True)
     )
-    if not _is_itself(base, plan, rotation=False):
-        refuse(base, "is not itself with its own encoding plugged in")
-    rotation = rotation and _is_itself(base, plan, rotation=True)
+    if not _reproduces(base, plan, rotation=False):
+        refuse(base, "has another output with its own encoding applied")
+    rotation = rotation and _reproduces(base, plan, rotation=True)
     _refuse_misplaced(encodings, by_length, rotation)
-    _plug(base, plan, per_layer, encodings, by_length=bool(by_length), rotation=rotation)
-    base.config.posenc, base.config.attn_implementation = described(per_layer), ASKS_FOR_LOAD
+    _install(base, plan, per_layer, encodings, by_length=bool(by_length), rotation=rotation)
+    base.config.posenc, base.config.attn_implementation = described(per_layer), LOAD_HINT
 
 
-def _plug(
+def _install(
     base: Any,
-    plan: Plugging,
+    plan: AdapterPlan,
     per_layer: Sequence[Any],
     encodings: Sequence[Encoding],
     *,
     by_length: bool,
     rotation: bool,
 ) -> None:
-    """Hook encodings into the model, one for each attention."""
-    modules = [asked for asked in per_layer if isinstance(asked, nn.Module)]
+    """Register the hooks that apply an encoding in each attention."""
+    modules = [given for given in per_layer if isinstance(given, nn.Module)]
     changes = Applied(modules, base.device)
     distinct = [*dict.fromkeys(map(id, per_layer))]
     bottom = encodings[0] if "on_embeddings" in encodings[0].acts_on else None
-    record, running = f"{NAME}_{next(_applied)}", None if plan.hands_down else RunningPass()
+    record, running = f"{NAME}_{next(_applied)}", None if plan.forwards_arguments else RunningPass()
     names = tuple(signature(base.forward).parameters)
     changes.before(base, ModelHook(names, running, bottom, by_length, rotation, record))
     if running is not None:
@@ -142,17 +148,17 @@ def _plug(
         for path in configs(base):
             changes.replace(base, f"{path}.config".lstrip("."), "_attn_implementation", NAME)
         for path in plan.rotary:
-            changes.instead(base.get_submodule(path), unturned)
+            changes.instead(base.get_submodule(path), identity_rotation)
     for path in plan.tables:
         table = base.get_submodule(path)
         changes.before(table, row_zero)
-        changes.instead(table, nothing)
-    for site, asked, fitted in zip(plan.sites, per_layer, encodings, strict=True):
+        changes.instead(table, zero_hook)
+    for site, given, made in zip(plan.sites, per_layer, encodings, strict=True):
         attention = base.get_submodule(site.path)
         hook = GPTJHook if is_gptj(attention) else SiteHook
-        scale = _scale(site, fitted)
+        scale = _scale(site, made)
         changes.before(attention, hook(
-            site, distinct.index(id(asked)), asked, *_divided(fitted, site.key_heads),
+            site, distinct.index(id(given)), given, *_divided(made, site.key_heads),
             scale, plan.caches_keys, running, rotation, record,
         ))  # fmt: skip
         changes.after(attention, clear)
@@ -160,40 +166,40 @@ def _plug(
             name, value = _scale_attribute(attention, scale)
             changes.replace(base, site.path, name, value)
         tuned = hasattr(attention, "attn_temperature_tuning")
-        if tuned and any(isinstance(part, Temperature) for part in leaves(fitted)):
+        if tuned and any(isinstance(part, Temperature) for part in leaves(made)):
             changes.replace(base, site.path, "attn_temperature_tuning", False)
     setattr(base, NAME, changes)
 
 
-def _unplug(base: Any) -> None:
-    getattr(base, NAME).take_out(base)
+def _uninstall(base: Any) -> None:
+    getattr(base, NAME).undo(base)
     delattr(base, NAME)
 
 
-def _for_each_site(encoding: Any, base: Any, plan: Plugging) -> list[Any]:
-    """One encoding for each attention, of one for all, one for each, or one for each layer."""
+def _for_each_site(encoding: Any, base: Any, plan: AdapterPlan) -> list[Any]:
+    """Return one encoding for each attention, from one for all or from a list."""
     if isinstance(encoding, str) or not isinstance(encoding, Sequence | nn.ModuleList):
-        return _made([encoding] * len(plan.sites), plan.sites)
+        return _created([encoding] * len(plan.sites), plan.sites)
     if table := getattr(encoding, "embedding", None):
         raise ValueError(
             "`encoding` must hold the table that the model adds to its embeddings, got encodings of"
-            f" its layers beside {table}. Leave the model as it is, add a table with its rows to"
-            " the first of them (`table + encodings[0]`), or pass NoPE() to remove the table."
+            f" its layers beside {table}. Use the unmodified model, add a table with its rows to"
+            " the first encoding (`table + encodings[0]`), or pass NoPE() to remove the table."
         )
     given, layers = [*encoding], getattr(base.config, "num_hidden_layers", 0)
-    # Of a hybrid one may be given for each layer, also for those that do not attend
+    # The list for a hybrid model may also have entries for layers without attention
     if len(given) == layers > len(plan.sites):
-        return _made([given[site.index] for site in plan.sites], plan.sites)
+        return _created([given[site.index] for site in plan.sites], plan.sites)
     if len(given) != len(plan.sites):
         raise ValueError(
-            f"`encoding` has {len(given)} encodings for {len(plan.sites)} layers: give one for"
-            " each, or one for all."
+            f"`encoding` must have one encoding for each of {len(plan.sites)} layers, got"
+            f" {len(given)}. Pass one for each, or one for all."
         )
-    return _made(given, plan.sites)
+    return _created(given, plan.sites)
 
 
-def _named(name: str, site: Site) -> Encoding:
-    """Make an encoding by name for a layer; what rotates pairs the channels as the model does."""
+def _named(name: str, site: AttentionSite) -> Encoding:
+    """Create an encoding by name for a layer, with the layout of the model's rotation."""
     made = create(name, site.dim, site.heads)
     for part in leaves(made):
         if isinstance(part, RoPE) and isinstance(site.own, RoPE):
@@ -201,7 +207,7 @@ def _named(name: str, site: Site) -> Encoding:
     return made
 
 
-def _made(given: Sequence[Any], sites: Sequence[Site]) -> list[Any]:
+def _created(given: Sequence[Any], sites: Sequence[AttentionSite]) -> list[Any]:
     """Replace names by encodings; layers of equal sizes and the same name share one instance."""
     made: dict[Any, Encoding] = {}
     for name, site in zip(given, sites, strict=True):
@@ -213,34 +219,34 @@ def _made(given: Sequence[Any], sites: Sequence[Site]) -> list[Any]:
     ]
 
 
-def _scale(site: Site, encoding: Encoding) -> float:
-    """The softmax scale: the encoding's, where it states one, and else the model's."""
+def _scale(site: AttentionSite, encoding: Encoding) -> float:
+    """Return the softmax scale: the encoding's if it states one, otherwise the model's."""
     states = any(part.softmax_scale is not None for part in (encoding, *leaves(encoding)))
     scale, usual = encoding.scale(site.dim), site.dim**-0.5
     return scale if states or abs(scale / usual - 1) > 1e-9 else site.plain_scale
 
 
 def _scale_attribute(attention: Any, scale: float) -> tuple[str, Any]:
-    """The attribute by which an attention scales scores, and its value for such a scale."""
+    """Return the attribute of an attention that sets its softmax scale, and its value."""
     # GPT-J divides scores by this attribute
     if is_gptj(attention):
         return "scale_attn", 1 / scale
     return "scaling", scale
 
 
-def _can_scale(base: Any, site: Site, encoding: Encoding) -> bool:
-    """Test whether the model's own attention can take the scale of an encoding."""
+def _can_scale(base: Any, site: AttentionSite, encoding: Encoding) -> bool:
+    """Test whether the model's own attention can use the softmax scale of an encoding."""
     attention: Any = base.get_submodule(site.path)
     settable = is_gptj(attention) or getattr(attention, "scaling", None) == site.scale
     return settable or _scale(site, encoding) == site.scale
 
 
 @torch.no_grad()
-def _is_itself(base: Any, plan: Plugging, *, rotation: bool) -> bool:
-    """Hold the model with its own encoding plugged into it against the model as it was.
+def _reproduces(base: Any, plan: AdapterPlan, *, rotation: bool) -> bool:
+    """Test whether the model with its own encoding applied has the output of the unmodified model.
 
-    What decodes is compared with a cache. Bamba of transformers 5.23 is not itself when it decodes:
-    ours may be what it is without a cache.
+    A decoder is compared with a cache. Bamba in transformers 5.23 has another output with a cache
+    than without one, so its output without a cache is accepted too.
     """
     own = [site.own for site in plan.sites]
     if plan.rows is not None:
@@ -255,24 +261,24 @@ def _is_itself(base: Any, plan: Plugging, *, rotation: bool) -> bool:
         except Exception as error:
             # The model's own code may raise anything
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            return refuse(base, f"does not run as it is ({words})")
-        _plug(base, plan, own, own, by_length=False, rotation=rotation)
+            return refuse(base, f"does not run ({words})")
+        _install(base, plan, own, own, by_length=False, rotation=rotation)
         try:
-            plugged = _outputs(base, ids)
+            outputs = _outputs(base, ids)
         except Exception as error:
             # The model's own code may raise anything
             words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            return refuse(base, f"does not run with its own encoding plugged in ({words})")
+            return refuse(base, f"does not run with its own encoding applied ({words})")
         finally:
-            _unplug(base)
+            _uninstall(base)
     finally:
         for module, trained in training.items():
             module.training = trained
-    return any(same(plugged, one) for one in expected)
+    return any(equal_but_rounding(outputs, one) for one in expected)
 
 
 def _outputs(base: Any, ids: Tensor) -> Tensor:
-    """The hidden states of a text: of one that decodes, the last token is a step with a cache."""
+    """Return the hidden states of a text, whose last token is decoded with a cache if possible."""
     first = base(ids[:, :-1], return_dict=True)
     cache = getattr(first, "past_key_values", None)
     if cache is None or isinstance(cache, tuple):
@@ -286,19 +292,20 @@ def load(
     encoding: Applicable | Sequence[Applicable] | None = None,
     **options: Any,
 ) -> nn.Module:
-    """Load the model that was saved in `folder` with an encoding applied, and apply it again.
+    """Load a model that was saved with an encoding applied, and apply the encoding again.
 
     - `folder`: folder that `save_pretrained` wrote
-    - `encoding`: an encoding, or a list with one for each layer; None: as the folder describes it.
-      It is needed for a class of your own, or a function; learned weights are read from the folder
+    - `encoding`: an encoding, or a list with one for each layer; None: the one that the folder
+      describes. Needed for your own class, or for a function; learned weights are read from the
+      folder
     - `options`: arguments for `from_pretrained`
 
-    Returns the model. Raises ModelError for a folder that holds no such model, or other weights
-    than this one has.
+    Returns the model. Raises ModelError if the folder has no model saved in this way, or if weights
+    are missing or unexpected.
 
-    transformers' own `from_pretrained(folder)` refuses the folder, but not if it is passed
-    `attn_implementation="sdpa"`: then it loads the model without the encoding, and no key that a
-    config may safely have prevents that.
+    transformers' own `from_pretrained(folder)` rejects the folder. With
+    `attn_implementation="sdpa"` it loads the model without the encoding, which no key of a config
+    can prevent.
 
     >>> from tempfile import TemporaryDirectory
     >>> from transformers import LlamaConfig, LlamaModel
@@ -316,19 +323,19 @@ def load(
     entry = config.get(ENTRY)
     if not isinstance(entry, dict):
         raise ModelError(
-            file, ENTRY, "names no encoding: load the model by transformers, and `apply` one to it"
+            file, ENTRY, "names no encoding. Load the model with transformers, and `apply` one"
         )
     if encoding is None and "refused" in entry:
         raise ModelError(
             file,
             ENTRY,
-            f"cannot be made again, as {printable(str(entry['refused']))}: pass it as `encoding`",
+            f"cannot be restored: {printable(str(entry['refused']))}. Pass it as `encoding`",
         )
-    asked: Any = restored(entry, file) if encoding is None else encoding
+    chosen: Any = restored(entry, file) if encoding is None else encoding
     model = load_without_encoding(root, file, config.get("architectures"), options)
     base = find_base(model)
     path = next(name for name, module in model.named_modules() if module is base)
-    per_layer = asked if isinstance(asked, Sequence | nn.ModuleList) else [asked]
+    per_layer = chosen if isinstance(chosen, Sequence | nn.ModuleList) else [chosen]
     modules = [encoding for encoding in per_layer if isinstance(encoding, nn.Module)]
     learned = nn.ModuleList(dict.fromkeys(modules))
     prefix = f"{path}.{NAME}.encodings.".removeprefix(".")
@@ -344,12 +351,12 @@ def load(
         strict=False,
         assign=True,
     )
-    apply(model, asked)
+    apply(model, chosen)
     return model
 
 
 def remove(model: nn.Module) -> None:
-    """Remove what `apply` applied, so that the model is what it was.
+    """Restore the positional encoding that the model had before `apply`.
 
     - `model`: a model to which an encoding is applied
 
@@ -365,19 +372,21 @@ def remove(model: nn.Module) -> None:
     """
     base = find_base(model)
     if not hasattr(base, NAME):
-        raise ValueError("the model has no encoding applied: call `apply(model, encoding)` first.")
-    _unplug(base)
+        raise ValueError(
+            "`model` must have an encoding applied. Call `apply(model, encoding)` first."
+        )
+    _uninstall(base)
     del base.config.posenc, base.config.attn_implementation
 
 
 @contextmanager
 def applied(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> Iterator[nn.Module]:
-    """Apply an encoding within a `with` block, and remove it at the end, also after an error.
+    """Apply an encoding within a `with` block, and remove it on exit.
 
     - `model`: a loaded model of transformers
     - `encoding`: one for all layers, or a list with one for each, as in `apply`
 
-    Yields the model. Raises what `apply` raises.
+    Yields the model. Raises the errors of `apply`.
 
     >>> from transformers import LlamaConfig, LlamaModel
     >>> sizes = dict(hidden_size=32, intermediate_size=32, num_hidden_layers=1, vocab_size=20)
@@ -396,9 +405,10 @@ def applied(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> It
 
 
 class Applied(nn.Module):
-    """The encodings as a submodule, so that their parameters are the model's, and the way back.
+    """Submodule with the applied encodings, and the changes that `undo` reverts.
 
-    What it replaced is kept by module paths, so that it is copied and pickled with the model.
+    As a submodule, its parameters belong to the model. Changes refer to modules by their path, so
+    that they are copied and pickled with the model.
     """
 
     def __init__(self, encodings: list[nn.Module], device: Any):
@@ -421,7 +431,7 @@ class Applied(nn.Module):
         self.replaced.append((path, name, getattr(owner, name)))
         setattr(owner, name, value)
 
-    def take_out(self, base: Any) -> None:
+    def undo(self, base: Any) -> None:
         for hook in self.hooks:
             hook.remove()
         for path, name, value in reversed(self.replaced):
@@ -429,9 +439,11 @@ class Applied(nn.Module):
 
 
 def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
-    """Split an encoding: what acts on queries and keys alone (its keys can be cached), the rest.
+    """Split an encoding into the part that acts on q and k only, and the rest.
 
-    All of it is the rest where the two are intertwined, or where keys change their shape.
+    Keys encoded by the first part can be cached.
+
+    Everything is in the rest if one part acts on both, or if keys change their shape.
     """
     parts = [part for part in leaves(encoding) if {*part.acts_on} - {"on_embeddings"}]
     turning = [part for part in parts if {*part.acts_on} <= {"on_queries", "on_keys"}]
@@ -451,25 +463,26 @@ def _together(parts: list[Encoding]) -> Encoding:
     return parts[0] if len(parts) == 1 else Sum(*parts) if parts else NoPE()
 
 
-def _fitting(asked: Applicable, site: Site, base: Any) -> Encoding:
-    """Check that the encoding fits; of a function of the length, that of a text of one token."""
-    if isinstance(asked, type):
+def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
+    """Return an encoding after checking its sizes; a function is called with one token."""
+    if isinstance(given, type):
         raise TypeError(
-            f"`encoding` must be an encoding, got the class {asked.__name__}. Make an instance,"
-            f' `{asked.__name__}(…)`, or pass a name such as "alibi".'
+            f"`encoding` must be an encoding, got the class {given.__name__}. Make an instance,"
+            f' `{given.__name__}(…)`, or pass a name such as "alibi".'
         )
-    encoding = asked if isinstance(asked, Encoding) or not callable(asked) else asked(1)
+    encoding = given if isinstance(given, Encoding) or not callable(given) else given(1)
     if not isinstance(encoding, Encoding):
         raise TypeError(
-            "`encoding` is an `Encoding`, or a function from the length of a text to one, got"
+            "`encoding` must be an `Encoding`, or a function from the length of a text to one, got"
             f" {type(encoding).__name__}."
         )
     model, width = type(base).__name__, base.get_input_embeddings().weight.shape[1]
     for part in leaves(encoding):
         if "on_hidden" in part.acts_on:
             raise ValueError(
-                f"{type(part).__name__} reads the input of each layer, which {model} hands to no"
-                " encoding: apply one that goes by positions, and use this one in `SelfAttention`."
+                "`encoding` must depend on positions only, got"
+                f" {type(part).__name__}, which reads the input of each layer. Use it in"
+                f" `SelfAttention`; {model} does not pass this input on."
             )
         values = part.dim if {"on_values", "by_weight", "on_output"} & {*part.acts_on} else 0
         for what, size, has in (
@@ -481,7 +494,9 @@ def _fitting(asked: Applicable, site: Site, base: Any) -> Encoding:
         ):
             if size not in (0, has):
                 name = type(part).__name__
-                raise ValueError(f"this {name} was made for {size} {what}, {model} has {has}.")
+                raise ValueError(
+                    f"`encoding` must have {has} {what} for this {model}, got {name} with {size}."
+                )
     return encoding
 
 
@@ -489,11 +504,11 @@ def _refuse_misplaced(encodings: list[Encoding], by_length: list[Encoding], rota
     for i, encoding in enumerate(encodings):
         if "on_embeddings" in encoding.acts_on and encoding is not encodings[0]:
             raise ValueError(
-                f"{type(encoding).__name__} acts on embeddings, which are below all layers: give it"
-                f" to layer 0, not to layer {i}."
+                f"`encoding` must have {type(encoding).__name__} in layer 0, since it acts on"
+                f" embeddings, got it in layer {i}."
             )
     if by_length and not (rotation and all(isinstance(candidate, RoPE) for candidate in by_length)):
         raise ValueError(
-            "what depends on the length of the text can only be RoPE that turns the channels which"
-            " the model turns, in its layout, with RoPE or NoPE in the other layers."
+            "`encoding` as a function of the length must return RoPE with the rotated channels and"
+            " the layout of the model, and other layers must have RoPE or NoPE."
         )

@@ -2,18 +2,18 @@
 
     converted = convert(Path("model"), "interleaved", Path("model-interleaved"))
 
-Rows of bytes are moved and never computed with, so converting back gives the same bytes. One
-tensor at a time is in memory. The copy is written to a folder beside `out` and renamed once it is
-complete. Each new file of weights states its layout in its metadata. The present layout is that of
-the first of
+Rows are only moved as bytes, so converting back restores the same bytes. One tensor at a time is in
+memory. The copy is written to a folder beside `out` and renamed when complete. Each new file of
+weights states its layout in its metadata. The present layout is found in the first of these sources
+that states it:
 
     1  the metadata of the files of weights
     2  the queries and keys themselves (posenc.analysis.rotary_pairs)
     3  `from_`
-    4  the config, or transformers' code for a model of this name
+    4  the config, or transformers' code for this `model_type`
 
-that states one; 1 to 3 must not contradict each other, nor a key of the config. A GGUF file becomes
-a folder of safetensors with its config, in either layout.
+Sources 1 to 3 and a key of the config must agree. A GGUF file becomes a folder of safetensors with
+a config, in either layout.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ if TYPE_CHECKING:
 COPIED = (".json", ".jsonl", ".txt", ".model", ".jinja", ".tiktoken", ".bpe", ".md", "")
 PIECE = 2**24  # bytes copied at a time
 
-Progress = Callable[[str, int, int], None]  # a tensor, how many are done, of how many
+Progress = Callable[[str, int, int], None]  # name of a tensor, number written, total
 
 
 @dataclass(frozen=True)
 class Converted:
-    """The result of a conversion: `moved` names the tensors that changed."""
+    """Result of a conversion; `moved` lists the tensors whose rows moved."""
 
     out: Path
     was: Layout
-    by: str  # what `was` is known by
+    by: str  # source that states `was`, in words
     now: Layout
     tensors: int
     moved: tuple[str, ...]
@@ -77,28 +77,31 @@ def convert(
     from_: Layout | None = None,
     progress: Progress = lambda doing, count, of: None,
 ) -> Converted:
-    """Write a model, of a folder or a GGUF file, to the new folder `out`, in layout `to`.
+    """Write a model to the new folder `out`, in layout `to`.
 
-    `from_` is its present layout, where its weights do not show it. Raises ModelError for a model
-    that cannot be converted with certainty, ValueError for an unknown layout, FileExistsError if
-    `out` holds anything; nothing has been written then.
+    - `model`: a model folder or a GGUF file
+    - `from_`: its present layout, needed if its weights do not show it
+    - `progress`: called with the name of each tensor, the number written, and the total
+
+    Raises ModelError for a model that cannot be converted with certainty, ValueError for an unknown
+    layout, FileExistsError if `out` is not empty. Nothing is written after an error.
     """
     for name, layout in (("to", to), ("from_", from_)):
         if layout not in OTHER and not (name == "from_" and layout is None):
             names = " or ".join(map(repr, OTHER))
-            raise ValueError(f"`{name}` is a layout: {names}, got {layout!r}.")
+            raise ValueError(f"`{name}` must be {names}, got {layout!r}.")
     out, opened_model = unused_folder(out), Source.of(model)
     files = opened_model.files
     if files.config is None and files.format != "gguf":
         raise ModelError(
-            opened_model.path, "", "holds no config.json, which says how its heads lie"
+            opened_model.path, "", "contains no config.json, which states the order of its heads"
         )
     weights = opened_model.weights
     source = (Gguf if files.format == "gguf" else Safetensors)(opened_model, out)
     orders, notes = plan(source.infos, source.config, to, source.file.name)
     was, by = _present_layout(source, weights, from_)
     if was == to and files.format != "gguf":
-        raise ModelError(source.file, "", f"the model is already in layout {to!r}: {by}")
+        raise ModelError(source.file, "", f"the model is already in layout {to!r} ({by})")
     orders = orders if was != to else {}
     for name in orders:
         info = source.infos[name]
@@ -117,12 +120,12 @@ def convert(
         size = sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
     notes = [*files.notes, *source.notes, *notes]
     if source.left:
-        notes.append(f"left behind: {', '.join(map(printable, source.left))}")
+        notes.append(f"not copied: {', '.join(map(printable, source.left))}")
     return Converted(out, was, by, to, count, tuple(orders), size, tuple(notes))
 
 
 class Safetensors:
-    """A folder with a config and safetensors, copied but for the rows that move."""
+    """Model folder with safetensors, which is copied except for rows that move."""
 
     def __init__(self, model: Source, out: Path):
         files, weights = model.files, model.weights
@@ -138,11 +141,11 @@ class Safetensors:
         return sum(file.stat().st_size for file in (*self.shards, *self.copied))
 
     def marks(self) -> dict[Path, str | None]:
-        """The layout stated in the metadata of each file of weights."""
+        """Return the layout stated in the metadata of each file of weights."""
         return {shard: read_safetensors(shard).metadata.get(KEY) for shard in self.shards}
 
     def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
-        """Copy each file; yield the name of each tensor as it is written."""
+        """Copy each file, and yield the name of each tensor after it is written."""
         for shard in self.shards:
             target = part / shard.relative_to(self.root)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +156,7 @@ class Safetensors:
 
 
 class Gguf:
-    """A GGUF file, written as a folder for transformers."""
+    """GGUF file, which is written as a folder for transformers."""
 
     def __init__(self, model: Source, out: Path):
         weights = model.weights
@@ -164,7 +167,7 @@ class Gguf:
         self.spec = specify_gguf(weights.metadata, weights, self.file.name)
         self.left = ["the tokenizer, which is within the GGUF file"]
         blocks = sorted({info.dtype for info in weights.infos.values()} - BITS.keys())
-        exact = f"{', '.join(blocks)} are written as the float32 that they stand for"
+        exact = f"{', '.join(blocks)} are written as float32, with the same values"
         self.notes = [exact] if blocks else []
 
     @property
@@ -175,7 +178,7 @@ class Gguf:
         return {self.file: None}
 
     def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
-        """Write the config and one file of weights; yield the name of each tensor."""
+        """Write the config and one file of weights, and yield the name of each tensor."""
         text = json.dumps(self.config, ensure_ascii=False, indent=2) + "\n"
         (part / "config.json").write_text(text, "utf-8")
         header, end = {}, 0
@@ -196,49 +199,49 @@ class Gguf:
 def _present_layout(
     source: Safetensors | Gguf, weights: Weights, from_: Layout | None
 ) -> tuple[Layout, str]:
-    """Find the present layout of a model, and the source that states it, in words."""
-    # Imported here, since it needs torch
+    """Return the present layout of a model, and the source that states it, in words."""
+    # Imported here because it needs torch
     from posenc.models.weighing import layout_evidence
 
     marks, file = source.marks(), source.file
     for shard, mark in marks.items():
         if mark is not None and mark not in OTHER:
-            raise ModelError(shard, KEY, "is not known", mark, ", ".join(OTHER))
+            raise ModelError(shard, KEY, "must be a layout", mark, ", ".join(OTHER))
     if len(set(marks.values())) > 1:
-        raise ModelError(file, "", "its files of weights are in different layouts", "both")
-    # All layers of a family are alike
+        raise ModelError(file, "", "its files of weights must have one layout", "both")
+    # All layers of a family have the same layout
     usual = source.spec.rotary[0].layout
     family = families.family(source.spec.model)
     evidence = layout_evidence(source.spec, weights)
     by_weights = evidence.verdict if evidence else None
     values = ", ".join(f"{n!r} t = {t:.1f}" for n, t in evidence.t.items()) if evidence else ""
-    # By source, in the order in which the sources are believed
+    # By source, the most reliable first
     statements: dict[str, Any] = {
-        "its metadata says so": next(iter(marks.values())),
-        f"its weights speak for it ({values})": by_weights,
-        "`--was` says so": from_,
+        "stated in its metadata": next(iter(marks.values())),
+        f"measured in its weights, {values}": by_weights,
+        "stated by `--was`": from_,
     }
     statements = {by: layout for by, layout in statements.items() if layout is not None}
     if len(set(statements.values())) > 1:
         listed = "; ".join(f"{layout!r}: {by}" for by, layout in statements.items())
-        raise ModelError(file, "", f"the model is said to be in both layouts, {listed}")
+        raise ModelError(file, "", f"the sources of its layout disagree, {listed}")
     by, now = next(iter(statements.items()), ("", None))
     if now and family and family.layout_key and isinstance(source, Safetensors) and now != usual:
-        teller = "`--was` says" if now == from_ and len(statements) == 1 else "the weights say"
-        contradicts = f"says {usual!r}, and {teller} {now!r}; set it right"
-        raise ModelError(file, family.layout_key, contradicts)
+        other = "`--was`" if now == from_ and len(statements) == 1 else "the weights"
+        problem = f"means {usual!r}, but {other} {now!r}. Correct the key"
+        raise ModelError(file, family.layout_key, problem)
     if now and usual and now != usual:
-        by += f", though {_usual_owner(source)} is usually in {usual!r}"
+        by += f", although {_named_model(source)} usually has {usual!r}"
     if now:
         return now, by
     if usual:
-        return usual, f"{_usual_owner(source)} is"
-    unknown = "does not say where the channels of a pair sit; say which layout it is in now"
+        return usual, f"as {_named_model(source)}"
+    unknown = "does not determine the layout. Pass the present layout with `--was`"
     raise ModelError(file, "model_type", unknown, source.spec.model, ", ".join(OTHER))
 
 
-def _usual_owner(source: Safetensors | Gguf) -> str:
-    """Name the usual owner of the layout: "'llama' in transformers"."""
+def _named_model(source: Safetensors | Gguf) -> str:
+    """Return the model type and its program, such as "'llama' in transformers"."""
     place = "GGUF" if isinstance(source, Gguf) else "transformers"
     return f"{printable(source.spec.model)!r} in {place}"
 
@@ -246,7 +249,7 @@ def _usual_owner(source: Safetensors | Gguf) -> str:
 def _write(
     source: Path, target: Path, orders: Mapping[str, list[int]], to: Layout
 ) -> Iterator[str]:
-    """Copy one file of weights; yield the name of each tensor as it is written."""
+    """Copy one file of weights, and yield the name of each tensor after it is written."""
     with opened(source) as file, target.open("xb") as out:
         length = int.from_bytes(file.read(8), "little")
         header = parse_json(exactly(file, length, source), source)
@@ -262,8 +265,8 @@ def _write(
 
 
 def header_bytes(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> bytes:
-    """The header of a safetensors file: its length in 8 bytes, then JSON padded to 8."""
-    # Without "format", transformers 4 refuses a file that has metadata at all.
+    """Return the header of a safetensors file: its length in 8 bytes, then JSON padded to 8."""
+    # transformers 4 rejects a file whose metadata lack "format"
     marked = {"__metadata__": {"format": "pt", **metadata}, **tensors}
     text = json.dumps(marked, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -271,20 +274,21 @@ def header_bytes(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> byt
 
 
 def _reordered(raw: bytes, order: list[int]) -> Iterator[memoryview]:
-    # Row i of the copy is row order[i] of the original; a gain counts as rows of one number.
+    # Row i of the copy is row order[i] of the original. Each number of a gain is a row.
     rows, size = memoryview(raw), len(raw) // len(order)
     return (rows[i * size : (i + 1) * size] for i in order)
 
 
 def exactly(file: BufferedReader, count: int, path: Path) -> bytes:
+    """Return `count` bytes of a file. Raises ModelError if it ends earlier."""
     raw = file.read(count)
     if len(raw) < count:
-        raise ModelError(path, "", "has become shorter while it was read")
+        raise ModelError(path, "", "became shorter while it was read")
     return raw
 
 
 def other_files(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[Path], list[str]]:
-    """Split the other files: those to copy (config, tokenizer), and names of those left behind."""
+    """Return the other files to copy (config, tokenizer), and the names of files to leave out."""
     copied, left = [], []
     for path in sorted(files.root.iterdir()):
         if path in shards or os.path.realpath(path) == str(out):
@@ -298,7 +302,7 @@ def other_files(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[
 
 
 def _declare(path: Path, config: Mapping[str, Any], model: str, to: Layout) -> str:
-    """Set the layout in the copied config, if this family has a key for it; return a note."""
+    """Set the layout in the copied config if its family has a key for it, and return a note."""
     family = families.family(model)
     if family is not None and family.layout_key:
         changed = deepcopy(dict(config))
@@ -306,8 +310,8 @@ def _declare(path: Path, config: Mapping[str, Any], model: str, to: Layout) -> s
         path.write_text(json.dumps(changed, ensure_ascii=False, indent=2) + "\n", "utf-8")
         return f"{path.name}:{family.layout_key} is {str(to == 'interleaved').lower()} now"
     if family is not None and family.layout == to:
-        return f"transformers turns {model!r} as {to!r}: this is for it"
+        return f"transformers uses {to!r} for {model!r}, so it can load the copy"
     return (
-        f"no key of {path.name} says the layout: this is for code that turns {to!r}, which"
-        f" transformers does not do of {printable(model)!r}"
+        f"no key of {path.name} states the layout. The copy is for code that uses {to!r}, which"
+        f" transformers does not for {printable(model)!r}"
     )

@@ -1,12 +1,12 @@
-"""Write a config for longer texts, in the spelling of the old one, which is kept beside it.
+"""Write a config for longer texts, in the spelling of the old one, of which a copy is kept.
 
     linear, yarn, llama3    a rope_type with `factor` = target / trained, and the new length
-    dynamic                 the same, but the length stays: transformers counts from it
+    dynamic                 the same, but the old length, which transformers scales from
     ntk                     no rope_type: base' = base · factor^(d/(d−2)), and the new length
-    base                    no rope_type: the base that is given, and the new length
+    base                    no rope_type: the base that is passed, and the new length
 
-Only layers that see the whole text are stretched, where the config can tell them from those with a
-window. A model that was stretched before is stretched further by its own method, never twice.
+Only layers without a window are extended, if the config can distinguish them. A model that is
+already extended can only be extended further by the same method.
 """
 
 import json
@@ -35,37 +35,37 @@ from posenc.models.serving import cache_bytes, serving, serving_folder
 from posenc.support.text import shown
 from posenc.support.writing import written_beside
 
-METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # methods that are a formula
-BASE = "base"  # given by hand
-READERS = {"MLX": "mlx-lm"}  # a server -> the program that reads its config, by its title
-OTHERS = ("mlx-vlm", "Ollama (MLX)")  # named only where they lose settings
+METHODS = ("linear", "ntk", "dynamic", "yarn", "llama3")  # methods with a formula
+BASE = "base"  # method with a base that the caller passes
+READERS = {"MLX": "mlx-lm"}  # server → title in readers.toml of the program that reads its config
+OTHERS = ("mlx-vlm", "Ollama (MLX)")  # servers that are listed only if they lose settings
 OLD, NEW = "rope_scaling", "rope_parameters"
-# Model types whose class in transformers 5.23 loads a single rope_type
+# Model types whose class in transformers 5.23 accepts only one rope_type
 ONLY_TYPE = {"phi3": "longrope", "phi4_multimodal": "longrope", "phimoe": "longrope"}
 ONLY_TYPE |= {"cosmos3_edge_text": "default"}
-MOST_TOKENS, MOST_TIMES = 2**53, 2**20  # tokens, and how many times longer texts become
+MOST_TOKENS, MOST_TIMES = 2**53, 2**20  # limits of lengths in tokens, and of `factor`
 
 
 @dataclass(frozen=True)
 class Change:
-    """One key of the config, before and after."""
+    """Value of one key of the config, before and after."""
 
     key: str
-    before: Any  # None: it was not there
+    before: Any  # None: missing
     after: Any
 
 
 @dataclass(frozen=True)
 class Extension:
-    """The new config, the copy of the old one, and the keys that differ."""
+    """Result of `extend`: the new config, the copy of the old one, and the changed keys."""
 
     config: Path
-    kept: Path  # where the old config is now
+    kept: Path  # path of the old config
     changes: list[Change]
     notes: list[str]
-    folder: dict[str, str]  # a server -> the line that serves the folder of the new config
-    serving: dict[str, str]  # a server -> the line that serves the model with its old config
-    cache: int  # bytes of cached keys and values of the longest text
+    folder: dict[str, str]  # server → command for the folder with the new config
+    serving: dict[str, str]  # server → command for the model with its old config
+    cache: int  # bytes of cached keys and values for the longest text
 
 
 def extend(
@@ -77,23 +77,23 @@ def extend(
     base: float | None = None,
     out: Path | None = None,
 ) -> Extension:
-    """Write a config for longer texts in place of the one at `path`, or into the copy `out`.
+    """Write a config for longer texts, in place or into a copy of the model folder.
 
     Parameters
     ----------
     model
-        A model folder or its config.json, or a `posenc.Model`. The old config is kept beside the
-        new one.
+        A model folder or its config.json, or a `posenc.Model`. A copy of the old config is kept
+        beside the new one.
     to, factor, trained
-        `to` tokens are `factor` times `trained`; a value left out follows from the others, from
-        what the model's makers give, or from the config.
+        `to` tokens are `factor` times `trained`; a missing value follows from the others, from the
+        published recipe of the model, or from the config.
     method, base
         One of METHODS, or "base" with the new base.
     out
-        A new folder for a copy of the model folder; the folder of the model is then left alone.
+        A new folder for a copy of the model folder, which itself is not changed then.
 
-    Raises ModelError where the model cannot be stretched so, and FileExistsError where `out` holds
-    anything; nothing is written then.
+    Raises ModelError if the model cannot be extended in this way, and FileExistsError if `out` is
+    not empty. Nothing is written after an error.
     """
     source = Source.of(model)
     before = source.config("so there is nothing to extend")
@@ -109,7 +109,7 @@ def write(
     to: int | None = None,
     out: Path | None = None,
 ) -> Extension:
-    """Write a config for texts of `to` tokens, as `extend` does, in place or into a copy."""
+    """Write the config `after` for texts of `to` tokens, in place or into a copy."""
     source = Source.of(model)
     config, path = _own_config(source, out), source.path
     raw, before = config.read_bytes(), source.config("so there is nothing to extend")
@@ -129,20 +129,20 @@ def write(
         kept,
         changes(before, after),
         notes,
-        _heard(serving_folder(str(written.parent), tokens) | dict.fromkeys(OTHERS, ""), lost),
-        _heard(serving(str(config.parent), before, after, spec, tokens), lost),
+        _usable(serving_folder(str(written.parent), tokens) | dict.fromkeys(OTHERS, ""), lost),
+        _usable(serving(str(config.parent), before, after, spec, tokens), lost),
         cache_bytes(spec, tokens),
     )
 
 
-def _heard(lines: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
-    """Replace the line of each server that would lose settings with a sentence that says so."""
-    told = {name: lost.get(READERS.get(name, name), line) for name, line in lines.items()}
-    return {name: line for name, line in told.items() if line}
+def _usable(lines: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
+    """Replace the command of each server that would ignore settings by a warning."""
+    checked = {name: lost.get(READERS.get(name, name), line) for name, line in lines.items()}
+    return {name: line for name, line in checked.items() if line}
 
 
 def _replaced(config: Path, raw: bytes, new: bytes) -> Path:
-    """Replace the config as a whole; return where the old one is kept."""
+    """Replace the config atomically, and return the path of a copy of the old one."""
     with written_beside(config, replace=True) as unfinished:
         _write_like(config, unfinished, new)
         return _keep(config, raw)
@@ -154,7 +154,7 @@ def _copied(path: Path, name: str, new: bytes, out: Path) -> Path:
     if not root.is_dir():
         raise ValueError(f"`path` must be a model folder to be copied to `out`, got {path}.")
     if out.is_relative_to(root):
-        raise ValueError(f"`out` must be outside of the model folder, got {out}.")
+        raise ValueError(f"`out` must be outside the model folder, got {out}.")
     files = [file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()]
     with written_beside(out) as unfinished:
         unfinished.mkdir(parents=True)
@@ -169,14 +169,14 @@ def _copied(path: Path, name: str, new: bytes, out: Path) -> Path:
 
 
 def _own_config(source: Source, out: Path | None) -> Path:
-    """The config that is written in place of, or copied. Raises ModelError where there is none."""
+    """Return the path of the config to replace or copy. Raises ModelError if there is none."""
     config = source.files.config
     if config is None:
-        raise ModelError(source.path, "", "holds no config.json, so there is nothing to extend")
+        raise ModelError(source.path, "", "contains no config.json, so there is nothing to extend")
     if out is None and config.is_symlink():
         target = os.path.realpath(config)
-        meant = f"is a link to {target}, which may serve others: give that file, or a copy"
-        raise ModelError(config, "", meant)
+        problem = f"is a link to {target}, which other models may use. Pass that file, or a copy"
+        raise ModelError(config, "", problem)
     return config
 
 
@@ -191,10 +191,9 @@ def extended(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the config for texts of `to` = `factor` · `trained` tokens, and notes about it."""
     if (base is not None) != (method == BASE):
-        given = "nothing" if base is None else f"{base:,.10g}"
+        given = "None" if base is None else f"{base:,.10g}"
         raise ValueError(
-            f"`base` is the new base of method base, got {given} for method {method}: give both, or"
-            " neither."
+            f"`base` must be passed with method base, and only then, got {given} with {method}."
         )
     if method not in (*METHODS, BASE):
         known = ", ".join((*METHODS, BASE))
@@ -202,70 +201,71 @@ def extended(
     spec = specify(config, file)
     place, main = spec.main_place, spec.main
     context, turn = stretchable(main, file)
-    usual, asked = trained_length(main) or context, to
+    usual, given_to = trained_length(main) or context, to
     notes: list[str] = []
     if usual < context == main.trained and trained is None and factor is None:
         notes.append(
-            f"it was trained on {usual:,} tokens, as its makers say: the rest of its"
-            f" {context:,} is room for answers"
+            f"its published recipe states {usual:,} trained tokens; the rest of its context of"
+            f" {context:,} is for answers"
         )
     recipe = recipe_of(main)
     given = recipe.factor_for(to) if recipe and method == recipe.method else None
     if given and recipe and to and factor is None and trained in (None, recipe.trained):
-        # The makers' factor is larger, or smaller, than the ratio of the lengths
+        # The recipe's factor may differ from the ratio of the lengths
         factor, trained = given, recipe.trained
         notes.append(f"factor {given:g} for {to:,} tokens is the recipe of {recipe.names}")
     else:
         to, factor, trained = _lengths(to, factor, trained, usual)
     if to <= context:
-        how = "" if asked else f" ({factor:g} times the {trained} that it was trained on)"
-        served = f"it serves {context} tokens already: `to` must be more, got {to}{how}"
-        raise ModelError(file, "max_position_embeddings", served)
+        how = "" if given_to else f" ({factor:g} times {trained} trained tokens)"
+        problem = f"`to` must exceed the context of {context} tokens, got {to}{how}"
+        raise ModelError(file, "max_position_embeddings", problem)
     if turn.method not in ("default", method):
         raise ModelError(
             file,
             "rope_type",
-            f"is {turn.method!r} already: frequencies must not be stretched twice; use"
+            f"is {turn.method!r} already, and two methods cannot be combined. Use"
             f" --method {turn.method}"
             if turn.method in METHODS
-            else f"is {turn.method!r}, whose factors were searched for, not computed",
+            else f"is {turn.method!r}, whose factors come from a search, not from a formula",
         )
     if main.model in ONLY_TYPE and method not in ("ntk", BASE):
-        only = f"of {main.model!r} may be {ONLY_TYPE[main.model]!r} alone: transformers would not"
-        only += f" load {method!r}"
-        raise ModelError(file, "rope_type", f"{only}. Use --method ntk, or --method base")
+        only = f"must be {ONLY_TYPE[main.model]!r} for {main.model!r} in transformers, not"
+        raise ModelError(
+            file, "rope_type", f"{only} {method!r}. Use --method ntk, or --method base"
+        )
     _check_trained(trained, usual, turn, context, method, file)
     stretched = deepcopy(config)
     inner, raised = _at(stretched, place), 0.0
     _state_by_layer(inner, main, file)
     if method in ("ntk", BASE):
-        # NTK-aware: the slowest pair then turns `factor` times slower, the fastest as before.
+        # NTK-aware: θ of the slowest pair is divided by `factor`, θ of the fastest is unchanged
         raised = base or turn.base * factor ** (turn.turned / (turn.turned - 2))
         if raised <= turn.base:
             now = f"{turn.base:,.10g}, got {raised:,.10g}"
-            raise ValueError(f"`base` must be above the present one, {now}: give a larger one.")
+            raise ValueError(f"`base` must be above the present base {now}.")
         _raise_base(inner, turn, main, raised, notes)
     else:
         _set(inner, method, _values(method, factor, trained), main, notes, stretched)
     if method == "dynamic":
         notes.append(
-            "max_position_embeddings stays: dynamic scaling counts from it; keys cached before a"
-            f" text grows past {trained} tokens are wrong after it"
+            "max_position_embeddings is unchanged, since dynamic scaling starts from it. Cached"
+            f" keys become wrong when a text grows beyond {trained} tokens"
         )
     else:
         inner[_own_name(main, "max_position_embeddings", inner)] = to
     spec = specify(stretched, file)
-    _check(spec.main, to, method, file)
-    if method in ("ntk", BASE) and not isclose(spec.main.far_seeing[0].base, raised):
-        ignored = f"is ignored by the class of {main.model!r}: the base would stay {turn.base:g}"
+    _check_result(spec.main, to, method, file)
+    if method in ("ntk", BASE) and not isclose(spec.main.global_rotary[0].base, raised):
+        ignored = f"is ignored by the class of {main.model!r}, so the base would stay {turn.base:g}"
         raise ModelError(file, "rope_theta", ignored)
     return stretched, notes
 
 
 def trained_length(spec: Spec) -> int | None:
-    """The length that a text model was trained on: what its makers say counts before its config.
+    """Return the trained length of a text model, from its recipe or otherwise from its config.
 
-    None where neither says it.
+    None if neither states it.
     """
     main = spec.main
     scaled = any(turn.method != "default" for turn in main.rotary)
@@ -278,18 +278,17 @@ def trained_length(spec: Spec) -> int | None:
 def slowed(
     config: dict[str, Any], to: int, trained: int, slower: list[float], gain: float
 ) -> dict[str, Any]:
-    """Return the config for texts of `to` tokens whose pairs turn so many times slower, one each.
+    """Return the config for texts of `to` tokens with θ of each pair divided by its `slower`.
 
-    It is written as longrope, with the same factors for texts of any length, so that keys that were
-    cached stay right while a text grows.
-    Raises ModelError where the model does not take it.
+    The method is longrope with the same factors for short and long texts, so that cached keys stay
+    valid while a text grows. Raises ModelError if the model does not support it.
     """
     spec, longer = specify(config), lengthened(config, to)
     _, turn = stretchable(spec.main, "config.json")
     if turn.method != "default":
         raise ModelError("config.json", "rope_type", f"is {turn.method!r} already")
     if turn.sections:
-        raise ModelError("config.json", "rope_type", "turns by several axes")
+        raise ModelError("config.json", "rope_type", "must have one axis")
     values = {
         "factor": to / trained,
         "original_max_position_embeddings": trained,
@@ -300,12 +299,12 @@ def slowed(
     inner = _at(longer, spec.main_place)
     _state_by_layer(inner, spec.main, "config.json")
     _set(inner, "longrope", values, spec.main, [], longer)
-    _check(specify(longer).main, to, "longrope", "config.json")
+    _check_result(specify(longer).main, to, "longrope", "config.json")
     return longer
 
 
 def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
-    """Return the config with the length alone raised: nothing turns otherwise."""
+    """Return the config with a larger stated length and unchanged frequencies."""
     spec = specify(config)
     longer = deepcopy(config)
     inner = _at(longer, spec.main_place)
@@ -314,7 +313,7 @@ def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
 
 
 def _at(config: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
-    """The settings that these keys lead to; two stacks of a model may share those of the whole."""
+    """Return the nested settings under these keys; stacks without their own share the whole's."""
     for name in place:
         config = config.get(name, config)
     return config
@@ -326,14 +325,11 @@ def _lengths(
     """Complete `to` = `factor` · `trained`; `trained` defaults to `usual`."""
     for name, count in (("to", to), ("trained", trained)):
         if count is not None and not 1 <= count <= MOST_TOKENS:
-            raise ValueError(f"`{name}` is a number of tokens, 1 to 2⁵³, got {shown(count)}.")
+            raise ValueError(f"`{name}` must be 1 to 2⁵³ tokens, got {shown(count)}.")
     if factor is not None and not (isfinite(factor) and 1 < factor <= MOST_TIMES):
-        raise ValueError(
-            f"`factor` is how many times longer texts become: above 1 and at most {MOST_TIMES:,},"
-            f" got {factor:g}."
-        )
+        raise ValueError(f"`factor` must be above 1 and at most {MOST_TIMES:,}, got {factor:g}.")
     if to is None and factor is None:
-        raise ValueError("`to` or `factor` must be given: for how long a text, or how many times.")
+        raise ValueError("`to` or `factor` must be passed, got neither.")
     if to is None or factor is None:
         trained = trained or usual
         length = round(trained * factor) if factor is not None else to or 0
@@ -342,7 +338,7 @@ def _lengths(
     if abs(implied * factor - to) > 0.5 or trained not in (None, implied):
         values = f"`to` {to}, `factor` {factor:g}" + (f", `trained` {trained}" if trained else "")
         raise ValueError(
-            f"`to` is `factor` times `trained`, all tokens whole, got {values}: leave one out."
+            f"`to` must be `factor` times `trained`, in whole tokens, got {values}. Omit one."
         )
     return to, factor, implied
 
@@ -350,21 +346,22 @@ def _lengths(
 def _check_trained(
     trained: int, usual: int, turn: Rotary, context: int, method: str, file: str
 ) -> None:
-    """Raise ModelError where `trained` contradicts the config."""
+    """Raise ModelError if `trained` contradicts the config."""
     key = "original_max_position_embeddings"
     if trained == usual:
         return
     if turn.method != "default":
-        raise ModelError(file, key, f"says it was trained on {usual} tokens, `trained` is", trained)
+        raise ModelError(file, key, f"is {usual}, so `trained` must be too", trained)
     if trained > context:
-        raise ModelError(file, "max_position_embeddings", f"is {context}, `trained` is", trained)
+        problem = f"is {context}, so `trained` must be at most that"
+        raise ModelError(file, "max_position_embeddings", problem, trained)
     if method == "dynamic":
-        counts = f"is {context}, and dynamic scaling counts from it, `trained` is"
-        raise ModelError(file, "max_position_embeddings", counts, trained)
+        problem = f"is {context}, where dynamic scaling starts, so `trained` must be too"
+        raise ModelError(file, "max_position_embeddings", problem, trained)
 
 
 def changes(before: Any, after: Any, path: str = "") -> list[Change]:
-    """List every key that differs, by its path."""
+    """Return every key whose value differs, by its path."""
     differing = []
     for key in dict.fromkeys((*before, *after)):
         old, new, at = before.get(key), after.get(key), f"{path}.{key}" if path else key
@@ -376,28 +373,28 @@ def changes(before: Any, after: Any, path: str = "") -> list[Change]:
 
 
 def stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
-    """The context length, and the rotation of the layers that see the whole text.
+    """Return the context length, and the rotation of the layers without a window.
 
-    Raises ModelError where there is none.
+    Raises ModelError if one of them is missing.
     """
     if not main.rotary:
         raise ModelError(
             file,
             "model_type",
-            f"{main.model!r} turns no queries and keys ({main.kind}), and this extends rotations:"
-            " a table of rows is interpolated by --method table, and trained on",
+            f"{main.model!r} must have rotary layers, got {main.kind}. For a learned table, use"
+            " --method table and train further",
         )
-    if not main.far_seeing:
+    if not main.global_rotary:
         raise ModelError(
-            file, "sliding_window", "bounds every layer: a longer text changes nothing"
+            file, "sliding_window", "limits every layer, so longer texts need no other config"
         )
     if main.context is None:
-        raise ModelError(file, "max_position_embeddings", "is missing: stretched from what length?")
-    return main.context, main.far_seeing[0]
+        raise ModelError(file, "max_position_embeddings", "is missing, so the length is unknown")
+    return main.context, main.global_rotary[0]
 
 
 def _values(method: str, factor: float, trained: int) -> dict[str, Any]:
-    """The keys of a rope_type that is a formula."""
+    """Return the keys of a rope_type that has a formula."""
     values: dict[str, Any] = {"factor": factor}
     if method in ("yarn", "llama3"):
         values["original_max_position_embeddings"] = trained
@@ -414,26 +411,24 @@ def _set(
     notes: list[str],
     config: dict[str, Any],
 ) -> None:
-    """Write a rope_type and its keys where the config has its settings."""
+    """Write a rope_type and its keys to the place of the rope settings in the config."""
     place = _spelling(inner, config)
     settings = inner.get(place) or _scaled_by_class(main)
     nested = bool(settings) and all(isinstance(v, dict) or v is None for v in settings.values())
     if nested:
-        for label in _far_seeing(main, settings):
+        for label in _global_labels(main, settings):
             settings[label] = _merged(settings[label] or {}, method, values)
     else:
         settings = _merged(settings, method, values)
         if any(x.window is not None for x in main.layers) and len(main.rotary) == 1:
-            notes.append(
-                "layers with a window turn by the same settings, so they are stretched too"
-            )
+            notes.append("layers with a window use the same settings, so they are extended too")
     inner[place] = settings
 
 
 def _state_by_layer(inner: dict[str, Any], main: Spec, file: str) -> None:
-    """Complete the settings of a class that reads them by type of layer alone.
+    """Complete the rope settings of a class that reads them only by type of layer.
 
-    Cohere Compass opens no config without a base for each type, and ignores one beside them.
+    Cohere Compass needs a base for each type, and ignores a base beside them.
     Raises ModelError for a base that the class ignores.
     """
     from posenc.models.config.families import family
@@ -454,7 +449,7 @@ def _state_by_layer(inner: dict[str, Any], main: Spec, file: str) -> None:
 
 
 def _scaled_by_class(main: Spec) -> dict[str, Any]:
-    """The settings of a class that scales where a config is silent; a key in the file ends that."""
+    """Return the default settings of a class that scales if the config has no rope settings."""
     from posenc.models.config.families import family
 
     entry = family(main.model)
@@ -463,12 +458,12 @@ def _scaled_by_class(main: Spec) -> dict[str, Any]:
 
 
 def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Merge a rope_type into old settings: their values stay, but for the factor."""
+    """Return old settings with another rope_type; their values stay, except the factor."""
     key = "type" if "type" in settings and "rope_type" not in settings else "rope_type"
     kept = {k: v for k, v in settings.items() if k not in ("type", "rope_type")}
     usual = {k: v for k, v in values.items() if k not in kept or k == "factor"}
     if settings.get(key) == method:
-        # It belongs to the old factor
+        # The old attention_factor belongs to the old factor
         kept.pop("attention_factor", None)
     return {key: method, **kept, **usual}
 
@@ -480,17 +475,17 @@ def _raise_base(
     if not isinstance(settings, dict) or not settings:
         inner[_own_name(main, "rope_theta", inner)] = base
     elif all(isinstance(v, dict) or v is None for v in settings.values()):
-        for label in _far_seeing(main, settings):
+        for label in _global_labels(main, settings):
             settings[label]["rope_theta"] = base
     else:
         settings["rope_theta"] = base
         if "rope_theta" in inner:
             inner["rope_theta"] = base
-    notes.append(f"the base rises from {turn.base:,.10g} to {base:,.10g}; nothing else says so")
+    notes.append(f"the base rises from {turn.base:,.10g} to {base:,.10g}; no other key states it")
 
 
 def _spelling(inner: dict[str, Any], config: dict[str, Any]) -> str:
-    """The key of the rope settings; without any, the one its version of transformers writes."""
+    """Return the key of the rope settings, by default that of the config's transformers version."""
     for key in (NEW, OLD):
         if inner.get(key):
             return key
@@ -500,8 +495,8 @@ def _spelling(inner: dict[str, Any], config: dict[str, Any]) -> str:
     return NEW if str(config.get("transformers_version", "4")).startswith("5") else OLD
 
 
-def _far_seeing(main: Spec, settings: dict[str, Any]) -> list[str]:
-    """The labels of settings of layers without a window."""
+def _global_labels(main: Spec, settings: dict[str, Any]) -> list[str]:
+    """Return the labels of settings for layers without a window."""
     from posenc.models.config.families import family
 
     entry = family(main.model)
@@ -511,7 +506,7 @@ def _far_seeing(main: Spec, settings: dict[str, Any]) -> list[str]:
 
 
 def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
-    """The name of a key in this model's config."""
+    """Return the name of a key in this model's config."""
     from posenc.models.config.families import family
 
     entry = family(main.model)
@@ -522,30 +517,30 @@ def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
     return key if key in inner and name not in inner else name
 
 
-def _check(spec: Spec, to: int, method: str, file: str) -> None:
-    """Raise ModelError where the new config would be read as anything else than was asked for."""
-    turn = spec.far_seeing[0]
-    meant = "default" if method in ("ntk", BASE) else method
-    if turn.method != meant:
-        read = f"{meant!r} would be read as {turn.method!r}: not written"
-        raise ModelError(file, "rope_type", read)
+def _check_result(spec: Spec, to: int, method: str, file: str) -> None:
+    """Raise ModelError if the new config would be read with another method or length."""
+    turn = spec.global_rotary[0]
+    expected = "default" if method in ("ntk", BASE) else method
+    if turn.method != expected:
+        problem = f"{expected!r} would be read as {turn.method!r}, so nothing is written"
+        raise ModelError(file, "rope_type", problem)
     if (spec.context or 0) < to:
-        read = f"{to} would be read as {spec.context} tokens: not written"
-        raise ModelError(file, "max_position_embeddings", read)
+        problem = f"{to} would be read as {spec.context} tokens, so nothing is written"
+        raise ModelError(file, "max_position_embeddings", problem)
 
 
 def _keep(config: Path, raw: bytes) -> Path:
-    """Write a copy of the config beside it, under a free name."""
+    """Write a copy of the config beside it, under an unused name."""
     for n in range(1, 1_000):
         kept = config.with_name(f"{config.stem}.original{'' if n == 1 else f'.{n}'}.json")
         with suppress(FileExistsError), written_beside(kept) as copy:
             _write_like(config, copy, raw)
             return kept
-    raise ModelError(config, "", "has a thousand originals beside it already")
+    raise ModelError(config, "", "has a thousand copies beside it already")
 
 
 def _write_like(config: Path, path: Path, raw: bytes) -> None:
-    """Write a new file with the mode and, where allowed, the owner of the config."""
+    """Write a new file with the mode and, if permitted, the owner of the config."""
     with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
         file.write(raw)
         as_it_was = config.stat()

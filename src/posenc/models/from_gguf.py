@@ -1,8 +1,8 @@
-"""Translate a GGUF file for transformers: its config, the names of its tensors, their bytes.
+"""Convert the config, tensor names and tensors of a GGUF file for transformers.
 
-The names invert those of llama.cpp's converter, for architectures whose tensors it only renames,
-but for the rows of queries and keys, which it may reorder. Unquantised numbers keep their bytes;
-quantised blocks become the float32 numbers that they stand for.
+Names are mapped back to those of transformers, for architectures whose tensors llama.cpp's
+converter only renames, except that it may reorder the rows of queries and keys. Unquantised
+tensors keep their bytes; quantised blocks are dequantised to float32.
 https://github.com/ggml-org/llama.cpp/blob/master/gguf-py/gguf/tensor_mapping.py
 """
 
@@ -19,7 +19,7 @@ from posenc.models.weights.info import BITS, Info
 if TYPE_CHECKING:
     from posenc.models.weights import Weights
 
-CLASSES = {  # general.architecture -> the class that transformers has for it
+CLASSES = {  # general.architecture → its class in transformers
     "llama": "LlamaForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
@@ -44,7 +44,7 @@ OF_LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 NAME = re.compile(r"(?:blk\.(?P<layer>\d{1,6})\.)?(?P<module>\w+)\.(?P<leaf>weight|bias)")
-# Keys beside those about positions
+# Keys that have nothing to do with positions
 KEYS = {
     "feed_forward_length": "intermediate_size",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
@@ -58,15 +58,15 @@ TOKENS = {
 
 
 def renamed(weights: Weights) -> dict[str, Info]:
-    """Map each name in GGUF to the tensor to be written, under its name in transformers.
+    """Map each GGUF tensor name to the header entry to write, with its name in transformers.
 
-    Raises ModelError for an architecture or a tensor that is more than renamed.
+    Raises ModelError for an architecture or a tensor that renaming alone cannot convert.
     """
     file = next(iter(weights.infos.values())).file if weights.infos else "model.gguf"
     kind = weights.metadata.get("general.architecture")
     if kind not in CLASSES:
-        more = "is not one that can be written for transformers by renaming its tensors"
-        raise ModelError(file, "general.architecture", more, kind, ", ".join(CLASSES))
+        problem = "cannot be converted to transformers by renaming its tensors"
+        raise ModelError(file, "general.architecture", problem, kind, ", ".join(CLASSES))
     return {name: _renamed(info) for name, info in weights.infos.items()}
 
 
@@ -74,20 +74,20 @@ def _renamed(info: Info) -> Info:
     at = NAME.fullmatch(info.name)
     names = OF_LAYER if at and at["layer"] else WHOLE
     if at is None or at["module"] not in names:
-        raise ModelError(info.file, info.name, "is a tensor whose name in transformers is unknown")
+        raise ModelError(info.file, info.name, "has no known name in transformers")
     where = f"model.layers.{at['layer']}." if at["layer"] else ""
     dtype = info.dtype if info.dtype in BITS else "F32"
     return replace(info, name=f"{where}{names[at['module']]}.{at['leaf']}", dtype=dtype)
 
 
 def config_of(weights: Weights, file: str) -> dict[str, Any]:
-    """The config.json of the same model, for its class in transformers."""
+    """Return the config.json of the same model, for its class in transformers."""
     metadata = weights.metadata
     kind = metadata["general.architecture"]
     turn = specify_gguf(metadata, weights, file).rotary[0]
     if turn.turned != turn.dim:
         key, class_ = f"{kind}.rope.dimension_count", CLASSES[kind]
-        raise ModelError(file, key, f"of {turn.dim}, but {class_} turns all", turn.turned)
+        raise ModelError(file, key, f"must be {turn.dim}: {class_} rotates all", turn.turned)
     config = {"architectures": [CLASSES[kind]], **as_config(metadata, weights, file)}
     for key, usual in KEYS.items():
         if (value := metadata.get(f"{kind}.{key}")) is not None:
@@ -103,7 +103,7 @@ def config_of(weights: Weights, file: str) -> dict[str, Any]:
 
 
 def tensor_bytes(weights: Weights, name: str) -> bytes:
-    """The bytes of a tensor to be written: as stored, or of the float32 of quantised blocks."""
+    """Return the bytes of a tensor to write, which is float32 if it was quantised."""
     import torch
 
     values = weights[name].contiguous()

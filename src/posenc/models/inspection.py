@@ -1,6 +1,4 @@
-"""Inspect a model: the reach of its frequencies, the effect of stretching, what would break in
-longer texts, and what to do about it.
-"""
+"""Inspect a model: its encoding in each layer, what breaks in longer texts, and remedies."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from posenc.models.config.spec import (
     Buckets,
     Disentangled,
     Layer,
-    Pictured,
+    PatchRotary,
     Projected,
     Rotary,
     Slopes,
@@ -35,25 +33,25 @@ from posenc.models.config.spec import (
 from posenc.models.extend import METHODS, extended
 from posenc.models.files import hub
 from posenc.models.files.errors import ModelError
-from posenc.models.outlook import judged, outlook, sees_all
+from posenc.models.length_risks import length_risks, text_tables
 from posenc.support.notebook import card, table
 from posenc.support.provenance import Provenance, since
 
-# These need torch, which a config alone does not
+# Reading a config alone must not import torch, which this module needs
 if TYPE_CHECKING:
     from posenc.models.weighing import Weighing
 
 NOTHING = "no encoding (NoPE)"
-WHY = {
-    "yarn": "  # meets no new angle; --prove tells whether it reads so far",
-    "dynamic": "  # short texts stay as they were; the key cache must store keys before rotation",
+COMMENTS = {
+    "yarn": "  # no new angles; --prove measures whether the model reads this far",
+    "dynamic": "  # short texts are unchanged; the key cache must store keys before rotation",
 }
-LARGEST_BASE = 1e10  # base that is advised: published models stay below
-MOST_BASES = 16  # bases that are tried for one head
-WIDEST = 256  # channels that turn, and of texts up to
-FARTHEST = 2**18  # tokens: beyond, each trial takes long
+LARGEST_BASE = 1e10  # limit of advised bases, above those of published models
+MOST_BASES = 16  # number of bases to try
+# Limits of rotated channels and of tokens for trying bases, since each trial takes longer
+WIDEST, FARTHEST = 256, 2**18
 SCHEMA = 2
-MOST_KINDS = 16  # rotations, or kinds of layers, of one model
+MOST_KINDS = 16  # different rotations, or kinds of layers, of one model
 
 
 Verdict = Literal["fits", "breaks", "cannot say"]
@@ -66,39 +64,38 @@ ROUNDING = 1e-9  # turns
 
 @dataclass(frozen=True)
 class Turning:
-    """The measurements of one rotation of queries and keys."""
+    """Measurements of one rotation of queries and keys."""
 
     rotary: Rotary
-    # Tokens over which training has shown its angles, within a window; where `declared` is set,
-    # those before stretching
+    # Largest distance in training, limited by a window; if `declared` is set, before extension
     trained: int | None
-    span: int | None  # tokens over which they will be used
+    span: int | None  # largest distance at the target length, limited by a window
     pairs: list[Pair]
     unfinished: int  # pairs that complete no turn within the trained length
-    changes: dict[str, int]  # how many pairs were kept, stretched, interpolated, stand still
-    # dtype -> radians, at the last position, if frequencies are kept in it
+    changes: dict[str, int]  # change by extension → number of pairs
+    # dtype → phase error in radians at the last position, with frequencies in this dtype
     errors: dict[str, float]
-    reach: int  # distance at which the sum of similarities turns negative
-    smallest_base: float | None  # base that keeps the sum above 0; None: not summed so far
-    # Dials by method, where a text is longer
+    reach: int  # distance at which the sum of cosines becomes negative
+    smallest_base: float | None  # base that keeps the sum above 0 over `span`; None: too long
+    # Dials by method, for texts longer than in training
     dials: dict[str, list[Dial]] = field(default_factory=dict)
-    # Context after stretching, within a window; the config does not state on how much of it the
-    # model was trained. None: nothing is stretched
+    # Context after extension, limited by a window; the config does not state how much of it was
+    # used in training. None: no extension
     declared: int | None = None
 
     @property
     def seen(self) -> list[Seen]:
-        """List for each pair what training has shown of its angles, and if the text needs more.
+        """Return for each pair the part of a turn in training, and whether the text exceeds it.
 
-        Used over `span` tokens a pair turns span / wavelength times: as training has shown it
-        `turns` of them, "all" is a whole turn, and "new" one that goes on where training ended.
+        "all": a whole turn; "part": less, and the text needs no more; "new": the text continues
+        beyond the angles of training; "still": the pair is not rotated.
         """
         return [_seen(pair, self.span or 0) for pair in self.pairs]
 
 
 @dataclass(frozen=True)
 class LayerGroup:
-    """Layers with the same encoding, window and temperature."""
+    """Group of layers with the same encoding, window and temperature."""
 
     layers: list[int]
     kind: str
@@ -109,37 +106,37 @@ class LayerGroup:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The report on a model. `spec` is the main stack; `parts` are others, inspected likewise."""
+    """Report on a model. `spec` is its text model; `parts` has reports on its other stacks."""
 
     file: str
     spec: Spec
     target: int | None
     groups: list[LayerGroup]
     embedding: str
-    problems: list[str]  # what would break at `target`
-    unknown: list[str]  # what would have to be known to say that nothing breaks
+    problems: list[str]  # failures at `target` tokens
+    unknown: list[str]  # unknown facts that could hide a failure
     advice: list[str]
     parts: Mapping[str, Inspection]
-    weighing: Weighing | None = None  # measurements of the weights, if they were asked for
-    provenance: Provenance | None = None  # provenance of the whole, not of its parts
+    weighing: Weighing | None = None  # measurements of the weights, if requested
+    provenance: Provenance | None = None  # None for a part
     name: str = ""  # name of its folder, or its id on the hub; empty for a part
     schema: int = SCHEMA
 
     @property
     def verdict(self) -> Verdict | None:
-        """The answer whether texts of the target length fit; None without a target."""
+        """Result for texts of the target length; None without a target."""
         if self.target is None:
             return None
         return "breaks" if self.problems else "cannot say" if self.unknown else "fits"
 
     def __repr__(self) -> str:
-        spec, asked = self.spec, f", {self.target:,} tokens: {self.verdict}" if self.target else ""
+        spec, result = self.spec, f", {self.target:,} tokens: {self.verdict}" if self.target else ""
         return (
-            f"Inspection({self.name or spec.model or self.file}, {len(spec.layers)} layers{asked})"
+            f"Inspection({self.name or spec.model or self.file}, {len(spec.layers)} layers{result})"
         )
 
     def _repr_html_(self) -> str:
-        """A card for a notebook: what the layers do, and the answer on the target."""
+        """Return a notebook card with the encoding of each layer, and the verdict."""
         rows = [(f"{len(group.layers)}", group.does) for group in self.groups]
         lines = [self.embedding and f"embeddings: {self.embedding}"]
         lines += [f"{self.target:,} tokens: {self.verdict}"] if self.target else []
@@ -151,7 +148,7 @@ class Inspection:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON, without repetitions."""
+        """Return plain data for JSON."""
         return {
             "schema": self.schema,
             "name": self.name,
@@ -187,18 +184,18 @@ def inspect(
     """Inspect the positional encoding of a model.
 
     - `model`: its folder or config.json, its id on the Hugging Face hub, or the values of a config
-    - `target`: length in tokens that the report judges; None: no length is judged
-    - `weights`: True measures the tensors too; then a config may be missing
-    - `name`: name of the model, if its folder does not have it
+    - `target`: length in tokens for which the report gives a verdict; None: no verdict
+    - `weights`: True also measures the tensors; then a config may be missing
+    - `name`: name of the model, by default that of its folder
 
-    Returns an `Inspection`, which a notebook shows. Raises ModelError for what cannot be read, and
+    Returns an `Inspection`, which a notebook displays. Raises ModelError for unreadable files, and
     ValueError for a target below 1.
 
     >>> inspect({"model_type": "llama", "max_position_embeddings": 8192}, target=131072).verdict
     'breaks'
     """
     if target is not None and target < 1:
-        raise ValueError(f"`target` is a number of tokens, at least 1, got {target}.")
+        raise ValueError(f"`target` must be at least 1 token, got {target}.")
     start = time.time()
     if isinstance(model, Mapping):
         return replace(_of_values(model, target, weights, name), provenance=since(start))
@@ -208,7 +205,7 @@ def inspect(
     weighing, bare = None, files.config is None and files.format == "safetensors"
     if bare and not weights:
         raise ModelError(
-            path, "", "has no config.json beside it; pass --weights to ask its tensors"
+            path, "", "has no config.json beside it. Pass --weights to measure its tensors"
         )
     spec = Spec("", "nothing") if bare else source.spec
     if weights:
@@ -222,17 +219,19 @@ def inspect(
 
 def _of_values(values: Values, target: int | None, weights: bool, name: str) -> Inspection:
     if weights:
-        raise ValueError("`weights` needs the files of a model, got a config's values: name them.")
+        raise ValueError(
+            "`weights` must be False for the values of a config. Pass the folder of a model."
+        )
     spec = config.specify(values)
     report = inspect_spec(spec, "config.json", "config.json", target, values=values)
     return replace(report, name=name)
 
 
 def name_of(path: Path) -> str:
-    """The name of the folder of a config, or of a folder; else that of the file.
+    """Return the name of a model: that of its folder or its file of weights.
 
-    Links are not followed: where the hub keeps a model, a config is a link to a hash. There the id
-    is the name, models--ORG--NAME/snapshots/HASH.
+    In the cache of the hub, models--ORG--NAME/snapshots/HASH, the name is ORG/NAME. Links are not
+    followed, because there a config is a link to a file named by a hash.
     """
     here = Path(os.path.abspath(path))
     here = here.parent if here.name == "config.json" else here
@@ -251,23 +250,29 @@ def inspect_spec(
     weighing: Weighing | None = None,
     values: Values | None = None,
 ) -> Inspection:
-    """Inspect a specification; `file` is what the report names, `path` what its commands name.
+    """Inspect a specification.
 
-    `values` are those of its config.json, which commands would change; None: it has none.
+    - `file`, `path`: the config, as named in the report and in its commands
+    - `notes`: further notes
+    - `weighing`: measurements of the weights
+    - `values`: parsed config.json, which commands would change; None if there is none
     """
     full_spec, spec = spec, spec.main
-    for count, what in ((len(spec.rotary), "turn"), (len(set(spec.layers)), "attend")):
+    for count, what in (
+        (len(spec.rotary), "rotations"),
+        (len(set(spec.layers)), "kinds of layers"),
+    ):
         if count > MOST_KINDS:
-            many = f"has layers that {what} in {count:,} different ways, more than any model"
+            many = f"has {count:,} different {what}, more than any model"
             raise ModelError(file, "", many, allowed=f"up to {MOST_KINDS}")
     if spec.applied:
         saved = (
             f"it was saved with {' and '.join(spec.applied)} of posenc applied in place of its own"
-            " encoding, which is described here; posenc.models.adapter.load loads it so"
+            " encoding, which is described here; load it with posenc.models.adapter.load"
         )
         notes = (saved, *notes)
     spec = replace(spec, notes=(*spec.notes, *notes, *_numbering(values or {})))
-    problems, unknown = outlook(full_spec, spec, target, weighing) if target else ([], [])
+    problems, unknown = length_risks(full_spec, spec, target, weighing) if target else ([], [])
     refused = None if values is None or not target else partial(_refused, values, target)
     measured = cache(
         lambda *layer_arguments: _turning(spec, target or spec.context, *layer_arguments)
@@ -288,7 +293,7 @@ def inspect_spec(
 
 
 def _numbering(values: Values) -> list[str]:
-    """Return how a model with pictures numbers its tokens, for which torch computes an example."""
+    """Describe how a multimodal model numbers its tokens; needs torch for an example."""
     if not {"vision_config", "thinker_config"} & values.keys():
         return []
     from posenc.models.numbering import numbering
@@ -297,9 +302,9 @@ def _numbering(values: Values) -> list[str]:
 
 
 def advise(spec: Spec, path: str, targets: Sequence[int], values: Values | None) -> list[list[str]]:
-    """List for each of these lengths what to do where something breaks, by the config alone.
+    """Return remedies for each of these lengths, from the config alone.
 
-    A method that is refused for the longest text is refused for all, so each is tried once.
+    A method that is rejected for the longest text is rejected for all, so each is tried once.
     """
     refused = None if values is None else cache(partial(_refused, values, max(targets, default=0)))
     return [_advice(spec, path, target, None, refused) for target in targets]
@@ -314,7 +319,7 @@ def _seen(pair: Pair, span: int) -> Seen:
 
 
 def _others(full_spec: Spec, main: Spec) -> dict[str, Spec]:
-    """Map the path of each part beside the main one to its spec."""
+    """Map the path of each part except the main one to its spec."""
     others = {}
     for name, part in full_spec.parts.items():
         if part.parts:
@@ -325,7 +330,7 @@ def _others(full_spec: Spec, main: Spec) -> dict[str, Spec]:
 
 
 def _grouped(spec: Spec) -> list[list[int]]:
-    """Group the numbers of equal layers, in order of their first."""
+    """Group the numbers of equal layers, in order of their first layer."""
     by_layer: dict[Layer, list[int]] = {}
     for number, layer in enumerate(spec.layers):
         by_layer.setdefault(layer, []).append(number)
@@ -346,7 +351,7 @@ def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> 
 def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None) -> Turning:
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method == "default":
-        # Other layers may be stretched, these are not
+        # Other layers may be extended, these are not
         trained = spec.context
     flat = replace(rotary, backward=False)
     before, after = flat.unscaled(), flat.theta(length or trained or 1)
@@ -382,15 +387,15 @@ def describe_layer(layer: Layer) -> str:
         return "no attention"
     words = describe_encoding(layer.encoding) if layer.encoding else NOTHING
     if layer.window:
-        words += f", sees {layer.window:,} tokens"
+        words += f", window of {layer.window:,} tokens"
     if layer.temperature:
         t = layer.temperature
-        words += f", queries sharpened every {t.every:,} tokens by {t.strength:g}"
+        words += f", queries scaled up every {t.every:,} tokens by {t.strength:g}"
     return words
 
 
 def describe_encoding(
-    encoding: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | Table | Waves,
+    encoding: Rotary | Slopes | Buckets | Disentangled | Projected | PatchRotary | Table | Waves,
 ) -> str:
     """Describe an encoding in a few words.
 
@@ -404,9 +409,9 @@ def describe_encoding(
             words = f"RoPE, {end}{encoding.turned}{part} channels, base {encoding.base:,.10g}"
             words += f", {scaling(encoding)}" if encoding.method != "default" else ""
             if encoding.sections:
-                woven = "interleaved" if encoding.woven else "contiguous"
-                words += f", {woven} sections {' + '.join(map(str, encoding.sections))}"
-            return words + (", turning backward" if encoding.backward else "")
+                arrangement = "interleaved" if encoding.interleaved else "contiguous"
+                words += f", {arrangement} sections {' + '.join(map(str, encoding.sections))}"
+            return words + (", backward" if encoding.backward else "")
         case Slopes():
             return f"ALiBi, {encoding.heads} slopes"
         case Buckets():
@@ -415,23 +420,23 @@ def describe_encoding(
         case Disentangled():
             buckets, reach = encoding.buckets, encoding.reach
             rows = f"{buckets} buckets each way" if buckets else f"up to {reach} tokens"
-            terms = "" if len(encoding.terms) == 2 else f", {encoding.terms[0]} alone"
+            terms = "" if len(encoding.terms) == 2 else f", {encoding.terms[0]} only"
             return f"DeBERTa, {rows}{terms}"
         case Projected():
-            return f"Transformer-XL, projected sines of {encoding.width} channels"
-        case Pictured():
+            return f"Transformer-XL, projected sinusoids of {encoding.width} channels"
+        case PatchRotary():
             dim, base = encoding.dim, encoding.base
-            return f"axial RoPE over a picture taken as −1 … 1, {dim} channels, base {base:g}"
+            return f"axial RoPE over an image scaled to −1 … 1, {dim} channels, base {base:g}"
         case Table():
-            first = f", the first in stored row {encoding.offset}" if encoding.offset else ""
+            first = f", from stored row {encoding.offset}" if encoding.offset else ""
             return f"learned table, {encoding.rows:,} rows of {encoding.width}{first}"
         case Waves():
-            order = "sines before cosines" if encoding.halves else "sine beside cosine"
+            order = "sines before cosines" if encoding.halves else "sines and cosines alternating"
             return f"sinusoidal, {encoding.width} channels, base {encoding.base:,.10g}, {order}"
 
 
 def scaling(rotary: Rotary) -> str:
-    """Describe how frequencies were stretched: "yarn ×4 from 32,768 tokens"."""
+    """Describe how frequencies are scaled, such as "yarn ×4 from 32,768 tokens"."""
     start = f" from {rotary.trained:,} tokens" if rotary.trained else ""
     share = f", {rotary.share:g} of the pairs" if rotary.method == "proportional" else ""
     return f"{rotary.method} ×{rotary.factor:g}{start}{share}"
@@ -444,49 +449,48 @@ def _advice(
     weighing: Weighing | None,
     refused: Callable[[str], str] | None,
 ) -> list[str]:
-    """List what to do for a text of `target` tokens, the simplest first.
+    """Return remedies for a text of `target` tokens, the simplest first.
 
-    A line that begins with a command can be run as it stands, in a shell. `refused` returns why
-    `extend` would not write the config by a method, or ""; None: there is no config to write.
+    A line that starts with a command can be run in a shell. `refused` maps a method to the reason
+    why `extend` would not write the config, or to ""; None if there is no config.
     """
     if isinstance(spec.embedding, Table) or (weighing and weighing.tables):
         return _by_rows(spec, target, weighing)
-    seeing = [turn for turn in spec.rotary if sees_all(spec, turn)]
-    if not seeing or not spec.context or target <= spec.context:
+    if not spec.global_rotary or not spec.context or target <= spec.context:
         return []
-    rotary = seeing[0]
+    rotary = spec.global_rotary[0]
     if rotary.method not in ("default", *METHODS):
-        return [f"{rotary.method} cannot be stretched by a formula: its factors were searched for"]
+        return [f"{rotary.method} has no formula for other lengths: its factors come from a search"]
     if refused is None:
         return [*_by_flags(rotary, spec, target), *_by_training(rotary, target)]
     methods = ("yarn", "dynamic") if rotary.method == "default" else (rotary.method,)
     commands = [
-        f"{_extend(path)} --to {target} --method {method}{WHY.get(method, '')}"
+        f"{_extend(path)} --to {target} --method {method}{COMMENTS.get(method, '')}"
         for method in methods
         if not refused(method)
     ]
     if not commands:
-        return [f"its config cannot be stretched: {refused(methods[0])}"]
+        return [f"its config cannot be extended: {refused(methods[0])}"]
     return commands if rotary.method != "default" else [*commands, *_by_training(rotary, target)]
 
 
 def _extend(path: str) -> str:
-    """Start the command that stretches the config at `path`, a file or a folder."""
+    """Return the start of the command that extends the config at `path`, a file or a folder."""
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     config = path if path.endswith(".json") else os.path.join(folder, "config.json")
-    # A link, as in the hub's cache, leads to a file that others read
+    # A link, as in the hub's cache, leads to a shared file, which must not change
     if os.path.islink(config):
         return f"mkdir longer && cp -L {_word(config)} longer/config.json && posenc extend longer"
     return f"posenc extend {_word(path)}"
 
 
 def _word(path: str) -> str:
-    """Write a path as one word of a shell that is no option."""
+    """Quote a path for a shell, so that it is not read as an option."""
     return quote(f"./{path}" if path.startswith("-") else path)
 
 
 def _refused(values: Values, target: int, method: str) -> str:
-    """Return why `extend` would not write such a config, or ""."""
+    """Return the reason why `extend` would not write the config, or ""."""
     try:
         extended(dict(values), target, method)
     except ModelError as error:
@@ -495,7 +499,7 @@ def _refused(values: Values, target: int, method: str) -> str:
 
 
 def _by_flags(rotary: Rotary, spec: Spec, target: int) -> list[str]:
-    """Advise on the options of llama.cpp, for a GGUF file."""
+    """Return the options of llama.cpp that extend a GGUF file."""
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method not in ("default", "yarn") or not trained:
         return []
@@ -504,20 +508,20 @@ def _by_flags(rotary: Rotary, spec: Spec, target: int) -> list[str]:
 
 
 def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
-    """List what to do about tables, learned ones and fixed sinusoids."""
-    tables = judged(weighing) if weighing else []
+    """Return remedies for tables, learned and sinusoidal."""
+    tables = text_tables(weighing) if weighing else []
     learned = [table.rows for table in tables if table.learned]
     if isinstance(spec.embedding, Table):
         learned = [spec.embedding.rows]
     rows = min(learned or [table.rows for table in tables])
     more = f"{target - rows:,} more rows"
     if target <= rows:
-        return ["train on texts so long first: a row that training has not met says nothing"]
+        return ["train on texts of this length first, since some rows are untrained"]
     if not learned:
-        return [f"compute {more} by its formula, and train on texts so long"]
+        return [f"compute {more} by its formula, and train on texts of this length"]
     return [
-        f"train {more}, or begin with the old ones interpolated (`--method table` of `posenc"
-        " extend`), or take an encoding without an end (RoPE, ALiBi)"
+        f"train {more}, or start from interpolated rows (`--method table` of `posenc extend`), or"
+        " use an encoding without a maximum length (RoPE, ALiBi)"
     ]
 
 
@@ -527,9 +531,9 @@ def _by_training(rotary: Rotary, target: int) -> list[str]:
 
 @cache
 def _larger_bases(dim: int, present: float, target: int) -> str:
-    """Advise on larger bases to train on with, where some are enough and not beyond all models'.
+    """Return advice on larger bases for further training; "" if none is needed or reasonable.
 
-    That a base is enough says nothing of larger ones, so each that is named has been tried.
+    A base above a sufficient one may be insufficient, so each base in the advice has been tried.
     """
     if target > FARTHEST or dim > WIDEST or _reach(dim, present, target) >= target:
         return ""
@@ -548,15 +552,15 @@ def _larger_bases(dim: int, present: float, target: int) -> str:
     if not enough:
         return ""
     first, *others = (f"{base:,.0f}" for base in sorted(enough))
-    more = f"; {' and '.join(others)} would do too" if others else ""
-    more += "; a larger one need not"
+    more = f"; {' and '.join(others)} are sufficient too" if others else ""
+    more += "; a larger base may be insufficient"
     if short > min(enough):
-        more += f", as {short:,.0f} fails from {_reach(dim, short, target):,} tokens on"
+        more += f", as {short:,.0f} is from {_reach(dim, short, target):,} tokens on"
     if least > present:
-        more += f"; in steps of 1 % none below {rounded(least)} does"
+        more += f"; in steps of 1 %, no base below {rounded(least)} is sufficient"
     return (
-        f"or train on with a base of {first} (now {present:,.10g}), which keeps a key equal to the"
-        f" query above a random one for {target:,} tokens{more}"
+        f"or train further with a base of {first} (now {present:,.10g}), which scores a key equal"
+        f" to the query above a random key for {target:,} tokens{more}"
     )
 
 
@@ -565,7 +569,7 @@ def _reach(dim: int, base: float, limit: int) -> int:
 
 
 def _tried(least: float, present: float) -> Iterator[float]:
-    """Yield round bases above the present one: near the least one, and some of two digits."""
+    """Yield round bases above the present one: near the smallest base, and some of two digits."""
     base = _rounded_up(least, 3)
     if least > present:
         yield base
@@ -583,7 +587,7 @@ def _rounded_up(number: float, digits: int) -> float:
 
 
 def rounded(number: float) -> str:
-    """Round to three digits, written out: "8,770,000"."""
+    """Format a number with three significant digits, such as "8,770,000"."""
     return f"{float(f'{number:.3g}'):,.0f}"
 
 

@@ -1,15 +1,14 @@
-"""The two layouts of rotary pairs, and the permutation between them in a head and in a model.
+"""Permutations of q and k weights between the two layouts of rotary pairs.
 
     half          x₀ … x_{d/2−1}  x_{d/2} … x_{d−1}    pair j: channels j and j + d/2
     interleaved   x₀ x_{d/2}  x₁ x_{d/2+1}  …          pair j: channels 2j and 2j + 1
 
-A score is a sum over the channels of a head. If the channels of queries and of keys are permuted
-alike, and the rotation changes its layout, every score stays what it was. So the rows of the q and
-k projections move, with their biases and the gains of their norms; values, and channels that are
-not rotated, stay.
+A score is a sum over the channels of a head, so it is unchanged if the channels of queries and keys
+are permuted equally and the rotation uses the other layout. Rows of the q and k projections move,
+with their biases and the gains of their norms. Values and channels without rotation stay.
 
-Tensors are recognised by their names, as transformers spells them. A tensor that looks like queries
-or keys and is not understood is refused: half a permutation breaks a model.
+Tensors are recognised by their names in transformers. An unknown tensor whose name suggests queries
+or keys raises an error, because a partial permutation breaks a model.
 """
 
 from __future__ import annotations
@@ -30,25 +29,25 @@ from posenc.support.text import printable
 if TYPE_CHECKING:
     from posenc.core.frequencies import Layout
 
-KEY = "posenc.layout"  # key of the metadata of safetensors
+KEY = "posenc.layout"  # key in the metadata of safetensors
 OTHER: dict[Layout, Layout] = {"half": "interleaved", "interleaved": "half"}
 
-HOLDS = {  # a module of attention -> queries, keys, values
+HOLDS = {  # module of attention → queries, keys or values in it
     "q_proj": "q", "q_b_proj": "q", "query": "q", "wq": "q",
     "k_proj": "k", "kv_a_proj_with_mqa": "k", "key": "k", "wk": "k",
     "v_proj": "v", "kv_b_proj": "v", "value": "v", "wv": "v",
     "query_key_value": "qkv", "qkv_proj": "qkv", "Wqkv": "qkv",
-    "q_a_proj": "", "q_a_layernorm": "", "kv_a_layernorm": "",  # latents, of which nothing turns
+    "q_a_proj": "", "q_a_layernorm": "", "kv_a_layernorm": "",  # latents, which are not rotated
 }  # fmt: skip
 NORMS = {
     "q_norm": "q", "q_layernorm": "q", "query_layernorm": "q",
     "k_norm": "k", "k_layernorm": "k", "key_layernorm": "k",
 }  # fmt: skip
 ATTENTION = ("self_attn", "attn", "attention", "self_attention", "attention.self")
-SHARED_KEY = "kv_a_proj_with_mqa"  # a latent, and behind it one key for all heads
+SHARED_KEY = "kv_a_proj_with_mqa"  # a latent, followed by one key for all heads
 
 EACH, BLOCKS, GROUPS = "q k v, q k v, …", "q q … k … v …", "q q … k v, q q … k v, …"
-FUSED = {  # how the heads lie in one tensor
+FUSED = {  # order of the heads in a fused tensor
     ("query_key_value", "gpt_neox"): EACH,
     ("query_key_value", "gpt_neox_japanese"): EACH,
     ("query_key_value", "persimmon"): EACH,
@@ -57,7 +56,7 @@ FUSED = {  # how the heads lie in one tensor
 }
 GATED = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")  # q_proj: q gate, q gate, …
 
-ROW = 64  # bytes of a whole number in a list, about
+ROW = 64  # approximate bytes of an integer in a list
 LOOKS_LIKE = re.compile(r"(?i)(?:^|[._])(?:w?(?:q|k|qk|kv|qkvz?)|query|queries|keys?)(?=[._]|$)")
 IN_LAYER = re.compile(r"(.*?\b(?:layers|layer|h|blocks|block))\.(\d{1,6})\.(.+)")
 NOT_TEXT = re.compile(r"(?i)vision|visual|vit\b|image|video|audio|speech|perceiver|resampler")
@@ -71,9 +70,9 @@ GAINS = re.compile(r"(norms\.\d+\.)?(weight|bias)")
 
 
 def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> list[int]:
-    """Index in the other layout of each channel of a head in layout `to`.
+    """Return the index in the other layout of each channel of a head in layout `to`.
 
-    Of `dim` channels the first `turned` move among themselves, or the last if `trailing`.
+    Of `dim` channels, only the first `turned` are permuted, or the last if `trailing`.
 
     >>> permutation(8, 6, "interleaved")
     [0, 3, 1, 4, 2, 5, 6, 7]
@@ -81,14 +80,12 @@ def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> li
     [0, 1, 2, 4, 6, 3, 5, 7]
     """
     if to not in OTHER:
-        raise ValueError(f"`to` is a layout: {' or '.join(map(repr, OTHER))}, got {to!r}.")
+        raise ValueError(f"`to` must be {' or '.join(map(repr, OTHER))}, got {to!r}.")
     if turned % 2 or not 2 <= turned <= dim:
-        raise ValueError(
-            f"channels turn in pairs: `turned` must be even and from 2 to {dim}, got {turned}."
-        )
+        raise ValueError(f"`turned` must be even and from 2 to {dim}, got {turned}.")
     start = dim - turned if trailing else 0
     channels = range(start, start + turned)
-    # From half: channels j and j + turned/2 become neighbours. Back: even ones, then odd ones.
+    # To interleaved: channels j and j + turned/2 become adjacent. To half: even, then odd channels.
     if to == "interleaved":
         pairs = zip(channels[: turned // 2], channels[turned // 2 :], strict=True)
         moved = [channel for pair in pairs for channel in pair]
@@ -98,32 +95,33 @@ def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> li
 
 
 class Moves(NamedTuple):
-    """The moves: tensor -> the old index of each of its rows, or of each number of a gain."""
+    """For each tensor that changes, the old index of each row, or of each number of a gain."""
 
     orders: dict[str, list[int]]
     notes: list[str]
 
 
 class Place(NamedTuple):
-    """A tensor by its name: "model.layers", 7, "q_proj", "weight"."""
+    """Parts of a tensor's name, such as "model.layers", 7, "q_proj", "weight"."""
 
     stack: str
     layer: int
-    module: str  # "": not in attention, or not known
+    module: str  # "": unknown, or outside attention
     leaf: str
 
 
 def plan(
     infos: Mapping[str, Info], config: Mapping[str, Any], to: Layout, file: str = "config.json"
 ) -> Moves:
-    """Plan the moves that take these tensors from the other layout to `to`.
+    """Return the permutations that convert these tensors from the other layout to `to`.
 
-    Raises ModelError, naming the tensor, where that is not certain. `file` is named in messages.
+    Raises ModelError with the name of a tensor for which this is uncertain. `file` is the name of
+    the config in messages.
     """
     model_spec = specify(config, file)
     spec = model_spec.main
     if not spec.rotary:
-        raise ModelError(file, "", f"{spec.model!r} turns no channels, so they have no layout")
+        raise ModelError(file, "", f"{spec.model!r} has no rotary layers, so it has no layout")
     model = Projections(spec, Fields(config_of(config, spec.model), file))
     candidates = [name for name in infos if LOOKS_LIKE.search(name)]
     stack, others = _stack(infos, candidates, composite=bool(model_spec.parts))
@@ -139,28 +137,28 @@ def plan(
 
 
 def config_of(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
-    """The config of one model, which may be nested within that of several."""
+    """Return the config of the given `model_type`: this one, or a nested one."""
     inner = (part for part in config.values() if isinstance(part, dict))
     return next((part for part in (config, *inner) if part.get("model_type") == model), config)
 
 
 class Projections:
-    """The queries and keys of a model, as its config describes them."""
+    """Shapes of the queries and keys of a model, from its config."""
 
     def __init__(self, spec: Spec, own: Fields):
         self.name, self.heads, self.groups, self.own = spec.model, spec.heads, spec.groups, own
-        # Further layers, which predict further tokens
+        # Further layers for multi-token prediction
         ahead = own.count("num_nextn_predict_layers", least=0) or 0
         self.needed = len(spec.layers)
         self.layers = [*spec.layers, *[spec.layers[-1]] * min(ahead, 100)]
 
-    def turn(self, layer: int) -> Rotary | None:
-        """The rotation of a layer; None where it has none."""
+    def rotary(self, layer: int) -> Rotary | None:
+        """Return the rotation of a layer, or None."""
         encoding = self.layers[layer].encoding
         return encoding if isinstance(encoding, Rotary) else None
 
-    def turning(self, module: str, info: Info) -> list[bool]:
-        """Test for each head in the rows of a projection whether it is rotated."""
+    def rotated_heads(self, module: str, info: Info) -> list[bool]:
+        """Return one flag for each head in the rows of a projection: True if it is rotated."""
         heads, groups, holds = self.heads, self.groups, HOLDS[module]
         if module == SHARED_KEY:
             return [True]
@@ -172,7 +170,7 @@ class Projections:
         if (module, self.name) == ("query_key_value", "falcon"):
             form, groups = self._falcon()
         if form is None:
-            _refuse(info, f"fuses queries and keys in a way not known of {self.name!r}")
+            _refuse(info, f"fuses queries and keys in an order that is unknown for {self.name!r}")
         if form == EACH:
             return [True, True, False] * heads
         if form == BLOCKS:
@@ -184,18 +182,18 @@ class Projections:
             return GROUPS, self.own.count("num_kv_heads") or self.heads
         return (EACH, self.heads) if self.own.flag("multi_query") is False else (BLOCKS, 1)
 
-    def channels(self, module: str, turn: Rotary) -> int:
-        """Rows of one of the heads that `turning` counts."""
+    def channels(self, module: str, rotary: Rotary) -> int:
+        """Return the rows of one head in `rotated_heads`."""
         if module != SHARED_KEY:
-            return turn.dim
+            return rotary.dim
         rank = self.own.count("kv_lora_rank")
         if rank is None:
             self.own.fail("kv_lora_rank", "is missing")
-        return rank + turn.turned
+        return rank + rotary.turned
 
 
 def _place(name: str) -> Place | None:
-    """Take a name apart; None for a tensor outside of the layers."""
+    """Split the name of a tensor; None for a tensor outside the layers."""
     at = IN_LAYER.fullmatch(name)
     if at is None:
         return None
@@ -210,88 +208,91 @@ def _place(name: str) -> Place | None:
 def _stack(
     infos: Mapping[str, Info], candidates: Sequence[str], composite: bool
 ) -> tuple[str, list[str]]:
-    """The prefix of the text model's layers, and other tensors that look like queries or keys."""
+    """Return the prefix of the text model's layers, and other tensors that look like q or k."""
     places = {name: _place(name) for name in candidates}
     stacks = list(dict.fromkeys(place.stack for place in places.values() if place))
     if composite:
         stacks = [stack for stack in stacks if not NOT_TEXT.search(stack)]
     file = next(iter(infos.values())).file if infos else "weights"
     if not stacks:
-        raise ModelError(file, "", "holds no queries and keys of layers")
+        raise ModelError(file, "", "contains no queries and keys of layers")
     if len(stacks) > 1:
         first = ", ".join(stacks[:4])
-        raise ModelError(file, "", "holds layers of which the config does not tell", first, "one")
+        raise ModelError(file, "", "contains several stacks of layers", first, "one")
     others = [name for name, place in places.items() if not place or place.stack != stacks[0]]
     if others and not composite:
-        _refuse(infos[others[0]], "looks like queries or keys outside of the layers")
+        _refuse(infos[others[0]], "looks like queries or keys outside the layers")
     return stacks[0], others
 
 
 def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int] | None:
-    """The old index of each row, or of each number of a gain; None: the tensor stays as it is."""
+    """Return the old index of each row, or of each number of a gain; None if nothing moves."""
     module, leaf = place.module, place.leaf
     if place.layer >= len(model.layers):
         last = len(model.layers) - 1
         raise ModelError(
-            info.file, info.name, "is not in a layer of the config", place.layer, f"0 … {last}"
+            info.file, info.name, "must be in a layer of the config", place.layer, f"0 … {last}"
         )
-    turn = model.turn(place.layer)
-    # A single number is the same for all channels
-    if turn is None or info.elements <= 1:
+    rotary = model.rotary(place.layer)
+    # A single number applies to all channels
+    if rotary is None or info.elements <= 1:
         return None
     if not module:
-        _refuse(info, "looks like queries or keys, and posenc does not know what it is")
+        _refuse(info, "looks like queries or keys, but its module is unknown")
     if HOLDS.get(module) in ("", "v") or OF_COLUMNS.fullmatch(leaf):
         return None
     if module in NORMS:
         if not GAINS.fullmatch(leaf):
-            _refuse(info, "belongs to a norm of queries or keys that posenc does not know")
+            _refuse(info, "belongs to a norm of queries or keys that is unknown")
         heads = model.heads if NORMS[module] == "q" else model.groups
-        turning = [True] * (1 if info.elements == turn.dim else heads)
-        _check(info, info.elements, len(turning), turn.dim)
-        return _moved_rows(turning, permutation(turn.dim, turn.turned, to, turn.trailing))
-    turning, dim = model.turning(module, info), model.channels(module, turn)
-    trailing = turn.trailing or module == SHARED_KEY
-    blocks = bool(SCALES.fullmatch(leaf)) and info.shape[0] != len(turning) * dim
+        rotated = [True] * (1 if info.elements == rotary.dim else heads)
+        _check_rows(info, info.elements, len(rotated), rotary.dim)
+        order = permutation(rotary.dim, rotary.turned, to, rotary.trailing)
+        return _moved_rows(rotated, order)
+    rotated, dim = model.rotated_heads(module, info), model.channels(module, rotary)
+    trailing = rotary.trailing or module == SHARED_KEY
+    blocks = bool(SCALES.fullmatch(leaf)) and info.shape[0] != len(rotated) * dim
     if not blocks and not SCALES.fullmatch(leaf) and not OF_ROWS.fullmatch(leaf):
-        _refuse(info, "is stored so that its rows cannot be moved; convert before quantising")
+        _refuse(info, "is stored without separate rows. Convert before quantising")
     if not blocks:
-        _check(info, info.shape[0], len(turning), dim)
-    check_memory(ROW * len(turning) * dim, info.file, info.name, of="of memory")
-    order = _moved_rows(turning, permutation(dim, turn.turned, to, trailing))
+        _check_rows(info, info.shape[0], len(rotated), dim)
+    check_memory(ROW * len(rotated) * dim, info.file, info.name, of="of memory")
+    order = _moved_rows(rotated, permutation(dim, rotary.turned, to, trailing))
     return _check_blocks(info, order, model) if blocks else order
 
 
-def _moved_rows(turning: Sequence[bool], order: list[int]) -> list[int]:
-    """Repeat the permutation of one head in each that is rotated."""
+def _moved_rows(rotated: Sequence[bool], order: list[int]) -> list[int]:
+    """Apply the permutation of one head to each rotated head."""
     stay = range(len(order))
     return [
         head * len(order) + channel
-        for head, turns in enumerate(turning)
-        for channel in (order if turns else stay)
+        for head, moves in enumerate(rotated)
+        for channel in (order if moves else stay)
     ]
 
 
-def _check(info: Info, rows: int, heads: int, dim: int) -> None:
+def _check_rows(info: Info, rows: int, heads: int, dim: int) -> None:
     whole_bytes = info.elements * BITS[info.dtype] % (8 * max(rows, 1)) == 0
     if rows != heads * dim or not whole_bytes:
         needs = f"{heads * dim} rows, {heads} times {dim}"
-        raise ModelError(info.file, info.name, "does not fit the config", list(info.shape), needs)
+        raise ModelError(info.file, info.name, "must match the config", list(info.shape), needs)
 
 
 def _check_blocks(info: Info, order: list[int], model: Projections) -> None:
-    """Raise ModelError unless every row stays in its block, so that scales of blocks can stay."""
+    """Raise ModelError unless every row stays in its block, so that the blocks' scales are kept."""
     quantized = model.own.object("quantization_config")
     size = (quantized.counts("weight_block_size", least=1) if quantized else None) or (0,)
     fits = size[0] > 0 and info.shape[0] == ceil(len(order) / size[0])
     if not fits or any(i // size[0] != j // size[0] for i, j in enumerate(order)):
-        _refuse(info, "scales blocks of rows that would be torn; convert before quantising")
+        _refuse(
+            info, "has scales for blocks of rows that would be split. Convert before quantising"
+        )
 
 
 def _complete(infos: Mapping[str, Info], stack: str, model: Projections) -> None:
     """Raise ModelError unless each rotary layer has queries, keys and values once (LoRA: any).
 
-    Without values of their own, keys would serve as values too, and those must not move.
+    In a layer without value projections, keys are also the values, whose channels must not move.
     """
     held: dict[int, list[str]] = {}
     for place in filter(None, map(_place, infos)):
@@ -302,21 +303,21 @@ def _complete(infos: Mapping[str, Info], stack: str, model: Projections) -> None
     file = next(iter(infos.values())).file
     for layer in sorted({*range(model.needed), *(held.keys() & range(len(model.layers)))}):
         has = sorted(held.get(layer, []))
-        if model.turn(layer) and has != ["k", "q", "v"]:
+        if model.rotary(layer) and has != ["k", "q", "v"]:
             problem = "must have queries, keys and values once each"
             raise ModelError(file, f"{stack}.{layer}", problem, ", ".join(has) or "none")
 
 
 def _notes(stack: str, others: Sequence[str], model: Projections) -> Iterator[str]:
     if families.family(model.name) is None:
-        yield f"{printable(model.name)!r} is not known: heads were taken to lie one after another"
-    still = sum(model.turn(layer) is None for layer in range(model.needed))
-    if still:
-        yield f"{still} of {model.needed} layers turn nothing and are as they were"
+        yield f"{printable(model.name)!r} is unknown; the heads are assumed to be contiguous"
+    unchanged = sum(model.rotary(layer) is None for layer in range(model.needed))
+    if unchanged:
+        yield f"{unchanged} of {model.needed} layers have no rotation and are unchanged"
     if others:
         yield (
-            f"only {printable(stack)} has moved; {len(others)} tensors of other parts, such as"
-            f" {printable(others[0])}, are as they were"
+            f"only {printable(stack)} is converted; {len(others)} tensors of other parts, such as"
+            f" {printable(others[0])}, are unchanged"
         )
 
 

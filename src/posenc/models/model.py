@@ -1,4 +1,4 @@
-"""A published model, opened once: `posenc.Model("folder").inspect(131072)`."""
+"""One object for a published model and its tools: `posenc.Model("folder").inspect(131072)`."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 
 class Model(Source):
-    """A published model: what its files state, each of them found and read once, on demand.
+    """Published model; its files are found and read once, on first use.
 
     - `model`: a model folder, its config.json, or a file of weights (safetensors, GGUF); the id of
       a model on the Hugging Face hub; or the values of a config
-    - `weights`: True fetches the weights too, of a model on the hub
+    - `weights`: True also downloads the weights of a model on the hub
 
-    Attributes: `spec` (what each layer does), `values` (a copy of the config), `weights` (name →
-    tensor), `files`, `path`. A missing or faulty file raises ModelError where it is first needed.
+    Attributes: `spec` (the specification of each layer), `values` (a copy of the config),
+    `weights` (name → tensor), `files`, `path`. A missing or faulty file raises ModelError when it
+    is first used.
 
     >>> llama = Model({"model_type": "llama", "max_position_embeddings": 8192})
     >>> llama.inspect(131072).verdict
@@ -51,16 +52,16 @@ class Model(Source):
         return self.spec.encodings()
 
     def inspect(self, target: int | None = None, weights: bool = False) -> inspection.Inspection:
-        """State what each layer does, and what breaks in longer texts; see `posenc.inspect`.
+        """Report the encoding of each layer, and what breaks in longer texts; see `posenc.inspect`.
 
-        - `target`: length in tokens that is judged; None: no length is judged
-        - `weights`: True measures the tensors too
+        - `target`: length in tokens for which the report gives a verdict; None: no verdict
+        - `weights`: True also measures the tensors
         """
-        asked = self if self._has_files else self.values or {}
-        return inspection.inspect(asked, target, weights, self.name)
+        model = self if self._has_files else self.values or {}
+        return inspection.inspect(model, target, weights, self.name)
 
     def check(self, **options: Any) -> Check:
-        """Check the files for faults, by rules and by the weights.
+        """Check the files for faults, by rules and with the weights.
 
         - `options`: those of `posenc.models.check.verdict.check`: `letters`, `against`, `used_by`,
           `strict`, `ignore`, `progress`
@@ -70,28 +71,28 @@ class Model(Source):
     def extend(self, to: int | None = None, method: str = "yarn", **options: Any) -> Extension:
         """Write a config for longer texts, in place or into a copy of the folder.
 
-        - `to`: length in tokens; None: it follows from `factor` and `trained`
+        - `to`: length in tokens; None: `factor` times `trained`
         - `method`: "yarn", "linear", "ntk", "dynamic", "llama3" or "base"
         - `options`: those of `posenc.models.extend.extend`: `factor`, `trained`, `base`, `out`
 
-        This object keeps the config as it was read.
+        This object keeps the old config.
         """
         return extend(self, to, method, **options)
 
     def prove(self, to: int, **options: Any) -> "Proof":
-        """Measure each way to read longer texts, by the loss of the weights.
+        """Measure the loss of each method of context extension on a longer text.
 
         - `to`: length in tokens
         - `options`: those of `posenc.models.prove.prove`: `letters`, `base`, `trained`,
           `precision`, `progress`
         """
-        # Imported here, since it needs torch
+        # Imported here because it needs torch
         from posenc.models.prove import prove
 
         return prove(self, to, **options)
 
     def convert(self, to: "Layout", out: Path, **options: Any) -> "Converted":
-        """Write a copy whose queries and keys pair their channels in the other layout.
+        """Write a copy whose query and key weights are in the other layout of rotary pairs.
 
         - `to`: "interleaved" or "half"
         - `out`: a new folder
@@ -102,11 +103,11 @@ class Model(Source):
         return convert(self, to, out, **options)
 
     def resize(self, to: int, out: Path, part: str = "") -> "Resized":
-        """Write a copy whose learned table is made for another length.
+        """Write a copy whose learned position table is resized to another length.
 
         - `to`: tokens, or pixels of a side
         - `out`: a new folder
-        - `part`: the key of the config inside whose table is meant, such as "vision_config"
+        - `part`: key of the nested config with the table, such as "vision_config"
         """
         from posenc.models.resize import resize
 

@@ -1,4 +1,4 @@
-"""The rule by which a model numbers pictures, video and sound, in sentences with an example."""
+"""Describe the rule by which a model numbers the tokens of images, video and audio."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,19 +9,19 @@ from torch import Tensor
 from posenc.positions.multimodal import multimodal
 from posenc.positions.rules import RULES, MultimodalRule, rule_of
 
-LARGE = 28  # rows and columns of tokens of a picture of 784 × 784 pixels in Qwen2-VL
+LARGE = 28  # rows and columns of tokens of an image of 784 × 784 pixels in Qwen2-VL
 
 
 def numbering(values: Mapping[str, Any]) -> list[str]:
-    """Return sentences about the position ids of a config's model; empty if no rule is known."""
+    """Return sentences about the position ids of a config's model; [] if no rule is known."""
     if str(values.get("model_type")).removesuffix("_thinker") not in RULES:
         return []
     try:
         rule = rule_of(values)
     except (TypeError, ValueError) as error:
-        return [f"its settings of pictures cannot be read: {error}".removesuffix(".")]
+        return [f"its settings for images cannot be read: {error}".removesuffix(".")]
     sentences = [
-        f"text, pictures and video are numbered on the axes ({', '.join(rule.axes)}) by the rule"
+        f"text, images and video are numbered on the axes ({', '.join(rule.axes)}) by the rule"
         f" {rule.name!r} of `posenc.positions.multimodal`"
     ]
     sentences += [rule.note.removesuffix(".")] if rule.note else []
@@ -30,20 +30,20 @@ def numbering(values: Mapping[str, Any]) -> list[str]:
     ids, delta = _pictured(rule, words=2, side=2)
     points = " ".join(f"({', '.join(f'{n:g}' for n in point)})" for point in ids[0].tolist())
     sentences.append(
-        f"example: 2 tokens of text, a picture of 2 × 2 tokens, 1 of text: {points}; delta"
+        f"example: 2 tokens of text, an image of 2 × 2 tokens, 1 token of text: {points}; delta"
         f" {delta.item():g}"
     )
     far = abs(_pictured(rule, words=1, side=LARGE)[1].item())
     if far:
         sentences.append(
-            "decoding adds delta to the count of tokens: without it, what is generated after a"
-            f" picture of {LARGE} × {LARGE} tokens lies {far:,.0f} positions too far from all"
-            " before it, and each further picture adds to that"
+            "decoding adds delta to the number of tokens: without it, tokens generated after an"
+            f" image of {LARGE} × {LARGE} tokens are {far:,.0f} positions too far from those"
+            " before, and each further image adds to that"
         )
     return sentences
 
 
 def _pictured(rule: MultimodalRule, words: int, side: int) -> tuple[Tensor, Tensor]:
-    """Return ids and delta of some words, a square picture, and one more word."""
+    """Return ids and delta for some words, a square image, and one more word."""
     kinds = torch.tensor([[0] * words + [1] * side * (side + rule.newline) + [0]])
     return multimodal(kinds, rule, images=[(1, side * rule.merge, side * rule.merge)])

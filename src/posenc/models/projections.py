@@ -1,9 +1,9 @@
-"""Find the rows of W_q and W_k that rotary layers rotate.
+"""Find the rows of W_q and W_k whose output rotary layers rotate.
 
-    q, k = projection.rotary_rows(weights)     (head, channel, input) both; keys repeated for groups
+    q, k = projection.rotary_rows(weights)     each (head, channel, input); keys repeated by group
 
-Names, and how heads lie in fused tensors, are those of `posenc.models.layouts`; a GGUF file names
-them its own way and says in its metadata what a config would say.
+Names of tensors, and the order of heads in fused tensors, are those of `posenc.models.layouts`. A
+GGUF file has other names, and metadata in place of a config.
 """
 
 import re
@@ -27,27 +27,27 @@ from posenc.models.layouts import (
 from posenc.models.weights import Tensors, Weights
 
 GGUF = re.compile(r"blk\.(\d{1,6})\.attn_([qk])\.weight")
-MOST_CHANNELS = 1024  # channels of a head that turn
+MOST_CHANNELS = 1024  # rotated channels of a head
 INTERLEAVED = ("llama",)  # architectures whose q and k llama.cpp's converter permutes
 
 
 @dataclass(frozen=True)
 class Projection:
-    """The tensors of a layer's queries and keys: one each, or one fused."""
+    """Tensors of a layer's query and key projections: one each, or one fused tensor."""
 
     layer: int
     rotary: Rotary
     heads: int
     groups: int
     names: tuple[str, ...]
-    form: str = ""  # form of a tensor that holds both
-    gated: bool = False  # behind the queries of each head there is a gate
-    paced: bool = True  # is the base known to be this layer's?
+    form: str = ""  # order of the heads in a fused tensor
+    gated: bool = False  # True: the queries of each head are followed by a gate
+    base_known: bool = True  # False: the layer may have another base than `rotary`
 
     def rotary_rows(self, weights: Tensors) -> tuple[Tensor, Tensor]:
-        """Read the rotated rows of queries and keys, in float32."""
+        """Return the rotated rows of queries and keys, in float32."""
         q, k = self._heads([weights[name].flatten(1).float() for name in self.names])
-        # Grouped queries: key head g serves the queries g·r … g·r + r − 1.
+        # Grouped queries: the heads g·r … g·r + r − 1 of queries share key head g
         k = k.repeat_interleave(len(q) // len(k), 0)
         rows = slice(-self.rotary.turned, None) if self._last else slice(self.rotary.turned)
         return q[:, rows], k[:, rows]
@@ -62,7 +62,7 @@ class Projection:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The number of rows that its tensors must have; 0: any."""
+        """Number of rows that each tensor must have; 0: any."""
         dim = self.rotary.dim
         if self.form:
             return ((3 * self.heads if self.form == EACH else self.heads + 2 * self.groups) * dim,)
@@ -88,15 +88,15 @@ def _split(rows: Tensor, heads: int) -> Tensor:
 
 
 def find_projections(spec: Spec | None, weights: Weights) -> list[Projection]:
-    """Find the projections of rotary layers, as far as names and shapes are understood."""
+    """Return the projections of rotary layers whose names and shapes are recognised."""
     if "general.architecture" in weights.metadata:
         projections = _of_gguf(weights)
     else:
         projections = _of_config(spec.main, weights) if spec else []
-    return [projection for projection in projections if _fits(projection, weights)]
+    return [projection for projection in projections if _shapes_match(projection, weights)]
 
 
-def _fits(projection: Projection, weights: Weights) -> bool:
+def _shapes_match(projection: Projection, weights: Weights) -> bool:
     shapes = [weights.infos[name].shape for name in projection.names]
     return (
         projection.heads >= projection.groups > 0
@@ -135,7 +135,7 @@ def _of_layer(spec: Spec, layer: int, tensors: Mapping[str, tuple[str, str]]) ->
         if form not in (EACH, BLOCKS):
             return None
         return Projection(layer, rotary, spec.heads, spec.groups, (name,), form)
-    # `q_b_proj` reads a latent and not the embedding
+    # The input of `q_b_proj` is a latent, not the embedding
     if "q" not in tensors or "k" not in tensors or tensors["q"][0] == "q_b_proj":
         return None
     gated = tensors["q"][0] == "q_proj" and spec.model in GATED
@@ -159,14 +159,14 @@ def _of_gguf(weights: Weights) -> list[Projection]:
     dim = number("attention.key_length", number("embedding_length") // heads if heads else 0)
     rotary_dim = number("rope.dimension_count", dim)
     base = metadata.get(f"{kind}.rope.freq_base", 10_000.0)
-    fine = isinstance(base, float) and 0 < base < float("inf")
-    if not heads or not 2 <= rotary_dim <= dim or rotary_dim % 2 or not fine:
+    valid_base = isinstance(base, float) and 0 < base < float("inf")
+    if not heads or not 2 <= rotary_dim <= dim or rotary_dim % 2 or not valid_base:
         return []
     rotary = Rotary(dim, rotary_dim, base, layout="interleaved" if kind in INTERLEAVED else None)
-    # Layers with a window may turn by a base of their own
-    paced = not number("attention.sliding_window")
+    # Layers with a window may have their own base
+    known = not number("attention.sliding_window")
     return [
-        Projection(layer, rotary, heads, groups, (tensors["q"], tensors["k"]), paced=paced)
+        Projection(layer, rotary, heads, groups, (tensors["q"], tensors["k"]), base_known=known)
         for layer, tensors in sorted(by_layer.items())
         if len(tensors) == 2
     ]

@@ -219,7 +219,7 @@ def _measured(model: Opened, name: str, config: dict[str, Any], ids: Tensor, tra
 def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) -> Way:
     """Search YaRN's two ends and its gain, one after another, on the stretches to choose by."""
     best, least = yarn, _far_bits(model, yarn, ids[::2], trained)
-    factor = specify(yarn).main.far_seeing[0].factor
+    factor = specify(yarn).main.global_rotary[0].factor
     gains = (1.0, yarn_gain(factor) ** 0.5)
     for key, values in (*ENDS.items(), ("attention_factor", gains)):
         for value in values:
@@ -238,7 +238,7 @@ def _pair_by_pair(
     Why there is no such way is returned where it is no better by what counts: a formula is what
     servers know.
     """
-    turn, to = specify(best.config).main.far_seeing[0], ids.shape[-1]
+    turn, to = specify(best.config).main.global_rotary[0], ids.shape[-1]
     slower = [abs(was / now) for was, now in zip(turn.unscaled(), turn.theta(to), strict=True)]
 
     def bits(factors: list[float]) -> float:

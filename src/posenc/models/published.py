@@ -1,4 +1,4 @@
-"""Wavelengths of published models, beside their lengths before stretching and after."""
+"""Wavelengths of published models, with their lengths before and after context extension."""
 
 import json
 from dataclasses import dataclass, replace
@@ -11,28 +11,28 @@ from posenc.models.config.spec import Rotary
 
 @dataclass(frozen=True)
 class Published:
-    """The rotation of a model's layers, of those that see the whole text."""
+    """Rotation of the layers of a model that see the whole text."""
 
     name: str
     base: float
-    method: str  # "default", or how its frequencies were stretched
-    trained: int  # tokens, before they were stretched
-    context: int  # tokens that it takes
-    wavelengths: list[float]  # tokens, as configured; infinite for pairs that stand still
+    method: str  # "default", or the scaling method of its frequencies
+    trained: int  # tokens of the training before context extension
+    context: int  # tokens that the config states
+    wavelengths: list[float]  # tokens; infinite for pairs that are not rotated
 
     @property
     def unfinished(self) -> int:
-        """Pairs that complete no turn within the context."""
+        """Number of pairs that complete no turn within the context."""
         return sum(wave > self.context for wave in self.wavelengths)
 
 
 def configs() -> dict[str, dict[str, object]]:
-    """The configs of published.json by name: as published, but for a few layers instead of all."""
+    """Return the configs of published.json by name, which have fewer layers than published."""
     return json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
 
 
 def models() -> list[Published]:
-    """Every model of published.json, those with the shortest context first."""
+    """Return every model of published.json, sorted by context."""
     described = [_described(name, config) for name, config in configs().items()]
     return sorted(described, key=lambda model: (model.context, max(model.wavelengths)))
 

@@ -1,4 +1,4 @@
-"""How the makers of a model stretch it: recipes.toml, a table with the source of each entry."""
+"""Published recipes for context extension, from recipes.toml, which has the source of each."""
 
 import tomllib
 from dataclasses import dataclass, field
@@ -10,24 +10,24 @@ from posenc.models.config.spec import Spec
 
 @dataclass(frozen=True)
 class Recipe:
-    """What the makers of some models give for longer texts."""
+    """Context extension that the publishers of some models recommend."""
 
     names: str  # the models
-    model_types: tuple[str, ...]  # of the config with the rope settings
+    model_types: tuple[str, ...]  # `model_type` of the config with the rope settings
     context: int  # max_position_embeddings of the published config
-    trained: int  # tokens that the model was trained on
-    source: str  # where it is written
-    read: str  # when that was read: an ISO date
+    trained: int  # trained tokens
+    source: str  # file with the recipe
+    read: str  # date of the last check of the source, in ISO format
     method: str = "yarn"
-    factors: dict[int, float] = field(default_factory=dict)  # tokens -> factor, if not their ratio
+    factors: dict[int, float] = field(default_factory=dict)  # tokens → factor, if not to / trained
 
     def factor_for(self, to: int | None) -> float | None:
-        """The makers' factor for texts of `to` tokens; None where they give no other than to/L."""
+        """Return the published factor for texts of `to` tokens; None if it is to / trained."""
         return self.factors.get(to) if to else None
 
 
 def recipe_of(spec: Spec) -> Recipe | None:
-    """Find the recipe for a model as it was published: its type, and the length in its config."""
+    """Return the recipe for a published model, found by its type and the length in its config."""
     if any(turn.method != "default" for turn in spec.rotary):
         return None
     return next(
@@ -38,7 +38,7 @@ def recipe_of(spec: Spec) -> Recipe | None:
 
 @cache
 def recipes() -> tuple[Recipe, ...]:
-    """Every recipe of recipes.toml."""
+    """Return every recipe of recipes.toml."""
     content = tomllib.loads((files("posenc.models") / "recipes.toml").read_text("utf-8"))
     return tuple(
         Recipe(

@@ -1,13 +1,13 @@
-"""Write a copy of a model whose learned table of positions has another length, or another grid.
+"""Write a copy of a model whose learned position table has another length or another grid.
 
     resized = resize(Path("bert"), 1024, Path("bert-1024"))
     resized = resize(Path("vit"), 384, Path("vit-384"))                    pixels of a side
     resized = resize(Path("clip"), 336, Path("clip-336"), "vision_config")
 
-Rows are interpolated as `Learned.resized` does: linearly along a text, by cubic splines over the
-patches of a picture, as transformers does for ViT. Rows before the first position, of classes and
-of padding, stay. All other tensors are copied byte by byte, a piece at a time. The model knows
-nothing of the new rows but what stands between the old ones: train it on the new size.
+Rows are interpolated by `Learned.resized`: linearly for texts, and with cubic splines for the
+patches of images, as in transformers for ViT. Rows before the first position (class tokens,
+padding) are kept. All other tensors are copied as bytes, in pieces. Interpolated rows are
+untrained, so train the model on the new size.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LONGEST = 2**20  # tokens, or pixels of a side
 
 @dataclass(frozen=True)
 class Resized:
-    """The result: the tensor, its rows before and after, and the key of the config that changed."""
+    """Result of `resize`: the tensor, its rows before and after, and the changed config key."""
 
     out: Path
     tensor: str
@@ -59,41 +59,43 @@ class Resized:
 
 
 def resize(model: Path | Source, to: int, out: Path, part: str = "") -> Resized:
-    """Write a model to the new folder `out`, its table made for `to` tokens or pixels.
+    """Write a model to the new folder `out`, with its position table resized.
 
-    `part` is the key of the config inside whose table is meant, "vision_config" say, or "decoder".
-    Raises ModelError for a model without such a table, FileExistsError if `out` holds anything;
-    nothing has been written then.
+    - `to`: new length in tokens, or the side of an image in pixels
+    - `part`: key of the nested config with the table, such as "vision_config" or "decoder"
+
+    Raises ModelError for a model without a learned table, FileExistsError if `out` is not empty.
+    Nothing is written after an error.
     """
     if not 1 <= to <= LONGEST:
-        raise ValueError(f"`to` is a number of tokens, or pixels of a side, to 2²⁰, got {to}.")
+        raise ValueError(f"`to` must be 1 to 2²⁰ tokens, or pixels of a side, got {to}.")
     out = unused_folder(out)
     source = Source.of(model)
     files = source.files
     if files.config is None or files.format != "safetensors":
-        raise ModelError(source.path, "", "must hold a config.json, and weights in safetensors")
+        raise ModelError(source.path, "", "must contain a config.json, and weights in safetensors")
     config, weights = source.config(""), source.weights
-    inner, family, said = _meant(config, files.config.name, part)
-    name = _tensor(weights, family, said, part, files.config.name)
-    changed, key, new, notes = _lengthened(inner, family, said, weights, name, to)
+    inner, family, table = _chosen(config, files.config.name, part)
+    name = _tensor(weights, family, table, part, files.config.name)
+    changed, key, new, notes = _lengthened(inner, family, table, weights, name, to)
     after = deepcopy(config)
     place: Any = after[part] if part in config else after
     place |= changed
     if specify(after, files.config.name) == specify(config, files.config.name):
-        raise ModelError(files.config, key, f"is {inner.get(key)} already, `to` is", to)
+        raise ModelError(files.config, key, f"is {inner.get(key)}, and `to` must differ", to)
     size = _written(files, weights, name, new, after, out)
     before = weights.infos[name].shape[-2]
     where = f"{part}.{key}" if part in config else key
     return Resized(out, name, before, new.shape[-2], where, changed[key], size, tuple(notes))
 
 
-def _meant(config: dict[str, Any], file: str, part: str) -> tuple[dict[str, Any], Family, Table]:
-    """The config that is meant, its family, and the table that it says."""
+def _chosen(config: dict[str, Any], file: str, part: str) -> tuple[dict[str, Any], Family, Table]:
+    """Return the config of a part, its family, and its learned table."""
     spec = specify(config, file)
-    having = {"": spec, **spec.parts}
-    tables = [name for name, one in having.items() if isinstance(one.embedding, Table)]
-    if part not in having or not isinstance((found := having[part]).embedding, Table):
-        others = f": give `part`, one of {', '.join(filter(None, tables))}" if any(tables) else ""
+    specs = {"": spec, **spec.parts}
+    tables = [name for name, one in specs.items() if isinstance(one.embedding, Table)]
+    if part not in specs or not isinstance((found := specs[part]).embedding, Table):
+        others = f". Pass `part`, one of {', '.join(filter(None, tables))}" if any(tables) else ""
         whose = part or spec.model
         raise ModelError(file, part or "model_type", f"{whose!r} has no learned table{others}")
     inner = config[part] if part in config else config
@@ -108,9 +110,9 @@ def _family(found: Spec, whole: Spec, part: str) -> Family:
     return family.stack(part) if part in family.stacks else family
 
 
-def _tensor(weights: Weights, family: Family, said: Table, part: str, file: str) -> str:
-    """The name of the tensor that the table is stored as."""
-    shape = [said.rows + said.offset, said.width]
+def _tensor(weights: Weights, family: Family, table: Table, part: str, file: str) -> str:
+    """Return the name of the tensor that stores the table."""
+    shape = [table.rows + table.offset, table.width]
     stem = part.removesuffix("_config")
     named = [
         name
@@ -120,7 +122,7 @@ def _tensor(weights: Weights, family: Family, said: Table, part: str, file: str)
     found = [name for name in named if stem in name] or named
     if len(found) != 1:
         rows = f"{shape[0]} rows of {shape[1]}"
-        problem = f"says {rows}, which {len(found)} tensors of positions have"
+        problem = f"describes {rows}, which {len(found)} position tables have instead of one"
         raise ModelError(file, family.name, problem, found or None)
     return found[0]
 
@@ -130,28 +132,28 @@ def _of(shape: list[int]) -> int:
 
 
 def _lengthened(
-    inner: dict[str, Any], family: Family, said: Table, weights: Weights, name: str, to: int
+    inner: dict[str, Any], family: Family, table: Table, weights: Weights, name: str, to: int
 ) -> tuple[dict[str, Any], str, torch.Tensor, list[str]]:
-    """Keys of the config that change, the one that says the length, the new rows, and notes."""
+    """Return changed keys of the config, the key with the length, the new rows, and notes."""
     stored = weights[name]
-    table = Learned(stored.shape[-2], stored.shape[-1])
-    table.table = nn.Parameter(stored.reshape(stored.shape[-2:]).float())
+    learned = Learned(stored.shape[-2], stored.shape[-1])
+    learned.table = nn.Parameter(stored.reshape(stored.shape[-2:]).float())
     if not family.grid:
         key = family.keys.get("max_position_embeddings", "max_position_embeddings")
         usual: Any = family.defaults.get("max_position_embeddings")
-        value = inner.get(key, usual) + to - said.rows
-        check_memory(4 * (to + said.offset) * said.width, Path(key), name, of="of memory")
-        new = table.resized(to + said.offset, kept=said.offset)
+        value = inner.get(key, usual) + to - table.rows
+        check_memory(4 * (to + table.offset) * table.width, Path(key), name, of="of memory")
+        new = learned.resized(to + table.offset, kept=table.offset)
         return {key: value}, key, _like(new, stored), []
     key, patches = family.grid
     image, patch = (_sides(inner.get(k, family.defaults.get(k))) for k in (key, patches))
     grid, wanted = ((side[0] // patch[0], side[1] // patch[1]) for side in (image, (to, to)))
     if min(wanted) < 1:
-        raise ModelError("config.json", key, f"{to} pixels hold no patch of {patch[0]}")
-    check_memory(4 * wanted[0] * wanted[1] * said.width, Path(key), name, of="of memory")
-    new = table.resized(wanted, grid, kept=family.extra)
+        raise ModelError("config.json", key, f"must be at least a patch of {patch[0]} pixels", to)
+    check_memory(4 * wanted[0] * wanted[1] * table.width, Path(key), name, of="of memory")
+    new = learned.resized(wanted, grid, kept=family.extra)
     value = [to, to] if isinstance(inner.get(key), list) else to
-    note = f"pictures of {to} pixels: what prepares them (preprocessor_config.json) must say so too"
+    note = f"set the size in preprocessor_config.json to {to} pixels too"
     return {key: value}, key, _like(new, stored), [note]
 
 
@@ -172,7 +174,7 @@ def _written(
     config: dict[str, Any],
     out: Path,
 ) -> int:
-    """Write the folder beside `out`, and rename it; return its bytes."""
+    """Write the folder beside `out`, rename it, and return its size in bytes."""
     shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
     copied, _ = other_files(files, shards, out)
     with written_beside(out) as unfinished:
@@ -191,20 +193,20 @@ def _written(
 
 
 def _pieces(shard: Path, name: str, new: torch.Tensor) -> Iterator[bytes]:
-    """A file of weights, its bytes in order, with one tensor replaced where it holds it."""
+    """Yield the bytes of a file of weights, in which the tensor `name` is replaced."""
     with opened(shard) as file:
         header = parse_json(exactly(file, int.from_bytes(file.read(8), "little"), shard), shard)
         metadata = header.pop("__metadata__", {})
         spans = sorted((*entry["data_offsets"], one) for one, entry in header.items())
         raw = new.view(torch.uint8).numpy().tobytes()
-        laid, end = {}, 0
+        placed, end = {}, 0
         for begin, stop, one in spans:
             size = len(raw) if one == name else stop - begin
-            laid[one] = header[one] | {"data_offsets": [end, end + size]}
+            placed[one] = header[one] | {"data_offsets": [end, end + size]}
             end += size
-        if name in laid:
-            laid[name]["shape"] = list(new.shape)
-        yield header_bytes(laid, metadata)
+        if name in placed:
+            placed[name]["shape"] = list(new.shape)
+        yield header_bytes(placed, metadata)
         for begin, stop, one in spans:
             for at in range(begin, stop, PIECE):
                 piece = exactly(file, min(PIECE, stop - at), shard)

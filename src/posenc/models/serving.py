@@ -1,11 +1,11 @@
-"""Print how a stretched model is served: command lines of servers, GGUF keys, bytes of the cache.
+"""Command lines that serve an extended model, its settings as GGUF keys, and the size of its cache.
 
-Every server reads the folder that `extend` writes. `serving` gives the same settings as options,
-for a model whose config.json is left alone. A server sets the named attributes of a config object
-of transformers; older settings that are not named may stay or be dropped, so an option states a
-complete `rope_parameters`. Read in vLLM 0.33.0 (2026-11-02: config/model.py, ModelConfig;
-transformers_utils/config.py, get_config), SGLang 0.5.23 (2026-10-30: srt/utils/hf_transformers/
-config.py, get_config) and mlx-lm d78bf58 (2026-08-22: utils.py, load_model).
+Every server reads the folder that `extend` writes. `serving` returns the same settings as options,
+for a model whose config.json is unchanged. A server sets the named attributes of a transformers
+config object and may keep or drop other settings, so an option states a complete `rope_parameters`.
+Sources: vLLM 0.33.0 (2026-11-02: config/model.py, ModelConfig; transformers_utils/config.py,
+get_config), SGLang 0.5.23 (2026-10-30: srt/utils/hf_transformers/config.py, get_config) and mlx-lm
+d78bf58 (2026-08-22: utils.py, load_model).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.config.families import family
 from posenc.models.config.spec import Rotary, Spec
 
-BITS = 16  # bits of a cached number, as servers keep them
+BITS = 16  # bits of a cached number in servers
 SPELLINGS = "rope_parameters", "rope_scaling"
-BY_FOLDER = "has no option for this: serve the folder that extend wrote"
-NESTED_SGLANG = "  # SGLang 0.5.23 or later: older ones replace the inner config"
-TYPED = "  # needs transformers 5: older ones ignore rope_parameters"
+BY_FOLDER = "has no option for this. Serve the folder that extend writes"
+NESTED_SGLANG = "  # SGLang 0.5.23 or later; older versions replace the nested config"
+TYPED = "  # needs transformers 5; older versions ignore rope_parameters"
 
 
 def serving_folder(folder: str, to: int) -> dict[str, str]:
-    """Map each server to the line that serves a folder with an extended config, for `to` tokens."""
+    """Return for each server the command for a folder with an extended config and `to` tokens."""
     name = shlex.quote(folder)
     converted = f"python convert_hf_to_gguf.py {name}, then llama-server -m MODEL.gguf -c {to}"
     return {
@@ -42,16 +42,16 @@ def serving_folder(folder: str, to: int) -> dict[str, str]:
 def serving(
     model: str, before: Mapping[str, Any], after: Mapping[str, Any], spec: Spec, to: int
 ) -> dict[str, str]:
-    """Map each server to the line that serves a model with its old config for `to` tokens.
+    """Return for each server the command for a model with its old config and `to` tokens.
 
-    Where a server has no such option, the line is a sentence that says so.
+    A server without an option for this gets a sentence instead of a command.
 
     Parameters
     ----------
     model
-        The model's folder or id.
+        The folder or hub id of the model.
     before, after
-        Its config, and the config that `extend` wrote.
+        Its config, and the config that `extend` writes.
     spec
         The specification of `after`.
     to
@@ -82,33 +82,34 @@ def serving(
 def overrides(
     before: Mapping[str, Any], after: Mapping[str, Any], spec: Spec
 ) -> dict[str, Any] | None:
-    """Return the attributes that turn the old config object into the new one; None if unknown.
+    """Return the attributes that convert the old config object to the new one; None if unknown.
 
-    `rope_parameters` is complete. A config in the spelling of transformers 4 gets that spelling
-    too, where all layers turn alike.
+    `rope_parameters` is complete. If the config has the spelling of transformers 4 and all layers
+    have the same rotation, that spelling is included too.
     """
     place, main = _place(after, spec), spec.main
     old, new = _inner(before, place), _inner(after, place)
     settings = _rope_parameters(main, _stated(new), _stated(old))
     if settings is None:
         return None
-    told: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if not new.get("rope_parameters") and "rope_type" in settings:
-        told["rope_theta"] = settings["rope_theta"]
+        attributes["rope_theta"] = settings["rope_theta"]
         if new.get("rope_scaling"):
-            told["rope_scaling"] = settings
-    told["rope_parameters"] = settings
+            attributes["rope_scaling"] = settings
+    attributes["rope_parameters"] = settings
     length = "max_position_embeddings"
     entry = family(main.model)
     own = entry.keys.get(length, length) if entry else length
-    told |= {key: new[key] for key in dict.fromkeys((own, length)) if new.get(key) is not None}
+    lengths = {key: new[key] for key in dict.fromkeys((own, length)) if new.get(key) is not None}
+    attributes |= lengths
     for name in reversed(place):
-        told = {name: told}
-    return told
+        attributes = {name: attributes}
+    return attributes
 
 
 def _place(config: Mapping[str, Any], spec: Spec) -> tuple[str, ...]:
-    """The keys that lead to the settings; stacks that share those of the whole have none."""
+    """Return the keys that lead to the settings; () for stacks that share those of the whole."""
     place = []
     for name in spec.main_place:
         if not isinstance(config.get(name), dict):
@@ -125,16 +126,16 @@ def _inner(config: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, An
 
 
 def _stated(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The rope settings in either spelling."""
+    """Return the rope settings in either spelling."""
     return next((config[key] for key in SPELLINGS if config.get(key)), {})
 
 
 def _rope_parameters(
     main: Spec, stated: Mapping[str, Any], old: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The complete settings as transformers 5 holds them: flat, or by type of layer.
+    """Return the complete settings as in transformers 5: flat, or by type of layer.
 
-    None where layers turn differently and the types are not known.
+    None if layers have different rotations and their types are unknown.
     """
     entry = family(main.model)
     rules, labels = (entry.rope, entry.labels) if entry else ({}, {})
@@ -158,7 +159,7 @@ def _rope_parameters(
 
 
 def _complete(turn: Rotary, stated: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of one rotation with what a config may leave out."""
+    """Return the settings of one rotation, completed with values that a config may omit."""
     settings = {"rope_type": turn.method, "rope_theta": turn.base}
     settings |= {key: x for key, x in stated.items() if key not in (*settings, "type")}
     if "type" in stated:
@@ -167,20 +168,20 @@ def _complete(turn: Rotary, stated: Mapping[str, Any], old: Mapping[str, Any]) -
         settings.setdefault("partial_rotary_factor", turn.share)
     elif turn.turned < turn.dim and not turn.trailing:
         share = turn.turned / turn.dim
-        # A reader rounds down to whole channels
+        # transformers rounds down to whole channels
         exact = share if int(turn.dim * share) == turn.turned else (turn.turned + 0.5) / turn.dim
         settings.setdefault("partial_rotary_factor", exact)
     if turn.method in ("yarn", "llama3", "longrope"):
         settings.setdefault("original_max_position_embeddings", turn.trained)
-    # Servers that merge two settings would keep the old gain
+    # A server that merges the settings would keep the old gain
     if "attention_factor" in old:
         settings.setdefault("attention_factor", turn.gain)
     return settings
 
 
 def gguf_keys(architecture: str, spec: Spec, to: int) -> dict[str, Any]:
-    """The keys of a GGUF file that say the same, where its metadata can."""
-    turn = spec.main.far_seeing[0]
+    """Return the equivalent GGUF keys, as far as they exist."""
+    turn = spec.main.global_rotary[0]
     keys: dict[str, Any] = {"context_length": to, "rope.freq_base": turn.base}
     if turn.method in ("linear", "yarn"):
         keys |= {"rope.scaling.type": turn.method, "rope.scaling.factor": turn.factor}
@@ -191,9 +192,9 @@ def gguf_keys(architecture: str, spec: Spec, to: int) -> dict[str, Any]:
 
 
 def cache_bytes(spec: Spec, tokens: int) -> int:
-    """Bytes of the cached keys and values of one text of `tokens`, in 16 bits.
+    """Return the bytes of cached keys and values for one text, in 16 bits.
 
-    A layer with a window keeps that many; one that does not attend keeps none of these.
+    A layer with a window caches at most the window, a layer without attention nothing.
     """
     main, total = spec.main, 0
     for layer in main.layers:
@@ -205,8 +206,8 @@ def cache_bytes(spec: Spec, tokens: int) -> int:
 
 
 def _llama_cpp(main: Spec, to: int) -> str:
-    """The options of llama.cpp, which apply to the layers that see the whole text."""
-    turn, line = main.far_seeing[0], f"llama-server -m MODEL.gguf -c {to}"
+    """Return the command for llama.cpp, whose options apply to the layers without a window."""
+    turn, line = main.global_rotary[0], f"llama-server -m MODEL.gguf -c {to}"
     if len(main.rotary) > 1:
         return BY_FOLDER
     match turn.method:
@@ -218,15 +219,16 @@ def _llama_cpp(main: Spec, to: int) -> str:
             scale = f"--rope-scaling yarn --rope-scale {turn.factor:.10g}"
             tuned = (f"--yarn-{key.replace('_', '-')} {x:g}" for key, x in _tuned(turn).items())
             return " ".join((line, scale, f"--yarn-orig-ctx {turn.trained}", *tuned))
-    return f"has no option for {turn.method}: convert the folder that extend wrote"
+    return f"has no option for {turn.method}. Convert the folder that extend writes"
 
 
 def _tuned(turn: Rotary) -> dict[str, float]:
-    """YaRN settings that differ from llama.cpp's defaults; it multiplies the gain by YaRN's own."""
+    """Return the YaRN settings that differ from llama.cpp's defaults."""
     slow, fast = turn.ends
     values = {
         "beta_slow": slow,
         "beta_fast": fast,
+        # llama.cpp multiplies this by YaRN's own gain
         "attn_factor": turn.gain / yarn_gain(turn.factor),
     }
     usual = {"beta_slow": 1.0, "beta_fast": 32.0, "attn_factor": 1.0}

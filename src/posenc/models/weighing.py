@@ -317,7 +317,7 @@ class _RotaryProjections:
             queries, keys = (
                 torch.stack(side).mean(0).tolist() for side in zip(*strengths, strict=True)
             )
-            waves = [2 * pi / turn for turn in rotary.unscaled()] if same[0].paced else None
+            waves = [2 * pi / turn for turn in rotary.unscaled()] if same[0].base_known else None
             names = [name for projection in same for name in projection.names]
             yield Bands(
                 names, [projection.layer for projection in same], layout, waves, queries, keys

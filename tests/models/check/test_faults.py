@@ -124,7 +124,7 @@ def test_what_is_not_read_is_no_fault_but_cannot_be_said(tmp_path):
     assert (asked.spec, asked.findings) == (None, ())
     assert len(asked.unknown) == 1
     (unknown,) = found(tmp_path, my_rope_trick=True).unknown
-    assert "posenc does not know how" in unknown
+    assert "posenc does not support it" in unknown
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.bin"])
@@ -134,7 +134,7 @@ def test_weights_without_a_config_are_no_fault(tmp_path, name):
     for path in (tmp_path, tmp_path / name):
         asked = faults(path)
         assert (asked.spec, asked.findings, asked.file) == (None, (), name)
-        assert "holds no config.json, so what it does cannot be read" in asked.unknown[0]
+        assert "contains no config.json, so its encodings cannot be read" in asked.unknown[0]
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name in KINDS])

@@ -281,7 +281,7 @@ def test_queries_or_keys_that_are_all_0_are_named_as_such(llama, tmp_path, zeroe
     checked = check(folder, LETTERS)
     assert checked.verdict == "cannot say"
     assert f"{what} that are all 0" in checked.unknown[0]
-    assert "more than pairs" not in checked.unknown[0]
+    assert "more than a rotation" not in checked.unknown[0]
 
 
 @pytest.mark.slow

@@ -63,7 +63,7 @@ def _said(layer: Layer, spec: Spec) -> dict[str, Any] | None:
         return None
     ahead = 0 if layer.causal else layer.window and layer.window - 1
     said: dict[str, Any] = {"back": layer.window, "ahead": ahead, "scale": layer.scale}
-    if layer.beyond:  # more than a window can say
+    if layer.unsupported:  # more than a window can say
         said = {"scale": layer.scale}
     if isinstance(turn := layer.encoding, Rotary):
         theta = turn.frequencies(watched.TOKENS)

@@ -57,10 +57,13 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     "7 theta 1": ({"rope_theta": 1}, "rope_theta: must be a number, got 1, allowed: above 1"),
     "8 type": (
         scaled(YARN, rope_type="yarm"),
-        "rope_scaling.rope_type: is not known, got 'yarm', allowed: default, linear, ntk, dynamic,"
-        " yarn, longrope, llama3, proportional",
+        "rope_scaling.rope_type: must be a known method, got 'yarm', allowed: default, linear, ntk,"
+        " dynamic, yarn, longrope, llama3, proportional",
     ),
-    "8b type of another kind": (scaled(YARN, rope_type=3), "rope_type: is not known, got 3"),
+    "8b type of another kind": (
+        scaled(YARN, rope_type=3),
+        "rope_type: must be a known method, got 3",
+    ),
     "9 factor 0": (scaled(YARN, factor=0), "factor: must be a number, got 0, allowed: above 0"),
     "10 factor negative": (
         scaled(YARN, factor=-2),
@@ -109,20 +112,26 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     ),
     "23 list as text": (longrope("long_factor", "[1, 2]"), "must be a list of 64 numbers, got"),
     "23b list missing": (without(LONG, "short_factor"), "rope_scaling.short_factor: is missing"),
-    "24 head_dim 65": ({"head_dim": 65}, "head_dim: channels turn in pairs: of a head of 65"),
+    "24 head_dim 65": (
+        {"head_dim": 65},
+        "head_dim: must rotate an even number of channels from 2 to 65, got 65",
+    ),
     "25 head_dim 0": (
         {"head_dim": 0},
         "head_dim: must be a whole number, got 0, allowed: 1 … 4096",
     ),
     "26 head_dim -1": ({"head_dim": -1}, "head_dim: must be a whole number, got -1"),
-    "27 head_dim 1": ({"head_dim": 1}, "head_dim: channels turn in pairs: of a head of 1"),
+    "27 head_dim 1": (
+        {"head_dim": 1},
+        "head_dim: must rotate an even number of channels from 2 to 1, got 1",
+    ),
     "28 partial 1.5": (
         {"partial_rotary_factor": 1.5},
         "partial_rotary_factor: must be a number, got 1.5, allowed: above 0 and at most 1",
     ),
     "28b partial odd": (
         {"model_type": "stablelm", "partial_rotary_factor": 0.33, "hidden_size": 3200},
-        "partial_rotary_factor: channels turn in pairs: of a head of 100 it turns 33",
+        "partial_rotary_factor: must rotate an even number of channels from 2 to 100, got 33",
     ),
     "28c partial 0": ({"partial_rotary_factor": 0}, "partial_rotary_factor: must be a number"),
     "29 heads 0": (
@@ -131,7 +140,7 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     ),
     "30 kv heads": (
         {"num_attention_heads": 4, "num_key_value_heads": 3},
-        "num_key_value_heads: must divide the heads of queries, got 3, allowed: divisors of 4",
+        "num_key_value_heads: must divide num_attention_heads, got 3, allowed: divisors of 4",
     ),
     "31 length -1": (
         {"max_position_embeddings": -1},
@@ -140,7 +149,7 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     "31b length 0": ({"max_position_embeddings": 0}, "must be a whole number, got 0"),
     "32 table": (
         {"model_type": "bert", "max_position_embeddings": 10**12, "rope_theta": None},
-        "max_position_embeddings: a table of so many rows needs 14901.2 TiB",
+        "max_position_embeddings: makes a table of 14901.2 TiB",
     ),
     "33 disagree": (
         {"rope_scaling": YARN, "rope_parameters": {**YARN, "factor": 8.0, "rope_theta": 5e5}},
@@ -165,16 +174,16 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     ),
     "unknown key": (
         scaled(YARN, attn_factor=1.1),
-        "rope_scaling.attn_factor: means nothing to rope_type 'yarn'; did you mean"
+        "rope_scaling.attn_factor: is not a key of rope_type 'yarn'; did you mean"
         r" attention_factor\?, got 1.1, allowed: rope_type",
     ),
     "a factor of another method": (
         scaled({"rope_type": "linear", "factor": 2.0}, long_factor=[1.0]),
-        "rope_scaling.long_factor: means nothing to rope_type 'linear'",
+        "rope_scaling.long_factor: is not a key of rope_type 'linear'",
     ),
     "an unknown key beside": (
         {"use_dynamic_ntk": True},
-        "use_dynamic_ntk: looks as if it changed positions, and posenc does not know how",
+        "use_dynamic_ntk: may change positions, but posenc does not support it",
     ),
     "settings that are no object": ({"rope_scaling": "yarn"}, "rope_scaling: must be an object"),
     "model_type that is no name": ({"model_type": 7}, "model_type: must be a name, got 7"),
@@ -185,13 +194,15 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     ),
     "a type that is a list": (
         scaled(YARN, rope_type=["yarn"]),
-        r"rope_type: is not known, got \['",
+        r"rope_type: must be a known method, got \['",
     ),
-    "a type that is an object": (scaled(YARN, rope_type={}), "rope_type: is not known, got {}"),
+    "a type that is an object": (
+        scaled(YARN, rope_type={}),
+        "rope_type: must be a known method, got {}",
+    ),
     "longrope from one token": (
         scaled(LONG, original_max_position_embeddings=1),
-        "original_max_position_embeddings: must be 2 at least, as longrope divides by its logarithm"
-        ", got 1",
+        "original_max_position_embeddings: must be at least 2, .* got 1",
     ),
     "a factor of next to nothing": (
         scaled(YARN, factor=5e-324),
@@ -208,7 +219,7 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     ),
     "settings for types of layers that are settings": (
         {"rope_parameters": {"factor": {"rope_type": "default"}}, "rope_theta": None},
-        "rope_parameters.factor: means nothing to rope_type 'default', got {'rope_type'",
+        "rope_parameters.factor: is not a key of rope_type 'default', got {'rope_type'",
     ),
     "a head too wide": (
         {"head_dim": 10**9},
@@ -216,15 +227,15 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     ),
     "heads too wide": (
         {"hidden_size": 2**31},
-        "hidden_size: shared by 32 heads exceeds the 4096 channels of one, got 2147483648",
+        "hidden_size: must be at most 4096 channels for each of 32 heads, got 2147483648",
     ),
     "one pair, and a ramp over pairs": (
         scaled(YARN) | {"head_dim": 2},
-        "rope_scaling.rope_type: yarn runs from the fastest pair to the slowest, and but one turns",
+        "rope_scaling.rope_type: yarn must have at least two rotated pairs, got one",
     ),
     "interleaved sections of unlike shares": (
         seen(mrope_section=[16, 24, 24]) | {"model_type": "qwen3_vl_text"},
-        r"mrope_section: taking turns, axes would get \[16, 21, 21\] pairs, got \[16, 24, 24\]",
+        r"mrope_section: must be \[16, 21, 21\] for interleaved axes, got \[16, 24, 24\]",
     ),
     "an axis without a pair": (
         seen(mrope_section=[64, 0]),
@@ -232,7 +243,7 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
     ),
     "sections that do not fit": (
         seen(mrope_section=[16, 24, 25]),
-        "rope_scaling.mrope_section: must sum to the 64 pairs that turn",
+        "rope_scaling.mrope_section: must sum to the 64 rotated pairs",
     ),
 }
 
@@ -257,10 +268,10 @@ def test_the_config_they_are_changed_from_is_sound():
     ("changed", "note"),
     [
         (scaled({"rope_type": "linear", "factor": 0.5}), "below 1 it shortens the context"),
-        (scaled(YARN, mscale=0.7), "mscale without mscale_all_dim counts for nothing"),
+        (scaled(YARN, mscale=0.7), "mscale without mscale_all_dim has no effect"),
         (
             scaled(YARN, mrope_section=[16, 24, 24], mrope_interleaved=True),
-            "mrope_section is (16, 24, 24), which the code of llama ignores: it has one axis",
+            "mrope_section is (16, 24, 24), which the code of llama ignores",
         ),
     ],
 )

@@ -232,7 +232,7 @@ def described(spec: Spec) -> str:
         words |= {f"window {layer.window}"} if layer.window else set()
         words |= {"sinks"} if layer.sinks else set()
         words |= {"both ways"} if not layer.causal else set()
-        words |= {"unlike"} if layer.beyond else set()
+        words |= {"unlike"} if layer.unsupported else set()
     return ", ".join((text, *sorted(words)))
 
 
@@ -268,7 +268,7 @@ def test_full_layers_of_qwen4_are_indexed_and_linear_ones_do_not_attend():
         ("linear_attention", False),
         ("indexed_attention", True),
     ]
-    assert "keeps the keys that an indexer chose" in " ".join(spec.notes)
+    assert "attends only to the keys that an indexer chooses" in " ".join(spec.notes)
 
 
 def test_each_file_of_the_folder_has_a_line():
@@ -281,10 +281,10 @@ def test_each_file_of_the_folder_has_a_line():
 def test_a_file_reads_a_model_type_by_its_name_and_nothing_else_registers_it(tmp_path, monkeypatch):
     """A family that transformers does not have, whose facts stand in its file."""
     (tmp_path / "newcomer.py").write_text(
-        "from posenc.models.config.layers import bare, stack\n"
+        "from posenc.models.config.layers import drop_encodings, stack\n"
         'FACTS = {"kind": "rotary", "layout": "half", "defaults": {"num_hidden_layers": 6}}\n'
         "def layers(config):\n"
-        "    return bare(stack(config, config.every(3)), lambda i, layer: i % 2)\n"
+        "    return drop_encodings(stack(config, config.every(3)), lambda i, layer: i % 2)\n"
     )
     monkeypatch.setattr(families, "__path__", [*families.__path__, str(tmp_path)])
     cached = families._files, families.by_hand

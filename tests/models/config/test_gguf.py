@@ -46,7 +46,7 @@ def test_the_layout_is_that_of_the_file(tmp_path, architecture, model, layout):
     (turn,) = spec.rotary
     assert (spec.model, len(spec.layers), spec.heads, spec.groups) == (model, 3, 4, 2)
     assert (turn.layout, turn.base, turn.dim, spec.context) == (layout, 5e5, 16, 4096)
-    assert "read from the metadata of m.gguf" in spec.notes[-1]
+    assert "translated from the metadata of m.gguf" in spec.notes[-1]
 
 
 def test_scaling_and_partial_rotation(tmp_path):
@@ -93,7 +93,7 @@ def test_what_is_not_read_says_so(tmp_path):
     with refused(Unread, "rope_factors_long"):
         read(longrope)
     scaled = written(tmp_path / "d.gguf", "llama", attention__scale=0.5, **SIZES)
-    with pytest.raises(Unread, match=r"llama\.attention\.scale: is not read by posenc, of this"):
+    with pytest.raises(Unread, match=r"llama\.attention\.scale: is not supported for this"):
         read(scaled)
     for name, key, value in (
         ("e", "rope__scaling__yarn_ext_factor", 0.5),
@@ -101,7 +101,7 @@ def test_what_is_not_read_says_so(tmp_path):
     ):
         kind = "yarn" if name == "e" else "linear"
         scaling = {"rope__scaling__type": kind, "rope__scaling__factor": 2.0, key: value}
-        message = "mixes YaRN in part|scales cos and sin beside 'linear', got"
+        message = "applies YaRN in part|is not supported with 'linear', got"
         with pytest.raises(Unread, match=message):
             read(written(tmp_path / f"{name}.gguf", "llama", **scaling, **SIZES))
 
@@ -111,7 +111,7 @@ def test_what_is_not_read_says_so(tmp_path):
     [
         ("rope__freq_base", float("nan"), "rope_theta: must be a number, got nan"),
         ("rope__freq_base", 0.0, "rope_theta: must be a number, got 0"),
-        ("rope__dimension_count", 3, "channels turn in pairs"),
+        ("rope__dimension_count", 3, "must be even"),
         ("attention__head_count", 0, "num_attention_heads: must be a whole number, got 0"),
         ("rope__scaling__type", "magic", r"llama\.rope\.scaling\.type: is not known, got 'magic'"),
         ("rope__scaling__type", "dynamic", "is not known, got 'dynamic', allowed: none, linear"),
@@ -173,7 +173,7 @@ def test_widths_without_layers_say_nothing_of_the_layers(tmp_path):
 def test_one_pair_cannot_be_scaled_from_the_fastest_to_the_slowest(tmp_path):
     keys = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}
     path = written(tmp_path / "m.gguf", "llama", rope__dimension_count=2, **keys, **SIZES)
-    message = r"llama\.rope\.dimension_count: yarn runs from the fastest pair to the slowest"
+    message = r"llama\.rope\.dimension_count: yarn must have at least two rotated pairs"
     with pytest.raises(ModelError, match=message):
         read(path)
 

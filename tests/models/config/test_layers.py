@@ -8,7 +8,7 @@ from transformers import Zamba2Config
 from posenc import NoPE, Sum
 from posenc.encodings.temperature import Temperature
 from posenc.models.config import specify
-from posenc.models.config.spec import Sharpened
+from posenc.models.config.spec import QueryScale
 from posenc.models.files.errors import ModelError
 
 
@@ -43,13 +43,13 @@ def test_queries_sharpened_far_into_a_text():
     config = published("Llama-4-Scout-17B-16E (text)")
     config |= {"attn_temperature_tuning": True, "floor_scale": 8192, "attn_scale": 0.1}
     layers = specify(config).layers
-    assert [layer.temperature for layer in layers] == ([None] * 3 + [Sharpened(8192, 0.1, 1)]) * 2
+    assert [layer.temperature for layer in layers] == ([None] * 3 + [QueryScale(8192, 0.1, 1)]) * 2
     made = specify(config).encodings()[3]
     assert isinstance(made, Sum)
     assert [type(part) for part in made] == [NoPE, Temperature]
     config = published("Ministral-3 (class default)")
     config["rope_scaling"] = {**config["rope_scaling"], "llama_4_scaling_beta": 0.1}
-    assert {layer.temperature for layer in specify(config).layers} == {Sharpened(16384, 0.1, 0)}
+    assert {layer.temperature for layer in specify(config).layers} == {QueryScale(16384, 0.1, 0)}
 
 
 LLAMA_3 = {"rope_type": "llama3", "factor": 2.0, "original_max_position_embeddings": 131072}
@@ -95,25 +95,25 @@ def test_letters_and_numbers_of_layers_say_which_attend():
                 "model_type": "kimi_linear",
                 "linear_attn_config": {"full_attn_layers": [1, 3], "kda_layers": [3]},
             },
-            "linear_attn_config: must name each layer once",
+            "linear_attn_config: must list each layer once",
         ),
         (
             {"model_type": "qwen3_next", "num_hidden_layers": 1, "layer_types": ["banded"]},
-            "layer_types: names a type that no layer of qwen3_next has, got 'banded', allowed",
+            "layer_types: must be types of qwen3_next, got 'banded', allowed",
         ),
         (
             {"model_type": "gemma2", "num_hidden_layers": 1, "layer_types": ["mamba"]},
-            "names a type that no layer of gemma2 has, got 'linear_attention'",
+            "must be types of gemma2, got 'linear_attention'",
         ),
         (
             {"model_type": "new", "num_hidden_layers": 1, "layer_types": ["mamba"]}
             | {"rope_theta": 1e4, "head_dim": 8, "num_attention_heads": 2},
-            "names a type that posenc does not know, got 'linear_attention'",
+            "must be types of posenc, got 'linear_attention'",
         ),
         (
             {"model_type": "minimax_m1", "num_hidden_layers": 2, "attn_type_list": [0, 1]}
             | {"rope_theta": 1e4, "head_dim": 8, "num_attention_heads": 2},
-            "attn_type_list: posenc does not read minimax_m1: attn_type_list says of each layer",
+            "attn_type_list: posenc does not support minimax_m1: the meaning of attn_type_list",
         ),
     ],
 )
@@ -192,8 +192,8 @@ def test_of_a_whole_that_is_not_known_its_text_model_is_read():
     text = {"model_type": "kimi_linear", "num_hidden_layers": 3, "linear_attn_config": lists}
     spec = specify({"model_type": "kimi_k3", "text_config": text})
     assert [layer.attends for layer in spec.main.layers] == [False, False, True]
-    assert spec.notes == ("model_type 'kimi_k3' is not known: only its text_config is read",)
-    with pytest.raises(ModelError, match="it is not known, and no key says what it does"):
+    assert spec.notes == ("model_type 'kimi_k3' is unknown, so only its text_config is read",)
+    with pytest.raises(ModelError, match="the type is unknown, and no key describes RoPE"):
         specify({"model_type": "kimi_k3"})
 
 

@@ -13,7 +13,7 @@ from posenc.models.config import specify
 from posenc.models.config.spec import (
     Buckets,
     Disentangled,
-    Pictured,
+    PatchRotary,
     Projected,
     Rotary,
     Slopes,
@@ -33,7 +33,7 @@ def test_a_picture_is_turned_by_rows_and_columns():
     """The 35th published model, DINOv3: base 100, on coordinates from −1 to 1."""
     config = {"model_type": "dinov3_vit", "hidden_size": 384, "num_attention_heads": 6}
     spec = specify(config | {"num_hidden_layers": 12, "rope_theta": 100.0})
-    assert [layer.encoding for layer in spec.layers] == [Pictured(64, 100.0)] * 12
+    assert [layer.encoding for layer in spec.layers] == [PatchRotary(64, 100.0)] * 12
     turn = spec.encodings()[0]
     assert (turn.axes, turn.dim, turn.layout) == (2, 64, "half")
     assert turn.freqs[0, 0].item() == pytest.approx(2 * math.pi)
@@ -42,8 +42,8 @@ def test_a_picture_is_turned_by_rows_and_columns():
 def test_an_unknown_model_is_read_but_its_layout_must_be_given():
     config = published("Mistral-7B-Instruct-v0.3") | {"model_type": "mystery"}
     spec = specify(config)
-    assert "the layout is not known" in spec.notes[0]
-    with pytest.raises(ValueError, match="does not say where the channels of a pair sit: pass"):
+    assert "the layout is unknown" in spec.notes[0]
+    with pytest.raises(ValueError, match="`layout` must be 'half'"):
         spec.encodings()
     assert spec.encodings(layout="half")[0].layout == "half"
 
@@ -93,10 +93,10 @@ def test_composite_configs_are_read_part_by_part():
 
 def test_what_is_not_read_is_refused_by_name_with_the_reason():
     with pytest.raises(
-        Unread, match="posenc does not read wav2vec2: a convolution over the signal"
+        Unread, match="posenc does not support wav2vec2: its positions come from a convolution"
     ):
         specify({"model_type": "wav2vec2"})
-    with pytest.raises(Unread, match="posenc does not read mystery: it is not known"):
+    with pytest.raises(Unread, match="posenc does not support mystery: the type is unknown"):
         specify({"model_type": "mystery"})
 
 
@@ -207,7 +207,7 @@ def test_keys_of_a_class_count_before_those_of_older_files():
     added["rope_parameters"] = {"rope_theta": 1000.0, "rope_type": "default"}
     spec = specify(older | added)
     assert (spec.context, spec.layers) == (2048, specify(older).layers)
-    assert spec.notes == ("n_positions is 8192: max_position_embeddings counts",)
+    assert spec.notes == ("n_positions is 8192, but max_position_embeddings is used",)
     assert specify({"model_type": "nomic_bert"}).context == 2048
     with refused(ModelError, "rope_theta"):
         specify(older | added | {"rotary_emb_base": 500})
@@ -224,7 +224,7 @@ def test_comfyui_calls_dinov3_so():
     """Its image_encoders/dino3_large.json."""
     config = {"model_type": "dinov3", "hidden_size": 1024, "num_attention_heads": 16}
     config |= {"num_hidden_layers": 24, "rope_theta": 100.0, "pos_embed_rescale": 2.0}
-    assert [layer.encoding for layer in specify(config).layers] == [Pictured(64, 100.0)] * 24
+    assert [layer.encoding for layer in specify(config).layers] == [PatchRotary(64, 100.0)] * 24
 
 
 def test_a_part_that_is_not_read_is_in_the_notes():
@@ -259,7 +259,7 @@ def test_xlnet_and_conformers():
     conformer = {"model_type": "wav2vec2-conformer"}
     assert specify(conformer).layers[0].encoding == Projected(64, 12, 768, halves=False)
     assert specify(conformer | {"position_embeddings_type": None}).layers[0].encoding is None
-    with pytest.raises(Unread, match="it turns what queries and keys are projected from"):
+    with pytest.raises(Unread, match="it rotates the input of the query"):
         specify(conformer | {"position_embeddings_type": "rotary"})
 
 
@@ -268,7 +268,7 @@ def test_mpt_with_other_slopes_says_whose_are_counted():
     mpt = {"model_type": "mpt", "n_heads": 4, "d_model": 64}
     spec = specify(mpt | {"attn_config": {"alibi": True, "alibi_bias_max": 16}})
     assert spec.layers[0].encoding == Slopes(4)
-    assert "alibi_bias_max is 16: slopes are those of 8 here" in spec.notes[0]
+    assert "alibi_bias_max is 16, but slopes of 8 are used" in spec.notes[0]
     assert specify(mpt | {"attn_config": {"alibi_bias_max": 8}}).notes == ()
     with refused(Unread, "attn_config"):
         specify(mpt | {"attn_config": {"alibi": False}})

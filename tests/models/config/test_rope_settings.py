@@ -10,7 +10,7 @@ from refusals import refused
 
 from posenc.models.config import specify
 from posenc.models.files.errors import ModelError
-from posenc.models.outlook import outlook
+from posenc.models.length_risks import length_risks
 
 
 @pytest.mark.parametrize("name", ["Llama-3.1-8B-Instruct", "Devstral-2-123B-Instruct"])
@@ -93,9 +93,9 @@ def test_nested_settings_by_type_of_layer():
 
 
 def test_sections_of_pictures_and_video():
-    contiguous, woven = turning("Qwen2.5-VL-7B-Instruct"), turning("Qwen3-VL-2B (text)")
-    assert (contiguous.sections, contiguous.woven) == ((16, 24, 24), False)
-    assert (woven.sections, woven.woven) == ((24, 20, 20), True)
+    contiguous, interleaved = turning("Qwen2.5-VL-7B-Instruct"), turning("Qwen3-VL-2B (text)")
+    assert (contiguous.sections, contiguous.interleaved) == ((16, 24, 24), False)
+    assert (interleaved.sections, interleaved.interleaved) == ((24, 20, 20), True)
     assert contiguous.frequencies().shape == (3, 64)
     assert contiguous.encoding().axes == 3
 
@@ -131,7 +131,7 @@ def test_a_key_that_tunes_another_method_is_a_note():
     assert (spec.context, spec.trained) == (262144, 262144)
     said = " ".join(spec.notes)
     assert "beta_fast is 32, which rope_type 'dynamic' does not read" in said
-    assert "alpha is 1000: it raises the base from 10,000 to 11,158,839.9" in said
+    assert "alpha is 1000, which raises the base from 10,000 to 11,158,839.9" in said
     with refused(ModelError, "factor", "'dynamic'"):
         specify(config | {"model_type": "llama", "rope_scaling": {"alpha": 2.0, "type": "dynamic"}})
 
@@ -143,10 +143,10 @@ def test_a_scaling_without_a_base_is_doubted(place):
     assert not specify(config).doubts
     del config["rope_theta"]
     spec = specify(config)
-    assert "states no rope_theta: 10,000, which its class takes then, counts here" in spec.notes[0]
-    problems, unknown = outlook(spec, spec, 100)
+    assert "but states no rope_theta; 10,000, the default of its class, is used" in spec.notes[0]
+    problems, unknown = length_risks(spec, spec, 100)
     assert problems == []
-    new = "so the base that it was trained with may be another"
+    new = "so the base used in training may be different"
     assert [new in line for line in unknown] == ([True] if place == "rope_parameters" else [])
 
 
@@ -156,11 +156,11 @@ def test_scalings_that_were_lost_on_the_way_are_noted():
     small = published("SmolLM2-135M-Instruct")
     assert not specify(small | {"rope_scaling": yarn}).notes
     (note,) = specify(small | {"rope_scaling": {**yarn, "attention_factor": 1.0}}).notes
-    assert "attention_factor is 1, where yarn ×4 would take 1.13863 without the key" in note
+    assert "attention_factor is 1, but the default of yarn ×4 is 1.13863" in note
     llama3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}
     llama3 |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
     (note,) = specify(small | {"rope_scaling": llama3}).notes
-    assert "is 8192, the length before scaling: llama3 ×8 is made for 65536" in note
+    assert "is 8192, the length before scaling; llama3 ×8 extends it to 65536" in note
 
 
 LINEAR = {"rope_type": "linear", "factor": 8.0}
@@ -178,11 +178,11 @@ def test_a_scaling_that_transformers_leaves_out_is_read_as_meant_and_said(model_
     spec = specify({"model_type": model_type} | keys)
     (full,) = {layer.encoding for layer in spec.layers if layer.window is None}
     assert (full.method, full.base, full.factor) == ("linear", 123456.0, 8.0)
-    assert f"the class of {model_type} in transformers 5 leaves them out" in " ".join(spec.notes)
+    assert f"the class of {model_type} in transformers 5 drops them" in " ".join(spec.notes)
     right = {"rope_theta": 123456.0, "rope_scaling": LINEAR}
     made = transformers.AutoConfig.for_model(model_type, **deepcopy(right))
     assert made.rope_parameters["full_attention"]["rope_type"] == "linear"
-    assert "leaves them out" not in " ".join(specify({"model_type": model_type} | right).notes)
+    assert "drops them" not in " ".join(specify({"model_type": model_type} | right).notes)
 
 
 @pytest.mark.parametrize("model_type", ["gemma4_text", "laguna", "lfm3", "mellum", "zaya"])

@@ -58,7 +58,7 @@ def test_a_spec_shows_itself_as_a_small_card():
     assert repr(spec) == "Spec('gemma3_text', 6 layers of 2 kinds)"
     html = spec._repr_html_()
     assert [html.count(part) for part in ("<tr>", "Rotary(", "window=1024")] == [3, 2, 1]
-    assert "tokens it takes 131,072" in html
+    assert "context 131,072" in html
     hidden = replace(spec, model="<script>", notes=("<b>",))._repr_html_()
     assert "<script>" not in hidden
     assert "<b>" not in hidden.replace("<b>&lt;script&gt;</b>", "")

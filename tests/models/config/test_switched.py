@@ -261,13 +261,13 @@ def test_a_fixed_base_is_not_changed_by_a_key(model_type: str, values: dict[str,
 
 
 @pytest.mark.parametrize("model_type", ["qwen2_vl_text", "qwen3_vl_text"])
-@pytest.mark.parametrize("woven", [True, False])
-def test_how_axes_share_pairs_is_the_models_own(model_type: str, woven: bool):
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_how_axes_share_pairs_is_the_models_own(model_type: str, interleaved: bool):
     """`mrope_interleaved` is read by none of transformers' models."""
-    rope = {"rope_theta": 1e6, "mrope_interleaved": woven}
+    rope = {"rope_theta": 1e6, "mrope_interleaved": interleaved}
     same(model_type, num_hidden_layers=2, rope_parameters=rope)
     (turn,) = specify({"model_type": model_type, "rope_parameters": rope}).rotary
-    assert turn.woven == (model_type == "qwen3_vl_text")
+    assert turn.interleaved == (model_type == "qwen3_vl_text")
 
 
 def test_a_key_that_other_classes_heed_changes_nothing_and_is_said():

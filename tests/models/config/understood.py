@@ -32,7 +32,7 @@ from posenc.models.config.spec import (
     Buckets,
     Disentangled,
     Layer,
-    Pictured,
+    PatchRotary,
     Rotary,
     Slopes,
     Spec,
@@ -215,7 +215,7 @@ def _of_stack(model_type: str, config: Any, known: Family, name: str, spec: Spec
         yield from _of_buckets(config, name, spec)
     if Disentangled in kinds:
         yield from _of_disentangled(config, spec)
-    if Pictured in kinds:
+    if PatchRotary in kinds:
         yield from _of_pictured(config, spec)
     seen = _ran(config)
     if name:
@@ -296,7 +296,7 @@ def _of_layers(name: str, seen: Any, spec: Spec) -> Iterator[str]:
     for layer in sorted(attends & set(calls)):
         said, call = spec.layers[layer], calls[layer]
         ahead = 0 if said.causal else said.window and said.window - 1
-        if call.sees and said.beyond:  # more than a window can say
+        if call.sees and said.unsupported:  # more than a window can say
             ahead = call.sees[1]
         if call.sees and call.sees != (said.window, ahead):
             yield f"layer {layer} sees {call.sees} tokens back and ahead, not {said.window, ahead}"

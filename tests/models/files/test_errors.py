@@ -1,4 +1,4 @@
-"""Messages of files, written out by hand: file, key, value, what is allowed."""
+"""Test messages about files against messages written by hand."""
 
 from posenc.models.files.errors import ModelError, Unread
 

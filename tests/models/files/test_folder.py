@@ -1,4 +1,4 @@
-"""Finding a model's files, held against folders as hubs and people make them, and Python's json."""
+"""Test the search for a model's files on folders as hubs and people make them."""
 
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def test_code_of_a_model_is_passed_over_with_a_note(folder):
     assert find_files(folder).notes == (
         r"\x1b[31m.py is in the folder; code from a model folder is never run",
         "modeling_x.py is in the folder; code from a model folder is never run",
-        "config.json:auto_map asks for code of the model's own; it is never run",
+        "config.json:auto_map names code of the model's own, which is never run",
     )
     assert len(find_files(folder / "config.json").notes) == 1
 
@@ -115,12 +115,12 @@ def test_a_folder_of_very_many_files_is_no_model(folder, monkeypatch):
 
 @pytest.mark.parametrize("name", ["not there", "null\0byte", "a" * 5000])
 def test_what_is_not_there_is_said_to_be_missing(folder, name):
-    with pytest.raises(ModelError, match=r"cannot be read|there is no such file"):
+    with pytest.raises(ModelError, match=r"cannot be read|does not exist"):
         find_files(folder / name)
 
 
 def hub(tmp_path, kind="models"):
-    """The cache of huggingface_hub: blobs, and snapshots that link to them."""
+    """Write a cache of huggingface_hub, with blobs and snapshots that link to them."""
     repo = tmp_path / f"{kind}--someone--something"
     snapshot = repo / "snapshots" / "0123"
     snapshot.mkdir(parents=True)
@@ -148,11 +148,11 @@ def test_other_links_out_of_a_snapshot_are_not(tmp_path):
         ["../../refs", "../../../secret", "/etc/hostname", "../../blobs2/x"]
     ):
         (snapshot / f"{number}.json").symlink_to(to)
-        with pytest.raises(ModelError, match="links to a file outside of the folder"):
+        with pytest.raises(ModelError, match="links to a file outside the folder"):
             inside(snapshot, f"{number}.json")
     (repo / "blobs" / "out").symlink_to("/etc/hostname")
     (snapshot / "out.json").symlink_to("../../blobs/out")
-    with pytest.raises(ModelError, match="links to a file outside of the folder"):
+    with pytest.raises(ModelError, match="links to a file outside the folder"):
         inside(snapshot, "out.json")
 
 
@@ -177,7 +177,10 @@ def test_a_file_in_a_folder_below_is_inside(folder):
 
 def test_only_a_file_is_inside(folder):
     (folder / "sub").mkdir()
-    for name, message in [("sub", "is not a regular file"), ("no", "cannot be read: No such file")]:
+    for name, message in [
+        ("sub", "must be a regular file"),
+        ("no", "cannot be read: No such file"),
+    ]:
         with refused(ModelError, name, message):
             inside(folder, name)
 

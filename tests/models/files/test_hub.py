@@ -1,4 +1,4 @@
-"""Against a cache laid out as huggingface_hub lays it out, without any connection."""
+"""Test hub ids with a cache in huggingface_hub's layout, without a connection."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from posenc.models.files.hub import _reachable, local
 
 
 def cached(cache, name, files):
-    """Write what a download of `name` would have left."""
+    """Write the cache entries that a download of `name` would leave."""
     repo = cache / f"models--{name.replace('/', '--')}"
     commit = "0" * 40
     (repo / "refs").mkdir(parents=True)
@@ -37,7 +37,7 @@ def test_what_is_no_id_never_asks_the_hub(name, tmp_path, monkeypatch):
 
 
 def posenc(cache, *words):
-    """Run it in a Python of its own: huggingface_hub reads its settings when it is imported."""
+    """Run posenc in a new process, because huggingface_hub reads its settings on import."""
     env = {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(cache), "PATH": "", "COLUMNS": "200"}
     command = [sys.executable, "-m", "posenc", "inspect", *words]
     return subprocess.run(command, capture_output=True, text=True, env=env, check=False)
@@ -56,8 +56,8 @@ def test_offline_and_not_in_the_cache_is_one_clear_line(tmp_path):
     done = posenc(tmp_path, "somebody/model")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "error: somebody/model: is no path here, and neither in the cache nor could the hub be"
-        " asked (HF_HUB_OFFLINE, or no connection)\n"
+        "error: somebody/model: is not a local path, nor in the cache, and the hub is unreachable"
+        " (HF_HUB_OFFLINE, or no connection)\n"
     )
 
 
@@ -92,7 +92,7 @@ def test_an_id_needs_an_extra_and_says_how_to_install_it(monkeypatch):
 
 
 def test_without_a_connection_nothing_is_tried_again(monkeypatch):
-    """An address of the machine itself at which nobody listens answers at once."""
+    """A closed port of this machine refuses at once."""
     monkeypatch.setattr("posenc.models.files.hub.getproxies", dict)
     assert not _reachable("http://127.0.0.1:9")
     monkeypatch.setattr("posenc.models.files.hub.getproxies", lambda: {"https": "proxy"})

@@ -1,4 +1,4 @@
-"""Strict JSON: held against Python's own reading of what its writer writes."""
+"""Test strict JSON against Python's json on valid documents."""
 
 import json
 import os

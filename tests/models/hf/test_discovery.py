@@ -1,4 +1,4 @@
-"""What is measured of a model, against its config, and models that are refused by a sentence."""
+"""Test the discovered facts about a model against its config, and the messages for other models."""
 
 from types import SimpleNamespace
 
@@ -50,7 +50,7 @@ def model(name, **more):
 
 @EVERY
 def test_what_is_measured_is_what_the_config_says(name):
-    """Frequencies, which channels turn, their layout, and the softmax scale, of every layer."""
+    """Compare frequencies, rotated channels, layout and softmax scale of every layer."""
     built = model(name)
     expected = specify(built.config.to_dict()).encodings()
     for site, stated in zip(discover(built).sites, expected, strict=True):
@@ -59,13 +59,13 @@ def test_what_is_measured_is_what_the_config_says(name):
         assert type(site.own) is type(stated)
         if isinstance(stated, RoPE):
             torch.testing.assert_close(site.own.freqs, stated.freqs, rtol=1e-4, atol=1e-6)
-            found = site.layout, site.trailing, site.turned, site.dim
+            found = site.layout, site.trailing, site.rotated, site.dim
             assert found == (stated.layout, stated.trailing, stated.turned, stated.dim)
 
 
 @EVERY
 def test_the_encodings_of_its_config_make_it_what_it_was(name):
-    """Gemma 3 27B's own scale is not that of its heads, nor Granite's: it counts once."""
+    """The softmax scales of Gemma 3 27B and Granite are not 1/√channels, and must apply once."""
     built, text = model(name), torch.randint(3, 50, (2, 9))
     with torch.no_grad():
         own = built(text)[0]
@@ -158,7 +158,7 @@ def empty():
 
 
 def with_a_strange_rotation():
-    """Its class is called otherwise, so that its cosines are not found."""
+    """The name of its rotary class is unusual, so its cosines are not found."""
     built = model("LlamaModel")
     rotary = type(built.rotary_emb)
     built.rotary_emb.__class__ = type("Waves", (rotary,), {})
@@ -166,7 +166,7 @@ def with_a_strange_rotation():
 
 
 def with_a_bias_of_its_own():
-    """Its kernel adds what no argument says."""
+    """Replace its kernel by one that adds a bias which is not among its arguments."""
 
     def odd(module, q, k, v, mask, scaling, dropout=0.0, **more):
         at = torch.arange(q.shape[2])
@@ -184,14 +184,14 @@ def with_a_bias_of_its_own():
 
 
 REFUSED = {
-    "Linear is no model of transformers": lambda: nn.Linear(2, 2),
-    "LlamaModel is no model of transformers": type("LlamaModel", (nn.Module,), {}),
+    "Linear is not a model of transformers": lambda: nn.Linear(2, 2),
+    "LlamaModel is not a model of transformers": type("LlamaModel", (nn.Module,), {}),
     "BartModel has an encoder and a decoder": bart,
-    "BloomModel attends by code of its own": bloom,
-    "ViTModel embeds no tokens": vit,
-    "LlamaModel has no weights on the meta device: load them first": empty,
-    "LlamaModel reads positions elsewhere than in a rotation or a table": with_a_strange_rotation,
-    "LlamaModel is not itself with its own encoding plugged in": with_a_bias_of_its_own,
+    "BloomModel attends outside transformers' registry": bloom,
+    "ViTModel has no token embeddings": vit,
+    "`model` must have weights, got a LlamaModel on the meta device": empty,
+    "LlamaModel uses positions outside a rotation or a table": with_a_strange_rotation,
+    "LlamaModel has another output with its own encoding applied": with_a_bias_of_its_own,
 }
 
 

@@ -1,4 +1,4 @@
-"""A model's attention, called with what its hooks hand it, against `attend` with the same."""
+"""Test a model's attention under its hooks against `attend` with the same arguments."""
 
 from types import SimpleNamespace
 
@@ -28,7 +28,7 @@ def test_a_cap_and_sinks_that_a_model_hands_to_its_attention_are_heeded():
 
 
 def test_positions_of_three_axes_are_those_of_a_text_where_the_axes_agree():
-    """As Qwen2-VL hands them on, (axis, batch, token)."""
+    """Qwen2-VL passes positions as (axis, batch, token)."""
     hook, x = SimpleNamespace(_refuse_packed=lambda *_: None), torch.zeros(2, 6, 8)
     pos = torch.randint(100, (2, 6))
     given = {"position_ids": pos.expand(3, 2, 6)}

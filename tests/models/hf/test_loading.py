@@ -1,5 +1,6 @@
-"""Somebody's model, opened to read: refused in one line, before anything of it is loaded, where it
-is not what it says. Held against models that transformers itself saved, and then were spoilt.
+"""Test that an unsafe or inconsistent model is rejected in one line before it is loaded.
+
+Folders are saved by transformers and then corrupted.
 """
 
 import json
@@ -31,7 +32,7 @@ def sound(tmp_path_factory):
 
 @pytest.fixture
 def folder(sound, tmp_path):
-    """A copy of a tiny Llama with its tokenizer, to be spoilt."""
+    """Copy a tiny Llama with its tokenizer, for tests that corrupt it."""
     return shutil.copytree(sound, tmp_path / "model")
 
 
@@ -41,7 +42,7 @@ def configure(folder, **changes):
 
 
 def refusal(folder):
-    """The one line that it is refused with, as a person sees it."""
+    """Return the error message of the folder, which must be one line."""
     with pytest.raises(ModelError) as refused:
         real_model.read(folder, TEXT)
     said = str(refused.value)
@@ -71,18 +72,18 @@ def test_weights_of_a_head_are_left_aside_and_named(tmp_path):
 
 
 def test_random_weights_are_not_presented_as_a_model(folder):
-    """A config with weights that have nothing to do with it."""
+    """The weights belong to another config."""
     save_file({"some.weight": torch.zeros(200, 200)}, folder / "model.safetensors")
     said = refusal(folder)
-    assert said.startswith("config.json: asks for weights that are not there: embed_tokens.weight,")
+    assert said.startswith("config.json: describes weights that are missing: embed_tokens.weight,")
     assert said.endswith(" more")
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda t: t.pop("norm.weight"), "that are not there: norm.weight"),
-        (lambda t: t.update(extra=torch.ones(3)), "no use for weights that are there: extra"),
+        (lambda t: t.pop("norm.weight"), "that are missing: norm.weight"),
+        (lambda t: t.update(extra=torch.ones(3)), "no module for these weights: extra"),
         (
             lambda t: t.update({"norm.weight": torch.ones(5)}),
             r"model.safetensors:norm.weight: has shape \[5\], and config.json asks for \[32\]",
@@ -93,7 +94,7 @@ def test_random_weights_are_not_presented_as_a_model(folder):
         ),
         (
             lambda t: t.update({"norm.weight": torch.full((32,), float("nan"))}),
-            "norm.weight: holds",
+            "norm.weight: contains",
         ),
     ],
 )
@@ -112,7 +113,7 @@ def test_weights_that_no_memory_holds_are_not_loaded(folder, monkeypatch):
     shape = {"dtype": "F32", "shape": [10**9, 32], "data_offsets": [0, 128 * 10**9]}
     header = json.dumps({"embed_tokens.weight": shape}).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header)
-    os.truncate(path, 8 + len(header) + 128 * 10**9)  # which takes no room on the disk
+    os.truncate(path, 8 + len(header) + 128 * 10**9)  # sparse, without disk space
     configure(folder, vocab_size=10**9)
     assert "needs 119.2 GiB of memory, allowed: up to 32 KiB" in refusal(folder)
 
@@ -122,14 +123,14 @@ def test_shards_outside_of_the_folder_are_not_read(folder):
     (folder / "model.safetensors").rename(folder.parent / "secret.safetensors")
     index = {"weight_map": dict.fromkeys(names, "../secret.safetensors")}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert "names a file outside of the folder" in refusal(folder)
+    assert "names a file outside the folder" in refusal(folder)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
 def test_a_link_out_of_the_folder_is_not_followed(folder, name):
     (folder / name).rename(folder.parent / name)
     (folder / name).symlink_to(folder.parent / name)
-    assert "links to a file outside of the folder" in refusal(folder)
+    assert "links to a file outside the folder" in refusal(folder)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json"])
@@ -137,25 +138,31 @@ def test_a_link_out_of_the_folder_is_not_followed(folder, name):
 def test_a_pipe_is_not_waited_for(folder, name):
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    with pytest.raises(ValueError, match=r"is not a regular file|no folder with a config\.json"):
+    with pytest.raises(ValueError, match=r"must be a regular file|no folder with a config\.json"):
         real_model.read(folder, TEXT)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"auto_map": {"AutoModel": "evil.Model"}}, "auto_map: asks for code of the model's own"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "asks for a quantiser"),
+        (
+            {"auto_map": {"AutoModel": "evil.Model"}},
+            "auto_map: must be absent. posenc never loads code",
+        ),
+        ({"quantization_config": {"quant_method": "fp8"}}, "never loads a quantiser"),
         ({"text_config": {"quantization_config": {"bits": 4}}}, "text_config.quantization_config"),
-        ({"use_kernels": True}, "asks for kernels of a hub"),
-        ({"attn_implementation": "evil/kernel"}, "asks for kernels of a hub, got 'evil/kernel'"),
-        ({"_attn_implementation": {"": "evil/kernel"}}, "asks for kernels of a hub"),
-        ({"_attn_implementation_internal": "evil/kernel:f"}, "asks for kernels of a hub"),
-        ({"_experts_implementation": "evil/kernel"}, "asks for kernels of a hub"),
-        ({"fusion_config": {"rms": True}}, "asks for modules in place of its own"),
-        ({"transformers_weights": "../x.bin"}, "asks for weights of its choice"),
-        ({"backbone": "resnet50"}, "asks for another model from a hub"),
-        ({"parts": [{"auto_map": {"AutoModel": "a.B"}}]}, "parts.0.auto_map: asks for code"),
+        ({"use_kernels": True}, "never loads kernels of a hub"),
+        (
+            {"attn_implementation": "evil/kernel"},
+            "must not name kernels of a hub, got 'evil/kernel'",
+        ),
+        ({"_attn_implementation": {"": "evil/kernel"}}, "must not name kernels of a hub"),
+        ({"_attn_implementation_internal": "evil/kernel:f"}, "must not name kernels of a hub"),
+        ({"_experts_implementation": "evil/kernel"}, "must not name kernels of a hub"),
+        ({"fusion_config": {"rms": True}}, "never loads fused modules"),
+        ({"transformers_weights": "../x.bin"}, "never loads another file"),
+        ({"backbone": "resnet50"}, "never loads another model"),
+        ({"parts": [{"auto_map": {"AutoModel": "a.B"}}]}, "parts.0.auto_map: must be absent"),
     ],
 )
 def test_what_makes_transformers_act_is_refused_before_it_is_loaded(
@@ -170,11 +177,11 @@ def test_what_makes_transformers_act_is_refused_before_it_is_loaded(
 
 def test_an_adapter_is_refused(folder):
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "evil/model"}')
-    assert refusal(folder) == "adapter_config.json: is an adapter: merge it into its model first"
+    assert refusal(folder) == "adapter_config.json: is an adapter. Merge it into its model first"
 
 
 def test_transformers_is_never_given_the_folder(folder, monkeypatch):
-    """It does not look there, whatever else it could find."""
+    """transformers must not read other files of the folder."""
     seen = []
     real = transformers.LlamaModel.from_pretrained.__func__
 
@@ -229,7 +236,7 @@ def test_labels_of_a_head_cost_nothing(folder, changes):
 
 def test_a_model_without_a_tokenizer_is_told_how_to_get_one(folder):
     (folder / "tokenizer.json").unlink()
-    assert refusal(folder).startswith("model: holds no tokenizer.json, so its model can read no")
+    assert refusal(folder).startswith("model: contains no tokenizer.json, which is needed")
 
 
 WORDS = {"<end>": 0} | {word: n for n, word in enumerate(dict.fromkeys(TEXT.words), start=1)}
@@ -252,11 +259,11 @@ def tokenizer(**model):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "tokenizer.json: is no tokenizer"),
-        ("{}", "tokenizer.json: is no tokenizer"),
-        ("[" * 100_000, "tokenizer.json: is no tokenizer"),
+        ("", "tokenizer.json: is not a tokenizer"),
+        ("{}", "tokenizer.json: is not a tokenizer"),
+        ("[" * 100_000, "tokenizer.json: is not a tokenizer"),
         (tokenizer(vocab={"<end>": 0}), "takes every word of the text for the same token"),
-        (tokenizer(vocab={"a": 0}, unk_token="b"), "is no tokenizer that can be used"),
+        (tokenizer(vocab={"a": 0}, unk_token="b"), "cannot be used as a tokenizer"),
         (tokenizer(vocab={w: 10**6 + n for w, n in WORDS.items()}), "has a token 1,000,0"),
     ],
 )
@@ -277,7 +284,7 @@ def test_the_command_says_it_in_one_line(folder, capsys, tmp_path):
 
 @pytest.mark.parametrize("present", [0, 100])
 def test_a_model_may_have_twice_its_weights_and_four_million(present):
-    """The most that is asked for, and one more."""
+    """Test the limit, and one more."""
     weights = SimpleNamespace(infos={"x": SimpleNamespace(elements=present, dtype="F32")})
     most = 2 * present + 2**22
     loading._refuse_unless_as_large(nn.Linear(most, 1, bias=False, device="meta"), weights)

@@ -1,4 +1,4 @@
-"""Masks read back from dense squares, against the squares themselves."""
+"""Test masks converted from boolean matrices against these matrices."""
 
 from itertools import product
 

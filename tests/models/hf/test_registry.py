@@ -1,4 +1,4 @@
-"""The function in transformers' registry, against `attend` with what a model hands to it."""
+"""Test the function in transformers' registry against `attend` with the same arguments."""
 
 import importlib
 import sys

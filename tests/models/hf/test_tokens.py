@@ -1,4 +1,4 @@
-"""Against transformers' own tokenizers, and with definitions that take all memory or never end."""
+"""Test tokenizers against transformers, and with definitions that exhaust memory or never end."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ def refusal(made, text):
 @pytest.mark.parametrize("special", [True, False])
 def test_tokens_are_those_of_transformers(special):
     made = defined()
-    made.enable_truncation(2)  # which transformers turns off, if no length is asked for
+    made.enable_truncation(2)  # transformers switches this off unless a length is passed
     theirs = PreTrainedTokenizerFast(tokenizer_object=made)
     given = dict(add_special_tokens=special, return_special_tokens_mask=True)
     expected = theirs("an old dog\n", **given)
@@ -46,7 +46,7 @@ def test_tokens_have_their_names():
 
 
 def test_a_normalizer_that_multiplies_a_text_ends_by_its_bound(monkeypatch):
-    """12 replacements of ten letters for one: 10¹² letters, for which Rust ends its process."""
+    """12 replacements of one letter by ten make 10¹² letters, for which Rust aborts its process."""
     monkeypatch.setattr(tokens, "MOST_MEMORY", 2**29)
     made = defined()
     made.normalizer = normalizers.Sequence([normalizers.Replace("a", 10 * "a")] * 12)
@@ -56,16 +56,16 @@ def test_a_normalizer_that_multiplies_a_text_ends_by_its_bound(monkeypatch):
 def test_more_tokens_than_a_text_can_have_are_refused():
     made = defined()
     made.normalizer = normalizers.Replace("a", 1000 * "a ")
-    assert "1,001 tokens of 1 letters" in refusal(made, "a")
+    assert "1,001 tokens from 1 characters" in refusal(made, "a")
 
 
 def test_a_pattern_that_never_ends_is_one_sentence(capfd):
-    """The panic of Rust is no Exception of Python, and prints a hundred lines by itself."""
+    """A panic in Rust is not an `Exception` in Python, and prints a hundred lines."""
     definition = json.loads(defined().to_str())
     pattern = {"Regex": "(a+)+(a+)+(a+)+b"}
     split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
     definition["pre_tokenizer"] = split
-    assert "is no tokenizer that can be used" in refusal(json.dumps(definition), 60 * "a")
+    assert "cannot be used as a tokenizer" in refusal(json.dumps(definition), 60 * "a")
     assert capfd.readouterr() == ("", "")
 
 
@@ -74,7 +74,7 @@ def test_a_tokenizer_that_takes_too_long_is_one_sentence(monkeypatch):
         raise subprocess.TimeoutExpired(command, timeout)
 
     monkeypatch.setattr(subprocess, "run", late)
-    assert "took more than 120 seconds" in refusal(defined(), "a")
+    assert "needs more than 120 seconds" in refusal(defined(), "a")
 
 
 def test_no_module_of_the_working_directory_is_imported(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Tensors and key-values of GGUF, held against gguf, which wrote them."""
+"""Test tensors and key-values of GGUF files against the package gguf, which wrote them."""
 
 import io
 import struct
@@ -96,7 +96,7 @@ def test_a_type_that_gguf_cannot_undo_is_refused_when_asked_for(tmp_path):
 
 
 def test_of_the_first_part_of_a_file_what_lies_in_it_is_read(tmp_path):
-    """Packages that ship a model in parts hold such files."""
+    """Packages that distribute a model in parts contain such files."""
     save_gguf(tmp_path / "all.gguf", {"a": np.ones(8, np.float32), "b": np.ones(8, np.float32)})
     raw = (tmp_path / "all.gguf").read_bytes()
     (tmp_path / "model.part00").write_bytes(raw[:-1])
@@ -127,7 +127,7 @@ def test_what_is_not_installed_is_named(tmp_path, monkeypatch):
 
 
 def test_strings_that_the_file_is_too_short_for_are_not_looked_for(tmp_path, monkeypatch):
-    """A header of 77 bytes that speaks of 500,000 strings: found by the fuzzer, for its time."""
+    """The fuzzer found a header of 77 bytes that states 500,000 strings, which was slow."""
     reads = []
 
     class Counted(io.BufferedReader):

@@ -1,4 +1,4 @@
-"""A tensor as its header describes it, read from bytes that were written here."""
+"""Test header entries, and tensors read from known bytes."""
 
 import json
 import os

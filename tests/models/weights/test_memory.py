@@ -1,4 +1,4 @@
-"""Against units worked out by hand."""
+"""Test limits and units of memory against numbers computed by hand."""
 
 import pytest
 from refusals import refused

@@ -1,4 +1,4 @@
-"""safetensors, held against the library that wrote them; headers are changed field by field."""
+"""Test safetensors files against the library that wrote them, and corrupt each field of headers."""
 
 import json
 import struct

@@ -111,7 +111,7 @@ def _of_rotations(
     if sizes[0] != sizes[1]:
         words = [f"{'last ' if end else ''}{some} of {dim}" for some, dim, end in sizes]
         yield "channels that turn", words[0], words[1]
-    elif (a.sections, a.woven) != (b.sections, b.woven):
+    elif (a.sections, a.interleaved) != (b.sections, b.interleaved):
         yield "sections", _shown(a.sections), _shown(b.sections)
     elif not _near(tuple(a.theta(length)), tuple(b.theta(length))):
         yield "frequencies", *_told_apart(a, b)

@@ -22,7 +22,6 @@ from posenc.models.check import contradictions
 from posenc.models.config.source import Source
 from posenc.models.config.spec import Spec
 from posenc.models.files.errors import ModelError, Unread
-from posenc.models.outlook import sees_all
 from posenc.support.text import printable
 
 Level = Literal["error", "warning", "note"]
@@ -67,14 +66,14 @@ REFUSED = (  # the first whose pattern is in the reader's sentence
         "error",
         "Two keys say the same thing with different values.",
         ("vllm-project/vllm#42624", "THUDM/slime#1720", "deepspeedai/DeepSpeed#8341"),
-        r"\bdisagrees?\b",
+        r"\bdisagree\b|must agree with",
     ),
     FaultRule(
         "unknown-key",
         "error",
         "The scaling has a key that its method does not read, often a misspelt one.",
         ("lablup/mlxcel#1355", "sgl-project/sglang#33558", "unslothai/unsloth#6197"),
-        "means nothing to rope_type",
+        "is not a key of rope_type",
     ),
     FaultRule(
         "sections-sum",
@@ -88,7 +87,7 @@ REFUSED = (  # the first whose pattern is in the reader's sentence
         "error",
         "The rope_type is none that any code reads.",
         ("huggingface/transformers#32167",),
-        r"rope_type: is not known",
+        r"rope_type: must be a known method",
     ),
     FaultRule(
         "missing-key",
@@ -102,7 +101,7 @@ REFUSED = (  # the first whose pattern is in the reader's sentence
         "error",
         "Channels turn in pairs, and an odd number or too many would turn.",
         ("huggingface/transformers#35233",),
-        r"channels turn in pairs",
+        r"must rotate an even number|channels are rotated in pairs",
     ),
 )
 IMPOSSIBLE = FaultRule(
@@ -111,7 +110,7 @@ IMPOSSIBLE = FaultRule(
     "A value is outside of what its key can mean.",
     ("huggingface/transformers#28685",),
 )
-UNKNOWN_TO_US = r"looks as if it changed positions"  # nothing is wrong with the file
+UNKNOWN_TO_US = r"may change positions"  # nothing is wrong with the file
 MISSING_BASE = FaultRule(
     "missing-base",
     "error",
@@ -131,14 +130,14 @@ REMARKS = (
         "warning",
         "An attention factor is stated, and is not the one that follows from the factor.",
         ("vllm-project/vllm#46280", "sgl-project/sglang#33558", "ggml-org/llama.cpp#17945"),
-        r"attention_factor is .* where (yarn|longrope)",
+        r"attention_factor is .* but the default of (yarn|longrope)",
     ),
     FaultRule(
         "context-not-multiplied",
         "warning",
         "The context is the length before scaling, which readers multiply or do not.",
         ("vllm-project/vllm#56446", "vllm-project/vllm#53634"),
-        r"must not be multiplied once more|is the length before scaling|the length before scaling:",
+        r"do not multiply the lengths again|the length before scaling;",
     ),
     FaultRule(
         "missing-factor",
@@ -159,7 +158,7 @@ REMARKS = (
         "warning",
         "A factor of 1 scales nothing, although a scaling is asked for.",
         (),
-        r"scales nothing",
+        r"is 1, with which",
     ),
     FaultRule(
         "lengths-disagree",
@@ -169,21 +168,21 @@ REMARKS = (
             "vllm-project/vllm#56446",
             "huggingface/transformers#38224",
         ),
-        r"makes \d+, but max_position_embeddings is",
+        r"extends to \d+, but max_position_embeddings is",
     ),
     FaultRule(
         "context-below-original",
         "warning",
         "The context is shorter than the length before scaling.",
         ("NVIDIA/Megatron-LM#1418",),
-        r"tokens before scaling: it is missing",
+        r"tokens before scaling; the key is missing",
     ),
     FaultRule(
         "lists-exchanged",
         "error",
         "LongRoPE's factors for long texts do not exceed those for short texts.",
         ("ml-explore/mlx-lm#660",),
-        r"the two lists are exchanged",
+        r"the lists seem exchanged",
     ),
     FaultRule(
         "long-unused",
@@ -197,7 +196,7 @@ REMARKS = (
         "warning",
         "DeepSeek's mscale_all_dim is missing, and with it a factor of the softmax scale.",
         ("turboderp-org/exllamav3#259", "ikawrakow/ik_llama.cpp#1298"),
-        r"loses a softmax scale",
+        r"with it a softmax scale",
     ),
     FaultRule(
         "settings-left-out",
@@ -205,7 +204,7 @@ REMARKS = (
         "The rotation of a model with several types of layer is spelled so that transformers 5"
         " leaves it out.",
         ("huggingface/transformers#41922", "huggingface/transformers#41934"),
-        r"in transformers 5 leaves them out",
+        r"in transformers 5 drops them",
     ),
     FaultRule(
         "mscale-alone",
@@ -316,7 +315,7 @@ def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fa
 def _too_far(spec: Spec, file: str) -> Iterator[Fault]:
     """Find a context many times longer than the distances that its frequencies tell apart."""
     for rotary in spec.rotary:
-        if not spec.context or not sees_all(spec, rotary) or rotary.share < 1:
+        if not spec.context or rotary not in spec.global_rotary or rotary.share < 1:
             continue
         told = reach([abs(turn) for turn in rotary.theta(spec.context)], spec.context)
         if told * FAR < spec.context:

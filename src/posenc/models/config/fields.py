@@ -1,7 +1,7 @@
-"""Read the keys of a config one by one, each checked for its type and range.
+"""Read the keys of a config one by one, with checks of type and range.
 
-An impossible value is refused with its file, its key and what is allowed; null counts as a missing
-key. `Fields` remembers which keys have been read, so that the others can be named.
+An impossible value raises ModelError with file, key and allowed values; null counts as missing.
+`Fields` records which keys have been read, so that the others can be reported.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ from posenc.models.files.errors import ModelError, Unread
 from posenc.models.files.strict import MOST_INT
 from posenc.support.text import printable, shown
 
-WIDEST = 2**12  # channels of a head: beyond, it is the width of something else
-# A number must exceed its bound by this: closer to it, what is divided by it overflows
+WIDEST = 2**12  # channels of a head; a larger number is the width of something else
+# A number must exceed its bound by this, so that a division by the difference does not overflow
 LEAST_MARGIN = 1e-9
 
 FULL, SLIDING = "full_attention", "sliding_attention"  # types of layers
 LINEAR, INDEXED = "linear_attention", "indexed_attention"
 USUAL = (FULL, SLIDING)  # types that any class may have
-OLD_WORDS = {  # types of layers in older files → what transformers 5 takes them for
+OLD_NAMES = {  # type of layer in older configs → in transformers 5
     "attention": FULL,
     "mamba": LINEAR,
     "deepseek_sparse_attention": INDEXED,
@@ -31,8 +31,10 @@ OLD_WORDS = {  # types of layers in older files → what transformers 5 takes th
 
 
 class Fields:
-    """An object of a config file. `names` translates the usual names of keys into this model's own,
-    `defaults` are what its class takes where the file is silent.
+    """JSON object of a config, read by the standard names of keys.
+
+    - `names`: standard name of a key → its name in configs of this model
+    - `defaults`: values of the class for keys that the config does not state
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Fields:
         self.keys_read: set[str] = set()
 
     def stated(self, key: str) -> Any:
-        """Return the value in the file, under either name; None where there is none."""
+        """Return the value in the config, under either name; None if missing."""
         name = self.names.get(key, key)
         self.keys_read |= {name, key}
         renamed, usual = self.values.get(name), self.values.get(key)
@@ -58,19 +60,19 @@ class Fields:
         return usual if renamed is None else renamed
 
     def value(self, key: str) -> Any:
-        """Return the value in the file, null included, or else the default of the model's class."""
+        """Return the value in the config, null included, or the default if the key is missing."""
         value, name = self.stated(key), self.names.get(key, key)
         if value is not None or name in self.values or key in self.values:
             return value
         return self.defaults.get(name, self.defaults.get(key))
 
     def count(self, key: str, least: int = 1, most: int = MOST_INT) -> int | None:
-        """Read a whole number, at least `least` and at most `most`."""
+        """Return an integer from `least` to `most`, or None if missing."""
         value = self.value(key)
         if value is None:
             return None
         if isinstance(value, float) and value.is_integer() and abs(value) <= MOST_INT:
-            # JSON does not tell 4096 from 4096.0
+            # JSON does not distinguish 4096 from 4096.0
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             upper = "2⁵³" if most == MOST_INT else f"{most}"
@@ -78,7 +80,7 @@ class Fields:
         return value
 
     def number(self, key: str, above: float = 0.0, most: float = MOST_INT) -> float | None:
-        """Read a number above `above`."""
+        """Return a number above `above` and at most `most`, or None if missing."""
         value = self.value(key)
         if value is None:
             return None
@@ -91,13 +93,14 @@ class Fields:
         return float(value)
 
     def flag(self, key: str) -> bool | None:
+        """Return a boolean, or None if missing."""
         value = self.value(key)
         if value is not None and not isinstance(value, bool):
             self.fail(key, "must be true or false", value)
         return value
 
     def numbers(self, key: str, length: int) -> tuple[float, ...] | None:
-        """Read a list of `length` positive numbers."""
+        """Return a list of `length` positive numbers, or None if missing."""
         value = self.value(key)
         if value is None:
             return None
@@ -110,7 +113,7 @@ class Fields:
         return tuple(map(float, value))
 
     def counts(self, key: str, least: int = 0) -> tuple[int, ...] | None:
-        """Read a list of whole numbers."""
+        """Return a list of integers of at least `least`, or None if missing."""
         value = self.value(key)
         if value is None:
             return None
@@ -122,7 +125,7 @@ class Fields:
         return tuple(value)
 
     def words(self, key: str) -> tuple[str, ...] | None:
-        """Read a list of strings."""
+        """Return a list of strings, or None if missing."""
         value = self.value(key)
         if value is None:
             return None
@@ -132,7 +135,7 @@ class Fields:
         return tuple(value)
 
     def object(self, key: str) -> "Fields | None":
-        """Read an object within this one."""
+        """Return a nested object, or None if missing."""
         value = self.stated(key)
         if value is None:
             return None
@@ -141,36 +144,36 @@ class Fields:
         return Fields(value, self.file, self.at(key))
 
     def at(self, key: str) -> str:
-        """The path of a key in the file: "rope_scaling.factor"."""
+        """Return the path of a key in the file, such as "rope_scaling.factor"."""
         first = key.partition("[")[0]
         name = key.replace(first, self.names.get(first, first), 1)
         return f"{self.path}.{name}" if self.path else name
 
     def fail(self, key: str, problem: str, *got: Any) -> NoReturn:
-        """Raise ModelError for a key; `got` is the value and, where it helps, what is allowed."""
+        """Raise ModelError for a key; `got` is its value, optionally followed by allowed values."""
         if not got:
             raise ModelError(self.file, self.at(key), problem)
         raise ModelError(self.file, self.at(key), problem, *got)
 
     def refuse(self, key: str, value: str, why: str) -> NoReturn:
-        """Raise Unread: nothing is wrong with the file, but posenc does not read such a model."""
+        """Raise Unread for a valid file of a model that posenc does not support."""
         whose = printable(value) or "a model without model_type"
-        raise Unread(self.file, self.at(key), f"posenc does not read {whose}: {why}")
+        raise Unread(self.file, self.at(key), f"posenc does not support {whose}: {why}")
 
     def unread(self) -> Iterator[str]:
-        """Keys with a value that no call has read."""
+        """Yield the keys that have a value and have not been read."""
         return (k for k, v in self.values.items() if k not in self.keys_read and v is not None)
 
     def refuse_others(self, allowed: Sequence[str], whose: str) -> None:
-        """Raise ModelError for the first key that has no meaning here."""
+        """Raise ModelError for the first key that is not in `allowed`."""
         for key, value in self.values.items():
             if key not in allowed and value is not None:
                 near = get_close_matches(key[:80], allowed, n=1, cutoff=0.7)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                self.fail(key, f"means nothing to {whose}{hint}", value, ", ".join(allowed))
+                self.fail(key, f"is not a key of {whose}{hint}", value, ", ".join(allowed))
 
     def agree(self, key: str, other: "Fields", other_key: str) -> Any:
-        """Read a key that may stand in two places. Raises ModelError where they differ."""
+        """Return a value that may occur in two places. Raises ModelError if they differ."""
         value, other_value = self.stated(key), other.stated(other_key)
         if value is not None and other_value is not None and value != other_value:
             where = f"{self.at(key)} and {other.at(other_key)}"
@@ -179,10 +182,10 @@ class Fields:
 
 
 class Config(Fields):
-    """The config of one stack of layers, with the facts about its class.
+    """Config of one stack of layers, with the facts about its class.
 
-    `notes` and `doubts` collect what ends up in the specification, `turns` the rotation of each
-    type of layer, "" for all types.
+    `notes` and `doubts` collect those of the specification. `rotations` has the rotation of each
+    type of layer; its key is "" if all types have the same.
     """
 
     def __init__(
@@ -197,27 +200,27 @@ class Config(Fields):
         self.family = family
         self.notes = [] if notes is None else notes
         self.doubts: tuple[str, ...] = ()
-        self.turns: dict[str, Rotary | None] = {}
+        self.rotations: dict[str, Rotary | None] = {}
 
-    def but(self, values: Mapping[str, Any], family: Family | None = None) -> "Config":
-        """Return a config of other values, whose notes are added to those of this one."""
+    def with_values(self, values: Mapping[str, Any], family: Family | None = None) -> "Config":
+        """Return a config with other values, which shares the list of notes."""
         return Config(values, self.file, self.path, family or self.family, self.notes)
 
-    def only(self, key: str, usual: Any) -> None:
-        """Raise Unread unless a key is missing, null or `usual`."""
+    def require(self, key: str, supported: Any) -> None:
+        """Raise Unread unless a key is missing, null or `supported`."""
         value = self.values.get(key)
-        if value is not None and value != usual:
-            why = f"with {key} {shown(value)}, but only where it is {shown(usual)}"
+        if value is not None and value != supported:
+            why = f"{key} must be {shown(supported)}, got {shown(value)}"
             self.refuse(key, self.family.name, why)
 
-    def without(self, **fixed: Any) -> dict[str, Any]:
-        """Return the values without keys that the class sets by itself.
+    def without_constants(self, **fixed: Any) -> dict[str, Any]:
+        """Return the values without keys that the class in transformers hard-codes.
 
-        Raises Unread for a value other than the one it sets.
+        Raises Unread if the config states another value than the class uses.
         """
         for key, value in fixed.items():
             if self.values.get(key) not in (None, value):
-                why = f"its class takes {key} for {shown(value)}, and its makers' code as it stands"
+                why = f"its class always uses {key} {shown(value)}"
                 self.refuse(key, self.family.name, why)
         return {key: value for key, value in self.values.items() if key not in fixed}
 
@@ -237,66 +240,63 @@ class Config(Fields):
         renamed: Mapping[str, str] | None = None,
         trimmed: bool = False,
     ) -> list[str]:
-        """Return the type of each layer: `layer_types` of the file, or else `usual`.
+        """Return the type of each layer: `layer_types` of the config, or `usual` without it.
 
-        known: types that the class has, besides those with rope settings of their own
-        renamed: names of types in the file → what the class takes them for
-        trimmed: the file may list more types than there are layers
+        known: types that the class supports, besides those with their own rope settings
+        renamed: name of a type in the config → name in the class
+        trimmed: whether the config may list more types than there are layers
         """
         count, listed = self.depth(), self.words("layer_types")
         if listed is None:
             return list(usual)
         listed = listed[:count] if trimmed else listed
         if len(listed) != count:
-            self.fail(
-                "layer_types", f"must name the type of each of {count} layers, has", len(listed)
-            )
-        meanings = {**OLD_WORDS, **(renamed or {})}
+            self.fail("layer_types", f"must name the type of each of {count} layers", len(listed))
+        meanings = {**OLD_NAMES, **(renamed or {})}
         kinds = [meanings.get(kind, kind) for kind in listed]
         known = dict.fromkeys((*known, *self.family.rope, *self.family.labels))
         unknown = next((kind for kind in kinds if kind not in known), None)
         if unknown is not None:
-            whose = f"no layer of {self.family.name} has" if self.family.folder else ""
-            whose = whose or "posenc does not know"
-            self.fail("layer_types", f"names a type that {whose}", unknown, ", ".join(known))
+            whose = self.family.name if self.family.folder else "posenc"
+            self.fail("layer_types", f"must be types of {whose}", unknown, ", ".join(known))
         return kinds
 
     def by_depth(self) -> list[str]:
-        """Return the types of layers as in Qwen2: sliding from `max_window_layers` on."""
+        """Return the types of layers by Qwen2's rule: sliding from `max_window_layers` on."""
         count, first = self.depth(), self.count("max_window_layers", least=0)
         if self.flag("use_sliding_window") is False or self.count("sliding_window") is None:
             first = None
         return [FULL if first is None or i < first else SLIDING for i in range(count)]
 
     def every(self, steps: int, one: str = FULL, other: str = SLIDING, at: int = -1) -> list[str]:
-        """Return the types of layers of which one in each `steps` differs, by default the last."""
+        """Return types of layers: `one` at index `at` of each `steps` layers, otherwise `other`."""
         return [one if i % steps == at % steps else other for i in range(self.depth())]
 
     def period(self, key: str, usual: int) -> int:
-        """Return the period that a key states; it is not read if the file lists types of layers."""
+        """Return the period in a key, by default `usual`; ignored if types of layers are listed."""
         return usual if self.stated("layer_types") else self.count(key) or usual
 
     def repeated(self, kinds: Sequence[str]) -> list[str]:
-        """Return the types of layers that take turns."""
+        """Return a repeating pattern of types, one for each layer."""
         return list(islice(cycle(kinds), self.depth()))
 
     def window(self, key: str = "sliding_window", ends: int = 0) -> int | None:
-        """Return the window of sliding layers: None with `use_sliding_window` false.
+        """Return the window of sliding layers, or None if `use_sliding_window` is false.
 
-        ends: 1 if it is a window to both sides that includes its ends
+        ends: 1 for a bidirectional window that includes both ends
         """
         size = None if self.value("use_sliding_window") is False else self.count(key)
         return size and size + ends
 
     def flags(self, key: str) -> tuple[int, ...] | None:
-        """Read a list with a number for each layer; None where there is none, or an empty one."""
+        """Return a list with an integer for each layer, or None if missing or empty."""
         listed, count = self.counts(key), self.depth()
         if listed and len(listed) != count:
-            self.fail(key, f"must have a flag for each of {count} layers, has", len(listed))
+            self.fail(key, f"must have a flag for each of {count} layers", len(listed))
         return listed or None
 
     def bases(self, key: str) -> list[float] | None:
-        """Read a list with the base of each layer, 0 for a layer without rotation."""
+        """Return a list with the RoPE base of each layer, 0 for a layer without rotation."""
         listed, count = self.value(key), self.depth()
         if listed is None:
             return None
@@ -307,13 +307,13 @@ class Config(Fields):
         return list(map(float, listed))
 
     def inverse_root(self, key: str) -> float | None:
-        """Return the softmax scale 1/√x of a key; None where it is missing."""
+        """Return the softmax scale 1/√x for the value x of a key, or None if missing."""
         value = self.number(key)
         return None if value is None else value**-0.5
 
 
 def head_dim(config: Fields) -> int:
-    """Channels of a head: `head_dim`, or an even share of the model's width."""
+    """Return the channels of a head: `head_dim`, or the width divided by the number of heads."""
     if dim := config.count("head_dim", most=WIDEST):
         return dim
     width, heads = config.count("hidden_size"), config.count("num_attention_heads")
@@ -323,11 +323,11 @@ def head_dim(config: Fields) -> int:
         config.fail("hidden_size", f"must be a multiple of the {heads} heads", width)
     if width > heads * WIDEST:
         config.fail(
-            "hidden_size", f"shared by {heads} heads exceeds the {WIDEST} channels of one", width
+            "hidden_size", f"must be at most {WIDEST} channels for each of {heads} heads", width
         )
     return width // heads
 
 
 def _between(value: float, above: float, most: float) -> bool:
-    """Test whether `value` is clearly above the bound and not too large; false for NaN."""
+    """Test whether `value` exceeds the bound by a margin and is not too large; False for NaN."""
     return value <= most and value - above >= LEAST_MARGIN

@@ -1,9 +1,9 @@
-"""Translate the metadata of a GGUF file into the keys of a config.json, and specify it.
+"""Translate the metadata of a GGUF file into the keys of a config.json, and specify the model.
 
-A missing key takes llama.cpp's default, which `llama_cpp.toml` lists, never that of the class in
-transformers. For some architectures llama.cpp reorders the rows of the q and k projections, so that
-the channels of a pair sit side by side: then the layout differs from that of the same model in
-transformers. The two groups are those of `llama_model_rope_type` in llama.cpp.
+A missing key has llama.cpp's default from `llama_cpp.toml`, not that of the class in transformers.
+For some architectures llama.cpp's converter reorders the rows of the q and k projections so that
+the channels of a pair are adjacent, which changes the layout. `llama_model_rope_type` in llama.cpp
+lists these architectures.
 """
 
 import re
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from posenc.models.config import families
 from posenc.models.config.parse import specify
-from posenc.models.config.rope_settings import OF_PAIRS, ONE_PAIR
+from posenc.models.config.rope_settings import ONE_PAIR, TWO_PAIRS
 from posenc.models.config.spec import Layer, Rotary, Spec
 from posenc.models.files.errors import ModelError, Unread
 from posenc.models.files.strict import MOST_INT
@@ -39,16 +39,17 @@ KEYS = {
 SCALING = {
     "rope.scaling.original_context_length": "original_max_position_embeddings",
 }
-SILENT = re.compile(
+# Keys that change attention; a file that states one which is not translated raises Unread
+CHANGING = re.compile(
     r"attention\.(scale|temperature_\w+|sliding_window_pattern|key_length_\w+|recurrent_layers)"
     r"|rope\.(?!scaling\.(?!alpha)|dimension_count$|scale_linear)[\w.]+"
 )
 YARN = "rope.scaling.yarn_"
 PATTERN = "attention.sliding_window_pattern"
 SIZES = ("head_dim", "num_attention_heads", "hidden_size")
-LLAMA3 = "rope_freqs.weight"  # what the frequencies are divided by
+LLAMA3 = "rope_freqs.weight"  # tensor of divisors of the frequencies
 LONGROPE = {"short_factor": "rope_factors_short.weight", "long_factor": "rope_factors_long.weight"}
-TRAINED = 8192  # tokens, of all models that were published with such factors
+TRAINED = 8192  # trained length of all models published with `LLAMA3`, which does not state it
 
 
 @cache
@@ -56,7 +57,7 @@ def _table() -> dict[str, dict[str, Any]]:
     return tomllib.loads((files("posenc.models.config") / "llama_cpp.toml").read_text("utf-8"))
 
 
-# general.architecture -> model_type, layout in the file
+# general.architecture → model_type, layout in the file
 MODELS: dict[str, tuple[str, "Layout"]] = {
     name: (line["model_type"], line["layout"])
     for name, line in _table().items()
@@ -67,28 +68,28 @@ MODELS: dict[str, tuple[str, "Layout"]] = {
 def specify_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> Spec:
     """Return the specification of a GGUF file.
 
-    `tensors` maps names to tensors; those of factors are read, if there are any.
-    Raises ModelError, or Unread for other architectures.
+    `tensors` maps names to tensors, of which only factors of frequencies are read.
+    Raises ModelError, and Unread for an architecture that is not supported.
     """
     config = as_config(metadata, tensors, file)
     name = metadata["general.architecture"]
     values = _completed(metadata, file)
     rotary_dim, spec = _rotary_dim(values, config, file, name), specify(config, file)
     _, layout = MODELS[name]
-    notes = (*spec.notes, *_unheeded(values, metadata, name))
-    notes += (f"read from the metadata of {file}, as the keys of a config.json",)
+    notes = (*spec.notes, *_ignored(values, metadata, name))
+    notes += (f"translated from the metadata of {file} to the keys of a config.json",)
     layers = tuple(_with_layout(layer, layout, rotary_dim) for layer in spec.layers)
     if name == "deepseek2" and not values[f"{YARN}log_multiplier"]:
-        layers = tuple(map(_sharper, layers))
+        layers = tuple(map(_with_logit_gain, layers))
     return replace(spec, layers=layers, notes=notes)
 
 
 def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """Return the keys of a config.json that say about positions what the metadata say."""
+    """Return a config.json with the same positional settings as the metadata."""
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in MODELS:
         allowed = ", ".join(MODELS)
-        raise Unread(file, "general.architecture", "is not read by posenc", name, allowed)
+        raise Unread(file, "general.architecture", "is not supported", name, allowed)
     values = _completed(metadata, file)
     model, _ = MODELS[name]
     if name == "olmo2" and values["attention.sliding_window"]:
@@ -113,8 +114,8 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
     adapt, read = OF_MODELS.get(model, (None, ()))
     read = (*KEYS, *read, *_table()[name].get("defaults", ()))
     for key in values:
-        if SILENT.fullmatch(key) and key not in read:
-            raise Unread(file, f"{name}.{key}", "is not read by posenc, of this architecture")
+        if CHANGING.fullmatch(key) and key not in read:
+            raise Unread(file, f"{name}.{key}", "is not supported for this architecture")
     if PATTERN in values and "layer_types" not in family.ignored:
         _pattern(config, values)
     if adapt is not None:
@@ -123,23 +124,23 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
         base = _number(values, "rope.freq_base", file, name) or 10_000.0
         config["rope_scaling"] = _llama3(base, tensors[LLAMA3], file)
     if longrope := [factors for factors in LONGROPE.values() if factors in tensors]:
-        raise Unread(file, longrope[0], "divides the frequencies, which posenc does not read")
+        raise Unread(file, longrope[0], "divides the frequencies, which is not supported")
     return config
 
 
 def _completed(metadata: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """Return the keys of an architecture, without its name, and llama.cpp's default of the others.
+    """Return the keys without the prefix of the architecture, completed with llama.cpp's defaults.
 
-    Layers that predict further tokens are not counted. Raises ModelError for a missing key without
-    a default.
+    Layers for multi-token prediction are not counted. Raises ModelError for a missing key without a
+    default.
     """
     name = metadata["general.architecture"]
     every, line = _table()["all"], _table()[name]
     stated = {key.removeprefix(f"{name}."): value for key, value in metadata.items()}
     for key in (*every["required"], *line.get("required", ())):
         if key not in stated:
-            more = "is missing, and llama.cpp opens no model of this architecture without it"
-            raise ModelError(file, f"{name}.{key}", more)
+            problem = "is missing, but llama.cpp requires it for this architecture"
+            raise ModelError(file, f"{name}.{key}", problem)
     values = {**every["defaults"], **line.get("defaults", {}), **stated}
     layers, further = values["block_count"], values["nextn_predict_layers"]
     if type(layers) is type(further) is int and 0 < further < layers:
@@ -154,11 +155,11 @@ def _completed(metadata: Mapping[str, Any], file: str) -> dict[str, Any]:
 
 
 def _even_share(values: Mapping[str, Any]) -> Any:
-    """Divide the width by the heads of queries; None where one of them is no size."""
+    """Divide the width by the number of query heads; None if one of them is not a valid size."""
     width, heads = values["embedding_length"], values["attention.head_count"]
     if isinstance(heads, list):
         heads = next((count for count in heads if count), None)
-    # Numbers that are no sizes are refused where the keys are read
+    # Invalid sizes raise an error later, when `Fields` reads the keys
     sizes = all(type(size) is int and 0 < size <= MOST_INT for size in (width, heads))
     return max(width // heads, 1) if sizes else None
 
@@ -172,8 +173,8 @@ def _share(values: Mapping[str, Any]) -> float:
     return share if int(dim * share) == turned else nextafter(share, 1.0)
 
 
-def _unheeded(values: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Describe keys of the file that llama.cpp does not heed for its architecture."""
+def _ignored(values: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return a note about each key of the file that llama.cpp ignores for its architecture."""
     line, notes = _table()[name], []
     for key in (f"{name}.{key}" for key in sorted(values) if key.startswith(YARN)):
         if key in metadata and key.partition(YARN)[2] not in line.get("yarn", ()):
@@ -181,16 +182,16 @@ def _unheeded(values: Mapping[str, Any], metadata: Mapping[str, Any], name: str)
     window = metadata.get(f"{name}.attention.sliding_window")
     other_depth = values["block_count"] != line.get("windowed_layers", values["block_count"])
     if window and (name == "phi3" or other_depth):
-        notes.append(f"{name}.attention.sliding_window is {window}, but llama.cpp masks nothing")
+        notes.append(f"{name}.attention.sliding_window is {window}, which llama.cpp ignores")
     return tuple(notes)
 
 
 def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
-    """Return the rope settings of a config, in the terms of transformers; {} for no scaling."""
+    """Return the rope settings in the terms of transformers; {} for no scaling."""
     method, allowed = values["rope.scaling.type"], _table()["all"]["scalings"]
     if method not in allowed:
         where = f"{name}.rope.scaling.type"
-        raise ModelError(file, where, "is not known", method, ", ".join(allowed))
+        raise ModelError(file, where, "must be a known method", method, ", ".join(allowed))
     gain = _number(values, "rope.scaling.attn_factor", file, name) or 1.0
     factor = 1.0
     if values["rope.scaling.factor"] != 0 and method != "none":
@@ -198,12 +199,12 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
     if method != "yarn":
         if gain != 1:
             key = f"{name}.rope.scaling.attn_factor"
-            raise Unread(file, key, f"scales cos and sin beside {method!r}", gain)
+            raise Unread(file, key, f"is not supported with {method!r}", gain)
         scales = method == "longrope" or factor != 1
         return {"rope_type": method, "factor": factor} if scales else {}
     if values.get(f"{YARN}ext_factor", 1.0) != 1:
         key = f"{name}.{YARN}ext_factor"
-        raise Unread(file, key, "mixes YaRN in part, which posenc does not read")
+        raise Unread(file, key, "applies YaRN in part, which is not supported")
     scaling = {"rope_type": "yarn", "factor": factor}
     scaling |= {usual: values[key] for key, usual in SCALING.items()}
     return scaling | _yarn(values, factor, gain, file, name)
@@ -212,7 +213,7 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
 def _yarn(
     values: Mapping[str, Any], factor: float, gain: float, file: str, name: str
 ) -> dict[str, Any]:
-    """Return the settings of YaRN that not all architectures read."""
+    """Return the settings of YaRN that only some architectures read."""
     line, scaling = _table()[name].get("yarn", ()), {}
     for key in ("beta_fast", "beta_slow"):
         if key in line:
@@ -221,18 +222,19 @@ def _yarn(
     usual = grown(1.0)
     if "log_multiplier" in line and values[f"{YARN}log_multiplier"] != 0:
         strength = _number(values, f"{YARN}log_multiplier", file, name) or 1.0
-        # DeepSeek's mscale_all_dim, to which its converter gives a tenth; mscale is the same.
+        # DeepSeek's converter stores a tenth of mscale_all_dim, which equals mscale
         strength = strength * 10 if name == "deepseek2" else strength
         mscale = strength if name == "deepseek2" else 1.0
         scaling |= {"mscale": mscale, "mscale_all_dim": strength}
         usual = grown(mscale) / grown(strength)
-    if gain != 1:  # llama.cpp multiplies by this what YaRN takes by itself
+    # llama.cpp multiplies YaRN's default gain by this key
+    if gain != 1:
         scaling["attention_factor"] = gain * usual
     return scaling
 
 
 def _number(values: Mapping[str, Any], key: str, file: str, name: str) -> float | None:
-    """Read a number that is reckoned with; None where there is none."""
+    """Return a number above 0, or None if missing."""
     value = values.get(key)
     if value is None:
         return None
@@ -244,9 +246,9 @@ def _number(values: Mapping[str, Any], key: str, file: str, name: str) -> float 
 
 
 def _llama3(base: float, stored: Any, file: str) -> dict[str, Any]:
-    """The settings of Llama 3's scaling of which a file holds the factors alone.
+    """Return settings of Llama 3's scaling that reproduce the divisors stored in a file.
 
-    They were found if they make the very same factors.
+    Raises Unread if no known settings do.
     """
     factors = stored.flatten().tolist() if hasattr(stored, "flatten") else []
     dim, divide = 2 * len(factors), all(0 < factor < inf for factor in factors)
@@ -256,11 +258,11 @@ def _llama3(base: float, stored: Any, file: str) -> dict[str, Any]:
         own = [_llama3_factor(base ** (2 * n / dim), settings) for n in range(dim // 2)]
         if factors and all(abs(a - b) <= 1e-5 * b for a, b in zip(factors, own, strict=True)):
             return {"rope_type": "llama3", **settings}
-    raise Unread(file, LLAMA3, "divides the frequencies by other factors than Llama 3's")
+    raise Unread(file, LLAMA3, "must contain the factors of Llama 3's scaling")
 
 
 def _llama3_factor(wavelength: float, settings: Mapping[str, float]) -> float:
-    """What Llama 3's scaling divides the frequency of a pair by; `wavelength` is in radians."""
+    """Return the divisor of a frequency in Llama 3's scaling; `wavelength` is 1/θ."""
     turns = settings["original_max_position_embeddings"] / (2 * pi * wavelength)
     low, high = settings["low_freq_factor"], settings["high_freq_factor"]
     if turns > high or turns < low or low == high:
@@ -269,26 +271,28 @@ def _llama3_factor(wavelength: float, settings: Mapping[str, float]) -> float:
     return 1 / ((1 - kept) / settings["factor"] + kept)
 
 
-# ------------------------------------------------------- what llama.cpp knows of one architecture
+# ------------------------------------------------------- functions for single architectures
 
 
 def _granite(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Without the key llama.cpp scales by 1/√channels, and the class by 1."""
+    """Set the softmax scale: without the key, llama.cpp uses 1/√channels and the class 1."""
     dim = values["attention.key_length"]
     even = dim**-0.5 if type(dim) is int and 0 < dim <= MOST_INT else 1.0
     config["attention_multiplier"] = values["attention.scale"] or even
     if values.get("rope.scaling.finetuned") is False and config["model_type"] == "granite":
         key = "granite.rope.scaling.finetuned"
-        raise Unread(file, key, "turns the rotation off, which posenc does not read", False)
+        raise Unread(file, key, "switches RoPE off, which is not supported", False)
 
 
 def _granite_hybrid(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+    """Set the scale, the types of layers, and whether attention is rotated."""
     _granite(config, values, file)
     _by_heads(config, "mamba", "attention")
     config["position_embedding_type"] = "rope" if values["rope.scaling.finetuned"] else None
 
 
 def _nemotron_h(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+    """Set the types of layers: a layer with an MLP width and no key heads is an MLP."""
     _by_heads(config, "mamba", "attention")
     widths, kinds = values.get("feed_forward_length"), config.get("layers_block_type")
     if isinstance(widths, list) and isinstance(kinds, list) and len(widths) >= len(kinds):
@@ -300,12 +304,12 @@ def _nemotron_h(config: dict[str, Any], values: Mapping[str, Any], file: str) ->
 def _lfm2(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
     if values["attention.sliding_window"]:
         key = "lfm2.attention.sliding_window"
-        raise Unread(file, key, "is not read by posenc, of this architecture")
+        raise Unread(file, key, "is not supported for this architecture")
     _by_heads(config, "conv", "full_attention")
 
 
 def _by_heads(config: dict[str, Any], without: str, with_: str) -> None:
-    """List the types of layers, of which those without heads of keys do not attend."""
+    """Set the types of layers: `without` for layers without key heads, otherwise `with_`."""
     counts = config.get("num_key_value_heads")
     name = "layers_block_type" if config["model_type"] == "nemotron_h" else "layer_types"
     layers = config["num_hidden_layers"]
@@ -322,11 +326,11 @@ def _by_heads(config: dict[str, Any], without: str, with_: str) -> None:
 def _llama4(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
     if not values["attention.sliding_window"]:
         key = "llama4.attention.sliding_window"
-        raise Unread(file, key, "turns its chunks off, which posenc does not read", 0)
+        raise Unread(file, key, "switches its chunks off, which is not supported", 0)
 
 
 def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """llama.cpp tells the 27B by its depth: its scale is that of an even share of the width."""
+    """Set the softmax scale, which for the 27B, recognised by its depth, is 1/√(width / heads)."""
     large = config["num_hidden_layers"] == {"gemma2": 46}.get(config["model_type"], 62)
     config["query_pre_attn_scalar"] = _even_share(values) if large else config["head_dim"]
     if config["model_type"] == "gemma2":
@@ -336,7 +340,7 @@ def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None
 
 
 def _olmo3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Scale the layers that see all, and these alone; all have one base."""
+    """Apply the scaling to full-attention layers only; all layers have the same base."""
     base = {"rope_theta": config.pop("rope_theta")}
     full = {"rope_type": "default", **config.pop("rope_scaling", {}), **base}
     plain = {"rope_type": "default", **base}
@@ -344,7 +348,7 @@ def _olmo3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None
 
 
 def _pattern(config: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """List the layers that slide, of which the file may list flags or the period of others."""
+    """Set the types of layers from flags of sliding layers, or from the period of full ones."""
     slides, count = values[PATTERN], config["num_hidden_layers"]
     if type(slides) is int and slides >= 0 and type(count) is int:
         slides = [slides == 0 or bool((n + 1) % slides) for n in range(min(count, 10_000))]
@@ -356,19 +360,19 @@ def _pattern(config: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _deepseek(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Keys are stored as what they are made of, for one head that all share."""
+    """Set the sizes of latent attention: the file describes keys as one shared latent head."""
     whole = values.get("attention.key_length_mla") or values["attention.key_length"]
     turned = values["rope.dimension_count"]
     config.pop("qk_rope_head_dim", None)
     if type(whole) is not int or type(turned) is not int or not 0 < turned < whole:
         key = "deepseek2.rope.dimension_count"
-        raise ModelError(file, key, "must be less than a head's channels", turned, f"1 … {whole}")
+        raise ModelError(file, key, "must be below the channels of a head", turned, f"1 … {whole}")
     config |= {"qk_rope_head_dim": turned, "qk_nope_head_dim": whole - turned}
     config["num_key_value_heads"] = config["num_attention_heads"]
 
 
 def _ministral3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Queries are sharpened from the trained length on."""
+    """Set the scale of queries beyond the trained length."""
     if strength := values["attention.temperature_scale"]:
         config["rope_scaling"] |= {
             "llama_4_scaling_beta": strength,
@@ -389,7 +393,7 @@ def _qwen3_next(config: dict[str, Any], values: Mapping[str, Any], file: str) ->
 
 MIXED = ("attention.recurrent_layers",)
 SECTIONS = (*MIXED, "rope.dimension_sections")
-# By architecture, the function that reads it and the keys it needs beside those with a default
+# By model_type: a function that adapts the config, and further keys that are translated
 OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     "granite": (_granite, ()),
     "granitemoe": (_granite, ()),
@@ -411,17 +415,17 @@ OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 def _rotary_dim(
     values: Mapping[str, Any], config: Mapping[str, Any], file: str, name: str
 ) -> int | None:
-    """Return the number of channels of a head that are rotated; None where the config says it."""
+    """Return the number of rotated channels of a head; None if the config states it."""
     rotary_dim, dim = values["rope.dimension_count"], values["attention.key_length"]
     if "qk_rope_head_dim" in config or type(rotary_dim) is not int or type(dim) is not int:
         return None
     key = f"{name}.rope.dimension_count"
     if not 0 < rotary_dim <= dim:
-        raise ModelError(file, key, "is of a head's channels", rotary_dim, f"1 … {dim}")
+        raise ModelError(file, key, "must be at most a head's channels", rotary_dim, f"1 … {dim}")
     if rotary_dim % 2:
-        raise ModelError(file, key, "channels turn in pairs, so it must be even", rotary_dim)
+        raise ModelError(file, key, "must be even, since channels are rotated in pairs", rotary_dim)
     method = config.get("rope_scaling", {}).get("rope_type")
-    if rotary_dim == 2 and method in OF_PAIRS:
+    if rotary_dim == 2 and method in TWO_PAIRS:
         raise ModelError(file, key, f"{method} {ONE_PAIR}", rotary_dim)
     return rotary_dim
 
@@ -433,9 +437,9 @@ def _with_layout(layer: Layer, layout: "Layout", rotary_dim: int | None) -> Laye
     return replace(layer, encoding=replace(turn, layout=layout, turned=rotary_dim or turn.turned))
 
 
-def _sharper(layer: Layer) -> Layer:
-    """Scale the softmax of DeepSeek's YaRN by the square of its gain, as llama.cpp does where the
-    file states no `yarn_log_multiplier`.
+def _with_logit_gain(layer: Layer) -> Layer:
+    """Multiply the softmax scale of DeepSeek's YaRN by the squared gain, as llama.cpp does without
+    `yarn_log_multiplier`.
     """
     turn = layer.encoding
     if not isinstance(turn, Rotary) or turn.method != "yarn":

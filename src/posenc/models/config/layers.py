@@ -1,7 +1,7 @@
-"""Build the layers of a stack: functions that the families of models share.
+"""Functions, shared by the families of models, that build the layers of a stack.
 
-A family's `layers(config)` returns one `Layer` for each layer of the model. `stack` reads all
-models without a file of their own.
+A family's `layers(config)` returns one `Layer` for each layer of the model. For models without a
+file in `families`, `stack` does.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,11 +28,12 @@ def stack(
     trimmed: bool = False,
     **more: Any,
 ) -> list[Layer]:
-    """Return the layers of a stack, of the types that the file lists or else of the usual ones.
+    """Return the layers of a stack, of the types that the file lists or otherwise of `usual`.
 
-    usual: the type of each layer if the file lists none; by default Qwen2's, by depth
+    usual: the type of each layer if the file lists none; by default those of Qwen2's rule
     known, renamed, trimmed: see `Config.types`
-    encode: the encoding of each type; by default the rotation, or none if the family is not rotary
+    encode: returns the encoding of a type; by default its rotation, or None if the family is not
+        rotary
     windows: the window of each type that has one; by default that of `sliding_attention`
     more: further fields of each `Layer`, such as `scale`
     """
@@ -40,7 +41,7 @@ def stack(
         encode = rotations(config) if config.family.kind == "rotary" else no_encoding
     if usual is None and config.stated("layer_types") is None:
         kinds = config.by_depth()
-        # A class without types of layers has one window for all
+        # A class without types of layers has one window for all layers
         alike = windows is None and not config.value("max_window_layers")
     else:
         kinds, alike = config.types(usual or (), known, renamed, trimmed), False
@@ -57,7 +58,7 @@ def hybrid(
     idle: Collection[str] = IDLE,
     **more: Any,
 ) -> list[Layer]:
-    """Return layers of which only some attend: convolutions and recurrences do not."""
+    """Return layers of which only the types `attending` have attention, beside recurrent ones."""
     layers = stack(config, usual, (*attending, *idle), **more)
     return [
         layer if layer.kind in attending else Layer(kind=layer.kind, attends=False)
@@ -66,11 +67,11 @@ def hybrid(
 
 
 def no_encoding(kind: str) -> None:
-    """Return no encoding, for a layer of any type."""
+    """Return None as the encoding of a layer of any type."""
 
 
-def bare(layers: Sequence[Layer], without: Callable[[int, Layer], Any]) -> list[Layer]:
-    """Remove the encoding of the layers for which `without(index, layer)` is true."""
+def drop_encodings(layers: Sequence[Layer], without: Callable[[int, Layer], Any]) -> list[Layer]:
+    """Remove the encoding of each layer for which `without(index, layer)` is true."""
     return [
         replace(layer, encoding=None) if without(i, layer) else layer
         for i, layer in enumerate(layers)

@@ -1,8 +1,8 @@
-"""Read any Hugging Face config.json into a `Spec`: what each layer does about positions.
+"""Parse a Hugging Face config.json into a `Spec`, which has the positional encoding of each layer.
 
-Both spellings are read, `rope_scaling` (transformers 4) and `rope_parameters` (5), `type` and
-`rope_type`, flat and by type of layer. A missing key takes the default of the model's class
-(`families`). Impossible values are refused in one line. torch is not imported here.
+All spellings are read: `rope_scaling` (transformers 4) and `rope_parameters` (5), `type` and
+`rope_type`, flat and by type of layer. A missing key has the default of the model's class, from
+`families`. Impossible values raise ModelError. torch is not imported.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ from posenc.models.config import families, tables
 from posenc.models.config.families import Family
 from posenc.models.config.fields import Config, Fields
 from posenc.models.config.layers import stack
-from posenc.models.config.rope_settings import PLACES, settle
+from posenc.models.config.rope_settings import PLACES, lengths
 from posenc.models.config.spec import (
     TEXT,
     Buckets,
     Disentangled,
     Layer,
-    Pictured,
+    PatchRotary,
     Projected,
     Rotary,
     Slopes,
@@ -32,19 +32,19 @@ from posenc.support.text import printable, shown
 
 # Key of a saved config that names the encodings applied by `posenc.models.adapter`
 ENTRY = "posenc"
-OF_LAYERS = {  # keys that say of each layer whether it attends, in one class or another
+LAYER_KEYS = {  # keys that choose the layers with attention, in various classes
     *("attn_type_list", "attn_layer_indices", "block_types", "layers_block_type"),
     *("hybrid_override_pattern", "linear_attn_config", "full_attn_idxs", "hybrid_layer_pattern"),
     *("attn_layer_period", "full_attention_interval", "layer_group_size", "hybrid_layer_ids"),
 }
-WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")  # keys of their sizes
-KINDS = {  # of encoding → what a stack with such layers is called
+WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")  # keys of window sizes
+KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
     Rotary: "rotary",
     Slopes: "alibi",
     Buckets: "t5",
     Disentangled: "deberta",
     Projected: "transformer-xl",
-    Pictured: "dinov3",
+    PatchRotary: "dinov3",
     Table: "learned",
     Waves: "sinusoidal",
 }
@@ -56,7 +56,7 @@ def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
 
 
 def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
-    """Specify a config; `defaults` are those that the class of the whole gives a part."""
+    """Specify a config; `defaults` are values that the class of the whole passes to a part."""
     model = config.stated("model_type") or ""
     if not isinstance(model, str):
         config.fail("model_type", "must be a name", model)
@@ -66,11 +66,11 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
             return _stack(config, Family(model, "", "rotary"))
         texts = tuple(name for name in TEXT if isinstance(config.stated(name), dict))
         if not texts:
-            config.refuse("model_type", model, "it is not known, and no key says what it does")
-        notes = (f"model_type {printable(model)!r} is not known: only its {texts[0]} is read",)
+            config.refuse("model_type", model, "the type is unknown, and no key describes RoPE")
+        notes = (f"model_type {printable(model)!r} is unknown, so only its {texts[0]} is read",)
         whole = Spec(model, "parts", notes=notes)
         return _with_parts(whole, config, Family(model, "", "parts", parts=texts))
-    family = family.but(defaults=defaults) if defaults else family
+    family = family.replaced(defaults=defaults) if defaults else family
     if family.refused:
         config.refuse("model_type", model, family.refused)
     spec = Spec(model, family.kind)
@@ -85,7 +85,7 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
 
 
 def _present(config: Fields, family: Family, name: str) -> Family:
-    """Return the family of one stack. A decoder without a key of its own is as the encoder is."""
+    """Return the family of one stack; a key missing for the decoder is read from the encoder's."""
     own, one = family.stacks[name], family.stack(name)
     keys = {
         usual: key
@@ -96,19 +96,19 @@ def _present(config: Fields, family: Family, name: str) -> Family:
 
 
 def _applied(config: Fields) -> tuple[str, ...]:
-    """Class names of the encodings of posenc that stand in place of the model's own."""
+    """Return class names of the posenc encodings that were saved in place of the model's own."""
     entry = config.stated(ENTRY)
     if not isinstance(entry, dict):
         return ()
     encodings = entry.get("encodings")
     if not isinstance(encodings, list) or not encodings:
-        return ("an encoding that its config cannot describe",)
+        return ("an encoding that a config cannot describe",)
     names = (entry.get("class") if isinstance(entry, dict) else None for entry in encodings[:8])
     return tuple(dict.fromkeys(printable(str(name)) for name in names))
 
 
 def _text_family(config: Fields, family: Family) -> Family | None:
-    """The family of a text model whose keys stand at the top level, as in older Qwen-VL files."""
+    """Return the family of a text model with top-level keys, as in older Qwen-VL configs."""
     text = families.family(family.flat)
     if text is None or any(config.stated(name) is not None for name in TEXT):
         return None
@@ -121,10 +121,10 @@ def _text_family(config: Fields, family: Family) -> Family | None:
 
 
 def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
-    """Add the specs of nested configs. One that cannot be read becomes a note; if none can, the
-    error is raised.
+    """Add the specifications of nested configs.
 
-    An error in the config of pictures or sound becomes a note too, beside a text model.
+    A nested config that is not supported becomes a note; if none is supported, its Unread is
+    raised. Beside a text model, an error in the config of images or audio becomes a note too.
     """
     parts, notes, unread = dict(spec.parts), list(spec.notes), None
     text = bool(spec.layers or spec.embedding) or any(name in family.parts for name in TEXT)
@@ -152,7 +152,7 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
             raise unread
         if not parts and family.kind == "parts":
             expected = " and ".join(family.parts)
-            config.refuse("model_type", family.name, f"the file holds nothing under {expected}")
+            config.refuse("model_type", family.name, f"the file has no config under {expected}")
     return Spec(**{**vars(spec), "parts": parts, "notes": tuple(notes)})
 
 
@@ -162,18 +162,20 @@ def _stack(config: Fields, family: Family) -> Spec:
         return Spec(family.name, family.kind)
     code = families.code(family)
     file = Config(config.values, config.file, config.path, family)
-    values = _usual_names(getattr(code, "usual", lambda file: file.values)(file), file)
-    file = file.but(values, _as_deep_as_listed(values, family))
-    config = file.but(_keys_heeded(file))
+    values = _without_unread_names(
+        getattr(code, "standard_keys", lambda file: file.values)(file), file
+    )
+    file = file.with_values(values, _as_deep_as_listed(values, family))
+    config = file.with_values(_without_ignored_keys(file))
     _check_heads(config)
     embedding = getattr(code, "embedding", tables.embedding)(config)
     layers = getattr(code, "layers", stack)(config)
     layers = tuple(_with_direction(layer, config) for layer in layers)
     spec = Spec(family.name, _kind(layers, embedding, config), layers, embedding)
-    reach = settle(config) if config.turns else _reach(spec, config)
+    reach = lengths(config) if config.rotations else _reach(spec, config)
     _refuse_other_layers(config)
-    unlike = {word for layer in layers for word in layer.unlike}
-    notes = [f"its attention {word}, which `attend` does not" for word in sorted(unlike)]
+    unsupported = {layer.unsupported for layer in layers if layer.unsupported}
+    notes = [f"its attention {words}, which `attend` does not" for words in sorted(unsupported)]
     heads = config.count("num_attention_heads") or 0
     return replace(
         spec,
@@ -186,88 +188,89 @@ def _stack(config: Fields, family: Family) -> Spec:
 
 
 def _kind(layers: Sequence[Layer], embedding: Any, config: Config) -> str:
-    """Name the kind of a stack: by its layers, or else by what is added to its embeddings."""
+    """Return the kind of a stack, from its layers or otherwise from its position table."""
     encoding = next((layer.encoding for layer in layers if layer.encoding), None)
-    usual = "rotary" if config.turns else KINDS.get(type(embedding), "none")
+    usual = "rotary" if config.rotations else KINDS.get(type(embedding), "none")
     return KINDS.get(type(encoding), usual)
 
 
 def _as_deep_as_listed(values: Mapping[str, Any], family: Family) -> Family:
-    """Count the types of layers that a file lists, where no key counts its layers."""
+    """Set the default number of layers to the length of `layer_types` if no key states it."""
     types = values.get(family.keys.get("layer_types", "layer_types"))
     deep = values.get(family.keys.get("num_hidden_layers", "num_hidden_layers"))
     counted = deep is not None and "num_hidden_layers" not in family.ignored
     if not types or not isinstance(types, list) or counted:
         return family
-    return family.but(defaults={"num_hidden_layers": len(types)})
+    return family.replaced(defaults={"num_hidden_layers": len(types)})
 
 
 def _with_direction(layer: Layer, config: Config) -> Layer:
-    """Set whether a layer looks both ways: as its class does, or as `is_causal` tells a decoder.
+    """Set whether a layer is causal, from its class or from `is_causal` in the config.
 
-    All masks of transformers heed that key, but that of chunks; null counts as false there. They
-    count a window to both sides then, its ends included.
+    All masks of transformers except the chunked one use this key; null counts as false. A
+    bidirectional window includes both ends.
     """
     causal = config.family.causal
     if not layer.attends or not layer.causal:
         return layer
     if causal is not True:
         return replace(layer, causal=bool(causal and config.flag(causal)))
-    heeded = layer.kind != "chunked_attention" and "is_causal" in config.values
-    if not heeded or config.flag("is_causal"):
+    used = layer.kind != "chunked_attention" and "is_causal" in config.values
+    if not used or config.flag("is_causal"):
         return layer
     return replace(layer, causal=False, window=layer.window and layer.window + 1)
 
 
 def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
-    """Return the context and the trained length of a stack that rotates nothing.
+    """Return the context and the trained length of a stack without rotation, as fields of `Spec`.
 
-    Relative positions end nowhere, unless a table is added to the embeddings too.
+    Relative positions have no maximum, unless a table is added to the embeddings too.
     """
     if isinstance(spec.embedding, Table):
         return {"context": spec.embedding.rows, "trained": spec.embedding.rows}
-    relative = any(isinstance(x.encoding, (Buckets, Projected, Pictured)) for x in spec.layers)
+    relative = any(isinstance(x.encoding, (Buckets, Projected, PatchRotary)) for x in spec.layers)
     longest = None if relative else config.count("max_position_embeddings")
     return {"context": longest, "trained": longest}
 
 
-def _usual_names(values: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """Remove keys under the usual name if the class reads them under another, with a note."""
+def _without_unread_names(values: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """Remove keys under standard names that the class reads under other names, and add notes."""
     values, family, notes = dict(values), config.family, config.notes
     for usual in ("rope_theta", "partial_rotary_factor"):
         renamed = family.keys.get(usual, usual)
         if renamed != usual and (value := values.pop(usual, None)) is not None:
-            ignored = f"the code of {family.name} ignores: it reads {renamed}"
+            ignored = f"the code of {family.name} ignores; it reads {renamed}"
             notes.append(f"{usual} is {shown(value)}, which {ignored}")
     renamed = family.keys.get("head_dim", "")
     if renamed.startswith("qk_") and values.get("head_dim") not in (None, values.get(renamed)):
         where = Fields({}, config.file, config.path).at("head_dim")
-        notes.append(f"{where} is {shown(values.pop('head_dim'))}: {renamed} counts")
+        notes.append(f"{where} is {shown(values.pop('head_dim'))}, but {renamed} is used")
     return values
 
 
-def _keys_heeded(config: Config) -> dict[str, Any]:
-    """The keys of a config that the code of such a model heeds; the others become notes."""
+def _without_ignored_keys(config: Config) -> dict[str, Any]:
+    """Remove keys that the code of the model ignores, and add notes."""
     values, family, notes = dict(config.values), config.family, config.notes
     names = {name for key in family.ignored for name in (key, family.keys.get(key, key))}
-    # Some methods heed this key: see rope_settings.py
+    # Some scaling methods use this key: see rope_settings.py
     if "rope_parameters.partial_rotary_factor" in names:
         names -= {"partial_rotary_factor"}
     if "rope_scaling" in names:
         names |= {*PLACES}
     elif any(values.get(place) for place in PLACES):
-        names -= {"rope_theta", "partial_rotary_factor"}  # these count then, as keys at the top do
+        # Within rope settings these keys are used, and so are those at the top
+        names -= {"rope_theta", "partial_rotary_factor"}
     of_windows = {"use_sliding_window", "max_window_layers"} - {*family.defaults}
-    # A class does not read what it does not state
+    # A class without a default for these keys does not read them
     if family.folder:
         windows = any(values.get(key, family.defaults.get(key)) for key in WINDOWS)
-        # Without a window these keys change nothing, so no note is made
+        # Without a window these keys have no effect, so they need no note
         if not windows:
             values = {key: value for key, value in values.items() if key not in of_windows}
         names |= of_windows
     for key in sorted(key for key in values.keys() & names if values[key] is not None):
         if values[key] == family.defaults.get(key):
-            # The model does it anyway
+            # The ignored value is the one that the model uses
             continue
         value = shown(values[key])
         notes.append(f"{config.at(key)} is {value}, which the code of {family.name} ignores")
@@ -275,16 +278,16 @@ def _keys_heeded(config: Config) -> dict[str, Any]:
 
 
 def _refuse_other_layers(config: Config) -> None:
-    """Refuse a key that says which layers attend, and that neither the class nor posenc reads."""
+    """Raise Unread for an unread key that chooses the layers with attention."""
     if config.stated("layer_types") is not None:
         return
     family = config.family
-    for key in sorted(OF_LAYERS & {*config.unread()} - {*family.ignored}):
-        said = config.stated(key)
-        if isinstance(said, list) and said and all(one == said[0] for one in said):
+    for key in sorted(LAYER_KEYS & {*config.unread()} - {*family.ignored}):
+        listed = config.stated(key)
+        if isinstance(listed, list) and listed and all(one == listed[0] for one in listed):
             # All layers are alike, as in MiniMax M2's files
             continue
-        config.refuse(key, family.name, f"{key} says of each layer what it does, in an unknown way")
+        config.refuse(key, family.name, f"the meaning of {key} for its layers is unknown")
 
 
 def _check_heads(config: Config) -> None:
@@ -292,7 +295,7 @@ def _check_heads(config: Config) -> None:
     if heads and groups and heads % groups:
         config.fail(
             "num_key_value_heads",
-            "must divide the heads of queries",
+            "must divide num_attention_heads",
             groups,
             f"divisors of {heads}",
         )

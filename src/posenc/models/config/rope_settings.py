@@ -1,8 +1,8 @@
-"""Read the rope settings of a config, in every spelling, into a `Rotary` for each type of layer.
+"""Parse the rope settings of a config, in every spelling, into a `Rotary` for each type of layer.
 
-A key that may stand in two places must have the same value in both. A key that no method reads is
-refused, and so is a factor that its method does not: a scaling that is silently dropped shows only
-in long texts. One that tunes another method is a note.
+A key that occurs in two places must have the same value in both. Unknown keys, and factors that
+the scaling method does not use, raise an error: a scaling that is silently dropped shows only in
+long texts. A key that tunes another method becomes a note.
 """
 
 import re
@@ -15,7 +15,7 @@ from posenc.models.config.spec import IDLE, Rotary
 from posenc.models.files.errors import ModelError
 from posenc.support.text import shown
 
-METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
+METHODS = {  # rope_type → keys that it reads besides `COMMON_KEYS`
     "default": (),
     "linear": ("factor",),
     "ntk": ("factor",),
@@ -28,116 +28,114 @@ METHODS = {  # rope_type -> the keys that it reads, beyond `COMMON_KEYS`
 }
 COMMON_KEYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor", "mrope_section")
 COMMON_KEYS += ("mrope_interleaved", "original_max_position_embeddings")
-# `finetuned` says how the model was trained, and changes no angle
+# `finetuned` describes the training, and has no effect on angles
 COMMON_KEYS += ("finetuned",)
 KEYS = {*COMMON_KEYS, *(key for keys in METHODS.values() for key in keys)}
 STRETCHING = {"factor", "short_factor", "long_factor"}  # keys that must not be dropped
-ALIASES = {"su": "longrope", "mrope": "default"}  # names that mean another
-FOPE = ("fope_init_factor", "fope_sep_head", "num_inv_freq")  # of Intern-S1-Pro
-OF_PAIRS = ("ntk", "dynamic", "yarn")  # methods that need two pairs
-ONE_PAIR = "runs from the fastest pair to the slowest, and but one turns"
-NEARLY = 1.05  # lengths within this factor of each other are rounded values of one
+ALIASES = {"su": "longrope", "mrope": "default"}  # older names of methods
+FOPE = ("fope_init_factor", "fope_sep_head", "num_inv_freq")  # keys of Intern-S1-Pro
+TWO_PAIRS = ("ntk", "dynamic", "yarn")  # methods that need two pairs
+ONE_PAIR = "must have at least two rotated pairs"
+NEARLY = 1.05  # lengths within this factor of each other count as equal, since configs round them
 PLACES = ("rope_parameters", "rope_scaling")
-SAID = {"rotary": True, "use_rope": True, "rotary_pct": 1, "rope_pct": 1}  # what holds without them
+DEFAULTS = {"rotary": True, "use_rope": True, "rotary_pct": 1, "rope_pct": 1}  # harmless values
 POSITIONAL = re.compile(r"(^|_)(rope|rotary|alibi|yarn|ntk|logn)(_|$)")
 
 
 def rotations(
     config: Config,
     sections: Sequence[int] = (),
-    woven: bool = False,
+    interleaved: bool = False,
     wide: Mapping[str, str] | None = None,
     alpha: bool = False,
 ) -> Callable[[str], Rotary | None]:
     """Read the rotation of each type of layer, and return a function from a type to its rotation.
 
-    sections: pairs of each axis where the config states none; `woven` if axes take turns
+    sections: default number of pairs of each axis; `interleaved` if axes alternate
     wide: type of layer → key of the channels of its heads, if they differ from those of others
-    alpha: "dynamic" scaling may raise the base by a factor of that name
+    alpha: whether the class reads `alpha`, by which "dynamic" scaling raises the base
     """
     config.number("rope_theta", above=1.0)
     config.number("partial_rotary_factor", above=0, most=1.0)
     config.count("original_max_position_embeddings")
     wide = wide or {}
     by_type = _settings(config, share_at_top=not wide)
-    axes = tuple(sections), woven
+    axes = tuple(sections), interleaved
     for label, rope in by_type.items():
         whose = _with_heads(config, wide[label]) if label in wide else config
-        config.turns[label] = _rotation(rope, whose, axes, alpha)
-    _doubt(by_type, config)
+        config.rotations[label] = _rotation(rope, whose, axes, alpha)
+    _doubt_missing_base(by_type, config)
     return lambda kind: _of(kind, config)
 
 
 def _of(kind: str, config: Config) -> Rotary | None:
     """Return the rotation of a type of layer."""
     label = config.family.labels.get(kind, kind)
-    turns = config.turns
-    if "" in turns:
-        return turns[""]
-    if label not in turns and kind not in IDLE:
-        config.fail("layer_types", f"has {kind!r}, of which the rope settings say nothing")
-    return turns.get(label)
+    rotations = config.rotations
+    if "" in rotations:
+        return rotations[""]
+    if label not in rotations and kind not in IDLE:
+        config.fail("layer_types", f"has {kind!r}, which has no rope settings")
+    return rotations.get(label)
 
 
-def settle(config: Config) -> dict[str, int | None]:
+def lengths(config: Config) -> dict[str, int | None]:
     """Return the context and the trained length of a stack of rotary layers, as fields of `Spec`.
 
-    Raises ModelError for an unread key whose name speaks of positions. Call it when all else has
-    been read.
+    Raises ModelError for an unread key whose name suggests positions, so call this last.
     """
-    scaled = [turn for turn in config.turns.values() if turn and turn.method != "default"]
+    rotations = config.rotations.values()
+    scaled = [rotary for rotary in rotations if rotary and rotary.method != "default"]
     _refuse_unknown(config)
     if config.object("dual_chunk_attention_config"):
         config.notes.append(
-            f"{config.at('dual_chunk_attention_config')} remaps distances beyond a chunk, which is"
-            " not counted here: what is said of longer texts rests on a program that reads it"
+            f"{config.at('dual_chunk_attention_config')} remaps distances beyond a chunk, which"
+            " posenc does not model: statements about longer texts hold only without it"
         )
     if not config.family.name or config.family.layout == "":
         config.notes.append(
-            "the layout is not known: whether the channels of a pair sit side by side"
+            "the layout is unknown: the channels of a pair may be adjacent or half a head apart"
         )
     return _reach(config.count("max_position_embeddings"), scaled, config.notes)
 
 
 def _with_heads(config: Config, key: str) -> Config:
-    """Return the config as layers see it whose heads have the channels that `key` states."""
+    """Return the config with the `head_dim` that `key` or `per_layer_config` states."""
     dim, saved = config.count(key, most=WIDEST), config.object("per_layer_config")
-    # transformers writes these by the number of the layer
+    # transformers writes `per_layer_config` with indices of layers as keys
     if saved is not None:
         layers = [saved.object(number) for number in saved.values]
         dims = {layer.count("head_dim", most=WIDEST) for layer in layers if layer} - {None}
         if len(dims) > 1:
             whose = config.family.name
-            config.refuse("per_layer_config", whose, f"heads of {len(dims)} other widths")
+            config.refuse("per_layer_config", whose, f"it has {len(dims)} further head sizes")
         dim = next(iter(dims), dim)
-    return config.but({**config.values, "head_dim": dim})
+    return config.with_values({**config.values, "head_dim": dim})
 
 
-def _doubt(by_type: Mapping[str, Fields | None], config: Config) -> None:
-    """Doubt settings that scale and state no base: transformers 5 always writes one beside them.
+def _doubt_missing_base(by_type: Mapping[str, Fields | None], config: Config) -> None:
+    """Add a note, and for transformers 5 a doubt, about scaling without a stated `rope_theta`.
 
-    Files of version 4 may lack it, as those of before it was a key.
+    transformers 5 always writes the base beside a scaling; files of version 4 may lack it.
     """
     family = config.family
     keys = ("rope_theta", *(rule.get("theta", "") for rule in family.rope.values()))
     if "rope_theta" in family.ignored or any(config.stated(key) for key in keys):
         return
     for label, rope in by_type.items():
-        turn = config.turns[label]
+        turn = config.rotations[label]
         if rope and turn and turn.method != "default" and rope.stated("rope_theta") is None:
             where = (
-                f"{rope.path or 'the config'} scales by {turn.method!r} and states no rope_theta"
+                f"{rope.path or 'the config'} scales by {turn.method!r} but states no rope_theta"
             )
-            config.notes.append(
-                f"{where}: {turn.base:,.10g}, which its class takes then, counts here"
-            )
+            config.notes.append(f"{where}; {turn.base:,.10g}, the default of its class, is used")
             if rope.path.endswith("rope_parameters") or f"rope_parameters.{label}" in rope.path:
-                doubt = f"{where}, so the base that it was trained with may be another"
+                doubt = f"{where}, so the base used in training may be different"
                 config.doubts += (doubt,)
 
 
 def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[str, int | None]:
-    """The context length, and the length before it was stretched."""
+    """Return the context and the trained length, and add notes where stated lengths disagree."""
     reach = {"context": longest, "trained": longest}
     for turn in scaled:
         if turn.method in ("linear", "ntk", "proportional"):
@@ -149,25 +147,25 @@ def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[
             if turn.method in ("dynamic", "yarn") and stretched > (longest or 0):
                 reach["context"] = stretched
                 notes.append(
-                    f"max_position_embeddings is {longest}, but {turn.trained} tokens stretched"
-                    f" {turn.factor:g} times make {stretched}: that is the context counted here,"
-                    " and the lengths must not be multiplied once more"
+                    f"max_position_embeddings is {longest}, but {turn.trained} trained tokens times"
+                    f" the factor {turn.factor:g} are {stretched}, which is used as the context; do"
+                    " not multiply the lengths again"
                 )
             elif turn.method == "llama3" and turn.factor > 1 and turn.trained == longest:
                 notes.append(
-                    f"max_position_embeddings is {longest}, the length before scaling: llama3"
-                    f" ×{turn.factor:g} is made for {stretched}"
+                    f"max_position_embeddings is {longest}, the length before scaling; llama3"
+                    f" ×{turn.factor:g} extends it to {stretched}"
                 )
             elif turn.method == "llama3" and turn.trained > (longest or 0):
                 notes.append(
                     f"max_position_embeddings is {longest}, below the {turn.trained} tokens before"
-                    " scaling: it is missing, or of another model"
+                    " scaling; the key is missing or copied from another model"
                 )
     return reach
 
 
 def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
-    """The rope settings of each type of layer, "" for all; None where a type has no rotation."""
+    """Return rope settings by type of layer, "" for all types; None for a type without rotation."""
     shared, family = _rope_fields(config), config.family
     theta, share = "rope_theta", "partial_rotary_factor"
     default = config.defaults.get("rope_parameters") or {}
@@ -177,7 +175,7 @@ def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
             if rope is not None:
                 rope.defaults = {**default.get(label, {}), "rope_type": "default"}
                 rope.defaults.setdefault(theta, config.value(theta))
-        # Beside nested settings these keys mean nothing, so they are only marked as read
+        # Beside nested settings these keys have no effect, so they are only marked as read
         for rule in family.rope.values():
             config.stated(rule.get("theta", theta))
         return objects
@@ -191,7 +189,7 @@ def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
         return {"": rope}
     _flat_beside_types(shared, config)
     by_type = {}
-    # The file has flat settings, of a model that has several
+    # The file has flat settings, although the model has several types of layers
     for label, rule in family.rope.items():
         values = dict(shared.values) if shared is not None and rule.get("scaled", True) else {}
         rope = Fields(values, config.file, shared.path if shared else config.path)
@@ -210,9 +208,9 @@ def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
 
 
 def _flat_beside_types(shared: Fields | None, config: Config) -> None:
-    """Say that transformers 5 leaves out settings for all layers of a model that has several.
+    """Add a note if transformers 5 drops flat settings because the class needs them by type.
 
-    Raises ModelError where no layer takes them: its class cannot be built from such a file.
+    Raises ModelError if no type of layer uses them: the class cannot be built from the file.
     """
     if shared is None or not shared.values.keys() - {"rope_type", "type"}:
         return
@@ -220,28 +218,27 @@ def _flat_beside_types(shared: Fields | None, config: Config) -> None:
     scaled = {name: rule for name, rule in family.rope.items() if rule.get("scaled", True)}
     types = ", ".join(family.rope)
     if not scaled:
-        problem = f"must hold settings for each type of layer of {family.name}, {types}"
+        problem = f"must have settings for each type of layer of {family.name}, {types}"
         raise ModelError(shared.file, shared.path, problem, dict(shared.values))
     if shared.path.endswith("rope_parameters"):
         lost = "are not by type of layer"
     elif "rope_type" not in shared.values and not any("gain" in rule for rule in scaled.values()):
-        lost = f"say `type` {shown(_type(shared))} and no `rope_type`"
+        lost = f"have `type` {shown(_type(shared))} and no `rope_type`"
     else:
         return
     config.notes.append(
-        f"{shared.path}: its settings {lost} ({types}), and the class of {family.name} in"
-        " transformers 5 leaves them out; they count here as they are meant, of"
-        f" {', '.join(scaled)}"
+        f"{shared.path}: its settings {lost} ({types}), so the class of {family.name} in"
+        f" transformers 5 drops them; posenc applies them to {', '.join(scaled)}, as intended"
     )
 
 
 def _defaults_kept(default: Mapping[str, Any]) -> dict[str, Any]:
-    """The defaults that still hold where the file sets a scaling of its own."""
+    """Return the defaults that remain in effect if the file states its own scaling."""
     return {k: v for k, v in default.items() if k in ("rope_theta", "partial_rotary_factor")}
 
 
 def _rope_fields(config: Fields) -> Fields | None:
-    """Return `rope_parameters` or `rope_scaling`; raise ModelError where they disagree."""
+    """Return `rope_parameters` or `rope_scaling`. Raises ModelError if both exist and disagree."""
     stated = (config.object(place) for place in PLACES)
     both = [rope for rope in stated if rope is not None and rope.values]
     if len(both) == 2:
@@ -257,7 +254,7 @@ def _rope_fields(config: Fields) -> Fields | None:
 
 
 def _type(rope: Fields) -> Any:
-    """Read `rope_type`, or `type` in older files; "mrope" is the default with sections."""
+    """Return `rope_type`, or `type` in older files, with older names of methods replaced."""
     new, old = (rope.stated(key) for key in ("rope_type", "type"))
     new, old = (ALIASES.get(name, name) if isinstance(name, str) else name for name in (new, old))
     if None not in (new, old) and new != old:
@@ -267,7 +264,7 @@ def _type(rope: Fields) -> Any:
 
 
 def _nested(rope: Fields, config: Config) -> bool:
-    """Test whether each key is a type of layer, and none a setting of all."""
+    """Test whether the settings are nested by type of layer, without a setting for all types."""
     family = config.family
     labels = {*family.rope, *family.labels.values(), *(config.words("layer_types") or ())}
     usual = config.defaults.get("rope_parameters") or {}
@@ -281,18 +278,18 @@ def _nested(rope: Fields, config: Config) -> bool:
 def _rotation(
     rope: Fields | None, config: Config, axes: tuple[tuple[int, ...], bool], alpha: bool
 ) -> Rotary | None:
-    """The rotation of one type of layer."""
+    """Return the rotation of one type of layer."""
     if rope is None:
         return None
     family, notes = config.family, config.notes
     name = _type(rope)
     name = rope.defaults.get("rope_type") or "default" if name is None else name
     if not isinstance(name, str) or name not in METHODS:
-        rope.fail("rope_type", "is not known", name, ", ".join((*METHODS, *ALIASES)))
-    # This model reads some keys of its own
+        rope.fail("rope_type", "must be a known method", name, ", ".join((*METHODS, *ALIASES)))
+    # The class may read further keys
     usual = family.defaults.get("rope_parameters") or {}
     if key := next((key for key in FOPE if rope.stated(key) is not None), ""):
-        why = "each of its waves is a weighted sum, with weights from the checkpoint"
+        why = "its frequencies are mixed with weights from the checkpoint"
         rope.refuse(key, "FoPE", why)
     read = (*COMMON_KEYS, *METHODS[name], *usual)
     of_others = rope.values.keys() & KEYS - STRETCHING - {*read}
@@ -302,13 +299,11 @@ def _rotation(
         notes.append(f"{rope.at(key)} is {value}, which rope_type {name!r} does not read")
     base = rope.number("rope_theta", above=1.0) or 10_000.0
     dim, turned, share = _width(rope, config, name)
-    sections, woven = _sections(rope, config, axes, turned)
+    sections, interleaved = _sections(rope, config, axes, turned)
     if name == "proportional" and sections:
-        rope.fail(
-            "rope_type", f"is not read beside the {len(sections)} axes of mrope_section", name
-        )
-    if name in OF_PAIRS and turned < 4:
-        rope.fail("rope_type", f"{name} {ONE_PAIR}")
+        rope.fail("rope_type", f"is not supported with {len(sections)} axes of mrope_section", name)
+    if name in TWO_PAIRS and turned < 4:
+        rope.fail("rope_type", f"{name} {ONE_PAIR}, got one")
     longest = config.count("max_position_embeddings")
     trained = rope.count("original_max_position_embeddings")
     layout = family.layout or None
@@ -323,7 +318,7 @@ def _rotation(
         "trailing": family.place == "trailing" and dim > turned,
         "backward": family.sign < 0,
         "sections": sections,
-        "woven": woven,
+        "interleaved": interleaved,
     }
     raised_by = _alpha(rope, config, alpha) if name == "dynamic" else None
     if name in ("linear", "ntk", "llama3") or (name == "dynamic" and raised_by is None):
@@ -334,8 +329,8 @@ def _rotation(
         raised = base * raised_by ** (turned / (turned - 2))
         turn |= {"method": "default", "factor": 1.0, "base": raised}
         notes.append(
-            f"{rope.at('alpha')} is {raised_by:g}: it raises the base from {base:,.10g} to"
-            f" {raised:,.10g}, for texts of any length"
+            f"{rope.at('alpha')} is {raised_by:g}, which raises the base from {base:,.10g} to"
+            f" {raised:,.10g} for texts of any length"
         )
     elif name == "dynamic":
         turn["trained"] = _trained(rope, longest, longest)
@@ -355,44 +350,44 @@ def _rotation(
 def _sections(
     rope: Fields, config: Config, axes: tuple[tuple[int, ...], bool], turned: int
 ) -> tuple[tuple[int, ...], bool]:
-    """The number of pairs of each axis (none for a single axis), and whether axes interleave."""
-    sections, woven = rope.counts("mrope_section"), rope.flag("mrope_interleaved")
+    """Return the pairs of each axis, () for a single axis, and whether axes are interleaved."""
+    sections, interleaved = rope.counts("mrope_section"), rope.flag("mrope_interleaved")
     family, notes, (usual_sections, usually) = config.family, config.notes, axes
     if family.folder and not usual_sections:
-        for key, value in {"mrope_section": sections, "mrope_interleaved": woven}.items():
+        for key, value in {"mrope_section": sections, "mrope_interleaved": interleaved}.items():
             if value:
-                ignores = f"the code of {family.name} ignores: it has one axis"
+                ignores = f"the code of {family.name} ignores because it has one axis"
                 notes.append(f"{rope.at(key)} is {shown(value)}, which {ignores}")
         return (), False
     sections = sections or usual_sections
-    if usual_sections and woven not in (None, usually):
-        ignores = f"the code of {family.name} ignores: its axes "
-        ignores += "take turns" if usually else "have blocks of pairs"
-        notes.append(f"{rope.at('mrope_interleaved')} is {shown(woven)}, which {ignores}")
-        woven = usually
-    woven = usually if woven is None else woven
+    if usual_sections and interleaved not in (None, usually):
+        ignores = f"the code of {family.name} ignores; its axes "
+        ignores += "alternate" if usually else "have blocks of pairs"
+        notes.append(f"{rope.at('mrope_interleaved')} is {shown(interleaved)}, which {ignores}")
+        interleaved = usually
+    interleaved = usually if interleaved is None else interleaved
     if sections:
         if sum(sections) != turned // 2:
-            problem = f"must sum to the {turned // 2} pairs that turn"
+            problem = f"must sum to the {turned // 2} rotated pairs"
             rope.fail("mrope_section", problem, list(sections))
-        _check_sections(rope, sections, woven)
-    return sections, woven
+        _check_sections(rope, sections, interleaved)
+    return sections, interleaved
 
 
-def _check_sections(rope: Fields, sections: tuple[int, ...], woven: bool) -> None:
-    """Raise ModelError where an axis has no pair, or not as many as interleaving gives it."""
+def _check_sections(rope: Fields, sections: tuple[int, ...], interleaved: bool) -> None:
+    """Raise ModelError if an axis has no pair, or not the number that interleaving implies."""
     if min(sections) < 1:
         rope.fail("mrope_section", "must give each axis a pair", list(sections))
     count, total = len(sections), sum(sections)
     shares = [
         len(range(axis, min(count * pairs, total), count)) for axis, pairs in enumerate(sections)
     ]
-    if woven and list(sections[1:]) != shares[1:]:
-        rope.fail("mrope_section", f"taking turns, axes would get {shares} pairs", list(sections))
+    if interleaved and list(sections[1:]) != shares[1:]:
+        rope.fail("mrope_section", f"must be {shares} for interleaved axes", list(sections))
 
 
 def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
-    """Channels of a head, how many of them are rotated, and the share of pairs (proportional)."""
+    """Return the channels of a head, the rotated ones, and the share of pairs (proportional)."""
     dim, family, notes = head_dim(config), config.family, config.notes
     rest = (
         config.count("qk_nope_head_dim", least=0, most=WIDEST) or 0
@@ -403,13 +398,13 @@ def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
     within = rope.stated("partial_rotary_factor") is not None
     stated = within or config.stated("partial_rotary_factor") is not None
     if rest and (not stated or abs(share * (dim + rest) - dim) < 0.5):
-        # The share is that of the whole head, and all of what can turn does
+        # The share is relative to the whole head, and the channels of `head_dim` are all rotated
         share = 1.0
-    unheeded = "rope_parameters.partial_rotary_factor" in family.ignored
-    if stated and share < 1 and name != "proportional" and unheeded:
-        ignores = f"the code of {family.name} ignores: its heads turn as a whole"
+    unused = "rope_parameters.partial_rotary_factor" in family.ignored
+    if stated and share < 1 and name != "proportional" and unused:
+        ignores = f"the code of {family.name} ignores because it rotates whole heads"
         if name != "default":
-            rope.fail("partial_rotary_factor", f"is heeded by {name!r}, and {ignores}", share)
+            rope.fail("partial_rotary_factor", f"is used by {name!r}, but {ignores}", share)
         notes.append(f"{rope.at('partial_rotary_factor')} is {share:g}, which {ignores}")
         share = 1.0
     if name == "proportional":
@@ -417,23 +412,22 @@ def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
     elif (turned := config.count("rotary_dim", least=2) or 0) == 0:
         turned = int(dim * share)
     elif within and turned != int(dim * share) and config.stated("rotary_dim") is not None:
-        problem = f"disagrees with {config.at('rotary_dim')}, {turned} channels of {dim}"
+        problem = f"must agree with {config.at('rotary_dim')}, {turned} channels of {dim}"
         rope.fail("partial_rotary_factor", problem, share)
     if turned < 2 or turned % 2 or turned > dim:
         key = "partial_rotary_factor" if share < 1 else "head_dim"
         source = rope if share < 1 else config
         source.fail(
             key if config.stated("rotary_dim") is None else "rotary_dim",
-            f"channels turn in pairs: of a head of {dim} it turns {turned}, which must be even and"
-            f" from 2 to {dim}",
+            f"must rotate an even number of channels from 2 to {dim}, got {turned}",
         )
     return dim + rest, turned, share
 
 
-def _alpha(rope: Fields, config: Config, heeded: bool) -> float | None:
-    """Read the factor of the base of Hunyuan's models, which other classes ignore."""
+def _alpha(rope: Fields, config: Config, used: bool) -> float | None:
+    """Return Hunyuan's factor of the base; for classes that ignore it, None and a note."""
     alpha, family = rope.number("alpha"), config.family
-    if alpha is None or not family.folder or heeded:
+    if alpha is None or not family.folder or used:
         return alpha
     config.notes.append(f"{rope.at('alpha')} is {alpha:g}, which the code of {family.name} ignores")
     return None
@@ -442,26 +436,26 @@ def _alpha(rope: Fields, config: Config, heeded: bool) -> float | None:
 def _factor(rope: Fields, notes: list[str]) -> float:
     factor = rope.number("factor")
     if factor is None:
-        rope.fail("factor", f"is missing: {_type(rope)!r} stretches by it")
+        rope.fail("factor", f"is missing, but {_type(rope)!r} needs it")
     _note_factor(rope, factor, notes)
     return factor
 
 
 def _note_factor(rope: Fields, factor: float, notes: list[str]) -> None:
-    """Note a factor that shortens the context, or that scales nothing."""
+    """Add a note about a factor that shortens the context or has no effect."""
     if factor < 1:
-        notes.append(f"{rope.at('factor')} is {factor:g}: below 1 it shortens the context")
-    # Dynamic scaling raises the base of longer texts even by a factor of 1
+        notes.append(f"{rope.at('factor')} is {factor:g}, and below 1 it shortens the context")
+    # Dynamic scaling raises the base of longer texts even with a factor of 1
     elif factor == 1 and rope.stated("factor") is not None and _type(rope) != "dynamic":
-        notes.append(f"{rope.at('factor')} is 1, by which {_type(rope)!r} scales nothing")
+        notes.append(f"{rope.at('factor')} is 1, with which {_type(rope)!r} has no effect")
 
 
 def _note_lengths(
     rope: Fields, name: str, factor: float, longest: int | None, notes: list[str]
 ) -> None:
-    """Note an original length that does not become the context when multiplied by the factor.
+    """Add a note if the original length times the factor differs from the context.
 
-    A YaRN that is made for more than the context is noted in `_reach`.
+    For YaRN, `_reach` adds the note about a product above the context.
     """
     key = "original_max_position_embeddings"
     original = rope.count(key)
@@ -471,7 +465,7 @@ def _note_lengths(
     if made * NEARLY < longest or (name == "linear" and made > NEARLY * longest):
         key = key if rope.stated(key) is None else rope.at(key)
         notes.append(
-            f"{key} is {original}, which {name} ×{factor:g} makes {made:.0f}, but"
+            f"{key} is {original}, which {name} ×{factor:g} extends to {made:.0f}, but"
             f" max_position_embeddings is {longest}"
         )
 
@@ -500,18 +494,18 @@ def _yarn(rope: Fields, config: Config, trained: int, longest: int | None) -> di
     family, notes = config.family, config.notes
     factor = rope.number("factor") or (longest / trained if longest else 1.0)
     if rope.value("factor") is None:
-        notes.append(f"{rope.at('factor')} is missing: {longest} / {trained} tokens taken for it")
+        notes.append(f"{rope.at('factor')} is missing; {longest} / {trained} tokens is used")
     grown = lambda m: 0.1 * m * log(factor) + 1 if factor > 1 else 1.0  # noqa: E731
     mscale, all_dim = (rope.number(k, above=-1e-9) for k in ("mscale", "mscale_all_dim"))
     _note_factor(rope, factor, notes)
     if mscale and family.latent and rope.stated("mscale_all_dim") is None:
         notes.append(
-            f"{rope.at('mscale')} is {mscale:g} and mscale_all_dim is missing: {family.name} was"
-            f" published with both, and loses a softmax scale of ×{grown(mscale) ** 2:.4g} without"
+            f"{rope.at('mscale')} is {mscale:g}, but mscale_all_dim, which {family.name} was"
+            f" published with, is missing, and with it a softmax scale of ×{grown(mscale) ** 2:.4g}"
         )
     elif mscale and mscale != 1 and not all_dim:
         notes.append(
-            f"{rope.at('mscale')} without mscale_all_dim counts for nothing in transformers;"
+            f"{rope.at('mscale')} without mscale_all_dim has no effect in transformers;"
             " DeepSeek's own code would scale by it"
         )
     gain = rope.number("attention_factor")
@@ -520,8 +514,8 @@ def _yarn(rope: Fields, config: Config, trained: int, longest: int | None) -> di
         gain = usual
     elif rope.stated("attention_factor") and abs(gain - usual) > 1e-4 * usual:
         notes.append(
-            f"{rope.at('attention_factor')} is {gain:g}, where yarn ×{factor:g} would take"
-            f" {usual:.6g} without the key"
+            f"{rope.at('attention_factor')} is {gain:g}, but the default of yarn ×{factor:g} is"
+            f" {usual:.6g}"
         )
     rounded = rope.flag("truncate")
     return {
@@ -539,7 +533,7 @@ def _longrope(
 ) -> dict[str, Any]:
     if trained < 2:
         key = "original_max_position_embeddings"
-        rope.fail(key, "must be 2 at least, as longrope divides by its logarithm", trained)
+        rope.fail(key, "must be at least 2, since longrope divides by its logarithm", trained)
     short, long = (
         rope.numbers(key, turned // 2) or rope.fail(key, "is missing")
         for key in ("short_factor", "long_factor")
@@ -551,8 +545,8 @@ def _longrope(
         _note_longrope(rope, short, long, trained, longest, notes)
         if gain is not None and abs(gain - usual) > 1e-4 * usual:
             notes.append(
-                f"{rope.at('attention_factor')} is {gain:g}, where longrope ×{factor:g} would take"
-                f" {usual:.6g} without the key"
+                f"{rope.at('attention_factor')} is {gain:g}, but the default of longrope"
+                f" ×{factor:g} is {usual:.6g}"
             )
     _note_factor(rope, factor, notes)
     gain = usual if gain is None else gain
@@ -567,37 +561,32 @@ def _note_longrope(
     longest: int | None,
     notes: list[str],
 ) -> None:
-    """Note two different lists of factors that cannot be meant as they stand.
+    """Add notes about lists of factors that seem exchanged, and about lengths without effect.
 
     In all published files each long factor is at least the short one.
     """
     if all(far <= near for near, far in zip(short, long, strict=True)):
         notes.append(
-            f"{rope.at('long_factor')} is nowhere above short_factor: the two lists are exchanged"
+            f"{rope.at('long_factor')} never exceeds short_factor, so the lists seem exchanged"
         )
     if longest and trained >= longest:
         key = "original_max_position_embeddings"
         stated = "missing" if rope.count(key) is None else trained
         key = key if rope.stated(key) is None else rope.at(key)
         notes.append(
-            f"{key} is {stated}, and max_position_embeddings is {longest}: long_factor is never"
+            f"{key} is {stated} and max_position_embeddings is {longest}, so long_factor is never"
             " used"
         )
 
 
 def _refuse_unknown(config: Fields) -> None:
-    """Refuse a key whose name speaks of positions and that nothing here reads.
+    """Raise ModelError for a key that has not been read although its name suggests positions.
 
-    `indexer_rope_interleave` is allowed: an indexer only chooses which keys are attended to.
+    `indexer_rope_interleave` is allowed because an indexer only chooses keys.
     """
     understood = {*config.defaults, *config.names.values(), "indexer_rope_interleave"}
     for key in config.unread():
-        said = config.values[key]
-        if (
-            not POSITIONAL.search(key)
-            or key in understood
-            or said is False
-            or said == SAID.get(key)
-        ):
-            continue
-        config.fail(key, "looks as if it changed positions, and posenc does not know how")
+        value = config.values[key]
+        harmless = value is False or value == DEFAULTS.get(key)
+        if POSITIONAL.search(key) and key not in understood and not harmless:
+            config.fail(key, "may change positions, but posenc does not support it")

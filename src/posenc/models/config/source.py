@@ -1,4 +1,4 @@
-"""The files of one model, found and read once, for everything that is asked of it."""
+"""Lazy, cached access to the config, weights and specification of one model on disk."""
 
 from copy import deepcopy
 from functools import cached_property
@@ -14,12 +14,12 @@ from posenc.models.weights import Weights, open_weights
 
 
 class Source:
-    """A config file, a model folder, or a file of weights; each part is read when first asked for.
+    """Model at a path: a config file, a folder, or a file of weights; parts are read on first use.
 
-    - `path`: what was given
-    - `files`: the files that may be read; raises ModelError where there are none
+    - `path`: the path as passed
+    - `files`: the files that may be read; raises ModelError if there are none
 
-    What is read is kept for the life of the object, so a file that changes needs a new one.
+    Parts are cached for the life of the object, so a changed file needs a new object.
     """
 
     def __init__(self, path: Path):
@@ -27,7 +27,7 @@ class Source:
 
     @classmethod
     def of(cls, model: "Path | Source") -> "Source":
-        """Return `model` if it is open already, otherwise open it."""
+        """Return `model` itself if it is a Source, otherwise a new one for the path."""
         return model if isinstance(model, Source) else cls(model)
 
     @cached_property
@@ -36,40 +36,41 @@ class Source:
 
     @property
     def values(self) -> dict[str, Any] | None:
-        """A copy of what config.json holds; None without one."""
+        """A copy of the parsed config.json; None if there is no config."""
         return deepcopy(dict(self.files.values)) if self.files.values is not None else None
 
     def config(self, purpose: str) -> dict[str, Any]:
-        """Return `values`, of a GGUF file its metadata as a config. Raises ModelError for none.
+        """Return the parsed config, or for a GGUF file its metadata translated to a config.
 
-        `purpose` ends the sentence "holds no config.json, …".
+        Raises ModelError "contains no config.json, …" if there is neither; `purpose` ends the
+        sentence.
         """
         if self.files.format == "gguf":
             return as_config(self.weights.metadata, self.weights, self.files.weights[0].name)
         if (values := self.values) is None:
-            raise ModelError(self.path, "", f"holds no config.json, {purpose}")
+            raise ModelError(self.path, "", f"contains no config.json, {purpose}")
         return values
 
     @cached_property
     def weights(self) -> Weights:
-        """The weights, of which headers alone are read. Raises ModelError without any."""
+        """The weights, with their headers read. Raises ModelError if there are none."""
         return open_weights(self.files)
 
     @cached_property
     def spec(self) -> Spec:
-        """What the config states, without one the metadata of a GGUF file.
+        """Specification from the config, or from GGUF metadata if there is no config.
 
-        Raises ModelError, which names file, key, value and what is allowed; Unread for neither.
+        Raises ModelError with file, key, value and the allowed values; Unread if there is neither.
         """
         if self.files.config is not None and self.files.values is not None:
             return specify(self.files.values, self.files.config.name)
         if self.files.format == "gguf":
             return self._of_metadata
-        raise Unread(self.path, "", "holds no config.json, so what it does cannot be read")
+        raise Unread(self.path, "", "contains no config.json, so its encodings cannot be read")
 
     @property
     def own_spec(self) -> Spec:
-        """What the file at `path` states: of a GGUF file its metadata, whatever lies beside it."""
+        """Specification from the file at `path`; a config beside a GGUF file is ignored."""
         of_file = self.files.format == "gguf" and not self.path.is_dir()
         return self._of_metadata if of_file else self.spec
 
@@ -81,6 +82,6 @@ class Source:
 def read(path: Path) -> Spec:
     """Return the specification of a config file, a model folder, or a GGUF file.
 
-    Raises ModelError, which names file, key, value and what is allowed; Unread without a config.
+    Raises ModelError with file, key, value and the allowed values; Unread without a config.
     """
     return Source(path).spec

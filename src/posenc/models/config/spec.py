@@ -1,7 +1,7 @@
-"""The specification of a model: each layer's encoding as data, and the encodings built from it.
+"""Specification of a model's positional encodings as plain data, from which modules are built.
 
-Two configs that mean the same give equal specifications, however they spell it. torch is imported
-where frequencies or encodings are asked for; a specification alone does not need it.
+Two configs with the same meaning give equal specifications, however they spell it. torch is
+imported only by the methods that build frequencies, encodings or masks.
 """
 
 from __future__ import annotations
@@ -33,49 +33,50 @@ Method = Literal[
 ]
 
 
-# The parts that are text models
+# Keys of nested configs that describe a text model
 TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_config")
 IDLE = ("linear_attention", "conv", "moe", "mlp")  # types of layers that do not attend
 
 
 @dataclass(frozen=True)
 class Rotary:
-    """A layer that rotates queries and keys: `RoPE`."""
+    """Rotation of queries and keys (RoPE), with its scaling method."""
 
     dim: int  # channels of a head
-    turned: int  # how many of them turn
+    turned: int  # rotated channels of a head
     base: float
     method: Method = "default"
     factor: float = 1.0
-    trained: int = 0  # tokens that the unscaled frequencies were trained on, where it matters
+    trained: int = 0  # tokens of the training before scaling, for methods that need it
     ends: tuple[float, float] = (0.0, 0.0)  # ends of the ramp in turns: slow, fast (yarn, llama3)
-    rounded: bool = True  # the ends of yarn's ramp
-    share: float = 1.0  # share of the pairs that turn at all (proportional)
-    short: tuple[float, ...] = ()  # factors of longrope, one a pair
+    rounded: bool = True  # True: the ends of yarn's ramp are rounded to whole pairs
+    share: float = 1.0  # share of the pairs with a frequency above 0 (proportional)
+    short: tuple[float, ...] = ()  # longrope's factor of each pair, for short and long texts
     long: tuple[float, ...] = ()
     gain: float = 1.0  # factor of cos and sin
     logit_gain: float = 1.0  # factor of the softmax scale
-    layout: Layout | None = None  # None: the config does not say, and the model is not known
-    trailing: bool = False  # the last channels of a head turn, not the first
-    backward: bool = False  # the other way round
+    layout: Layout | None = None  # None: unknown, the config and the model do not state it
+    trailing: bool = False  # True: the last channels of a head are rotated, not the first
+    backward: bool = False  # True: by −θ
     sections: tuple[int, ...] = ()  # pairs for each axis of M-RoPE
-    woven: bool = False  # the sections are interleaved
+    interleaved: bool = False  # True: pairs are assigned to the axes in turn, not in blocks
 
     @property
     def by_length(self) -> bool:
-        """True where the frequencies depend on the length of the text."""
+        """True if the frequencies depend on the length of the text."""
         return self.method in ("dynamic", "longrope")
 
     def theta(self, length: int | None = None) -> list[float]:
-        """θ of each pair, in radians per token, for texts of `length` tokens: plain numbers.
+        """Return θ of each pair as a float, in radians per token, for texts of `length` tokens.
 
-        Raises ValueError where θ depends on the length and `length` is None.
+        Raises ValueError if θ depends on the length and `length` is None.
         """
         from posenc.encodings.rotary import theta as to
 
         if self.by_length and length is None:
             raise ValueError(
-                f"the frequencies of {self.method!r} depend on how long the text is: pass `length`."
+                f"`length` must be a number of tokens, got None. {self.method!r} frequencies depend"
+                " on the length of the text."
             )
         theta = self.unscaled()
         match self.method:
@@ -97,32 +98,32 @@ class Rotary:
         return [-turn for turn in theta] if self.backward else theta
 
     def unscaled(self) -> list[float]:
-        """θ before any extension, as in training."""
+        """Return θ before any context extension, as in training."""
         from posenc.encodings.rotary.theta import frequencies
 
         return frequencies(self.turned, self.base)
 
     def frequencies(self, length: int | None = None) -> Frequencies:
-        """θ as an encoding takes it, for texts of `length` tokens: of each axis, where it has more.
+        """Return θ as a float64 tensor (pair,), or with several axes (axis, pair).
 
-        Raises ValueError where θ depends on the length and `length` is None.
+        Raises ValueError if θ depends on the length and `length` is None.
         """
         from torch import float64, tensor
 
         from posenc.encodings.rotary.mrope import mrope
 
         theta = tensor(self.theta(length), dtype=float64, device="cpu")
-        return mrope(theta, self.sections, self.woven) if self.sections else theta
+        return mrope(theta, self.sections, self.interleaved) if self.sections else theta
 
     def encoding(self, length: int | None = None, layout: Layout | None = None) -> RoPE:
-        """Build the rotation; `layout` is needed where the config leaves it open."""
+        """Return the RoPE module; `layout` is needed if the config does not determine it."""
         from posenc.encodings.rotary.rope import RoPE
 
         layout = self.layout or layout
         if layout is None:
             raise ValueError(
-                "the config does not say where the channels of a pair sit: pass `layout`, 'half' as"
-                " in most transformers checkpoints, or 'interleaved'."
+                "`layout` must be 'half', as in most transformers checkpoints, or 'interleaved',"
+                " got None. The config does not determine it."
             )
         theta = self.frequencies(length)
         return RoPE(theta, self.dim, self.gain, layout, self.trailing, self.logit_gain)
@@ -130,11 +131,11 @@ class Rotary:
 
 @dataclass(frozen=True)
 class Slopes:
-    """A layer whose scores fall with distance, at a pace for each head: `ALiBi`."""
+    """ALiBi: a bias that falls linearly with distance, with one slope for each head."""
 
     heads: int
-    strength: float = 1.0  # a factor of all slopes
-    rounded: bool = False  # True: rounded to bfloat16, as in Falcon's code: `FalconALiBi`
+    strength: float = 1.0  # factor of all slopes
+    rounded: bool = False  # True: bias rounded to bfloat16 as in Falcon's code (`FalconALiBi`)
 
     def encoding(self) -> ALiBi | FalconALiBi:
         if self.rounded:
@@ -148,7 +149,7 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Buckets:
-    """A layer with a learned bias for each bucket of distances: `T5Bias`, without its weights."""
+    """T5's learned bias for each bucket of distances, without its weights."""
 
     heads: int
     buckets: int
@@ -163,13 +164,13 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Disentangled:
-    """A layer that scores content against distance both ways: `DeBERTa`, without its weights."""
+    """DeBERTa's disentangled attention between content and distance, without its weights."""
 
     dim: int
     heads: int
     width: int
     reach: int
-    buckets: int = 0  # 0: each distance up to `reach` has a row of its own
+    buckets: int = 0  # 0: one row for each distance up to `reach`
     terms: tuple[str, ...] = ("c2p", "p2c")
 
     def encoding(self) -> DeBERTa:
@@ -183,21 +184,18 @@ class Disentangled:
             released=True,
             buckets=self.buckets,
             terms=self.terms,
-            clamped=False,  # as transformers does, which the config is for
+            clamped=False,  # as in transformers
         )
 
 
 @dataclass(frozen=True)
 class Projected:
-    """A layer that scores queries against projected sines of the distance: `TransformerXL`.
-
-    Without its weights, whose columns go with the sines before the cosines, or alternate.
-    """
+    """Transformer-XL's scores of queries against projected sinusoids, without its weights."""
 
     dim: int
     heads: int
     width: int
-    halves: bool = True
+    halves: bool = True  # all sines before all cosines; False: alternating
 
     def encoding(self) -> TransformerXL:
         from posenc.encodings.relative.transformer_xl import TransformerXL
@@ -206,10 +204,10 @@ class Projected:
 
 
 @dataclass(frozen=True)
-class Pictured:
-    """A layer that rotates by rows and columns of patches, the picture taken as −1 … 1: DINOv3.
+class PatchRotary:
+    """DINOv3's rotation by row and column of image patches, both scaled to −1 … 1.
 
-    Positions are points, as `positions.centred` makes them.
+    Positions are points, as returned by `positions.centred`.
     """
 
     dim: int
@@ -223,8 +221,8 @@ class Pictured:
 
 
 @dataclass(frozen=True)
-class Sharpened:
-    """A factor of the queries that grows with their position: `Temperature`."""
+class QueryScale:
+    """Factor of the queries that grows with their position (`Temperature`)."""
 
     every: int
     strength: float
@@ -238,25 +236,25 @@ class Sharpened:
 
 @dataclass(frozen=True)
 class Layer:
-    """The positional encoding of one layer, and the other settings of its attention.
+    """Positional encoding and attention settings of one layer.
 
-    Cross-attention, where a decoder has it, sees all keys, without any encoding but at this scale.
+    Cross-attention of a decoder uses the same scale, no encoding and no mask.
     """
 
-    encoding: Rotary | Slopes | Buckets | Disentangled | Projected | Pictured | None = None
+    encoding: Rotary | Slopes | Buckets | Disentangled | Projected | PatchRotary | None = None
     # None: NoPE
-    kind: str = "full_attention"  # type of the layer, as transformers calls it
-    attends: bool = True  # False: a convolution, a recurrence
-    window: int | None = None  # tokens that a query sees, itself included; None: all
-    temperature: Sharpened | None = None
-    causal: bool = True  # a query sees what stands before it; False: both ways
+    kind: str = "full_attention"  # type of the layer in transformers' terms
+    attends: bool = True  # False: a convolution or a recurrence
+    window: int | None = None  # number of tokens that a query sees, itself included; None: all
+    temperature: QueryScale | None = None
+    causal: bool = True  # False: a query also sees later keys
     scale: float | None = None  # softmax scale; None: the encoding's own, usually 1/√channels
     softcap: float | None = None  # c of `attend(…, softcap=)`: scores s become c tanh(s/c)
-    sinks: bool = False  # a learned logit of each head takes its share: `attend(…, sinks=)`
-    beyond: str = ""  # what else `attend` does not do: a sentence
+    sinks: bool = False  # True: each head has a learned sink logit, `attend(…, sinks=)`
+    unsupported: str = ""  # a verb phrase for an operation that `attend` lacks
 
     def build(self, length: int | None = None, layout: Layout | None = None) -> Encoding:
-        """Build the encoding of this layer's attention; it knows the softmax scale."""
+        """Return the encoding of this layer's attention, with its softmax scale set."""
         from posenc.core.encoding import Sum
         from posenc.encodings.nope import NoPE
 
@@ -269,9 +267,9 @@ class Layer:
         return Sum(encoding, self.temperature.encoding()) if self.temperature else encoding
 
     def mask(self, pos: Tensor | None = None, k_pos: Tensor | None = None) -> Mask | None:
-        """Build the mask to pass to `attend`; None where a query sees all keys.
+        """Return the mask to pass to `attend`; None if a query sees all keys.
 
-        Raises ValueError for layers that see their own chunk only, without positions.
+        Raises ValueError for chunked attention without positions.
         """
         from posenc.core import masks
 
@@ -279,26 +277,24 @@ class Layer:
             return masks.causal(pos, k_pos) if self.causal else None
         if self.kind == "chunked_attention":
             if pos is None:
-                raise ValueError("a chunk is told by its positions: pass `pos`.")
+                raise ValueError(
+                    "`pos` must be positions for chunked attention, got None. Pass the positions of"
+                    " the queries."
+                )
             k_pos = pos if k_pos is None else k_pos
             near = masks.documents(pos // self.window, k_pos // self.window)
         else:
             near = masks.window(self.window, pos, k_pos)
         return near & masks.causal(pos, k_pos) if self.causal else near
 
-    @property
-    def unlike(self) -> tuple[str, ...]:
-        """Words for what this layer's attention does and `attend` does not; usually none."""
-        return (self.beyond,) if self.beyond else ()
-
 
 @dataclass(frozen=True)
 class Table:
-    """A learned row for each position, added to the embeddings: `Learned`, without its rows."""
+    """Learned position table added to the embeddings (`Learned`), without its weights."""
 
     rows: int  # rows for positions 0 … rows − 1
     width: int
-    offset: int = 0  # stored rows before that of position 0
+    offset: int = 0  # stored rows before the row of position 0
 
     def encoding(self) -> Learned:
         from posenc.encodings.additive.learned import Learned
@@ -308,14 +304,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Waves:
-    """Sines and cosines added to the embeddings: `Sinusoidal`."""
+    """Sines and cosines added to the embeddings (`Sinusoidal`)."""
 
     width: int
     base: float = 10_000.0
-    halves: bool = False  # all sines before all cosines
-    closed: bool = False  # the slowest wave is `base` itself: exponents j / (d/2 − 1), not 2j/d
+    halves: bool = False  # all sines before all cosines; False: alternating
+    closed: bool = False  # exponents of `base` are j / (d/2 − 1), up to 1, instead of 2j/d
     rows: int | None = None
-    offset: int = 0  # the number of position 0
+    offset: int = 0  # number that position 0 has in the sinusoids
 
     def encoding(self) -> Sinusoidal:
         from posenc.encodings.additive.sinusoidal import Sinusoidal
@@ -325,8 +321,8 @@ class Waves:
         return Sinusoidal(self.width, base, "half" if self.halves else "interleaved")
 
 
-class OfLayers(list["Encoding"]):
-    """The encodings of a model's layers, and the table that it adds to embeddings besides."""
+class LayerEncodings(list["Encoding"]):
+    """List of the encodings of a model's layers, with the table that it adds to embeddings."""
 
     def __init__(self, encodings: Iterable[Encoding], embedding: Table | Waves | None):
         super().__init__(encodings)
@@ -335,22 +331,24 @@ class OfLayers(list["Encoding"]):
 
 @dataclass(frozen=True)
 class Spec:
-    """A model's layers and embedding. `notes` say what was assumed, ignored or looks wrong, and
-    `doubts` for which of these reasons no text length can be vouched for.
+    """Specification of a model: its layers, its position table, and its nested parts.
+
+    `notes` list assumptions, ignored keys and suspicious values; `doubts` those notes that leave
+    the behaviour at any text length uncertain.
     """
 
-    model: str  # its `model_type`
+    model: str  # `model_type` of the config
     kind: str  # one of `families.Kind`
     layers: tuple[Layer, ...] = ()
     embedding: Table | Waves | None = None
     heads: int = 0
     groups: int = 0  # heads of keys and values
-    context: int | None = None  # tokens it is meant for
-    trained: int | None = None  # tokens its positions were trained on, before being stretched
+    context: int | None = None  # tokens that the config states as its context
+    trained: int | None = None  # tokens of the training before context extension
     notes: tuple[str, ...] = field(default=(), compare=False)
     doubts: tuple[str, ...] = field(default=(), compare=False)
-    parts: Mapping[str, Spec] = field(default_factory=dict)  # configs inside, encoder and decoder
-    applied: tuple[str, ...] = ()  # encodings of posenc that it was saved with, in place of its own
+    parts: Mapping[str, Spec] = field(default_factory=dict)  # nested configs, encoder and decoder
+    applied: tuple[str, ...] = ()  # posenc encodings that were saved in place of the model's own
 
     def __repr__(self) -> str:
         kinds = len(set(self.layers))
@@ -358,12 +356,12 @@ class Spec:
         return f"Spec({self.model!r}, {len(self.layers)} layers of {kinds} kinds{parts})"
 
     def _repr_html_(self) -> str:
-        """A card for a notebook: sizes, the embedding, each kind of layer, and the notes."""
+        """Return a notebook card with sizes, the table, each kind of layer, and the notes."""
         counts = {
             "heads": self.heads,
-            "heads of keys": self.groups,
-            "tokens it takes": self.context,
-            "tokens of training": self.trained,
+            "key heads": self.groups,
+            "context": self.context,
+            "trained length": self.trained,
         }
         lines = [", ".join(f"{name} {count:,}" for name, count in counts.items() if count)]
         lines += [f"embeddings: {_stated(self.embedding)}"] if self.embedding else []
@@ -380,28 +378,31 @@ class Spec:
         body = table(heads, rows) if rows else ""
         return card(self.model or "a config", [*lines, *self.notes], more=body + more)
 
-    def encodings(self, length: int | None = None, layout: Layout | None = None) -> OfLayers:
-        """Build the encoding of each layer that attends, bottom first; equal layers share one.
+    def encodings(self, length: int | None = None, layout: Layout | None = None) -> LayerEncodings:
+        """Return the encoding of each layer that attends, bottom first; equal layers share one.
 
-        A table that is added to embeddings is none of them: it is `embedding`, also of the list.
-        `adapter.apply` rejects a list with such a table, since it would switch the table off.
+        length: tokens of the text, needed if frequencies depend on it
+        layout: needed if the config does not determine it
 
-        They know the softmax scale; masks are `layer.mask`, the cap of scores is `layer.softcap`,
-        `layer.sinks` says whether weights of the model are to be given as `sinks`, and
-        `layer.unlike` what `attend` does not do as the model does.
-        `length` is needed where frequencies depend on it, `layout` where the config leaves it open.
+        Encodings include the softmax scale. Pass the other settings of a layer to `attend`:
+        `layer.mask()`, `layer.softcap`, and if `layer.sinks` the model's weights as `sinks`.
+        `layer.unsupported` names an operation that `attend` lacks.
+
+        A table that is added to embeddings is not in the list but its attribute `embedding`.
+        `adapter.apply` rejects a list with a table, since it would switch the table off.
         """
         built = {layer: layer.build(length, layout) for layer in dict.fromkeys(self.layers)}
-        return OfLayers((built[layer] for layer in self.layers if layer.attends), self.embedding)
+        encodings = (built[layer] for layer in self.layers if layer.attends)
+        return LayerEncodings(encodings, self.embedding)
 
     @property
     def main(self) -> Spec:
-        """The spec of the text model: this one, or a part of it."""
+        """Specification of the text model: this one, or one of its parts."""
         return self.parts[self.main_place[0]].main if self.main_place else self
 
     @property
     def main_place(self) -> tuple[str, ...]:
-        """The keys that lead to `main`: ("text_config",), or nothing."""
+        """Keys that lead to `main` in the config, such as ("text_config",), or ()."""
         if self.layers or self.embedding or not self.parts:
             return ()
         name = next((name for name in TEXT if name in self.parts), next(iter(self.parts)))
@@ -409,7 +410,7 @@ class Spec:
 
     @property
     def stored(self) -> tuple[int, int] | None:
-        """Rows and width of its table of positions in a file of weights; None: no table."""
+        """Rows and width of the position table in the weights; None if there is no table."""
         match self.embedding:
             case Table(rows=int(rows)) | Waves(rows=int(rows)):
                 return rows + self.embedding.offset, self.embedding.width
@@ -417,19 +418,19 @@ class Spec:
 
     @property
     def rotary(self) -> tuple[Rotary, ...]:
-        """The distinct rotations of its layers."""
+        """Distinct rotations of the layers."""
         turns = (layer.encoding for layer in self.layers if isinstance(layer.encoding, Rotary))
         return tuple(dict.fromkeys(turns))
 
     @property
-    def far_seeing(self) -> tuple[Rotary, ...]:
-        """The distinct rotations of the layers that see the whole text."""
-        seeing = [layer for layer in self.layers if layer.window is None]
-        return replace(self, layers=tuple(seeing)).rotary
+    def global_rotary(self) -> tuple[Rotary, ...]:
+        """Distinct rotations of the layers without a window."""
+        unlimited = [layer for layer in self.layers if layer.window is None]
+        return replace(self, layers=tuple(unlimited)).rotary
 
 
 def _stated(part: Any) -> str:
-    """A part of a specification with what differs from its defaults.
+    """Format a part of a specification, with the fields that differ from their defaults.
 
     >>> _stated(Slopes(8)), _stated(None)
     ('Slopes(heads=8)', 'no encoding (NoPE)')

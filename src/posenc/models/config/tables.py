@@ -1,25 +1,25 @@
-"""Read what a model adds to its embeddings: a learned row for each position, or fixed waves."""
+"""Read the position table that a model adds to its embeddings: learned rows, or sinusoids."""
 
 from posenc.models.config.fields import Config, Fields
 from posenc.models.config.spec import Table, Waves
 
-LARGEST = 2**30  # bytes of a table that is made without being asked twice
+LARGEST = 2**30  # bytes of a table
 
 
 def embedding(config: Config) -> Table | Waves | None:
-    """Return what a family of this kind adds to its embeddings; None for others."""
+    """Return the table that a family adds to its embeddings; None if it adds none."""
     if config.family.kind == "sinusoidal":
         return waves(config)
     if config.family.kind != "learned":
         return None
     kind = config.stated("position_embedding_type")
     if kind not in (None, "absolute"):
-        config.fail("position_embedding_type", "is not read by posenc", kind, "'absolute'")
+        config.fail("position_embedding_type", "is not supported", kind, "'absolute'")
     return learned(config)
 
 
 def learned(config: Config) -> Table:
-    """Return the learned table, with as many rows as tokens, or as patches of a picture."""
+    """Return the learned table, with one row for each token or each patch of an image."""
     family = config.family
     rows, width = _rows(config), config.count(family.width)
     if rows is None or width is None:
@@ -27,16 +27,16 @@ def learned(config: Config) -> Table:
     bytes_ = 4 * rows * width
     if bytes_ > LARGEST:
         size = f"{bytes_ / 2**40:.1f} TiB" if bytes_ > 2**40 else f"{bytes_ / 2**30:.1f} GiB"
-        config.fail("max_position_embeddings", f"a table of so many rows needs {size}", rows)
+        config.fail("max_position_embeddings", f"makes a table of {size}", rows)
     offset = first_row(config)
     usable = rows + family.extra - offset
     if usable < 1:
-        config.fail("max_position_embeddings", f"leaves no row after the first {offset}", rows)
+        config.fail("max_position_embeddings", f"must exceed the {offset} unused first rows", rows)
     return Table(usable, width, offset)
 
 
 def waves(config: Config) -> Waves:
-    """Return the fixed waves."""
+    """Return the sinusoidal table, whose form the family's `waves` describe."""
     width, rows = config.count("hidden_size"), config.count("max_position_embeddings")
     if width is None:
         config.fail("hidden_size", "is missing")
@@ -48,7 +48,7 @@ def waves(config: Config) -> Waves:
 
 
 def first_row(config: Config) -> int:
-    """Return the row of the first token."""
+    """Return the number of the row that the first token uses."""
     if config.family.offset == "pad + 1":
         return (config.count("pad_token_id", least=0) or 0) + 1
     return int(config.family.offset)
@@ -62,10 +62,10 @@ def _rows(config: Config) -> int | None:
 
 
 def _sides(config: Fields, key: str) -> tuple[int, ...]:
-    """Read height and width, or one number for both."""
+    """Return height and width, of which the config may state one number for both."""
     sides = (
         config.counts(key, least=1) if isinstance(config.value(key), list) else config.count(key)
     )
     if sides is None or (isinstance(sides, tuple) and len(sides) != 2):
-        config.fail(key, "must be a number of pixels, or two", config.value(key))
+        config.fail(key, "must be one or two numbers of pixels", config.value(key))
     return sides if isinstance(sides, tuple) else (sides, sides)

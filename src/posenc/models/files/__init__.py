@@ -1,1 +1,1 @@
-"""The files of a model, read strictly: any of them may be hostile."""
+"""Strict readers for the files of a model, any of which may be malicious."""

@@ -1,6 +1,6 @@
-"""Errors in the files of a model, in one line: file, key, value, what is allowed.
+"""Exceptions for the files of a model; each message is one line with file, key and value.
 
-Nothing here imports torch, so that a bad file is refused before torch has even been loaded.
+This module does not import torch, so a bad file is rejected before torch is loaded.
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ _NOTHING = object()
 
 
 class ModelError(ValueError):
-    """An error in a file of a model: malformed, unsafe, or with an impossible value.
+    """Error in a file of a model: malformed, unsafe, or with an impossible value.
 
     >>> print(ModelError("config.json", "rope_theta", "must be above 0", got=-1))
     config.json:rope_theta: must be above 0, got -1
@@ -28,8 +28,8 @@ class ModelError(ValueError):
 
 
 class Broken(ModelError):
-    """A file that cannot be what it states: cut off, or without the tensors that it needs."""
+    """Corrupt file: cut off, or without tensors that it lists."""
 
 
 class Unread(ModelError):
-    """A valid model that posenc does not read; the message says why."""
+    """Valid model that posenc does not support; the message states the reason."""

@@ -1,11 +1,14 @@
-"""List the files of a model folder that may be read.
+"""Find the config and the weights in a model folder, and reject files that are unsafe to read.
 
-    in the folder                     weights taken
-    *.safetensors.index.json          the shards that it names
-    else *.safetensors, else *.gguf: model.* or else all files of the kind
-    else *.bin, *.pt, …               refused when asked for: pickle can run code as it loads
+The first line of this table that fits decides which weights are used:
 
-No file is read that lies outside of the folder, and no code.
+    in the folder                  weights
+    *.safetensors.index.json       the shards that it names
+    *.safetensors                  model.safetensors if it exists, otherwise all of these
+    *.gguf.index.json, *.gguf      the same for GGUF
+    *.bin, *.pt, …                 none: opening them raises, because loading pickle can run code
+
+Files outside the folder and Python code are never read.
 """
 
 import os
@@ -31,14 +34,14 @@ NO_PICKLE = "pickle is never loaded, as it can run code; convert it to safetenso
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The files of a model. `weights` may be one index that names the shards, or pickles."""
+    """Paths of a model's files. `weights` may be one index that names the shards, or pickles."""
 
     root: Path
     config: Path | None
     weights: tuple[Path, ...]
-    format: Kind | None  # None: no weights that can be read
+    format: Kind | None  # None: no readable weights
     notes: tuple[str, ...]
-    values: Mapping[str, Any] | None = None  # what the config holds
+    values: Mapping[str, Any] | None = None  # parsed config
 
 
 def find_files(path: Path) -> ModelFiles:
@@ -62,12 +65,12 @@ def _found(
     kind: Kind | None,
     remarkable: Iterable[str] = (),
 ) -> ModelFiles:
-    """Read the config, once, and note what is never loaded: files by name, and code it asks for."""
+    """Parse the config, and add a note about each file and each `auto_map` that is never loaded."""
     values = None if config is None else read_json(config)
     notes = [*_remarks(remarkable)]
     if config is not None and values is not None and "auto_map" in values:
         notes.append(
-            f"{printable(config.name)}:auto_map asks for code of the model's own; it is never run"
+            f"{printable(config.name)}:auto_map names code of the model's own, which is never run"
         )
     return ModelFiles(root, config, weights, kind, tuple(notes), values)
 
@@ -77,10 +80,10 @@ def _kind(path: Path) -> Kind:
         if path.name.endswith((f".{kind}", f".{kind}.index.json")):
             return kind
     with opened(path) as file:
-        # GGUF files have other names too, such as the first of several parts
+        # Some GGUF files have no suffix, such as the first of several parts
         if file.read(4) == b"GGUF":
             return "gguf"
-    raise ModelError(path, "", "is no file that posenc reads", allowed=".json, .safetensors, .gguf")
+    raise ModelError(path, "", "has an unknown format", allowed=".json, .safetensors, .gguf")
 
 
 def _folder(root: Path) -> ModelFiles:
@@ -99,7 +102,7 @@ def _folder(root: Path) -> ModelFiles:
     pickles = [name for name in names if name.endswith(PICKLES)]
     if config is None and not pickles:
         raise ModelError(
-            root, "", "holds no config.json and no weights", allowed="*.safetensors, *.gguf"
+            root, "", "contains no config.json and no weights", allowed="*.safetensors, *.gguf"
         )
     return _found(root, config, tuple(root / name for name in pickles), None, code + pickles)
 
@@ -111,12 +114,12 @@ def _names(root: Path) -> list[str]:
     except OSError as error:
         raise ModelError(root, "", f"cannot be read: {error.strerror}") from None
     if len(names) > MOST_ENTRIES:
-        raise ModelError(root, "", f"holds over {MOST_ENTRIES} files and is no model folder")
+        raise ModelError(root, "", f"contains over {MOST_ENTRIES} files, more than a model has")
     return names
 
 
 def _whole_model(names: list[str], kind: str) -> list[str]:
-    """Keep only the file with the usual name, if there is one: others are versions of it."""
+    """Return only the file with the standard name if it exists: others are versions of it."""
     usual = [name for name in (f"model.{kind}.index.json", f"model.{kind}") if name in names]
     return usual or names
 
@@ -129,23 +132,24 @@ def _remarks(names: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def inside(root: Path, name: str, said_by: str | Path = "", key: str = "") -> Path:
-    """Return the regular file `name` below `root`; refuse one that leads elsewhere.
+def inside(root: Path, name: str, named_by: str | Path = "", key: str = "") -> Path:
+    """Return the path of the regular file `name` below `root`.
 
-    Links are followed to their end, which must lie below `root`. In the cache of Hugging Face's hub
-    it may also lie in `blobs` of the same repository: `models--*/snapshots/…` links to there only.
+    Raises ModelError, with the file `named_by` and its `key`, for a path that leads outside.
+    Symbolic links must end below `root`. In the cache of the Hugging Face hub they may also end in
+    `blobs` of the same repository, to which `models--*/snapshots/…` links.
     """
     real_root = Path(os.path.realpath(root))
-    # PureWindowsPath knows both kinds of slash, and drives
+    # PureWindowsPath splits at both kinds of slash, and recognises drives
     windows = PureWindowsPath(name)
     if not name or "\0" in name or windows.drive or windows.root or ".." in windows.parts:
         raise ModelError(
-            said_by or real_root, key, "names a file outside of the folder", name, "one below it"
+            named_by or real_root, key, "names a file outside the folder", name, "a file below it"
         )
     path = root / name
     real = Path(os.path.realpath(path))
     if not any(real.is_relative_to(home) for home in (real_root, *_blobs(real_root))):
-        raise ModelError(said_by or real_root, key, "links to a file outside of the folder", name)
+        raise ModelError(named_by or real_root, key, "links to a file outside the folder", name)
     opened(path).close()
     return path
 
@@ -159,8 +163,8 @@ def _blobs(root: Path) -> list[Path]:
 
 
 def unused_folder(out: Path) -> Path:
-    """The real path of a folder to be written. Raises FileExistsError if it holds anything."""
+    """Return the real path of an output folder. Raises FileExistsError if it is not empty."""
     out = Path(os.path.realpath(out))
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} exists, and nothing is overwritten: name a new folder.")
+        raise FileExistsError(f"{out} must not exist, or be an empty folder. Choose a new name.")
     return out

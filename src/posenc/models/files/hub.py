@@ -1,7 +1,7 @@
-"""Find a model's files on this machine, or fetch them by an id of the Hugging Face hub.
+"""Find a model's files on this machine, or download them from the Hugging Face hub.
 
-Only an id such as "Qwen/Qwen3-8B", where no such folder exists, makes a connection;
-`HF_HUB_OFFLINE` forbids it, and then the cache is used. No code is fetched, and no pickle.
+A connection is made only for an id such as "Qwen/Qwen3-8B" that is not a local path. With
+`HF_HUB_OFFLINE` set, only the cache is used. Code and pickles are never downloaded.
 """
 
 import re
@@ -17,15 +17,15 @@ from posenc.support.extras import how_to_install
 from posenc.support.text import printable
 
 ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
-FILES = {".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth"}  # ends of paths
+FILES = {".json", ".gguf", ".safetensors", ".bin", ".pt", ".pth"}  # suffixes of paths, never of ids
 PATIENCE = 3.0  # seconds
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 
 
 def local(name: str, weights: bool = False) -> Path:
-    """Find the config of `name`, or with `weights` a folder with those too; return its path.
+    """Return a local path for `name`: of its config, or with `weights` of a folder with both.
 
-    Raises ModelError where there is no such path, or the hub does not give it.
+    Raises ModelError if the path does not exist and the hub does not provide it.
     """
     path = Path(name)
     if path.exists():
@@ -33,12 +33,12 @@ def local(name: str, weights: bool = False) -> Path:
     if not ID.fullmatch(name) or path.suffix in FILES:
         raise ModelError(name, "", f"does not exist{_nearest(path)}")
     if near := _nearest(path):
-        raise ModelError(name, "", f"is no path here{near}")
+        raise ModelError(name, "", f"is not a local path{near}")
     return _fetched(name, weights)
 
 
 def is_model(name: str | Path) -> bool:
-    """Test whether a name means a model, not an encoding: a folder, a file, or an id of the hub.
+    """Test whether a name means a model (a folder, a file, or a hub id) and not an encoding.
 
     >>> is_model("rope"), is_model("model/config.json"), is_model("mine.py:Mine")
     (False, True, False)
@@ -53,7 +53,7 @@ def is_model(name: str | Path) -> bool:
 
 
 def _nearest(path: Path) -> str:
-    """Write a similar path here, as the end of a sentence; "" where there is none."""
+    """Return a hint with a similar local path, to end a sentence; "" if no path is similar."""
     here = Path(path.anchor)
     for part in path.relative_to(here).parts if path.is_absolute() else path.parts:
         if not (here / part).exists():
@@ -77,27 +77,27 @@ def _fetched(name: str, weights: bool) -> Path:
         raise ModelError(
             name,
             "",
-            "is no path here, and to ask the hub for it takes the extra `models`:"
-            f" {how_to_install('models')}",
+            "is not a local path, and the hub can be used only with the extra `models`."
+            f" Install it: {how_to_install('models')}",
         ) from None
     forbidden = constants.HF_HUB_OFFLINE
-    # Offline the cache answers at once, and nothing is retried
+    # Without a connection, use the cache at once instead of waiting for retries
     constants.HF_HUB_OFFLINE = forbidden or not _reachable(constants.ENDPOINT)
     try:
         if weights:
             return Path(snapshot_download(name, allow_patterns=["config.json", *WEIGHTS]))
         return Path(hf_hub_download(name, "config.json"))
     except LocalEntryNotFoundError:
-        why = "neither in the cache nor could the hub be asked (HF_HUB_OFFLINE, or no connection)"
+        why = "nor in the cache, and the hub is unreachable (HF_HUB_OFFLINE, or no connection)"
     except HfHubHTTPError as error:
-        why = f"the hub does not give it: {printable(str(error).splitlines()[0])}"
+        why = f"and the hub does not provide it: {printable(str(error).splitlines()[0])}"
     finally:
         constants.HF_HUB_OFFLINE = forbidden
-    raise ModelError(name, "", f"is no path here, and {why}")
+    raise ModelError(name, "", f"is not a local path, {why}")
 
 
 def _reachable(endpoint: str) -> bool:
-    """Test within seconds whether the hub can be asked; through a proxy it may be."""
+    """Test within 3 seconds whether the hub can be reached; with a proxy, assume that it can."""
     where = urlsplit(endpoint)
     if getproxies():
         return True

@@ -1,7 +1,7 @@
-"""Read files that may be hostile: regular files only, and strict JSON.
+"""Open files that may be malicious: regular files only, and strict JSON.
 
-Python's json accepts a key twice, NaN, 1e400, 5000-digit numbers and half of a surrogate pair, and
-gives up on deep nesting with a RecursionError; all of that is refused here, in one line.
+Python's json accepts duplicate keys, NaN, 1e400, 5000-digit numbers and half of a surrogate pair,
+and fails on deep nesting with a RecursionError. Here each of these raises a ModelError of one line.
 """
 
 import io
@@ -18,7 +18,7 @@ from posenc.models.files.errors import Broken, ModelError
 MOST_CONFIG = 2**20  # bytes
 MOST_INDEX = 2**24
 MOST_DEPTH = 64
-MOST_INT = 2**53  # beyond, readers of JSON disagree
+MOST_INT = 2**53  # JSON parsers disagree about larger integers
 MOST_KEYS = 450_000  # 100,000 tensors with their dtype, shape and offsets
 MOST_VALUES = 700_000
 
@@ -27,22 +27,22 @@ _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def opened(path: Path) -> io.BufferedReader:
-    """Open a regular file for reading. A pipe or device is refused without waiting for it."""
+    """Open a regular file for reading. Raises ModelError for a pipe or device, without blocking."""
     try:
         real = os.path.realpath(path)
         handle = os.open(real, _WITHOUT_WAITING)
     except OSError as error:
         raise ModelError(path, "", f"cannot be read: {error.strerror}") from None
     except ValueError:
-        raise ModelError(path, "", "there is no such file or folder") from None
+        raise ModelError(path, "", "does not exist") from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise ModelError(path, "", "is not a regular file, and nothing else is read")
+        raise ModelError(path, "", "must be a regular file")
     return os.fdopen(handle, "rb")
 
 
 def read_json(path: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
-    """Read the object in a JSON file of at most `most` bytes."""
+    """Return the object in a JSON file of at most `most` bytes."""
     with opened(path) as file:
         raw = file.read(most + 1)
     if len(raw) > most:
@@ -58,26 +58,26 @@ def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
         if len(keys) < len(pairs):
             earlier: set[str] = set()
             again = next(key for key, _ in pairs if key in earlier or earlier.add(key))
-            raise Broken(file, again, "is there twice in the same object")
+            raise Broken(file, again, "occurs twice in the same object")
         return keys
 
     def whole_number(digits: str) -> int:
         if len(digits) > 17 or abs(int(digits)) > MOST_INT:
             size = len(digits.lstrip("-"))
-            raise Broken(file, "", f"holds a whole number of {size} digits", allowed="up to 2^53")
+            raise Broken(file, "", f"contains an integer of {size} digits", allowed="up to 2^53")
         return int(digits)
 
     def finite_number(digits: str) -> float:
         if math.isinf(float(digits)):
-            raise Broken(file, "", f"holds {digits[:40]}, which is too large for a number")
+            raise Broken(file, "", f"contains {digits[:40]}, which is too large for a number")
         return float(digits)
 
     def no_constant(word: str) -> Any:
-        raise Broken(file, "", f"holds {word}, which is no JSON", allowed="finite numbers")
+        raise Broken(file, "", f"contains {word}, which is not JSON", allowed="finite numbers")
 
     text = _text(raw, file)
     if text.count(",") > MOST_VALUES or text.count(":") > MOST_KEYS:
-        raise ModelError(file, "", "holds too many values", allowed=f"up to {MOST_KEYS} keys")
+        raise ModelError(file, "", "contains too many values", allowed=f"up to {MOST_KEYS} keys")
     try:
         value = json.loads(
             text,
@@ -92,7 +92,7 @@ def parse_json(raw: bytes, file: Path) -> dict[str, Any]:
         at = f"line {error.lineno}, column {error.colno}"
         raise Broken(file, "", f"is not JSON: {error.msg}, {at}") from None
     except UnicodeEncodeError:
-        raise Broken(file, "", "holds half of a surrogate pair, which is no text") from None
+        raise Broken(file, "", "contains half of a surrogate pair, which is not text") from None
     except RecursionError:
         raise _too_deep(file) from None
     if _depth(value) > MOST_DEPTH:
@@ -106,7 +106,7 @@ def _text(raw: bytes, file: Path) -> str:
     if not raw.strip():
         raise Broken(file, "", "is empty", allowed="a JSON object")
     if raw.startswith(b"\xef\xbb\xbf"):
-        raise Broken(file, "", "begins with a byte order mark", allowed="UTF-8 without one")
+        raise Broken(file, "", "starts with a byte order mark", allowed="UTF-8 without one")
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:4]:
         raise Broken(file, "", "is UTF-16 or UTF-32", allowed="UTF-8")
     try:
@@ -116,7 +116,7 @@ def _text(raw: bytes, file: Path) -> str:
 
 
 def _too_deep(file: Path) -> Broken:
-    return Broken(file, "", "is nested too deep", allowed=f"up to {MOST_DEPTH} levels")
+    return Broken(file, "", "is nested too deeply", allowed=f"up to {MOST_DEPTH} levels")
 
 
 def _depth(value: Any) -> int:

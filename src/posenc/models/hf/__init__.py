@@ -1,1 +1,1 @@
-"""Encodings plugged into models of transformers."""
+"""Replacement of positional encodings in models of transformers, and safe loading of models."""

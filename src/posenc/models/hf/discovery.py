@@ -1,13 +1,14 @@
 """Discover where a transformers model attends and how it encodes positions, by running it.
 
-    sites     the modules that call transformers' registry of attention, and what they hand to it
-    rotation  q and k as they arrive, against q and k with every rotary module at the identity:
-              which channels are pairs, and how far each pair turns from token to token
-    tables    modules whose output follows positions alone: learned rows, sines
-    blind     with both off and attention silent, permuted tokens permute all queries and keys
+    sites     modules that call transformers' registry of attention, with their arguments
+    rotation  which channels are pairs, and the angle of each pair from token to token: from q and k
+              compared with q and k when every rotary module returns the identity
+    tables    modules whose output depends on positions alone: learned rows, sinusoids
+    check     with both removed and attention returning 0, permuted tokens must permute all queries,
+              keys and values
 
-A model of which one of these does not hold is refused; nothing is looked up by a model's name.
-All is measured on eight random tokens, in evaluation mode.
+A model that fails a step is rejected; the name of the model is never used. All is measured on eight
+random tokens in evaluation mode.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,33 +37,33 @@ from posenc.models.hf.masks import mask_of
 from posenc.models.hf.registry import CALL, NAME, register
 
 TOKENS = 8
-PASS = "pass a decoder or an encoder of transformers 5 that attends through its registry."
+REMEDY = "Pass a decoder or an encoder of transformers 5 that attends through its registry."
 
 
 @dataclass(frozen=True)
-class Site:
-    """One attention of a model, and its own rotation."""
+class AttentionSite:
+    """One attention module of a model, and the rotation that the model applies before it."""
 
-    path: str  # path in the model without its head
+    path: str  # module path in the model without its head
     index: int  # number of its layer in a cache
     heads: int
     key_heads: int
     dim: int
     values: int  # channels of a value
     scale: float  # softmax scale
-    plain_scale: float  # the same without what a YaRN of the model's own brings along
+    plain_scale: float  # softmax scale without the factor of the model's own YaRN
     names: tuple[str, ...]  # names of the arguments of its forward pass
     own: Encoding = field(default_factory=NoPE)
-    turned: int = 0  # channels of a head that turn
+    rotated: int = 0  # rotated channels of a head
     layout: Layout = "half"
-    trailing: bool = False  # True: the last channels turn
-    apart: int = 0  # last channels that the model has taken apart, from neighbours into halves
-    argument: str = ""  # argument that hands it cosines and sines; "": none does
-    form: str = ""  # how they are written
-    fewer: bool = False  # only as many channels turn as there are cosines
+    trailing: bool = False  # True: the last channels are rotated
+    apart: int = 0  # last channels, which the model reorders from "interleaved" to "half"
+    argument: str = ""  # name of the argument with cosines and sines; "": there is none
+    form: str = ""  # format of the cosines and sines, see `_form`
+    fewer: bool = False  # True: a narrower table of cosines rotates fewer channels
 
     def table(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> Any:
-        """Write the table that the model's rotation takes, from (batch, token, pair)."""
+        """Return cos and sin, (batch, token, pair), in the format of the model's rotation."""
         if self.form == "complex":
             return torch.complex(cos, sin)
         if self.form == "sine first":
@@ -73,49 +74,53 @@ class Site:
             cos, sin = cos.repeat_interleave(2, -1), sin.repeat_interleave(2, -1)
         return cos.to(dtype), sin.to(dtype)
 
-    def can_turn(self, encoding: Encoding) -> bool:
-        """Test whether the model's own rotation can do what the encoding does to q and k."""
+    def can_rotate(self, encoding: Encoding) -> bool:
+        """Test whether the model's own rotation can apply the encoding to q and k."""
         if isinstance(encoding, NoPE) or encoding.acts_on == ("on_embeddings",):
-            return not self.turned or bool(self.form)
+            return not self.rotated or bool(self.form)
         if type(encoding) is not RoPE or not self.form:
             return False
-        # Pairs of neighbours can be left unturned one by one; halves only where fewer may turn.
+        # Angles of 0 can exclude trailing pairs if pairs are adjacent; otherwise the model must
+        # accept a narrower table
         some = not self.trailing and (self.fewer or self.layout == "interleaved")
         return (
             encoding.layout == self.layout
             and (encoding.turned == encoding.dim or encoding.trailing == self.trailing)
-            and (encoding.turned == self.turned or (some and encoding.turned < self.turned))
+            and (encoding.turned == self.rotated or (some and encoding.turned < self.rotated))
         )
 
 
 @dataclass(frozen=True)
-class Plugging:
-    """How encodings are plugged into one model."""
+class AdapterPlan:
+    """Parts of a model that the adapter must replace to apply another encoding."""
 
-    sites: tuple[Site, ...]
-    rotary: tuple[str, ...]  # paths of modules that make cosines and sines
-    tables: tuple[str, ...]  # paths of modules that add to embeddings by position
-    rows: Tensor | None  # what they add to the first tokens
-    # True: keys are cached as they are attended to; DeepSeek caches what they are made of
+    sites: tuple[AttentionSite, ...]
+    rotary: tuple[str, ...]  # paths of modules that compute cosines and sines
+    tables: tuple[str, ...]  # paths of modules that add rows to embeddings by position
+    rows: Tensor | None  # sum of these rows for the first tokens
+    # True: the cache contains the keys that are attended to; DeepSeek caches latents instead
     caches_keys: bool
-    hands_down: bool  # arguments of the model reach its attentions
+    forwards_arguments: bool  # True: keyword arguments of the model reach its attention modules
 
 
 def find_base(model: nn.Module) -> Any:
-    """Return the model without its head, the text's where it has several. Raises TypeError."""
+    """Return the model without its head; of a multimodal model, the text model.
+
+    Raises TypeError if this is not a model of transformers, or an encoder-decoder.
+    """
     parts = (model, *model.children())
     whole: Any = next((part for part in parts if isinstance(part, PreTrainedModel)), None)
     if whole is None:
-        return refuse(model, "is no model of transformers")
+        return refuse(model, "is not a model of transformers")
     if getattr(whole.config, "is_encoder_decoder", False):
-        refuse(model, "has an encoder and a decoder, each with positions of its own")
+        refuse(model, "has an encoder and a decoder, whose positions differ")
     decoder = whole.get_decoder()
     return decoder if isinstance(decoder, PreTrainedModel) else whole.base_model
 
 
 @torch.no_grad()
-def discover(base: Any) -> Plugging:
-    """Measure where the model attends and what it does by position. Raises TypeError."""
+def discover(base: Any) -> AdapterPlan:
+    """Return the parts of a model that depend on positions. Raises TypeError if unsuitable."""
     ids = random_tokens(base)
     with _measuring(base):
         try:
@@ -129,16 +134,17 @@ def discover(base: Any) -> Plugging:
 
 
 def random_tokens(base: Any) -> Tensor:
-    """Return eight different tokens, (1, token), none of which the config gives a meaning."""
+    """Return eight different token ids, (1, token), none of which is special in the config."""
     try:
         weight = getattr(base.get_input_embeddings(), "weight", None)
     except NotImplementedError:
         weight = None
     if not isinstance(weight, Tensor) or weight.ndim != 2:
-        return refuse(base, "embeds no tokens")
+        return refuse(base, "has no token embeddings")
     if weight.is_meta:
         raise TypeError(
-            f"{type(base).__name__} has no weights on the meta device: load them first."
+            f"`model` must have weights, got a {type(base).__name__} on the meta device. Load its"
+            " weights first."
         )
     settings = base.config.to_dict()
     named = [value for key, value in settings.items() if key.endswith("token_id")]
@@ -149,13 +155,15 @@ def random_tokens(base: Any) -> Tensor:
 
 
 def configs(base: nn.Module) -> list[str]:
-    """Paths of modules whose configs are all that the model holds, each of them once."""
-    held = {id(module.config): name for name, module in base.named_modules() if _has_config(module)}
-    return [*held.values()]
+    """Return one module path for each distinct config in the model."""
+    paths = {
+        id(module.config): name for name, module in base.named_modules() if _has_config(module)
+    }
+    return [*paths.values()]
 
 
-def same(x: Tensor, other: Tensor) -> bool:
-    """Test whether two tensors differ by no more than a few roundings of their dtype."""
+def equal_but_rounding(x: Tensor, other: Tensor) -> bool:
+    """Test whether two tensors differ only by a few roundings of their dtype."""
     if x.shape != other.shape:
         return False
     exact = other.double()
@@ -163,12 +171,12 @@ def same(x: Tensor, other: Tensor) -> bool:
 
 
 class _Unsuitable(Exception):
-    """The reason why no encoding can be plugged into a model."""
+    """Raised with the reason why the encoding of a model cannot be replaced."""
 
 
 def refuse(model: nn.Module, why: str) -> Any:
-    """Raise the TypeError of a model that no encoding can be plugged into."""
-    raise TypeError(f"{type(model).__name__} {why}, so no encoding can be plugged into it: {PASS}")
+    """Raise the TypeError for a model whose encoding cannot be replaced."""
+    raise TypeError(f"{type(model).__name__} {why}, so its encoding cannot be replaced. {REMEDY}")
 
 
 def _has_config(module: Any) -> bool:
@@ -177,7 +185,7 @@ def _has_config(module: Any) -> bool:
 
 @dataclass
 class _AttentionCall:
-    """What one attention was called with."""
+    """Arguments and output of one call of an attention."""
 
     module: nn.Module
     q: Tensor
@@ -188,19 +196,19 @@ class _AttentionCall:
 
 
 class _Keys(DynamicCache):
-    """A cache that notes the keys that it hands out."""
+    """Cache that records the keys that it returns."""
 
-    handed_out: list[Tensor]
+    returned: list[Tensor]
 
     def update(self, *args: Any, **kwargs: Any) -> Any:
         keys, values = super().update(*args, **kwargs)
-        self.handed_out.append(keys)
+        self.returned.append(keys)
         return keys, values
 
 
 @contextmanager
 def _measuring(base: Any) -> Iterator[None]:
-    """Attend by posenc's entry in the registry, in evaluation mode; restore all at the end."""
+    """Route attention to posenc's entry in the registry, in evaluation mode, within the block."""
     register()
     training = {module: module.training for module in base.modules()}
     owners = [attrgetter(path)(base) if path else base for path in configs(base)]
@@ -227,13 +235,13 @@ def _measuring(base: Any) -> Iterator[None]:
 def _run(
     base: Any, ids: Tensor, attends: Callable[..., Tensor], **given: Any
 ) -> list[_AttentionCall]:
-    """Run the model with `attends` in place of its attentions, and list their calls."""
+    """Run the model with `attends` in place of its attention, and return the calls."""
     calls: list[_AttentionCall] = []
 
     def call(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float,
              dropout: float, **more: Any) -> Tensor:  # fmt: skip
         if q.shape[2] != TOKENS or k.shape[2] != TOKENS:
-            raise _Unsuitable("does not attend from token to token")
+            raise _Unsuitable("attends to other things than its tokens")
         out = attends(len(calls), q, k, v, seen, scale, **more)
         calls.append(_AttentionCall(module, q, k, v, scale, out))
         return out
@@ -249,7 +257,7 @@ def _run(
 
 
 def is_gptj(module: Any) -> bool:
-    """Test for the attention of GPT-J, which is in no registry and reads a table of its own."""
+    """Test for the attention of GPT-J, which bypasses the registry and has its own sine table."""
     return hasattr(module, "_attn") and hasattr(module, "_get_embed_positions")
 
 
@@ -259,44 +267,45 @@ def _gptj_attention(module: Any, q: Tensor, k: Tensor, v: Tensor, seen: Any) -> 
     ), None
 
 
-def _plainly(n: int, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float, **more: Any) -> Any:
-    """Attend as the model does, its rotation being in q and k already."""
+def _attend(n: int, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float, **more: Any) -> Any:
+    """Compute the model's attention, with q and k already rotated by the model."""
     mask = mask_of(seen, len(q), q.shape[2], k.shape[2], more.pop("causal"))
     return attend(q, k, v, NoPE(), mask=mask, scale=scale, **more)
 
 
-def _silently(n: int, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **more: Any) -> Tensor:
+def _attend_zero(n: int, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **more: Any) -> Tensor:
+    """Return zeros, so that layers do not mix tokens."""
     return q.new_zeros(*q.shape[:3], v.shape[-1])
 
 
-def _discover(base: Any, ids: Tensor) -> Plugging:
+def _discover(base: Any, ids: Tensor) -> AdapterPlan:
     names = {module: name for name, module in base.named_modules()}
     rotary = [module for module in names if "Rotary" in type(module).__name__]
     written: list[Any] = []
     with _hooked(rotary, lambda module, args, kwargs, out: written.append(out)):
-        turned, keys = _with_cache(base, ids)
-    if not turned:
-        raise _Unsuitable("attends by code of its own")
-    first = {call.module: n for n, call in reversed([*enumerate(turned)])}
+        rotated, keys = _with_cache(base, ids)
+    if not rotated:
+        raise _Unsuitable("attends outside transformers' registry")
+    first = {call.module: n for n, call in reversed([*enumerate(rotated)])}
     modules = sorted(first, key=first.__getitem__)
-    plain, arguments, down = _unturned(base, ids, turned, rotary, modules)
+    plain, arguments, forwards = _without_rotation(base, ids, rotated, rotary, modules)
     tables, rows = _additive(base, ids, rotary)
-    fewer = _takes_fewer(base, ids, rotary)
-    sites: list[Site] = []
+    fewer = _accepts_narrow_tables(base, ids, rotary)
+    sites: list[AttentionSite] = []
     for order, module in enumerate(modules):
-        calls = turned[first[module]], plain[first[module]]
+        calls = rotated[first[module]], plain[first[module]]
         argument, n = arguments.get(module, ("", None))
         table = None if n is None else written[n]
         sites.append(_site(base, names[module], order, *calls, written, argument, table, fewer))
-    handed_out = {id(x) for x in keys}
-    caches_keys = all(id(call.k) in handed_out for call in turned)
+    returned = {id(x) for x in keys}
+    caches_keys = all(id(call.k) in returned for call in rotated)
     paths = tuple(map(names.__getitem__, rotary)), tuple(map(names.__getitem__, tables))
-    return Plugging(tuple(sites), *paths, rows, caches_keys, down)
+    return AdapterPlan(tuple(sites), *paths, rows, caches_keys, forwards)
 
 
 @contextmanager
 def _hooked(modules: Any, after: Callable[..., Any], before: Any = None) -> Iterator[None]:
-    """Call `after` after each of the modules, and `before` before."""
+    """Register forward hooks, and forward pre-hooks `before`, on the modules within the block."""
     hooks = [module.register_forward_hook(after, with_kwargs=True) for module in modules]
     if before is not None:
         hooks += [m.register_forward_pre_hook(before, with_kwargs=True) for m in modules]
@@ -307,8 +316,8 @@ def _hooked(modules: Any, after: Callable[..., Any], before: Any = None) -> Iter
             hook.remove()
 
 
-def unturned(module: Any, args: tuple[Any, ...], kwargs: Any, out: Any) -> Any:
-    """Hook: the identity in place of what a rotary module gives, a table or what it has turned."""
+def identity_rotation(module: Any, args: tuple[Any, ...], kwargs: Any, out: Any) -> Any:
+    """Forward hook: replace the output of a rotary module (a table, or q and k) by the identity."""
     if isinstance(out, Tensor):
         return torch.ones_like(out) if out.is_complex() else torch.zeros_like(out)
     if not (isinstance(out, tuple) and len(out) == 2):
@@ -321,49 +330,49 @@ def unturned(module: Any, args: tuple[Any, ...], kwargs: Any, out: Any) -> Any:
 
 
 def row_zero(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Hook: ask a table for its first row alone, since it may have fewer than the text is long."""
-    first = lambda x: torch.zeros_like(x) if _counts(x) else x  # noqa: E731
+    """Forward pre-hook: replace positions by 0, because a table may be shorter than the text."""
+    first = lambda x: torch.zeros_like(x) if _is_integer(x) else x  # noqa: E731
     return tuple(map(first, args)), {name: first(x) for name, x in kwargs.items()}
 
 
-def nothing(module: Any, args: Any, kwargs: Any, out: Any) -> Any:
-    """Hook: zeros in place of what a table gives."""
+def zero_hook(module: Any, args: Any, kwargs: Any, out: Any) -> Any:
+    """Forward hook: replace the output of a table by zeros."""
     return torch.zeros_like(out)
 
 
-def _counts(x: Any) -> bool:
+def _is_integer(x: Any) -> bool:
     return isinstance(x, Tensor) and x.dtype in (torch.int32, torch.int64)
 
 
 def _with_cache(base: Any, ids: Tensor) -> tuple[list[_AttentionCall], list[Tensor]]:
-    """Run the model as it is, with a cache if it takes one; the keys that this hands out."""
+    """Run the unmodified model, if possible with a cache; return its calls and the cached keys."""
     cache: Any = _Keys(config=base.config)
-    cache.handed_out = []
+    cache.returned = []
     try:
-        calls = _run(base, ids, _plainly, past_key_values=cache, use_cache=True)
+        calls = _run(base, ids, _attend, past_key_values=cache, use_cache=True)
     except Exception:
-        # A recurrent model may have a cache of its own, whose code may raise anything
-        return _run(base, ids, _plainly), []
-    return calls, cache.handed_out
+        # A recurrent model may need its own class of cache, and its code may raise anything
+        return _run(base, ids, _attend), []
+    return calls, cache.returned
 
 
-def _unturned(
-    base: Any, ids: Tensor, turned: list[_AttentionCall], rotary: list[Any], modules: list[Any]
+def _without_rotation(
+    base: Any, ids: Tensor, rotated: list[_AttentionCall], rotary: list[Any], modules: list[Any]
 ) -> tuple[list[_AttentionCall], dict[Any, tuple[str, int]], bool]:
-    """Run with the identity as rotation, and outputs of attention as they were with the model's.
+    """Run with the identity as rotation; attention returns its outputs of the unmodified model.
 
-    Returns the calls, the argument by which each attention gets which table, and whether an
-    argument of the model comes down to its attentions.
+    Returns the calls; for each attention, the argument with its table and the number of the table;
+    and whether keyword arguments of the model reach its attention modules.
     """
     written: list[Any] = []
     arguments: dict[Any, tuple[str, int]] = {}
     arrived: list[bool] = []
 
-    def still(*given: Any) -> Any:
-        written.append(unturned(*given))
+    def identity(*given: Any) -> Any:
+        written.append(identity_rotation(*given))
         return written[-1]
 
-    def look(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def find_table(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrived.append(kwargs.pop(NAME, None) is not None)
         for name, x in (dict(zip(names_of(module), args, strict=False)) | kwargs).items():
             for n, table in enumerate(written):
@@ -371,32 +380,37 @@ def _unturned(
                     arguments[module] = name, n
         return args, kwargs
 
-    def forced(n: int, *rest: Any, **more: Any) -> Tensor:
-        return turned[n].out
+    def replayed(n: int, *rest: Any, **more: Any) -> Tensor:
+        return rotated[n].out
 
-    with _hooked(rotary, still), _hooked(modules, lambda *_: None, look), _gptj_unturned(base):
+    with (
+        _hooked(rotary, identity),
+        _hooked(modules, lambda *_: None, find_table),
+        _gptj_identity(base),
+    ):
         try:
-            calls = _run(base, ids, forced, **{NAME: True})
+            calls = _run(base, ids, replayed, **{NAME: True})
         except TypeError:
-            # It does not take this keyword
+            # The model does not accept further keywords
             written, arguments, arrived = [], {}, [False]
-            calls = _run(base, ids, forced)
+            calls = _run(base, ids, replayed)
     return calls, arguments, all(arrived)
 
 
 def names_of(module: nn.Module) -> tuple[str, ...]:
-    """The names of the arguments of its forward pass."""
+    """Return the names of the arguments of a module's forward pass."""
     return tuple(signature(module.forward).parameters)
 
 
 def _first(x: Any) -> Tensor | None:
-    """The first tensor of a rotary table, by whose identity the table is known again."""
+    """Return the first tensor of a rotary table, whose `id` identifies the table."""
     x = x[0] if isinstance(x, tuple | list) and x else x
     return x if isinstance(x, Tensor) else None
 
 
 @contextmanager
-def _gptj_unturned(base: Any) -> Iterator[None]:
+def _gptj_identity(base: Any) -> Iterator[None]:
+    """Replace the sine tables of GPT-J by the identity: sines 0, then cosines 1."""
     modules = [module for module in base.modules() if is_gptj(module)]
     for module in modules:
         width = module.rotary_dim or module.embed_dim
@@ -408,113 +422,122 @@ def _gptj_unturned(base: Any) -> Iterator[None]:
 
 
 def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Tensor | None]:
-    """Find what follows positions alone below the layers; raise where anything else does."""
+    """Find the tables that depend on positions alone, and the sum of their rows.
+
+    Raises _Unsuitable if queries, keys or values depend on positions without them.
+    """
     order = torch.randperm(TOKENS, generator=torch.Generator().manual_seed(1)).to(ids.device)
     leaves = [m for m in base.modules() if m not in rotary and not [*m.children()]]
     outs: list[dict[Any, Tensor]] = []
 
-    def note(module: Any, args: Any, kwargs: Any, out: Any) -> None:
+    def record(module: Any, args: Any, kwargs: Any, out: Any) -> None:
         if isinstance(out, Tensor) and out.is_floating_point() and out.ndim > 1:
             if out.shape[-2] == TOKENS and out.numel() == TOKENS * out.shape[-1]:
                 outs[-1].setdefault(module, out.view(TOKENS, -1))
 
-    with _hooked(rotary, unturned), _gptj_unturned(base):
-        with _hooked(leaves, note):
+    with _hooked(rotary, identity_rotation), _gptj_identity(base):
+        with _hooked(leaves, record):
             for tokens in (ids, ids[:, order]):
                 outs.append({})
-                _run(base, tokens, _silently)
+                _run(base, tokens, _attend_zero)
         tables = [
             module
             for module, out in outs[0].items()
             if torch.equal(out, outs[1].get(module, out[:0])) and (out != out[:1]).any()
         ]
-        with _hooked(tables, nothing, row_zero):
-            straight, mixed = (_run(base, tokens, _silently) for tokens in (ids, ids[:, order]))
-            blind = _alike(straight, mixed, order)
-            if not blind and "position_ids" in names_of(base):
-                moved = _run(base, ids, _silently, position_ids=order.unsqueeze(0))
-                blind = _alike(straight, moved, torch.arange(TOKENS, device=ids.device))
-    if not blind:
-        raise _Unsuitable("reads positions elsewhere than in a rotation or a table")
+        with _hooked(tables, zero_hook, row_zero):
+            ordered, permuted = (
+                _run(base, tokens, _attend_zero) for tokens in (ids, ids[:, order])
+            )
+            independent = _equal_up_to_order(ordered, permuted, order)
+            if not independent and "position_ids" in names_of(base):
+                moved = _run(base, ids, _attend_zero, position_ids=order.unsqueeze(0))
+                unchanged = torch.arange(TOKENS, device=ids.device)
+                independent = _equal_up_to_order(ordered, moved, unchanged)
+    if not independent:
+        raise _Unsuitable("uses positions outside a rotation or a table")
     rows = [outs[0][module] for module in tables]
     width = base.get_input_embeddings().weight.shape[1]
     if any(row.shape[1] != width for row in rows):
-        raise _Unsuitable("adds positions of another width than its embeddings have")
+        raise _Unsuitable("has a table and embeddings of different widths")
     return tables, torch.stack(rows).sum(0) if rows else None
 
 
-def _alike(calls: list[_AttentionCall], others: list[_AttentionCall], order: Tensor) -> bool:
-    """Test whether two passes have the same queries, keys and values but for the order."""
+def _equal_up_to_order(
+    calls: list[_AttentionCall], others: list[_AttentionCall], order: Tensor
+) -> bool:
+    """Test whether two passes have the same queries, keys and values, up to a permutation."""
     pairs = zip(calls, others, strict=True)
     return all(
-        same(getattr(call, name)[:, :, order], getattr(other, name))
+        equal_but_rounding(getattr(call, name)[:, :, order], getattr(other, name))
         for call, other in pairs
         for name in ("q", "k", "v")
     )
 
 
-def _takes_fewer(base: Any, ids: Tensor, rotary: list[Any]) -> bool:
-    """Test whether the model's rotation turns only as many channels as there are cosines."""
+def _accepts_narrow_tables(base: Any, ids: Tensor, rotary: list[Any]) -> bool:
+    """Test whether the model's rotation accepts a narrower table, to rotate fewer channels."""
 
     def narrower(*given: Any) -> Any:
-        out = unturned(*given)
+        out = identity_rotation(*given)
         return tuple(x[..., :-2] for x in out) if isinstance(out, tuple) else out
 
     with _hooked(rotary, narrower):
         try:
-            return bool(rotary) and bool(_run(base, ids, _silently))
+            return bool(rotary) and bool(_run(base, ids, _attend_zero))
         except (RuntimeError, ValueError, IndexError):
-            # Shapes do not fit
+            # Shapes do not match
             return False
 
 
 def _site(
-    base: Any, path: str, order: int, turned: _AttentionCall, plain: _AttentionCall,
+    base: Any, path: str, order: int, rotated: _AttentionCall, plain: _AttentionCall,
     written: list[Any], argument: str, table: Any, fewer: bool,
-) -> Site:  # fmt: skip
-    module: Any = turned.module
-    dim = turned.q.shape[-1]
+) -> AttentionSite:  # fmt: skip
+    """Describe one attention from its calls with and without rotation."""
+    module: Any = rotated.module
+    dim = rotated.q.shape[-1]
     made = [first.shape[-1] for first in map(_first, written) if first is not None]
     widths = {dim, *made, *(2 * width for width in made)}
     if is_gptj(module):
         widths = {module.rotary_dim or module.embed_dim}
-    own, turns = _rotation(turned, plain, sorted(width for width in widths if width <= dim))
+    own, width = _rotation(rotated, plain, sorted(width for width in widths if width <= dim))
     index = getattr(module, "layer_idx", None)
-    site = Site(
+    site = AttentionSite(
         path,
         order if index is None else index,
-        turned.q.shape[1],
-        turned.k.shape[1],
+        rotated.q.shape[1],
+        rotated.k.shape[1],
         dim,
-        turned.v.shape[-1],
-        turned.scale,
-        _without_yarn(turned.scale, dim, base.config),
+        rotated.v.shape[-1],
+        rotated.scale,
+        _without_yarn(rotated.scale, dim, base.config),
         names_of(module),
         argument=argument,
         fewer=fewer,
     )
     if isinstance(own, RoPE):
         layout, apart = own.layout, 0
-        if layout == "half" and (own.trailing or turns == dim) and _interleaves(base.config):
-            own, layout, apart = _rewritten(own, "interleaved"), "interleaved", turns
-        site = replace(site, turned=turns, layout=layout, trailing=own.trailing, apart=apart)
-    own.softmax_scale = turned.scale / getattr(own, "logit_gain", 1.0)
-    return replace(site, own=own, form=_form(module, table, turns))
+        if layout == "half" and (own.trailing or width == dim) and _interleaves(base.config):
+            own, layout, apart = _with_layout(own, "interleaved"), "interleaved", width
+        site = replace(site, rotated=width, layout=layout, trailing=own.trailing, apart=apart)
+    own.softmax_scale = rotated.scale / getattr(own, "logit_gain", 1.0)
+    return replace(site, own=own, form=_form(module, table, width))
 
 
 def _rotation(
-    turned: _AttentionCall, plain: _AttentionCall, widths: list[int]
+    rotated: _AttentionCall, plain: _AttentionCall, widths: list[int]
 ) -> tuple[Encoding, int]:
-    """Read from queries and keys before and after what turns them; and how many channels do."""
-    pairs = [(plain.q, turned.q), (plain.k, turned.k)]
+    """Fit a rotation to q and k before and after it; return it with the number of its channels."""
+    pairs = [(plain.q, rotated.q), (plain.k, rotated.k)]
     for name, (before, _) in zip(("queries", "keys"), pairs, strict=True):
         if not before.any():
-            raise _Unsuitable(f"has {name} that are all 0, so that no rotation can be measured")
+            raise _Unsuitable(f"has {name} that are all 0, so no rotation can be measured")
     if all(torch.equal(before, after) for before, after in pairs):
         return NoPE(), 0
     best: tuple[float, Encoding, int] = torch.inf, NoPE(), 0
     for width, layout, trailing in product(widths, ("half", "interleaved"), (False, True)):
-        if width < 2 or width % 2 or (trailing and width == turned.q.shape[-1]):
+        if width < 2 or width % 2 or (trailing and width == rotated.q.shape[-1]):
             continue
         rope = _fitted(pairs, width, layout, trailing)
         at = rope.prepare(sequence(TOKENS, device=plain.q.device))
@@ -522,22 +545,22 @@ def _rotation(
             float((rope.on_queries(x.float(), at) - y.float()).norm() / y.float().norm())
             for x, y in pairs
         )
-        # Of widths that fit equally well the narrower counts
+        # Keep the narrower of two widths that fit about equally well
         if error < best[0] * 0.9:
             best = error, rope, width
-    if best[0] > 2 * torch.finfo(turned.q.dtype).eps ** 0.5:
-        raise _Unsuitable("turns its queries and keys by more than pairs of channels")
+    if best[0] > 2 * torch.finfo(rotated.q.dtype).eps ** 0.5:
+        raise _Unsuitable("changes its queries and keys by more than a rotation of pairs")
     return best[1:]
 
 
 def _fitted(pairs: Any, width: int, layout: Layout, trailing: bool) -> RoPE:
-    """The rotation of so many channels that comes closest."""
+    """Return the rotation of `width` channels that best fits q and k before and after it."""
     products, before_and_after = torch.zeros(width // 2, device=pairs[0][0].device), []
     for tensors in pairs:
         start = tensors[0].shape[-1] - width if trailing else 0
         parts = (x[..., start : start + width].double() for x in tensors)
         before, after = (torch.complex(*split(x, layout)) for x in parts)
-        # the second token has turned once more than the first, which may have turned already
+        # The second token is rotated by θ more than the first, which may be rotated already
         products = products + (after * before.conj())[:, :, 1].sum((0, 1))
         before_and_after.append((before.norm(), after.norm()))
     lengths = torch.tensor(before_and_after).sum(0)
@@ -545,21 +568,21 @@ def _fitted(pairs: Any, width: int, layout: Layout, trailing: bool) -> RoPE:
     return RoPE(freqs, pairs[0][0].shape[-1], float(lengths[1] / lengths[0]), layout, trailing)
 
 
-def _rewritten(rope: RoPE, layout: Layout) -> RoPE:
+def _with_layout(rope: RoPE, layout: Layout) -> RoPE:
     return RoPE(rope.freqs, rope.dim, rope.gain, layout, rope.trailing)
 
 
 def _interleaves(config: Any) -> bool:
-    """Test whether the config says that the channels of a pair are neighbours in the weights."""
+    """Test whether the channels of a pair are adjacent in the weights, according to the config."""
     try:
         return any(turn.layout == "interleaved" for turn in specify(config.to_dict()).main.rotary)
     except ValueError:
-        # posenc does not read this config
+        # posenc does not support this config
         return bool(getattr(config, "rope_interleave", False))
 
 
 def _without_yarn(scale: float, dim: int, config: Any) -> float:
-    """The scale of a softmax without the factor that DeepSeek's YaRN brings along."""
+    """Return the softmax scale without the factor of DeepSeek's YaRN."""
     rope = getattr(config, "rope_parameters", None) or {}
     grown, factor = rope.get("mscale_all_dim"), rope.get("factor")
     if grown and factor and abs(scale / yarn_logit_gain(factor, grown) * dim**0.5 - 1) < 1e-6:
@@ -567,8 +590,12 @@ def _without_yarn(scale: float, dim: int, config: Any) -> float:
     return scale
 
 
-def _form(module: Any, table: Any, turned: int) -> str:
-    """How cosines and sines are written in a table that an attention is handed; "": otherwise."""
+def _form(module: Any, table: Any, rotated: int) -> str:
+    """Return the format of an attention's table of cosines and sines, or "" if it is unknown.
+
+    "complex": cos + i sin; "once": one entry per pair; "halves": all pairs twice, in two blocks;
+    "repeated": each pair twice in a row; "sine first": sines and cosines in one tensor.
+    """
     if is_gptj(module):
         return "sine first"
     first = _first(table)
@@ -576,12 +603,12 @@ def _form(module: Any, table: Any, turned: int) -> str:
         return ""
     width = first.shape[-1]
     if isinstance(table, Tensor):
-        return "complex" if first.is_complex() and turned in (0, 2 * width) else ""
+        return "complex" if first.is_complex() and rotated in (0, 2 * width) else ""
     if len(table) != 2:
         return ""
-    if 2 * width == turned:
+    if 2 * width == rotated:
         return "once"
-    if width != turned and turned:
+    if width != rotated and rotated:
         return ""
     if torch.equal(first[..., : width // 2], first[..., width // 2 :]):
         return "halves"

@@ -1,15 +1,15 @@
-"""The hooks that run inside a transformers model while `adapter` has an encoding applied to it.
+"""Forward hooks that run inside a transformers model while `adapter` has an encoding applied to it.
 
-    ModelHook   before the model: positions of its tokens; what acts on embeddings
-    Pass        what the layers of one forward pass share
-    SiteHook    before each attention: the table its rotation takes, or an `Attention`
-    Encoded     the cache, as a layer sees it: it encodes keys once, on their way in
-    Attention   one layer's attention in one pass, reached through both registries
+    ModelHook   runs before the model: computes positions, and adds to embeddings
+    Pass        values that the layers of one forward pass share
+    SiteHook    runs before each attention: passes it a rotation table or an `Attention`
+    Encoded     wraps the cache of a layer, and encodes new keys before they are stored
+    Attention   attention of one layer in one pass, called through transformers' registry
 
-A pass is handed down among the arguments, so that several can be under way, and that gradient
-checkpointing finds the one whose layers it runs again; where a model hands nothing down,
-`RunningPass` has it while the model runs. What is shared is kept under keys that do not depend on
-how many tokens there are: a traced graph would depend on them too.
+A `Pass` travels as a keyword argument of the model, so that several can run at once and gradient
+checkpointing finds the one whose layers it repeats. If a model does not forward keyword arguments,
+`RunningPass` holds the pass while the model runs. Keys of `Pass.shared` must not contain the number
+of tokens: a compiled graph would depend on it.
 """
 
 from collections.abc import Callable
@@ -29,33 +29,33 @@ from posenc.core.frequencies import join, split
 from posenc.core.masks import Mask
 from posenc.encodings.nope import NoPE
 from posenc.encodings.rotary.rope import RoPE
-from posenc.models.hf.discovery import Site, is_gptj
+from posenc.models.hf.discovery import AttentionSite, is_gptj
 from posenc.models.hf.masks import mask_of
 from posenc.models.hf.registry import CALL, NAME
 from posenc.rotation.table import Turn
 
-ByLength = Callable[[int], Encoding]  # the encoding of a text of so many tokens
+ByLength = Callable[[int], Encoding]  # number of tokens of a text → its encoding
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Pass:
-    """The positions of one forward pass, and values that its layers share."""
+    """Positions of one forward pass, and values that its layers share."""
 
     pos: Tensor  # positions of the new tokens, (batch or 1, token)
-    start: int | Tensor  # tokens in the cache; a tensor where a static cache is traced
-    all_pos: Tensor  # positions of cached and new tokens; where traced, of all its room
+    start: int | Tensor  # tokens in the cache; a tensor if a static cache is traced
+    all_pos: Tensor  # positions of cached and new tokens; if traced, of the whole static cache
     shared: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def end(self) -> int | None:
-        """Number of tokens cached and new; None where it is traced."""
+        """Number of cached and new tokens; None if traced."""
         return None if isinstance(self.start, Tensor) else self.start + self.pos.shape[1]
 
 
 @dataclass
 class RunningPass:
-    """The pass that is under way, of a model that hands no arguments down to its layers."""
+    """Current pass of a model that does not forward keyword arguments to its layers."""
 
     run: Pass | None = None
 
@@ -65,20 +65,21 @@ class RunningPass:
 
 @dataclass(frozen=True)
 class ModelHook:
-    """A hook before the model: it computes positions, and applies what acts on embeddings."""
+    """Forward pre-hook of the model that computes positions, and adds to embeddings."""
 
     names: tuple[str, ...]  # names of the arguments of the model's forward pass
-    running: RunningPass | None  # None: the model hands arguments down
-    bottom: Encoding | None  # acts on embeddings
+    running: RunningPass | None  # None: the model forwards keyword arguments
+    bottom: Encoding | None  # encoding that acts on embeddings
     by_length: bool
     rotation: bool
-    record: str  # attribute of a cache: the positions of all it has seen
+    record: str  # attribute that is set on a cache, with the positions of all its tokens
 
     def __call__(self, base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         if not self.rotation and base.config._attn_implementation != NAME:
             raise ValueError(
-                "the encoding that is applied has lost its attention: call `remove(model)` before"
-                f" `set_attn_implementation({base.config._attn_implementation!r})`."
+                f"The model's attention must be {NAME!r} while an encoding is applied, got"
+                f" {base.config._attn_implementation!r}. Call `remove(model)` before"
+                " `set_attn_implementation`."
             )
         arguments = dict(zip(self.names, args, strict=False)) | kwargs
         x = next(x for x in map(arguments.get, ("input_ids", "inputs_embeds")) if x is not None)
@@ -106,14 +107,14 @@ class ModelHook:
     def positions(
         self, base: Any, arguments: dict[str, Any], x: Tensor, start: int | Tensor
     ) -> Tensor:
-        """Return the caller's positions, or count from the first token after padding, at 0."""
+        """Return the caller's positions, or count from 0 at the first token after padding."""
         pos, mask = arguments.get("position_ids"), arguments.get("attention_mask")
-        # M-RoPE has positions on three axes, which are alike in a text
+        # M-RoPE has positions on three axes, which are equal for text
         if pos is not None and pos.ndim == 3:
             if not _traced() and (pos != pos[:1]).any():
                 raise ValueError(
-                    "`position_ids` has positions of several axes, as pictures have; an encoding"
-                    " that is applied takes those of a text: pass (batch, token)."
+                    "`position_ids` must be (batch, token), the positions of a text, got several"
+                    " axes that differ, as images have."
                 )
             pos = pos[0]
         counted = (torch.arange(x.shape[1], device=x.device) + start).unsqueeze(0)
@@ -123,8 +124,8 @@ class ModelHook:
             return counted if pos is None else pos
         if not isinstance(start, Tensor) and mask.shape[1] < start + x.shape[1]:
             raise ValueError(
-                f"`attention_mask` has {mask.shape[1]} tokens, the cache and the new ones are"
-                f" {start + x.shape[1]}: pass one for all of them."
+                f"`attention_mask` must have {start + x.shape[1]} tokens, those of the cache and"
+                f" the new ones, got {mask.shape[1]}."
             )
         real = mask.to(x.device) != 0
         pos = counted - real.int().argmax(-1, keepdim=True) if pos is None else pos
@@ -134,8 +135,8 @@ class ModelHook:
     def _refuse_packed(self, base: Any, pos: Tensor, arguments: dict[str, Any]) -> None:
         if pos.shape[1] < 2 or (self.rotation and not self.by_length):
             return
-        asked = arguments.get("use_cache")
-        caches = base.config.use_cache if asked is None else asked
+        chosen = arguments.get("use_cache")
+        caches = base.config.use_cache if chosen is None else chosen
         if not self.by_length and not (caches and arguments.get("attention_mask") is None):
             return
         counted = (pos.diff() >= 0).all()
@@ -143,32 +144,32 @@ class ModelHook:
             assert_async(counted, "texts packed into one row need `use_cache=False`")
         elif self.by_length and not counted:
             raise ValueError(
-                "texts packed into one row have no length in common for the encoding to go by:"
-                " give each a row."
+                "`position_ids` must be those of one text in each row, got packed texts. The"
+                " encoding depends on the length of the text, so pass each in its own row."
             )
         elif not counted:
             raise ValueError(
-                "transformers lets texts packed into one row see each other when it fills a cache:"
-                " pass `use_cache=False`."
+                "`use_cache` must be False for texts packed into one row, which otherwise see each"
+                " other in transformers. Pass `use_cache=False`."
             )
 
 
 def _tokens(cache: Any) -> int | Tensor:
-    """Number of tokens in the cache; a tensor where a static cache is traced."""
+    """Return the number of tokens in the cache; a tensor if a static cache is traced."""
     if cache is None:
         return 0
-    # Sliding layers count in Python, and a trace would keep that number: ask another layer
+    # Sliding layers have a Python number, which a trace would fix, so another layer is used
     sliding = getattr(cache, "is_sliding", [])
     tokens = cache.get_seq_length(sliding.index(False) if False in sliding else 0)
     return int(tokens) if isinstance(tokens, Tensor) and not _traced() else tokens
 
 
 def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: int) -> Tensor:
-    """Join the positions of cached and new tokens, (batch or 1, token); the cache keeps them."""
+    """Store the new positions in the cache, and return those of all tokens, (batch or 1, token)."""
     known = getattr(cache, record, None)
     if getattr(cache, "is_compileable", False):
         return _recorded_in_place(cache, record, known, pos, start, batch)
-    # The cache may have been cut back
+    # The cache may have been cropped
     known = pos[:, :0] if known is None else known[:, :start]
     rows = max(len(known), len(pos))
     if known.shape[1] < start or len(known) not in (1, rows) or len(pos) not in (1, rows):
@@ -181,7 +182,7 @@ def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: i
 def _recorded_in_place(
     cache: Any, record: str, room: Tensor | None, pos: Tensor, start: int | Tensor, batch: int
 ) -> Tensor:
-    """Write positions to a tensor of fixed size, as a static cache does: nothing recompiles."""
+    """Store positions in a tensor of fixed size beside a static cache, to avoid recompilation."""
     tokens = pos.shape[1]
     if room is None and (isinstance(start, Tensor) or start):
         _refuse_foreign(start, pos[:, :0], pos)
@@ -190,7 +191,7 @@ def _recorded_in_place(
     if room is None:
         room = pos.new_zeros(batch, max(cache.get_max_length(), tokens))
     elif isinstance(start, int) and start + tokens > room.shape[1]:
-        # Every layer keeps a window, so the cache states no room for the whole text
+        # If every layer slides, the maximum length of the cache is below that of the text
         room = F.pad(room, (0, start + tokens))
     room.index_copy_(1, torch.arange(tokens, device=pos.device) + start, pos.expand(batch, -1))
     setattr(cache, record, room)
@@ -200,8 +201,9 @@ def _recorded_in_place(
 def _refuse_foreign(start: int | Tensor, known: Tensor, pos: Tensor) -> None:
     tokens = "" if isinstance(start, Tensor) else f"{start} "
     raise ValueError(
-        f"of the {tokens}tokens in the cache, this encoding has seen {known.shape[1]} in"
-        f" {len(known)} rows, and is given {len(pos)} rows: start from an empty cache."
+        f"The {tokens}tokens in the cache must have been read under this encoding, got"
+        f" {known.shape[1]} of them in {len(known)} rows, and {len(pos)} new rows. Start from an"
+        " empty cache."
     )
 
 
@@ -209,70 +211,72 @@ def _traced() -> bool:
     return torch.compiler.is_compiling()
 
 
-CACHES = ("past_key_values", "past_key_value", "layer_past")  # what attentions call theirs
+CACHES = ("past_key_values", "past_key_value", "layer_past")  # names of the cache argument
 
 
 @dataclass(frozen=True)
 class SiteHook:
-    """A hook before one attention: it passes it its rotation table, or what attends."""
+    """Forward pre-hook of one attention that passes it a rotation table or an `Attention`."""
 
-    site: Site
-    kind: int  # number of its encoding: layers that have the same share what it prepares
-    encoding: Encoding | ByLength  # all of it, as it was passed to `apply`
-    turning: Encoding  # what of it acts on queries and keys alone
-    rest: Encoding
+    site: AttentionSite
+    kind: int  # number of its encoding; layers with the same encoding share prepared values
+    encoding: Encoding | ByLength  # as passed to `apply`
+    turning: Encoding  # the part that acts on queries and keys only
+    rest: Encoding  # the other parts
     scale: float | None  # softmax scale; None: the model's own
-    caches_keys: bool  # True: keys are cached as they are attended to
+    caches_keys: bool  # True: the cache contains the keys that are attended to
     running: RunningPass | None
-    rotation: bool  # the model's own attention does it all; else it turns by nothing
-    record: str  # attribute of a cache: the positions of all it has seen
+    # True: the model's own attention runs, with our table; False: its rotation is the identity
+    rotation: bool
+    record: str  # attribute that is set on a cache, with the positions of all its tokens
 
     def __call__(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         arguments = dict(zip(self.site.names, args, strict=False)) | kwargs
         x = next(x for x in arguments.values() if isinstance(x, Tensor))
         name = next((name for name in CACHES if name in arguments), "")
         cache = arguments.get(name)
-        run = arguments.pop(NAME, None) or self.under_way(module, cache, arguments)
+        run = arguments.pop(NAME, None) or self.current_pass(module, cache, arguments)
         if cache is not None and not hasattr(cache, self.record):
-            # The model has just made this cache
+            # The model has just created this cache
             setattr(cache, self.record, run.all_pos)
         if self.rotation or is_gptj(module):
-            key = "table", self.kind if self.rotation else None, self.site.turned
+            key = "table", self.kind if self.rotation else None, self.site.rotated
             if key not in run.shared:
-                run.shared[key] = self.table(self.turn(run), x)
-            self.hand_table(module, run.shared[key], arguments)
+                run.shared[key] = self.table(self.angles(run), x)
+            self.set_table(module, run.shared[key], arguments)
         if not self.rotation:
             attention = self.attention(cache, run)
-            self.hand_attention(module, attention)
+            self.set_attention(module, attention)
             if cache is not None and self.caches_keys:
                 arguments[name] = Encoded(cache, attention)
         return (), arguments
 
-    def hand_table(self, module: Any, table: Any, arguments: dict[str, Any]) -> None:
+    def set_table(self, module: Any, table: Any, arguments: dict[str, Any]) -> None:
         arguments[self.site.argument] = table
 
-    def hand_attention(self, module: Any, attention: "Attention") -> None:
+    def set_attention(self, module: Any, attention: "Attention") -> None:
         setattr(module, CALL, attention)
 
-    def under_way(self, module: Any, cache: Any, arguments: dict[str, Any]) -> Pass:
+    def current_pass(self, module: Any, cache: Any, arguments: dict[str, Any]) -> Pass:
+        """Return the pass of a model that does not forward keyword arguments."""
         if self.running is not None and self.running.run is not None:
             return self.running.run
         if "position_ids" in arguments:
-            return self.alone(cache, arguments["position_ids"])
+            return self.pass_of_positions(cache, arguments["position_ids"])
         raise ValueError(
-            f"{type(module).__name__} is run outside of its model, which hands no positions down to"
-            " it: call the model, without gradient checkpointing."
+            f"{type(module).__name__} must run within its model, which computes its positions. Call"
+            " the model, without gradient checkpointing."
         )
 
-    def alone(self, cache: Any, pos: Tensor) -> Pass:
-        """Make the pass of an attention that gets positions only, as GPT-J's do."""
+    def pass_of_positions(self, cache: Any, pos: Tensor) -> Pass:
+        """Return a pass made from `position_ids` alone, which GPT-J's attention receives."""
         start = 0 if cache is None else cache.get_seq_length(self.site.index)
         start = int(start) if isinstance(start, Tensor) and not _traced() else start
         run = Pass(pos, start, getattr(cache, self.record, pos))
         return run if run.end is None else replace(run, all_pos=run.all_pos[:, : run.end])
 
-    def turn(self, run: Pass) -> Turn | None:
-        """The rotation that the model applies itself; None: none."""
+    def angles(self, run: Pass) -> Turn | None:
+        """Return the cosines and sines that the model itself applies; None for the identity."""
         if isinstance(self.encoding, Encoding):
             turns = self.rotation and isinstance(self.encoding, RoPE)
             return self.encoding.prepare(run.pos) if turns else None
@@ -282,16 +286,17 @@ class SiteHook:
             cached, current = by_length[before], by_length[now]
             if not torch.equal(cached.freqs, current.freqs) or cached.gain != current.gain:
                 raise ValueError(
-                    f"a text of {now} tokens has other frequencies than the {before} in the cache,"
-                    " and deeper layers have cached what they saw through those: pass all of it"
-                    " anew, without a cache (`use_cache=False`)."
+                    f"`use_cache` must be False here: a text of {now} tokens has other frequencies"
+                    f" than the {before} in the cache, and cached keys and values of deeper layers"
+                    " depend on them. Pass the whole text again with `use_cache=False`."
                 )
         rows = zip(new, run.all_pos[:, -run.pos.shape[1] :], strict=True)
         turns = [by_length[tokens].prepare(row) for tokens, row in rows]
         return Turn(*map(torch.stack, zip(*turns, strict=True)))
 
     def table(self, by: Turn | None, x: Tensor) -> Any:
-        pairs = self.site.turned // 2
+        """Return cosines and sines in the format of the model, padded by the identity."""
+        pairs = self.site.rotated // 2
         if by is None:
             cos = torch.ones(1, x.shape[1], pairs, device=x.device)
             return self.site.table(cos, torch.zeros_like(cos), x.dtype)
@@ -302,7 +307,7 @@ class SiteHook:
         return self.site.table(cos, sin, x.dtype)
 
     def attention(self, cache: Any, run: Pass) -> "Attention":
-        """The attention of this layer, for all keys, a window of them, or spare room."""
+        """Return the attention of this layer, shared with layers of equal encoding and window."""
         window = None if cache is None else _window(cache, self.site.index)
         key = "attention", self.kind, cache is None, window, self.scale, self.site.apart
         if key not in run.shared:
@@ -310,6 +315,7 @@ class SiteHook:
         return run.shared[key]
 
     def prepared(self, cache: Any, run: Pass) -> "Attention":
+        """Prepare the encoding for the new tokens and for the keys that the cache will return."""
         pos, k_pos, tokens = run.pos, run.pos, run.pos.shape[1]
         if cache is not None:
             keys, first = cache.get_mask_sizes(tokens, self.site.index)
@@ -327,7 +333,7 @@ class SiteHook:
 
 
 def _window(cache: Any, layer: int) -> int | None:
-    """The number of keys that a layer of the cache keeps, where it does not keep all."""
+    """Return the number of keys that a layer of the cache keeps; None if all."""
     layers = getattr(cache, "layers", ())
     cache_layer: Any = layers[layer] if layer < len(layers) else None
     if not getattr(cache_layer, "is_sliding", False):
@@ -336,27 +342,27 @@ def _window(cache: Any, layer: int) -> int | None:
 
 
 class GPTJHook(SiteHook):
-    """GPT-J reads a table of its own by position, and its attention is in no registry."""
+    """Forward pre-hook for GPT-J, which bypasses the registry and has its own sine table."""
 
-    def hand_table(self, module: Any, table: Any, arguments: dict[str, Any]) -> None:
+    def set_table(self, module: Any, table: Any, arguments: dict[str, Any]) -> None:
         tokens = torch.arange(table.shape[1], device=table.device)
         arguments["position_ids"] = tokens.expand(len(table), -1)
         module._get_embed_positions = lambda ids: table
 
-    def hand_attention(self, module: Any, attention: "Attention") -> None:
+    def set_attention(self, module: Any, attention: "Attention") -> None:
         dropout = module.attn_dropout.p * module.training
         scale = 1 / module.scale_attn
         module._attn = lambda q, k, v, mask: (attention(q, k, v, mask, scale, dropout), None)
 
 
 def clear(module: Any, args: Any, out: Any) -> None:
-    """Remove after each pass what the hook has set on an attention."""
+    """Forward hook: remove the attributes that `SiteHook` has set on an attention."""
     for name in (CALL, "_get_embed_positions", "_attn"):
         vars(module).pop(name, None)
 
 
 class Encoded:
-    """The cache, as one layer sees it: keys are encoded once, on their way in."""
+    """Wrapper of the cache for one layer, which encodes new keys before they are stored."""
 
     def __init__(self, cache: Any, attention: "Attention"):
         self.cache, self.attention = cache, attention
@@ -370,16 +376,16 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Attention:
-    """The encoding in one layer during one pass."""
+    """Attention of one layer in one pass, with the encoding that is applied."""
 
     turning: Encoding
-    at: Any  # the `at` of the new tokens, for `turning`
-    k_turn: Any  # rotation of the keys, for `turning`; None: the cache holds them turned
+    at: Any  # prepared positions of the new tokens, for `turning`
+    k_turn: Any  # prepared positions of the keys, for `turning`; None: keys are encoded already
     rest: Encoding
     q_at: Any
     k_at: Any
-    keys: int  # a static cache hands out more: the room for tokens to come
-    apart: int  # trailing channels whose pairs DeepSeek has taken apart
+    keys: int  # number of keys; a static cache also returns unused entries after them
+    apart: int  # last channels, which DeepSeek reorders from "interleaved" to "half"
     scale: float | None = None  # softmax scale in place of the model's
     masks: dict[tuple[int, bool], tuple[Any, Any]] = field(default_factory=dict)
 
@@ -395,8 +401,8 @@ class Attention:
             kind = seen.dtype if isinstance(seen, Tensor) else type(seen).__name__
             name = type(self.rest if isinstance(self.turning, NoPE) else self.turning).__name__
             raise TypeError(
-                f"attention with {name} takes a boolean mask, True for what is seen, got {kind}:"
-                " pass a 2-D `attention_mask`, or a boolean one in 4-D."
+                f"`attention_mask` must be 2-D, or 4-D and boolean (True: seen), with {name}, got"
+                f" {kind}."
             )
         if k.shape[2] > self.keys:
             k, v = k[:, :, : self.keys], v[:, :, : self.keys]
@@ -416,7 +422,7 @@ class Attention:
         return Decoding(self.rest, self.q_at, self.k_at)
 
     def mask(self, seen: Tensor | None, *shape: int, causal: bool) -> Mask | None:
-        """The model's own mask, read back once a pass."""
+        """Return the model's mask as a `Mask`, converted once in each pass."""
         if _traced():
             return mask_of(seen, *shape, causal=causal)
         key = id(seen), causal
@@ -425,6 +431,7 @@ class Attention:
         return self.masks[key][1]
 
     def joined(self, x: Tensor) -> Tensor:
+        """Restore the interleaved order of the last channels."""
         if not self.apart:
             return x
         rest, turned = x.split((x.shape[-1] - self.apart, self.apart), -1)

@@ -1,8 +1,8 @@
-"""Load a model of transformers and its tokenizer from a folder that transformers never sees.
+"""Load a transformers model and its tokenizer safely, without passing the folder to transformers.
 
-posenc reads the config, the tokenizer and the weights, each within limits and inside of the folder,
-and passes their contents to transformers: no code, no pickle, no adapter, no kernel of a hub, no
-network. Weights that are missing, or of no use to the model, are refused by name.
+posenc reads the config, the tokenizer and the weights, within limits and inside the folder, and
+passes their contents to transformers. Code, pickles, adapters, kernels from a hub and the network
+are never used. Weights that are missing or unexpected raise an error with their names.
 """
 
 import os
@@ -31,23 +31,23 @@ from posenc.support.text import printable
 
 TOKENIZER = "tokenizer.json"
 MOST_TOKENIZER = 2**27  # bytes
-MOST_BUFFERS = 2**30  # bytes of what a model computes as it is built
+MOST_BUFFERS = 2**30  # bytes of tables that a model computes when it is built
 FLOATS = {"F64", "F32", "F16", "BF16"}
-ACTS = {  # keys of a config that make transformers load or run something else, and what
+UNSAFE = {  # keys of a config that make transformers load or run something else: their effect
     "auto_map": "code of the model's own",
     "custom_pipelines": "code of the model's own",
-    "quantization_config": "a quantiser: convert the weights to floating point first",
-    "compression_config": "a quantiser: convert the weights to floating point first",
-    "peft_config": "an adapter: merge it into the weights first",
+    "quantization_config": "a quantiser. Convert the weights to floating point first",
+    "compression_config": "a quantiser. Convert the weights to floating point first",
+    "peft_config": "an adapter. Merge it into the weights first",
     "use_kernels": "kernels of a hub",
     "kernel_config": "kernels of a hub",
-    "fusion_config": "modules in place of its own",
-    "transformers_weights": "weights of its choice",
+    "fusion_config": "fused modules",
+    "transformers_weights": "another file of weights",
     "use_pretrained_backbone": "another model from a hub",
     "use_timm_backbone": "another model from a hub",
     "backbone": "another model from a hub",
 }
-# Choices of kernels, also with a leading _
+# Keys that choose kernels, also with a leading _
 CHOICES = ("attn_implementation", "experts_implementation")
 LABELS = ("num_labels", "id2label", "label2id")  # keys of heads, which are not built
 
@@ -55,19 +55,20 @@ LABELS = ("num_labels", "id2label", "label2id")  # keys of heads, which are not 
 def load(
     folder: Path, head: bool = False, source: Source | None = None
 ) -> tuple[Any, Any, tuple[str, ...]]:
-    """Load a model without its head, its tokenizer, and the names of weights that belong to heads.
+    """Return a model without its head, its tokenizer, and the names of weights that heads use.
 
-    With `head` it is the model that predicts the next token. `source` is the folder, if it was
-    opened before. Raises ModelError for what cannot be
-    read with certainty, before any of it is loaded.
+    - `head`: True for the model with its head, which predicts the next token
+    - `source`: the folder as a Source, if it is open already
+
+    Raises ModelError for anything that cannot be read with certainty, before weights are loaded.
     """
     if os.path.lexists(folder / "adapter_config.json"):
-        raise ModelError("adapter_config.json", "", "is an adapter: merge it into its model first")
+        raise ModelError("adapter_config.json", "", "is an adapter. Merge it into its model first")
     source = source or Source(folder)
     files, config = source.files, source.values
     if config is None:
-        raise ModelError(folder, "", "holds no config.json, so it cannot be loaded")
-    _refuse_what_acts(config)
+        raise ModelError(folder, "", "contains no config.json, so it cannot be loaded")
+    _refuse_unsafe_keys(config)
     weights = source.weights
     if files.format != "safetensors":
         raise ModelError(files.weights[0], "", "cannot be read with", files.format, "safetensors")
@@ -80,10 +81,10 @@ def load(
 
 
 def load_gguf(source: Source) -> tuple[Any, Any]:
-    """Load the model that predicts the next token from a GGUF file, and its tokenizer.
+    """Return the model with its head from a GGUF file, and its tokenizer.
 
-    Raises ModelError for what cannot be read with certainty, before any of it is allocated; Broken
-    for a file that is cut off or lacks tensors.
+    Raises ModelError for anything that cannot be read with certainty, before memory is allocated;
+    Broken for a file that is truncated or lacks tensors.
     """
     from transformers.models.auto.configuration_auto import AutoConfig
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
@@ -91,7 +92,7 @@ def load_gguf(source: Source) -> tuple[Any, Any]:
 
     weights, path = source.weights, source.files.weights[0]
     weights.check_whole()
-    # transformers reads a GGUF file from a folder in which nothing else is.
+    # The folder that transformers reads contains only a link to the GGUF file
     with tempfile.TemporaryDirectory() as alone, _quiet():
         (Path(alone) / "model.gguf").symlink_to(path.resolve())
         how: dict[str, Any] = dict(gguf_file="model.gguf", local_files_only=True)
@@ -115,19 +116,19 @@ def load_gguf(source: Source) -> tuple[Any, Any]:
     needed = sum(parameter.numel() for parameter in empty.parameters())
     present = sum(info.elements for info in weights.infos.values())
     if report["mismatched_keys"] or (report["missing_keys"] and present >= needed):
-        # transformers takes defaults of its classes where it does not read a key
+        # transformers uses defaults of its classes for keys that it does not read
         name = sorted(report["missing_keys"] or [key for key, *_ in report["mismatched_keys"]])[0]
-        more = "is built by transformers in another shape or under another name"
-        raise ModelError(path.name, name, more)
+        problem = "has another shape or another name in transformers"
+        raise ModelError(path.name, name, problem)
     _refuse_lacking(report, weights, path.name)
     return model.eval(), tokenizer
 
 
 def _refuse_contradicted(mismatched: Iterable[Any], weights: Weights, file: str) -> None:
-    """Raise Broken for a part of a GGUF's feed-forward layers that its own metadata contradict.
+    """Raise Broken for a feed-forward tensor whose shape contradicts the metadata of its GGUF file.
 
-    transformers must ask for the shape that the metadata state, since some architectures join two
-    of these parts, and it may take sizes of its own classes where it does not read a key.
+    A mismatch counts only if transformers expects the shape in the metadata: some architectures
+    join two tensors, and for keys that it does not read transformers uses defaults of its classes.
     """
     name = weights.metadata["general.architecture"]
     width, inner = (
@@ -136,15 +137,15 @@ def _refuse_contradicted(mismatched: Iterable[Any], weights: Weights, file: str)
     shapes = {"ffn_up": (inner, width), "ffn_gate": (inner, width), "ffn_down": (width, inner)}
     for info in weights.infos.values():
         part = info.name.split(".")[-2] if info.name.endswith(".weight") else ""
-        for _, stored, asked in mismatched:
-            if tuple(stored) == info.shape and tuple(asked) == shapes.get(part):
-                more = f"has shape {list(stored)}, and the metadata of {file} ask for {list(asked)}"
-                raise Broken(info.file, info.name, more)
+        for _, stored, expected in mismatched:
+            if tuple(stored) == info.shape and tuple(expected) == shapes.get(part):
+                problem = f"must have shape {list(expected)} by the metadata of {file}"
+                raise Broken(info.file, info.name, problem, list(stored))
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence transformers' warnings and bars: what is missing is raised, in one sentence."""
+    """Silence transformers' warnings and progress bars; missing weights raise an error instead."""
     from transformers.utils import logging
 
     before = logging.get_verbosity()
@@ -158,9 +159,9 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def one_sentence(file: str | Path, what: str) -> Iterator[None]:
-    """Turn an error that another library raises for a wrong file into a ModelError.
+    """Convert an error of another library, caused by a bad file, to a ModelError of one line.
 
-    Panics of Rust arrive as exceptions that do not derive from `Exception`.
+    Panics in Rust raise exceptions that do not derive from `Exception`.
     """
     try:
         yield
@@ -175,19 +176,19 @@ def one_sentence(file: str | Path, what: str) -> Iterator[None]:
         ) from None
 
 
-def _refuse_what_acts(config: Mapping[str, Any], path: str = "") -> None:
-    """Raise ModelError where a config, or one within it, asks for more than a model's own class."""
+def _refuse_unsafe_keys(config: Mapping[str, Any], path: str = "") -> None:
+    """Raise ModelError if a config, or a nested one, makes transformers load anything else."""
     for key, value in config.items():
         at = f"{path}{key}"
-        if key in ACTS and value not in (None, False, {}, []):
-            raise ModelError("config.json", at, f"asks for {ACTS[key]}; this is never loaded")
+        if key in UNSAFE and value not in (None, False, {}, []):
+            raise ModelError("config.json", at, f"must be absent. posenc never loads {UNSAFE[key]}")
         if key.strip("_").removesuffix("_internal") in CHOICES and any(
             "/" in x for x in _texts(value)
         ):
-            raise ModelError("config.json", at, "asks for kernels of a hub", value)
+            raise ModelError("config.json", at, "must not name kernels of a hub", value)
         for n, inner in enumerate(value if isinstance(value, list) else [value]):
             if isinstance(inner, dict):
-                _refuse_what_acts(inner, f"{at}.{n}." if isinstance(value, list) else f"{at}.")
+                _refuse_unsafe_keys(inner, f"{at}.{n}." if isinstance(value, list) else f"{at}.")
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -208,27 +209,27 @@ def _without(value: Any, keys: Iterable[str]) -> Any:
 
 
 def _tokenizer(folder: Path) -> Tokens:
-    """Open the tokenizer of tokenizer.json alone, which is complete in itself."""
+    """Return the tokenizer of tokenizer.json, which needs no other file."""
     if not os.path.lexists(folder / TOKENIZER):
         raise ModelError(
             folder.resolve(),
             "",
-            f"holds no {TOKENIZER}, so its model can read no text: open its tokenizer by"
-            " transformers' AutoTokenizer, and save_pretrained it there",
+            f"contains no {TOKENIZER}, which is needed to read text. Open the tokenizer with"
+            " transformers' AutoTokenizer, and write the file with save_pretrained",
         )
     with opened(inside(folder, TOKENIZER)) as file:
         raw = file.read(MOST_TOKENIZER + 1)
     if len(raw) > MOST_TOKENIZER:
         raise ModelError(TOKENIZER, "", "is too large", allowed=f"up to {MOST_TOKENIZER} bytes")
-    with one_sentence(TOKENIZER, "is no tokenizer"):
+    with one_sentence(TOKENIZER, "is not a tokenizer"):
         tokenizer = Tokens(TOKENIZER, raw.decode())
-    # A definition that cannot be used is refused before the weights are read
+    # An unusable definition raises here, before the weights are read
     tokenizer("")
     return tokenizer
 
 
 def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any, tuple[str, ...]]:
-    """The model, with all of its weights; and those that belong to heads which it has not."""
+    """Return the model with its weights, and the names of weights that only its heads use."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING
 
@@ -236,20 +237,20 @@ def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any
 
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        raise ModelError("config.json", "model_type", "is none that transformers knows", kind)
+        raise ModelError("config.json", "model_type", "must be a type in transformers", kind)
     choices = [f"{before}{key}" for key in CHOICES for before in ("", "_")]
     choices += [f"_{key}_internal" for key in CHOICES]
     plain = _without(config, {*choices, *LABELS})
-    with one_sentence("config.json", "is none that transformers builds a model of"):
+    with one_sentence("config.json", "does not describe a model of transformers"):
         built = CONFIG_MAPPING[kind].from_dict(plain)
         if head and type(built) not in classes:
-            more = "predicts no next token, so there is no loss to measure"
-            raise ModelError("config.json", "model_type", more, kind)
+            problem = "must predict the next token, so that a loss can be measured"
+            raise ModelError("config.json", "model_type", problem, kind)
         model_class: Any = classes[type(built)]
         model_class = model_class[0] if isinstance(model_class, tuple) else model_class
         empty = _empty(model_class, built, weights)
     _refuse_unless_as_large(empty, weights)
-    with one_sentence("config.json", "and the weights do not fit each other"), _quiet():
+    with one_sentence("config.json", "and the weights do not match"), _quiet():
         model, report = model_class.from_pretrained(
             None,
             config=built,
@@ -261,28 +262,30 @@ def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any
     unused = _unused(model_class.base_model_prefix, report, weights, head)
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
-            raise Broken("model", name, "holds numbers that are not finite")
+            raise Broken("model", name, "contains numbers that are not finite")
     return model.eval(), unused
 
 
 def load_without_encoding(root: Path, file: Path, names: Any, options: dict[str, Any]) -> Any:
-    """Load a model saved with an encoding applied, its head included, but not the encoding.
+    """Load a model that was saved with an encoding applied, with its head but not the encoding.
 
-    `names` are its architectures, `options` go to `from_pretrained`. Raises ModelError for weights
-    that are missing or belong to no part of the model.
+    - `names`: `architectures` of its config
+    - `options`: arguments for `from_pretrained`
+
+    Raises ModelError for missing or unexpected weights.
     """
     import transformers
 
     name = names[0] if isinstance(names, list) and names else names
     kind: Any = getattr(transformers, name, None) if isinstance(name, str) else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
-        raise ModelError(file, "architectures", "is no model of transformers", names)
+        raise ModelError(file, "architectures", "must name a model of transformers", names)
     settings: Any = kind.config_class
-    # The caller's choice takes the place of the stored one, which asks for posenc
+    # The stored choice is posenc's attention, so the caller's choice replaces it
     chosen = options.pop("attn_implementation", None)
     config = settings.from_pretrained(root, local_files_only=True, attn_implementation=chosen)
     del config.posenc
-    # The encoding's weights are unexpected to this class: they are read afterwards.
+    # The encoding's weights are unexpected for this class, and are read afterwards
     own_weights = [rf"(^|\.){ENTRY}\.encodings\."]
     silent: Any = type(kind.__name__, (kind,), {"_keys_to_ignore_on_load_unexpected": own_weights})
     silent.__module__ = kind.__module__
@@ -303,14 +306,14 @@ def load_without_encoding(root: Path, file: Path, names: Any, options: dict[str,
 
 
 def _empty(model_class: Any, config: Any, weights: Weights, file: str = "config.json") -> nn.Module:
-    """Build the model on the meta device; raise ModelError where it has far too many modules."""
+    """Build the model on the meta device. Raises Broken if it has far too many modules."""
     count, most = 0, 1000 + 20 * len(weights)
 
     def counted(*_: Any) -> None:
         nonlocal count
         count += 1
         if count > most:
-            raise Broken(file, "", f"asks for over {most:,} modules, for {len(weights):,} weights")
+            raise Broken(file, "", f"describes over {most:,} modules for {len(weights):,} tensors")
 
     hook = register_module_module_registration_hook(counted)
     try:
@@ -321,7 +324,7 @@ def _empty(model_class: Any, config: Any, weights: Weights, file: str = "config.
 
 
 def _refuse_unless_as_large(empty: nn.Module, weights: Weights, file: str = "config.json") -> None:
-    """Raise ModelError for a model much larger than its weights, before its memory is asked for."""
+    """Raise ModelError for a model much larger than its weights, before memory is allocated."""
     needed = sum(parameter.numel() for parameter in empty.parameters())
     present = sum(info.elements for info in weights.infos.values())
     computed = sum(buffer.numel() * buffer.element_size() for buffer in empty.buffers())
@@ -330,11 +333,11 @@ def _refuse_unless_as_large(empty: nn.Module, weights: Weights, file: str = "con
         raise Broken(
             file,
             "",
-            f"asks for {needed:,} weights, most of them in {printable(name)}, and {present:,} are"
-            " there",
+            f"describes {needed:,} weights, most of them in {printable(name)}, but the files have"
+            f" {present:,}",
         )
     check_memory(computed, file, "", MOST_BUFFERS, of="of memory for tables")
-    # What is quantised in blocks becomes float32
+    # Block-quantised weights become float32
     stored = sum(info.elements * BITS.get(info.dtype, 32) // 8 for info in weights.infos.values())
     check_memory(stored, "the weights", "", memory(), of="of memory")
 
@@ -342,40 +345,43 @@ def _refuse_unless_as_large(empty: nn.Module, weights: Weights, file: str = "con
 def _unused(
     prefix: str, report: Mapping[str, Any], weights: Weights, head: bool
 ) -> tuple[str, ...]:
-    """Names of weights of heads. Raises ModelError for weights that lack, misfit or have no use."""
+    """Return the names of weights that only heads use.
+
+    Raises ModelError for missing weights, wrong shapes, and other unexpected weights.
+    """
     lack = report["missing_keys"]
     if lack and prefix and not any(name.startswith(f"{prefix}.") for name in lack) and head:
         raise ModelError(
-            "model", "", f"holds no head that predicts the next token: {named(sorted(lack))}"
+            "model", "", f"has no head that predicts the next token; missing: {named(sorted(lack))}"
         )
     _refuse_lacking(report, weights, "config.json")
     if report["error_msgs"]:
         raise ModelError(
             "config.json", "", printable(" ".join(report["error_msgs"][0].split()), 300)
         )
-    # The weights are of a model with a head, which may be left over
+    # Names with the prefix come from a model with a head, whose weights may be unused
     has_head = any(name.startswith(f"{prefix}.") for name in weights)
     unused = sorted(report["unexpected_keys"])
     strange = [name for name in unused if not has_head or name.startswith(f"{prefix}.")]
     if strange:
         raise ModelError(
-            "config.json", "", f"has no use for weights that are there: {named(strange)}"
+            "config.json", "", f"describes no module for these weights: {named(strange)}"
         )
     return tuple(unused)
 
 
 def _refuse_lacking(report: Mapping[str, Any], weights: Weights, file: str) -> None:
-    """Raise Broken for weights that a model needs and its file lacks, or has in another shape."""
+    """Raise Broken for missing weights and for weights of another shape."""
     lack = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if lack:
-        raise Broken(file, "", f"asks for weights that are not there: {named(lack)}")
+        raise Broken(file, "", f"describes weights that are missing: {named(lack)}")
     if report["mismatched_keys"]:
-        name, stored, wanted = min(report["mismatched_keys"])
-        shapes = f"has shape {list(stored)}, and {file} asks for {list(wanted)}"
-        raise Broken(next(iter(weights.infos.values())).file, name, shapes)
+        name, stored, expected = min(report["mismatched_keys"])
+        problem = f"must have shape {list(expected)} by {file}"
+        raise Broken(next(iter(weights.infos.values())).file, name, problem, list(stored))
 
 
 def named(names: Sequence[str]) -> str:
-    """The first three names, and how many more there are."""
+    """Return the first three names, and the number of the others."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(map(printable, names[:3])) + more

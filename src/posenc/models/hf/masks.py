@@ -1,9 +1,9 @@
-"""Read the mask of a transformers model back as one of `posenc.masks`: most are a diagonal strip.
+"""Convert the mask of a transformers model to a `Mask`, in most cases a diagonal band.
 
-A model hands each layer a boolean square, or None for the causal one. Attention with a bias goes
-faster where it knows that a mask is a strip low ≤ i − j ≤ high of queries i and keys j, in the
-order in which the cache holds them. The first and the last row say which strip that could be; the
-whole square is compared with it, so nothing is ever assumed.
+A model passes each layer a boolean matrix, or None for the causal mask. Attention with a bias is
+faster if the mask is a band low ≤ i − j ≤ high of queries i and keys j, in the order of the cache.
+The first and the last row determine the only possible band, with which the whole matrix is then
+compared.
 """
 
 from math import inf
@@ -18,35 +18,38 @@ from posenc.core.masks import Mask, OffsetRange, causal
 def mask_of(
     seen: Tensor | None, batch: int, queries: int, keys: int, causal: bool = True
 ) -> Mask | None:
-    """Read the mask of the last `queries` tokens over `keys` keys; None: they see everything.
+    """Return the mask of the last `queries` tokens over `keys` keys; None if they see all.
 
-    Where a model hands over none, it is the causal one, or `causal` is False and there is none.
+    - `seen`: the model's mask, (batch, head or 1, query, key), True for seen keys; None: causal, or
+      no mask if `causal` is False
     """
     if seen is None:
         plain = queries == 1 or not causal
-        return None if plain else _strip(queries - keys, inf, queries, keys)
+        return None if plain else _band(queries - keys, inf, queries, keys)
     seen = seen[..., :keys]
-    return _from_square(seen) if is_eager_cpu(seen) else _dense(seen, batch)
+    return _from_matrix(seen) if is_eager_cpu(seen) else _dense(seen, batch)
 
 
-def _from_square(seen: Tensor) -> Mask | None:
+def _from_matrix(seen: Tensor) -> Mask | None:
+    """Return the band of a boolean mask if it is one, otherwise the mask itself."""
     batch, heads, queries, keys = seen.shape
-    square = seen[0, 0]
+    matrix = seen[0, 0]
     alike = heads == 1 and (batch == 1 or not seen.stride(0) or bool((seen == seen[:1]).all()))
     if not alike or not queries:
         return _dense(seen, batch)
-    rows = [(i, square[i].nonzero().flatten()) for i in (0, queries - 1)]
+    rows = [(i, matrix[i].nonzero().flatten()) for i in (0, queries - 1)]
     if not all(len(row) for _, row in rows):
         return _dense(seen, batch)
     low = min(i - int(row[-1]) for i, row in rows)
     high = max(i - int(row[0]) for i, row in rows)
     i, j = torch.arange(queries, device=seen.device).unsqueeze(-1), torch.arange(keys)
-    if not torch.equal(square, (j <= i - low) & (j >= i - high)):
+    if not torch.equal(matrix, (j <= i - low) & (j >= i - high)):
         return _dense(seen, batch)
-    return _strip(low, high, queries, keys)
+    return _band(low, high, queries, keys)
 
 
-def _strip(low: float, high: float, queries: int, keys: int) -> Mask | None:
+def _band(low: float, high: float, queries: int, keys: int) -> Mask | None:
+    """Return the mask low ≤ i − j ≤ high; None if it covers all pairs."""
     if high >= queries - 1:
         if low <= 1 - keys:
             return None

@@ -1,7 +1,7 @@
-"""One function in transformers' registry of attention, and one in that of masks.
+"""posenc's entries in transformers' registries of attention functions and of mask functions.
 
-What attends in a module's place is set before it runs, by a hook or by `discovery`: among its
-arguments where the model hands these down, else as an attribute of the module.
+The attention entry calls a function that a hook or `discovery` sets before a module runs: as a
+keyword argument if the model forwards these, otherwise as an attribute of the module.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ try:
     from transformers.masking_utils import sdpa_mask
 except ImportError as missing:
     raise ImportError(
-        "`posenc.models.adapter` plugs into transformers 5, which is not installed:"
+        "`posenc.models.adapter` needs transformers 5, which is not installed. Install it:"
         " python -m pip install 'transformers>=5,<6'"
     ) from missing
 
-# The name in the registries, among arguments, and of a part of the model
+# Name in the registries, of a keyword argument, and of a submodule of the model
 NAME = "posenc"
-CALL = "posenc_call"  # attribute of an attention while it runs
+CALL = "posenc_call"  # attribute that is set on an attention while it runs
 
 
 def register() -> None:
@@ -38,12 +38,12 @@ def attention_function(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attend, for transformers' registry: returns (batch, token, head, channel) and no weights."""
+    """Compute attention for transformers: (batch, token, head, channel), and None for weights."""
     attend: Callable[..., Tensor] | None = kwargs.get(NAME) or getattr(module, CALL, None)
     if attend is None:
         raise ValueError(
-            f"this {type(module).__name__} shares its config with a model that an encoding is"
-            " applied to: make each of its own config."
+            f"The config of this {type(module).__name__} must not be shared with a model to which"
+            " an encoding is applied. Build each from its own config."
         )
     causal = kwargs.get("is_causal")
     out = attend(
@@ -61,8 +61,7 @@ def attention_function(
 
 
 def mask_function(*args: Any, **kwargs: Any) -> Tensor | None:
-    """Build a mask for transformers' registry: (batch, 1, query, key); None for the causal one.
-
-    It is None where transformers' own kernel would have that mask built in.
+    """Return a mask for transformers, (batch, 1, query, key); None for causal masks that its own
+    kernel would compute.
     """
     return sdpa_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})

@@ -1,10 +1,10 @@
-"""Write the encodings applied to a model into its config, and build them again from there.
+"""Describe the encodings applied to a model in its config, and rebuild them from the description.
 
     "posenc": {"layers": [0, 0, 1], "encodings": [{"class": "T5Bias", "plain": {…}, …}, …]}
 
-An encoding is described by its class and its attributes. Constants are written out number by
-number, exactly; of parameters the shape, as their numbers are among the model's weights. Only
-posenc's own classes are built again, by their names: no code that a file names is imported or run.
+A description has the class and the attributes of an encoding: constants with all their numbers,
+parameters with their shape, since their values are among the model's weights. Only classes of
+posenc are rebuilt; no code that a file names is imported or run.
 """
 
 import re
@@ -16,25 +16,25 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import posenc.catalog  # noqa: F401  it defines all encodings
+import posenc.catalog  # noqa: F401  defines all encodings
 from posenc.core.encoding import Encoding
-from posenc.encodings import temperature  # noqa: F401  they define all encodings
+from posenc.encodings import temperature  # noqa: F401  defines an encoding outside the catalogue
 from posenc.models.config.parse import ENTRY
 from posenc.models.files.errors import ModelError
 
-MOST_NUMBERS = 2**16  # numbers of a constant that is written out
-# The layers of torch that an encoding may contain
+MOST_NUMBERS = 2**16  # numbers in a constant
+# Modules of torch that an encoding may contain
 LAYERS = {"Linear": nn.Linear, "ModuleList": nn.ModuleList}
-OF_EVERY_MODULE = frozenset(vars(nn.Module()))  # attributes that say nothing of an encoding
+OF_EVERY_MODULE = frozenset(vars(nn.Module()))  # attributes that every module has
 DTYPE = re.compile(r"(float|bfloat|int|uint)\d+|bool")
 
 
 class Unwritable(ValueError):
-    """An encoding that a config cannot describe."""
+    """Raised for an encoding that a config cannot describe."""
 
 
 def described(encodings: Sequence[Any]) -> dict[str, Any]:
-    """Describe the encodings of all layers as an entry of the config, or say why that cannot be."""
+    """Return the config entry for the encodings of all layers, or the reason why there is none."""
     unique = [*{id(encoding): encoding for encoding in encodings}.values()]
     layers = [
         next(n for n, known in enumerate(unique) if known is encoding) for encoding in encodings
@@ -46,21 +46,21 @@ def described(encodings: Sequence[Any]) -> dict[str, Any]:
 
 
 def restored(entry: Any, file: Path) -> list[Encoding]:
-    """Build the encoding of each layer, its parameters on the meta device. Raises ModelError."""
+    """Rebuild the encoding of each layer, with parameters on the meta device. Raises ModelError."""
     try:
         unique = [_restored(description) for description in entry["encodings"]]
         encodings: list[Any] = [unique[n] for n in entry["layers"]]
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, RuntimeError) as error:
-        raise ModelError(file, ENTRY, f"describes no encoding of posenc ({error})") from None
+        raise ModelError(file, ENTRY, f"must describe encodings of posenc ({error})") from None
     if not all(isinstance(encoding, Encoding) for encoding in encodings):
-        raise ModelError(file, ENTRY, "describes what is no encoding")
+        raise ModelError(file, ENTRY, "must describe encodings only")
     return encodings
 
 
 def _described(module: Any) -> dict[str, Any]:
     name = type(module).__name__
     if _classes().get(name) is not type(module):
-        what = "is no class of posenc" if isinstance(module, nn.Module) else "is no encoding"
+        what = "is not a class of posenc" if isinstance(module, nn.Module) else "is not an encoding"
         raise Unwritable(f"{name} {what}")
     plain = {key: value for key, value in vars(module).items() if key not in OF_EVERY_MODULE}
     try:
@@ -71,7 +71,7 @@ def _described(module: Any) -> dict[str, Any]:
             "parts": [[key, _described(part)] for key, part in module._modules.items()],
         }
     except TypeError as reason:
-        raise Unwritable(f"{name} holds {reason}") from None
+        raise Unwritable(f"{name} contains {reason}") from None
 
 
 def _restored(entry: dict[str, Any]) -> nn.Module:
@@ -98,12 +98,12 @@ def _classes() -> dict[str, type[nn.Module]]:
 
 def _attribute(name: str) -> str:
     if name in OF_EVERY_MODULE or not name.isidentifier() or name.startswith("__"):
-        raise ValueError(f"no attribute can be called {name!r}")
+        raise ValueError(f"{name!r} must be the name of an attribute")
     return name
 
 
 def _plain(value: Any) -> Any:
-    """Write a value in JSON: lists stand for tuples, objects for lists, tensors and infinities."""
+    """Return a value for JSON: tuples become lists; lists, tensors and infinities objects."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -136,11 +136,11 @@ def _learned(parameter: Tensor | None) -> Any:
 
 
 def _empty(entry: Any) -> nn.Parameter | None:
-    """A parameter on the meta device, so that a file cannot ask for memory; weights replace it."""
+    """Return a parameter on the meta device, where a size in a file cannot allocate memory."""
     if entry is None:
         return None
     if prod(entry["shape"]) > 2**40:
-        raise ValueError("a parameter is too large")
+        raise ValueError("a parameter must have at most 2^40 numbers")
     empty = torch.empty(entry["shape"], dtype=_dtype(entry), device="meta")
     return nn.Parameter(empty, bool(entry["trains"]))
 
@@ -152,5 +152,5 @@ def _kind(x: Tensor) -> dict[str, Any]:
 def _dtype(entry: dict[str, Any]) -> torch.dtype:
     name = entry["numbers"]
     if not DTYPE.fullmatch(name):
-        raise ValueError(f"{name!r} is no dtype")
+        raise ValueError(f"{name!r} must be a dtype")
     return getattr(torch, name)

@@ -1,9 +1,9 @@
-"""Open the weights of a model, safetensors or GGUF, as one mapping of names to tensors.
+"""Open the weights of a model, safetensors or GGUF, as one mapping from names to tensors.
 
     weights = open_weights(find_files(Path("model")))
-    weights["model.layers.0.self_attn.q_proj.weight"]     reads that tensor alone
+    weights["model.layers.0.self_attn.q_proj.weight"]     reads this tensor only
 
-Headers are read first, without torch, and held to limits before a byte of a tensor is read.
+Headers are read first, without torch, and checked against limits before any tensor is read.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Tensors = Mapping[str, torch.Tensor]
 else:
-    # Type checkers that ask what a Mapping holds would read a tensor to see
+    # A run-time type checker that tests the values of a Mapping would read a tensor from disk
     Tensors = Mapping
 
 __all__ = ["Info", "Tensors", "Weights", "open_weights"]
@@ -34,10 +34,10 @@ MOST_IN_SHARDS = 500_000  # tensors
 
 
 class Weights(Tensors):
-    """Name → tensor in its stored dtype; tensors quantised in blocks are read as float32.
+    """Mapping from name to tensor in its stored dtype; block-quantised tensors become float32.
 
-    `infos` and `metadata` come from the headers; where files disagree, the first one's metadata
-    counts. A missing name is a KeyError, a tensor that cannot be read a ModelError.
+    `infos` and `metadata` come from the headers; if files disagree, metadata of the first one are
+    used. A missing name raises KeyError, an unreadable tensor ModelError.
     """
 
     def __init__(self, parts: list[Part]):
@@ -56,7 +56,7 @@ class Weights(Tensors):
         return self._load[name](name)
 
     def check_whole(self) -> None:
-        """Raise Broken for a file that ends before its last tensor does."""
+        """Raise Broken if a file is shorter than its header requires."""
         for path, end in self._ends.items():
             size = path.stat().st_size
             if size < end:
@@ -73,10 +73,10 @@ class Weights(Tensors):
 
 
 def open_weights(files: ModelFiles) -> Weights:
-    """Open the weights of a model, and read their headers."""
+    """Return the weights of a model, with their headers read."""
     if files.format is None:
         if not files.weights:
-            raise ModelError(files.root.resolve(), "", "no weights are given beside the config")
+            raise ModelError(files.root.resolve(), "", "contains a config but no weights")
         raise ModelError(files.weights[0], "", NO_PICKLE)
     if files.weights[0].name.endswith(".index.json"):
         return Weights(_sharded(files.root, files.weights[0], files.format))
@@ -85,8 +85,8 @@ def open_weights(files: ModelFiles) -> Weights:
     for path, part in zip(files.weights, parts, strict=True):
         for name in part.infos:
             if name in owner:
-                also = f"is in {owner[name].name} too; give the file that is meant"
-                raise ModelError(path, name, also)
+                twice = f"is in {owner[name].name} too. Pass one of the files, not the folder"
+                raise ModelError(path, name, twice)
             owner[name] = path
     return Weights(parts)
 
@@ -94,12 +94,12 @@ def open_weights(files: ModelFiles) -> Weights:
 def _part(path: Path, kind: str) -> Part:
     with opened(path) as file:
         if file.read(20).startswith(b"version https://git"):
-            raise Broken(path, "", "is a Git LFS pointer, not the file; fetch it: git lfs pull")
+            raise Broken(path, "", "is a Git LFS pointer, not the file. Run `git lfs pull`")
     return READERS[kind](path)
 
 
 def _shard(root: Path, at: str, index: Path, name: str) -> Path:
-    """Return the path of a shard. Raises Broken if it is missing, ModelError if it lies outside."""
+    """Return the path of a shard. Raises Broken if missing, ModelError if outside the folder."""
     try:
         return inside(root, at, index, name)
     except ModelError as error:
@@ -109,15 +109,15 @@ def _shard(root: Path, at: str, index: Path, name: str) -> Path:
 
 
 def _sharded(root: Path, index: Path, kind: str) -> list[Part]:
-    """Read the headers of the shards that an index names, each with the tensors it lists."""
+    """Read the headers of the shards that an index names, with the tensors listed for each."""
     places = read_json(index, most=MOST_INDEX).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(at, str) for at in places.values()):
-        raise Broken(index, "weight_map", "must say in which file each tensor is", got=places)
+        raise Broken(index, "weight_map", "must map each tensor to a file name", got=places)
     shards: dict[str, Part] = {}
     for name, at in places.items():
         if at not in shards:
             if not at.endswith(f".{kind}"):
-                raise Broken(index, name, "names a file of another kind", at, f"*.{kind}")
+                raise Broken(index, name, "names a file of another format", at, f"*.{kind}")
             shards[at] = _part(_shard(root, at, index, name), kind)
             total = sum(len(part.infos) for part in shards.values())
             if len(shards) > MOST_SHARDS or total > MOST_IN_SHARDS:

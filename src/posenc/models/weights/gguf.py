@@ -1,11 +1,11 @@
-"""GGUF: counts, key-values, a line for each tensor, the tensors; the form of llama.cpp.
+"""Read GGUF, the file format of llama.cpp: a header with key-values, then the tensors.
 
     "GGUF"  version  tensors  key-values  (name type value)…  (name axes sizes type offset)…  data
 
-The header is read here, as the reader of the package `gguf` does not end on a header that lies
-about its counts. A file may be cut off: tensors that lie within it can be read. Quantised tensors
-become float32, as `gguf.quants` computes them. Arrays of more than 131,072 entries in all, which
-only vocabularies have, are passed over.
+The header is parsed here because the reader of the package `gguf` does not terminate on a header
+with false counts. Of a truncated file, the tensors within it can be read. Quantised tensors become
+float32, as computed by `gguf.quants`. Once arrays exceed 131,072 entries in total, which happens
+only with vocabularies, further arrays are skipped.
 https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 MOST_HEADER = 2**26  # bytes
 MOST_KEYS = 10_000
-MOST_STRINGS = 1_000_000  # strings of arrays
+MOST_STRINGS = 1_000_000  # strings in arrays
 MOST_TEXT = 2**20  # bytes, of a chat template
-MOST_KEPT = 2**17  # entries of arrays
+MOST_KEPT = 2**17  # entries of arrays that are returned
 
 STRING, ARRAY = 8, 9
 SCALARS = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
-TYPES = {  # number: name, elements of a block, bytes of a block
+TYPES = {  # number: name, elements in a block, bytes in a block
     0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20),
     6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 9: ("Q8_1", 32, 40),
     10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176),
@@ -54,7 +54,7 @@ TYPES = {  # number: name, elements of a block, bytes of a block
 
 
 def read_gguf(path: Path) -> Part:
-    """Read the header; the tensors stay in the file."""
+    """Read the header; each tensor is read when it is loaded."""
     with opened(path) as file:
         header = _Header(path, file)
         tensors, keys = header.counts()
@@ -62,23 +62,23 @@ def read_gguf(path: Path) -> Part:
         for _ in range(keys):
             key = header.name()
             if key in metadata:
-                raise ModelError(path, key, "is there twice")
+                raise ModelError(path, key, "occurs twice")
             metadata[key] = header.value(header.number("I"), key)
         lines = [header.tensor() for _ in range(tensors)]
         alignment = metadata.get("general.alignment", 32)
         if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
             must = "must be a power of two"
             raise ModelError(path, "general.alignment", must, got=alignment)
-        # The data begins at the next multiple of the alignment after the header.
+        # The data starts at the next multiple of the alignment after the header.
         start = -(-file.tell() // alignment) * alignment
     infos: dict[str, Info] = {}
     spans: dict[str, tuple[int, int]] = {}
-    # By offset: each tensor begins at a multiple of the alignment, behind the one before it. Gaps
-    # of padding are allowed, and tensors may lie beyond the end of a file that is cut off.
+    # Sorted by offset, each tensor must start at a multiple of the alignment and not overlap the
+    # previous one. Padding is allowed, and in a truncated file tensors may lie past its end.
     end = 0
     for info, offset, size in sorted(lines, key=lambda line: line[1:]):
         if info.name in infos:
-            raise ModelError(path, info.name, "is there twice")
+            raise ModelError(path, info.name, "occurs twice")
         if offset < end or offset % alignment:
             where = f"at or after {end}, a multiple of {alignment}"
             raise ModelError(path, info.name, "has an offset that does not fit", offset, where)
@@ -90,7 +90,7 @@ def read_gguf(path: Path) -> Part:
 
 
 class _Header:
-    """A reader of the header from its first byte on, never beyond the limits."""
+    """Sequential reader of the header, with limits on its size."""
 
     def __init__(self, path: Path, file: BinaryIO):
         self.path, self.file = path, file
@@ -106,7 +106,9 @@ class _Header:
         return raw
 
     def too_long(self) -> ModelError:
-        return ModelError(self.path, "", "has too long a header", allowed=f"{MOST_HEADER} bytes")
+        return ModelError(
+            self.path, "", "has a header that is too long", allowed=f"{MOST_HEADER} bytes"
+        )
 
     def cut_off(self) -> ModelError:
         return ModelError(self.path, "", "ends within its header")
@@ -117,14 +119,14 @@ class _Header:
     def text(self) -> bytes:
         size = self.number("Q")
         if size > MOST_TEXT:
-            raise ModelError(self.path, "", f"holds {size} bytes of text", allowed=str(MOST_TEXT))
+            raise ModelError(self.path, "", f"has a text of {size} bytes", allowed=str(MOST_TEXT))
         return self.take(size)
 
     def name(self) -> str:
         try:
             return self.text().decode()
         except UnicodeDecodeError:
-            raise ModelError(self.path, "", "holds a name that is not UTF-8") from None
+            raise ModelError(self.path, "", "contains a name that is not UTF-8") from None
 
     def counts(self) -> tuple[int, int]:
         magic, version = self.take(4), self.number("I")
@@ -135,7 +137,7 @@ class _Header:
             )
         tensors, keys = self.number("Q"), self.number("Q")
         if tensors > MOST_TENSORS or keys > MOST_KEYS:
-            sizes = f"says it holds {tensors} tensors and {keys} keys"
+            sizes = f"states {tensors} tensors and {keys} keys"
             raise ModelError(self.path, "", sizes, allowed=f"{MOST_TENSORS} and {MOST_KEYS}")
         return tensors, keys
 
@@ -146,7 +148,7 @@ class _Header:
             return self.number(SCALARS[kind])
         if kind == ARRAY:
             return self.array(self.number("I"), self.number("Q"), key)
-        raise ModelError(self.path, key, "is of an unknown type", got=kind)
+        raise ModelError(self.path, key, "has an unknown type", got=kind)
 
     def array(self, kind: int, count: int, key: str) -> list[Any] | None:
         keep = count <= self.kept
@@ -155,7 +157,7 @@ class _Header:
             self.strings -= count
             if self.strings < 0:
                 most = f"up to {MOST_STRINGS}"
-                raise ModelError(self.path, key, f"holds {count} strings", allowed=most)
+                raise ModelError(self.path, key, f"contains {count} strings", allowed=most)
             return self.texts(count, keep)
         if kind not in SCALARS:
             raise ModelError(self.path, key, "is an array of an unknown type", got=kind)
@@ -163,10 +165,10 @@ class _Header:
         return list(struct.unpack(f"<{count}{SCALARS[kind]}", raw)) if keep else None
 
     def texts(self, count: int, keep: bool) -> list[str] | None:
-        """Read strings, in a loop without calls of our own: vocabularies have 100,000s of them."""
+        """Read `count` strings in an inlined loop: vocabularies have hundreds of thousands."""
         kept: list[str] = []
         before, left, read = self.file.tell(), self.left, self.file.read
-        # Each string states its length in 8 bytes
+        # Each string needs at least the 8 bytes of its length
         if 8 * count > os.fstat(self.file.fileno()).st_size - before:
             raise self.cut_off()
         for _ in range(count):
@@ -177,7 +179,7 @@ class _Header:
             raw = read(size)
             if keep:
                 kept.append(raw.decode(errors="replace"))
-        # At the end of a file `read` returns less than asked for: less was read than counted.
+        # At the end of a file `read` returns fewer bytes than requested
         if self.file.tell() - before != self.left - left:
             raise self.cut_off()
         self.left = left
@@ -209,13 +211,13 @@ def _plain(info: Info, raw: bytearray) -> "torch.Tensor":
         from gguf.quants import dequantize
     if not raw:
         return torch.empty(info.shape)
-    # gguf wants the bytes as rows of whole blocks, one row for each row of the tensor.
+    # gguf expects the bytes as rows of whole blocks, one row for each row of the tensor.
     rows = numpy.frombuffer(raw, numpy.uint8).reshape(*info.shape[:-1], -1)
     try:
-        # A scale may be NaN, and what it scales becomes NaN as well
+        # A NaN scale is valid input: the numbers of its block become NaN
         with numpy.errstate(all="ignore"):
             values = dequantize(rows, GGMLQuantizationType[info.dtype])
     except (KeyError, NotImplementedError):
-        unknown = "is of a dtype that gguf does not turn into numbers"
+        unknown = "has a dtype that the package gguf cannot dequantise"
         raise ModelError(info.file, info.name, unknown, info.dtype) from None
     return torch.from_numpy(values).reshape(info.shape)

@@ -1,6 +1,6 @@
-"""Describe a tensor by the header of its file, and read it from its bytes.
+"""Describe a tensor from the header of its file, and convert its bytes to a torch tensor.
 
-torch is imported only where bytes become tensors: headers are read, and refused, without it.
+torch is imported only in this conversion, so headers are read and rejected without it.
 """
 
 import math
@@ -22,7 +22,7 @@ MOST_TENSORS = 100_000
 MOST_NAME = 512  # characters
 MOST_AXES = 64
 
-BITS = {  # one vocabulary for all formats: the names that safetensors gives
+BITS = {  # bits of an element; safetensors' names of dtypes are used for all formats
     "BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64,
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8,
     "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
@@ -38,7 +38,7 @@ TORCH = {
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """A tensor as its header describes it. `dtype` is the stored one; F32 for dequantised ones."""
+    """Header entry of one tensor; `dtype` is the stored one, such as "BF16" or "Q4_K"."""
 
     name: str
     dtype: str
@@ -51,12 +51,12 @@ class Info:
 
 
 class Part(NamedTuple):
-    """One file of weights, its header read."""
+    """One file of weights whose header has been read."""
 
     infos: dict[str, Info]
     metadata: dict[str, Any]
     load: Callable[[str], "torch.Tensor"]
-    end: int = 0  # bytes that the file must have to hold all of its tensors
+    end: int = 0  # size in bytes of a file that is not truncated
 
 
 def checked_info(
@@ -80,7 +80,7 @@ def checked_info(
 
 
 def read_bytes(info: Info, start: int, size: int) -> bytearray:
-    """Read the bytes of a tensor from its file."""
+    """Return the bytes of a tensor from its file."""
     with opened(info.file) as file:
         if os.fstat(file.fileno()).st_size < start + size:
             ends = f"lies past the end of the file: it needs {start + size} bytes"
@@ -92,11 +92,11 @@ def read_bytes(info: Info, start: int, size: int) -> bytearray:
 
 
 def to_tensor(info: Info, raw: bytearray) -> "torch.Tensor":
-    """Turn little-endian bytes into a tensor."""
+    """Return little-endian bytes as a tensor."""
     import torch
 
     if info.dtype not in TORCH:
-        raise ModelError(info.file, info.name, "is of a dtype that torch lacks", info.dtype)
+        raise ModelError(info.file, info.name, "has a dtype that torch lacks", info.dtype)
     if info.dtype == "BOOL":
         return torch.tensor(raw, dtype=torch.uint8).reshape(info.shape) != 0
     dtype = getattr(torch, TORCH[info.dtype])
@@ -106,9 +106,9 @@ def to_tensor(info: Info, raw: bytearray) -> "torch.Tensor":
 
 @contextmanager
 def require(package: str) -> Iterator[None]:
-    """Wrap an import so that its error names the package to install."""
+    """Raise ImportError with the command that installs `package` if an import inside fails."""
     try:
         yield
     except ImportError as error:
-        how = f"these weights need `{package}`: {how_to_install('models')}"
+        how = f"These weights need `{package}`. Install it: {how_to_install('models')}"
         raise ImportError(how) from error

@@ -1,9 +1,9 @@
-"""Check the memory that a file's numbers ask for, before any of it is allocated.
+"""Reject sizes in a file that would need too much memory, before anything is allocated.
 
-    check_memory(elements * 8, info.file, info.name)        raises ModelError where that is too much
+    check_memory(elements * 8, info.file, info.name)        raises ModelError if too large
 
-A shape is a few digits in a header, and a sparse file of terabytes takes no room on a disk: the
-sizes that a file states prove nothing.
+The size of the file does not protect: a shape is a few digits in a header, and a sparse file of
+terabytes occupies almost no disk space.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 def check_memory(
     needed: int, file: str | Path, key: str, most: int = MOST_BYTES, of: str = ""
 ) -> None:
-    """Raise ModelError, which names the file and the key, where more than `most` bytes are needed.
+    """Raise ModelError with the file and the key if more than `most` bytes are needed.
 
     >>> check_memory(2**40, "config.json", "vocab_size")
     Traceback (most recent call last):

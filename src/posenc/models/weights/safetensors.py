@@ -1,7 +1,7 @@
-"""safetensors: the length of the header in 8 bytes, the header in JSON, the bytes of the tensors.
+"""Read the header of a safetensors file and check it more strictly than the format's own library.
 
-The header is checked more strictly than the format's own library does: no key twice, no shape that
-overflows, no bytes between the tensors, behind them, or in two of them.
+A file has 8 bytes with the length of the header, the header in JSON, and the tensors. Duplicate
+keys, shapes that overflow, overlapping tensors, and bytes of no tensor raise an error.
 https://huggingface.co/docs/safetensors
 """
 
@@ -25,25 +25,27 @@ MOST_HEADER = 2**24  # bytes
 
 
 def read_safetensors(path: Path) -> Part:
-    """Read the header; the tensors stay in the file."""
+    """Read the header; each tensor is read when it is loaded."""
     header, start, size = _header(path)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
-        raise Broken(path, "__metadata__", "must hold strings only", got=metadata)
+        raise Broken(path, "__metadata__", "must contain strings only", got=metadata)
     if len(header) > MOST_TENSORS:
-        raise ModelError(path, "", f"holds {len(header)} tensors", allowed=f"up to {MOST_TENSORS}")
+        raise ModelError(
+            path, "", f"contains {len(header)} tensors", allowed=f"up to {MOST_TENSORS}"
+        )
     infos = {name: _info(name, entry, path) for name, entry in header.items()}
     spans = {name: _span(infos[name], entry["data_offsets"]) for name, entry in header.items()}
-    # Offsets count from the end of the header. In order, the spans must join without hole or
-    # overlap: no byte of the file is hidden, none belongs to two tensors.
+    # Offsets count from the end of the header. The sorted spans must join without gap or overlap,
+    # so that each byte of the file belongs to exactly one tensor.
     end = 0
     for begin, after, name in sorted((*span, name) for name, span in spans.items()):
         if begin != end:
-            hole = "leaves a hole before it" if begin > end else "overlaps the tensor before it"
-            raise Broken(path, name, hole, got=begin, allowed=str(end))
+            fault = "leaves a gap before it" if begin > end else "overlaps the tensor before it"
+            raise Broken(path, name, fault, got=begin, allowed=str(end))
         end = after
     if start + end != size:
-        raise Broken(path, "", f"has {size} bytes, its header describes {start + end}")
+        raise Broken(path, "", f"has {size} bytes, but its header describes {start + end}")
     return Part(
         infos,
         metadata,
@@ -62,13 +64,13 @@ def _header(path: Path) -> tuple[dict[str, Any], int, int]:
         length = int.from_bytes(file.read(8), "little")
         if length > min(MOST_HEADER, size - 8):
             most = f"{MOST_HEADER}, in a file of {size}"
-            raise Broken(path, "", f"says its header has {length} bytes", allowed=f"up to {most}")
+            raise Broken(path, "", f"states a header of {length} bytes", allowed=f"up to {most}")
         return parse_json(file.read(length), path), 8 + length, size
 
 
 def _info(name: str, entry: Any, path: Path) -> Info:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise Broken(path, name, "must have dtype, shape and data_offsets, and no more", entry)
+        raise Broken(path, name, "must have dtype, shape and data_offsets, no other keys", entry)
     if not isinstance(entry["shape"], list):
         raise Broken(path, name, "has an impossible shape", entry["shape"], "a list")
     return checked_info(name, str(entry["dtype"]), entry["shape"], path, BITS)

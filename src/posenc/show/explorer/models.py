@@ -23,7 +23,7 @@ from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
 from posenc.models.inspection import Inspection, Verdict, advise, inspect, inspect_spec
 from posenc.models.inspection import Turning as Inspected
-from posenc.models.outlook import outlook
+from posenc.models.length_risks import length_risks
 from posenc.show.explorer.graphs import numbers
 from posenc.show.report.kinds.inspection import words
 from posenc.show.report.words import runs
@@ -251,7 +251,7 @@ def _rounded(slower: float) -> float:
 
 
 def _outlook(full_spec: Spec, target: int, advice: list[str]) -> Outlook:
-    problems, unknown = outlook(full_spec, full_spec.main, target)
+    problems, unknown = length_risks(full_spec, full_spec.main, target)
     return {
         "target": target,
         "verdict": "breaks" if problems else "cannot say" if unknown else "fits",

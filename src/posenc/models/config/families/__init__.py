@@ -1,15 +1,17 @@
-"""Families of models: facts about each `model_type`, and the functions that read its layers.
+"""Facts about each `model_type`, and functions that build its layers from a config.
 
-A config.json says much less than its reader needs: not whether the channels of a pair sit side by
-side or half a head apart, which layers have no encoding, or what a missing key stands for. Names of
-keys, defaults and the like are asked of transformers, which is not needed to read them
-(families.json, written by tools/families.py). by_hand.toml lists what needs no code. The rest is
-plain Python: a file of this folder reads the `model_type` of its name, or those of its `MODELS`:
+A config.json does not state whether the channels of a pair are adjacent or half a head apart, which
+layers have no encoding, or the default of a missing key. This package adds them in three places.
+families.json has names of keys, defaults and the like, which tools/families.py measures in
+transformers; reading it does not need transformers. by_hand.toml has facts from reading its source
+that need no code. The modules have the rest; each is for the `model_type` of its name, or for those
+in its `MODELS`, and may define:
 
-    layers(config)     the layers of a stack, bottom first; `layers.stack` without a file
-    embedding(config)  what is added to the embeddings; `tables.embedding` without this function
-    usual(config)      the keys of a file under their usual names, if its makers have others
-    FACTS              fields of `Family` that transformers cannot be asked
+    layers(config)         the layers of a stack, bottom first; default: `layers.stack`
+    embedding(config)      the position table that is added to embeddings; default:
+                           `tables.embedding`
+    standard_keys(config)  the values of a config under the standard names of keys
+    FACTS                  fields of `Family` that cannot be measured in transformers
 """
 
 import json
@@ -23,57 +25,58 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any, Literal
 
-ALIASES = {  # model_type of published files → that of the class which transformers reads them with
-    # Kimi_K25Config does so; only its tokenizer is another
+ALIASES = {  # model_type in published configs → model_type of the class in transformers
+    # Kimi_K25Config does the same; only its tokenizer differs
     "kimi_k2": "deepseek_v3",
     "dinov3": "dinov3_vit",  # ComfyUI's image_encoders/dino3_large.json
 }
 Kind = Literal[
     "rotary",  # queries and keys are rotated
     "learned",  # a learned row for each position is added to the embeddings
-    "sinusoidal",  # a fixed row
-    "none",  # neither; a bias is the business of the family's own function
-    "nothing",  # no attention over a sequence: nothing to encode
-    "parts",  # only configs inside this one do anything about positions
-    "refused",  # something posenc does not read: `refused` is the reason
+    "sinusoidal",  # a fixed row for each position is added
+    "none",  # none of these; the family's module may add a bias
+    "nothing",  # no attention over a sequence, so no positions
+    "parts",  # only nested configs have positions
+    "refused",  # not supported, for the reason in `Family.refused`
 ]
 
 
 @dataclass(frozen=True)
 class Family:
-    """Facts about one `model_type`. Missing fields are as in Llama.
+    """Facts about one `model_type`. The defaults of the fields are those of Llama.
 
     `name`       its `model_type`
     `folder`     its folder in transformers/models
-    `kind`       of the main stack of this config, not of configs inside it
-    `layout`     where the two channels of a pair sit, as the weights lie: "half" or "interleaved"
-    `layout_key` a flag of the config that decides it: true is "interleaved", false is "half"
-    `place`      the rotated channels of a head, if not all are: "leading" or "trailing"
-    `sign`       −1: rotated backwards
-    `keys`       usual name of a key → its name in this config
-    `defaults`   usual name of a key → the default of the class; `rope_theta` and
+    `kind`       kind of the main stack of this config, not of nested configs
+    `layout`     position of the two channels of a pair in the weights: "half" or "interleaved"
+    `layout_key` config flag that sets the layout: true is "interleaved", false is "half"
+    `place`      position of the rotated channels in a head: "leading" or "trailing"
+    `sign`       −1 for rotation by −θ
+    `keys`       standard name of a key → its name in this config
+    `defaults`   standard name of a key → the default of the class; `rope_theta` and
                  `partial_rotary_factor` are those of a config without `rope_parameters`
-    `ignored`    usual names of keys that other classes heed and this one does not: at the top of a
-                 config without `rope_parameters`, or within these, as "rope_parameters.…"; with
-                 "rope_scaling" these are ignored altogether
+    `ignored`    standard names of keys that other classes read and this one ignores: at the top of
+                 a config without `rope_parameters`, or within it, as "rope_parameters.…"; with
+                 "rope_scaling" all rope settings are ignored
     `rope`       label under `rope_parameters` → {"theta": old key of its base, "scaled": whether an
-                 old `rope_scaling` applies to it, "gain": of cos and sin without
-                 `attention_factor`}, if each type of layer has its own
+                 old `rope_scaling` applies to it, "gain": factor of cos and sin without
+                 `attention_factor`}, if each type of layer has its own settings
     `labels`     type of layer → label under `rope_parameters`, where they differ
-    `causal`     a query sees only earlier keys; or the flag of the config that decides it
-    `offset`     of tables: the row of the first token; "pad + 1": the one after `pad_token_id`
+    `causal`     whether a query sees only earlier keys; or the config flag that states it
+    `offset`     table row of the first token; "pad + 1" is the row after `pad_token_id`
     `extra`      rows of the table beyond `max_position_embeddings`
-    `grid`       keys of the sides of a picture and of its patches, if rows count patches
-    `width`      key of the channels of the table, if not `hidden_size`
-    `waves`      fixed tables: {"halves": all sines before all cosines, "base": …, "step": "d/2" as
-                 in the paper, or "d/2 − 1"}
-    `stacks`     those of a model that has two: name → fields in which they differ
-    `parts`      keys of configs inside this one
-    `inner`      such a key → {"model_type": what its class takes it for where it states none,
-                 "fixed": or another one, "defaults": those that the class of the whole gives it}
-    `flat`       the `model_type` of the text model that its class makes of keys at the top level
-                 if no text model's config is inside
-    `refused`    the reason why posenc does not read it
+    `grid`       keys of the sizes of an image and of its patches, if rows count patches
+    `width`      key of the channels of the table
+    `waves`      form of a sinusoidal table: {"halves": all sines before all cosines, "base": …,
+                 "step": "d/2" as in the paper, or "d/2 − 1"}
+    `stacks`     name → differing fields, for a model with two stacks
+    `parts`      keys of nested configs
+    `inner`      key of a nested config → {"model_type": the type its class assumes if it states
+                 none, "fixed": whether the class assumes it in any case, "defaults": values that
+                 the class of the whole passes to it}
+    `flat`       `model_type` of the text model that the class builds from top-level keys if no
+                 text config is nested
+    `refused`    the reason why posenc does not support it
     """
 
     name: str
@@ -101,21 +104,21 @@ class Family:
     refused: str = ""
 
     def stack(self, name: str) -> "Family":
-        """Return the family of the encoder or of the decoder alone."""
-        return self.but(causal=name != "encoder", stacks={}, **self.stacks[name])
+        """Return the family of one stack, such as "encoder" or "decoder"."""
+        return self.replaced(causal=name != "encoder", stacks={}, **self.stacks[name])
 
-    def but(self, **changed: Any) -> "Family":
-        """Replace fields; `keys` and `defaults` are merged with the old ones."""
+    def replaced(self, **changed: Any) -> "Family":
+        """Return a copy with new fields; `keys` and `defaults` are merged with the old ones."""
         return replace(self, **merged({k: getattr(self, k) for k in changed}, changed))
 
     @property
     def latent(self) -> bool:
-        """True if keys and values are made from latents, apart from the rotated channels (MLA)."""
+        """True if keys and values are projected from latents, except the rotated channels (MLA)."""
         return self.keys.get("head_dim") == "qk_rope_head_dim"
 
 
 def merged(facts: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace fields of a family; `keys`, `defaults` and `stacks` are merged, `ignored` is added.
+    """Return the fields of a family with changes; mappings are merged and `ignored` is extended.
 
     >>> merged({"kind": "none", "keys": {"a": "b"}}, {"kind": "rotary", "keys": {"c": "d"}})
     {'kind': 'rotary', 'keys': {'a': 'b', 'c': 'd'}}
@@ -132,7 +135,7 @@ def merged(facts: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
 
 
 def family(model_type: str) -> Family | None:
-    """Look up a `model_type`; None if it is not in the table.
+    """Return the facts about a `model_type`, or None if it is unknown.
 
     >>> family("gptj").layout, family("llama").layout
     ('interleaved', 'half')
@@ -146,18 +149,18 @@ def family(model_type: str) -> Family | None:
 
 
 def model_types() -> tuple[str, ...]:
-    """Every `model_type` that is known."""
+    """Return every known `model_type`."""
     return tuple(dict.fromkeys((*_asked(), *_files())))
 
 
 def code(family: Family) -> ModuleType | None:
-    """Return the file of a family; None if all its models are read as most are."""
+    """Return the module of a family; None if the default functions apply."""
     return _files().get(ALIASES.get(family.name, family.name))
 
 
 @cache
 def by_hand(model_type: str) -> dict[str, Any]:
-    """Return the facts about a model that a person has read in its source."""
+    """Return the facts about a model from by_hand.toml and from the `FACTS` of its module."""
     facts: dict[str, Any] = {}
     for key in ("kind", "causal", "refused"):
         for value, names in _read()[key].items():
@@ -189,7 +192,7 @@ def _read() -> dict[str, dict[str, Any]]:
 
 @cache
 def _files() -> dict[str, ModuleType]:
-    """Every `model_type` that has a file in this folder, and the file."""
+    """Map each `model_type` that has a module in this package to the module."""
     found = {}
     for one in iter_modules(__path__):
         module = import_module(f"{__name__}.{one.name}")

@@ -1,8 +1,8 @@
-"""AFMoE: every fourth layer sees all and is not rotated."""
+"""AFMoE: every fourth layer has full attention without rotation; the others slide."""
 
-from posenc.models.config.layers import FULL, Config, Layer, bare, stack
+from posenc.models.config.layers import FULL, Config, Layer, drop_encodings, stack
 
 
 def layers(config: Config) -> list[Layer]:
     layers = stack(config, config.every(config.period("global_attn_every_n_layers", 4)))
-    return bare(layers, lambda i, layer: layer.kind == FULL)
+    return drop_encodings(layers, lambda i, layer: layer.kind == FULL)

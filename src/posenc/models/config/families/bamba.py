@@ -1,4 +1,4 @@
-"""Bamba: the listed layers attend; the others are recurrent."""
+"""Bamba: the layers of `attn_layer_indices` attend; the others are recurrent."""
 
 from posenc.models.config.layers import FULL, LINEAR, Config, Layer, hybrid
 

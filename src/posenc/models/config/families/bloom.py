@@ -1,4 +1,4 @@
-"""BLOOM: ALiBi's slopes."""
+"""BLOOM: ALiBi in all layers."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def layers(config: Config) -> list[Layer]:
 def with_slopes(
     config: Config, strength: float = 1.0, rounded: bool = False, **more: Any
 ) -> list[Layer]:
-    """Return layers with ALiBi's slopes, times `strength`."""
+    """Return layers with ALiBi, whose slopes are multiplied by `strength`."""
     heads = config.count("num_attention_heads")
     if heads is None:
         config.fail("num_attention_heads", "is missing")

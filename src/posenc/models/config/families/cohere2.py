@@ -1,13 +1,14 @@
-"""Command R7B: full layers are not rotated; without a sliding window none is."""
+"""Command R7B: only sliding layers are rotated; without `sliding_window` no layer is."""
 
-from posenc.models.config.layers import FULL, Config, Layer, bare, stack
+from posenc.models.config.layers import FULL, Config, Layer, drop_encodings, stack
 
 
 def layers(config: Config) -> list[Layer]:
     layers = stack(config, config.every(config.period("sliding_window_pattern", 4)))
-    return without_far_rotations(config, layers)
+    return without_full_rotations(config, layers)
 
 
-def without_far_rotations(config: Config, layers: list[Layer]) -> list[Layer]:
+def without_full_rotations(config: Config, layers: list[Layer]) -> list[Layer]:
+    """Remove the rotation of full-attention layers, or of all layers without a window."""
     slides = config.value("sliding_window")
-    return bare(layers, lambda i, layer: not slides or layer.kind == FULL)
+    return drop_encodings(layers, lambda i, layer: not slides or layer.kind == FULL)

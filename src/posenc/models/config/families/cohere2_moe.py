@@ -1,6 +1,9 @@
-"""Command A MoE: full layers are not rotated, unless they are dense and so is their pattern."""
+"""Command A MoE: full-attention layers are not rotated, except among the first dense ones.
 
-from posenc.models.config.layers import FULL, SLIDING, Config, Layer, bare, stack
+Dense layers are rotated if `prefix_dense_sliding_window_pattern` is missing or 1.
+"""
+
+from posenc.models.config.layers import FULL, SLIDING, Config, Layer, drop_encodings, stack
 
 
 def layers(config: Config) -> list[Layer]:
@@ -9,16 +12,18 @@ def layers(config: Config) -> list[Layer]:
     usual = _turns(first, pattern or 1)
     usual += _turns(config.depth() - first, config.period("sliding_window_pattern", 4))
     rotated = _dense(config, first) if pattern in (None, 1) else ()
-    return bare(stack(config, usual), lambda i, layer: layer.kind == FULL and i not in rotated)
+    return drop_encodings(
+        stack(config, usual), lambda i, layer: layer.kind == FULL and i not in rotated
+    )
 
 
 def _turns(count: int, period: int) -> list[str]:
-    """The last of each period sees all."""
+    """Return types of layers of which the last in each period has full attention."""
     return [SLIDING if (i + 1) % period else FULL for i in range(count)]
 
 
 def _dense(config: Config, first: int) -> set[int]:
-    """The layers with a dense network after their attention."""
+    """Return the indices of layers with a dense MLP instead of experts."""
     kinds, count = config.words("mlp_layer_types"), config.depth()
     if kinds is None:
         return {*range(first)}

@@ -1,4 +1,4 @@
-"""Conformers with sines of the distance, as in Transformer-XL, which alternate with cosines."""
+"""Conformers with Transformer-XL's sinusoids of the distance, sines and cosines alternating."""
 
 from posenc.models.config.families.xlnet import with_sines
 from posenc.models.config.layers import Config, Layer, stack
@@ -12,6 +12,6 @@ def layers(config: Config) -> list[Layer]:
     key = "position_embeddings_type"
     kind = config.value(key) if key in config.values else "relative"
     if kind == "rotary":
-        why = "it turns what queries and keys are projected from, not them"
+        why = "it rotates the input of the query and key projections, not queries and keys"
         config.refuse("model_type", config.family.name, why)
     return stack(config) if kind is None else with_sines(config, halves=False)

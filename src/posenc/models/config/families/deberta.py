@@ -1,4 +1,4 @@
-"""DeBERTa: content is scored against distance both ways, with a learned table or without."""
+"""DeBERTa: scores between content and distance in both directions; the table is optional."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import Config, Layer, stack

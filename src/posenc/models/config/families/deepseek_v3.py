@@ -1,6 +1,6 @@
 """DeepSeek V2 and V3: the last channels of a head are rotated, the others come from latents (MLA).
 
-Yarn has a second factor there: g(mscale_all_dim)² of the softmax.
+YaRN also multiplies the softmax scale by g(mscale_all_dim)², with g(m) = 0.1 m ln(factor) + 1.
 """
 
 from posenc.models.config.layers import Config, Layer, stack
@@ -19,5 +19,5 @@ def one_latent(config: Config) -> None:
     """Raise ModelError unless there are as many heads of keys as of queries."""
     heads, groups = config.count("num_attention_heads"), config.count("num_key_value_heads")
     if heads and groups and heads != groups:
-        more = "must equal num_attention_heads: all heads make their keys from shared latents"
-        config.fail("num_key_value_heads", more, groups, f"{heads}")
+        problem = "must equal num_attention_heads, since all heads share one latent"
+        config.fail("num_key_value_heads", problem, groups, f"{heads}")

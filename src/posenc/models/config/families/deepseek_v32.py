@@ -1,4 +1,4 @@
-"""DeepSeek V3.2: as V3, and an indexer chooses the keys of each query."""
+"""DeepSeek V3.2: V3 with an indexer that chooses the keys of each query."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from posenc.models.config.families.deepseek_v3 import one_latent
 from posenc.models.config.layers import INDEXED, USUAL, Config, Layer, stack
 
 MODELS = "axk2 deepseek_v32 glm_moe_dsa"
-CHOSEN = "keeps the keys that an indexer chose for each query"
+CHOSEN = "attends only to the keys that an indexer chooses for each query"
 
 
-def usual(config: Config) -> dict[str, Any]:
+def standard_keys(config: Config) -> dict[str, Any]:
     glm = config.family.name == "glm_moe_dsa"
-    return config.without(rope_interleave=True) if glm else dict(config.values)
+    return config.without_constants(rope_interleave=True) if glm else dict(config.values)
 
 
 def layers(config: Config) -> list[Layer]:
@@ -22,4 +22,4 @@ def layers(config: Config) -> list[Layer]:
 
 def indexed(config: Config, **more: Any) -> list[Layer]:
     usual = config.repeated([INDEXED])
-    return stack(config, usual, (*USUAL, INDEXED), beyond=CHOSEN, **more)
+    return stack(config, usual, (*USUAL, INDEXED), unsupported=CHOSEN, **more)

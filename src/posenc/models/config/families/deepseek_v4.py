@@ -1,4 +1,4 @@
-"""DeepSeek V4: layers see a window, and most of them compressed keys beside it, by another base."""
+"""DeepSeek V4: sliding windows, in most layers with compressed keys rotated by another base."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ FACTS = {
     },
     "labels": {SLIDING: "main", SPARSE: "compress", HEAVY: "compress"},
 }
-BEYOND = "turns values as keys and its output back, and sees compressed keys beside a window"
+UNSUPPORTED = "rotates values, rotates its output back, and adds compressed keys to a window"
 
 
-def usual(config: Config) -> dict[str, Any]:
-    """The file states how many channels of a head are rotated, and not their share."""
+def standard_keys(config: Config) -> dict[str, Any]:
+    """Replace `qk_rope_head_dim`, the number of rotated channels, by `partial_rotary_factor`."""
     values, turned = dict(config.values), config.count("qk_rope_head_dim")
     dim = values.get("head_dim") or config.defaults["head_dim"]
     if turned and isinstance(dim, int) and values.get("partial_rotary_factor") is None:
@@ -29,18 +29,18 @@ def usual(config: Config) -> dict[str, Any]:
 
 def layers(config: Config) -> list[Layer]:
     known, windows = (*USUAL, SPARSE, HEAVY), dict.fromkeys(FACTS["labels"], config.window())
-    more = {"sinks": True, "beyond": BEYOND}
+    more = {"sinks": True, "unsupported": UNSUPPORTED}
     return stack(config, _by_ratio(config), known, windows=windows, trimmed=True, **more)
 
 
 def _by_ratio(config: Config) -> list[str]:
-    """The type of each layer by how many keys it compresses into one."""
+    """Return the type of each layer, which follows from its number of keys per compressed key."""
     count, ratios = config.depth(), config.counts("compress_ratios")
     if ratios is None:
         return [HEAVY, HEAVY, *config.repeated((HEAVY, SPARSE))[2:]][:count]
     if unknown := [ratio for ratio in ratios if ratio not in RATIOS]:
         allowed = ", ".join(map(str, RATIOS))
-        config.fail("compress_ratios", "must hold numbers of types of layers", unknown[0], allowed)
+        config.fail("compress_ratios", "must contain known ratios", unknown[0], allowed)
     if len(ratios) < count:
-        config.fail("compress_ratios", f"must name the type of each of {count} layers", len(ratios))
+        config.fail("compress_ratios", f"must have a ratio for each of {count} layers", len(ratios))
     return [RATIOS[ratio] for ratio in ratios[:count]]

@@ -1,8 +1,8 @@
-"""DINOv3: patches are rotated by where they are in the picture."""
+"""DINOv3: rotation by row and column of the patches."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import Config, Layer, stack
-from posenc.models.config.spec import Pictured
+from posenc.models.config.spec import PatchRotary
 
 MODELS = "dinov3_vit sapiens2"
 
@@ -12,5 +12,5 @@ def layers(config: Config) -> list[Layer]:
     if base is None:
         config.fail("rope_theta", "is missing")
     if dim % 4:
-        config.fail("hidden_size", "makes heads whose channels two axes cannot share alike", dim)
-    return stack(config, encode=lambda kind: Pictured(dim, base))
+        config.fail("hidden_size", "must give heads a multiple of 4 channels, for two axes", dim)
+    return stack(config, encode=lambda kind: PatchRotary(dim, base))

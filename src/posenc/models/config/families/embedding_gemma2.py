@@ -1,4 +1,4 @@
-"""EmbeddingGemma 2: as Gemma 4, with a window to both sides, its ends included."""
+"""EmbeddingGemma 2: Gemma 4 with windows to both sides, which include both ends."""
 
 from posenc.models.config.families.gemma4 import FACTS as FACTS
 from posenc.models.config.families.gemma4 import wide_heads

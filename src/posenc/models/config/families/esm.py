@@ -1,4 +1,4 @@
-"""ESM: rotated, or with a learned table."""
+"""ESM: rotation or a learned table, as `position_embedding_type` states."""
 
 from posenc.models.config import tables
 from posenc.models.config.layers import Config, Layer, no_encoding, stack
@@ -6,8 +6,8 @@ from posenc.models.config.spec import Table
 
 FACTS = {"layout": "half", "offset": "pad + 1"}
 SHAW = (
-    "transformers 4 added learned vectors of distance to its keys (Shaw), transformers 5 runs it"
-    " without any positions: which is meant the file does not say"
+    "the file does not determine its encoding: transformers 4 added learned relative vectors to"
+    " its keys (Shaw), transformers 5 runs it without any positions"
 )
 
 

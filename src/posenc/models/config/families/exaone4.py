@@ -1,6 +1,6 @@
-"""EXAONE 4: full layers are not rotated; without a sliding window all are."""
+"""EXAONE 4: only sliding layers are rotated; without `sliding_window` all layers are."""
 
-from posenc.models.config.layers import FULL, Config, Layer, bare, stack
+from posenc.models.config.layers import FULL, Config, Layer, drop_encodings, stack
 
 MODELS = "exaone4 exaone_moe kolibri1"
 
@@ -9,4 +9,6 @@ def layers(config: Config) -> list[Layer]:
     fixed = config.family.name == "kolibri1"
     steps = 5 if fixed else config.period("sliding_window_pattern", 4)
     slides = config.value("sliding_window")
-    return bare(stack(config, config.every(steps)), lambda i, layer: slides and layer.kind == FULL)
+    return drop_encodings(
+        stack(config, config.every(steps)), lambda i, layer: slides and layer.kind == FULL
+    )

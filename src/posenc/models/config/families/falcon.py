@@ -1,4 +1,4 @@
-"""Falcon: rotated, or with ALiBi's slopes, divided by √channels and rounded to bfloat16."""
+"""Falcon: rotation, or ALiBi with a bias divided by √channels and rounded to bfloat16."""
 
 from posenc.models.config.families.bloom import with_slopes
 from posenc.models.config.fields import head_dim
@@ -12,7 +12,7 @@ def layers(config: Config) -> list[Layer]:
         return stack(config)
     layers = with_slopes(config, head_dim(config) ** -0.5, rounded=True)
     config.notes.append(
-        "slopes times positions are rounded to bfloat16, as its code does: neighbours past"
-        " 256 tokens into a text are told apart less and less"
+        "slopes times positions are rounded to bfloat16, as in its code: beyond 256 tokens the"
+        " biases of neighbouring tokens increasingly coincide"
     )
     return layers

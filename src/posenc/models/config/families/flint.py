@@ -1,10 +1,10 @@
-"""Flint: as Command R7B, with learned sinks; the first and the last layer see all."""
+"""Flint: Command R7B with learned sinks; the first and last layer have full attention."""
 
-from posenc.models.config.families.cohere2 import without_far_rotations
+from posenc.models.config.families.cohere2 import without_full_rotations
 from posenc.models.config.layers import FULL, Config, Layer, stack
 
 
 def layers(config: Config) -> list[Layer]:
     usual = config.every(4, at=1)
     usual = [FULL, *usual[1:-1], FULL][: len(usual)]
-    return without_far_rotations(config, stack(config, usual, sinks=True))
+    return without_full_rotations(config, stack(config, usual, sinks=True))

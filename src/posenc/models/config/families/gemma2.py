@@ -1,4 +1,4 @@
-"""Gemma 2: every second layer slides; scores are capped, and scaled by a key of the config."""
+"""Gemma 2: alternating sliding and full attention, a softcap, and a configured softmax scale."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""Gemma 3n: every fifth layer sees all, with a base of its own; scores are not scaled."""
+"""Gemma 3n: every fifth layer has full attention with its own RoPE base; the scale is 1."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

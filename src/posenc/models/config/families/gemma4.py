@@ -1,4 +1,4 @@
-"""Gemma 4: every sixth layer and the last see all, with wider heads; scores are not scaled."""
+"""Gemma 4: every sixth layer and the last have full attention and wider heads; the scale is 1."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from posenc.models.config.rope_settings import rotations
 
 MODELS = "gemma4_text gemma4_unified_text diffusion_gemma_text"
 FACTS = {"defaults": {"global_head_dim": 512}}
-BLOCK = "looks both ways in the block that its decoder fills in"
+BLOCK = "is bidirectional within the block that its decoder fills in"
 
 
 def layers(config: Config) -> list[Layer]:
@@ -15,16 +15,16 @@ def layers(config: Config) -> list[Layer]:
     size = config.window()
     if config.family.name == "diffusion_gemma_text":
         if both_ways:
-            why = "no file states which of its two stacks look both ways"
+            why = "no file states which of its two stacks is bidirectional"
             config.refuse("model_type", config.family.name, why)
-        return wide_heads(config, 6, size, beyond=BLOCK)
+        return wide_heads(config, 6, size, unsupported=BLOCK)
     if both_ways:
         return wide_heads(config, 6, size and size // 2 + 2, causal=False)
     return wide_heads(config, 6, size)
 
 
 def wide_heads(config: Config, steps: int, size: int | None, **more: Any) -> list[Layer]:
-    """Return layers whose heads are wider where they see all, as the last layer always does."""
+    """Return layers that have wider heads in full attention, which the last layer always has."""
     rope = rotations(config, wide={FULL: "global_head_dim"})
     kinds = config.types(config.every(steps))
     kinds, windows = [*kinds[:-1], FULL][: len(kinds)], {SLIDING: size}

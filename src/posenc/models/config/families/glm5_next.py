@@ -1,4 +1,4 @@
-"""GLM 5 next: every fourth layer attends, without encoding, to keys that an indexer chose."""
+"""GLM 5 next: every fourth layer attends, without encoding, to keys chosen by an indexer."""
 
 from posenc.models.config.families.deepseek_v32 import CHOSEN
 from posenc.models.config.layers import FULL, INDEXED, LINEAR, Config, Layer, hybrid
@@ -8,4 +8,4 @@ MODELS = "glm5_next_text"
 
 def layers(config: Config) -> list[Layer]:
     usual = config.every(4, INDEXED, LINEAR)
-    return hybrid(config, usual, (INDEXED,), renamed={FULL: INDEXED}, beyond=CHOSEN)
+    return hybrid(config, usual, (INDEXED,), renamed={FULL: INDEXED}, unsupported=CHOSEN)

@@ -1,4 +1,4 @@
-"""GPT-2: flags decide how scores are scaled."""
+"""GPT-2: two flags of the config change the softmax scale."""
 
 from dataclasses import replace
 
@@ -9,9 +9,7 @@ MODELS = "gpt2 gpt-sw3 gpt_bigcode imagegpt"
 
 
 def layers(config: Config) -> list[Layer]:
-    """Without `scale_attn_weights` nothing is divided; with the other flag deeper layers divide
-    by more.
-    """
+    """Return layers with scale 1 or 1/√channels, also divided by the layer's number if flagged."""
     scale = 1.0 if config.flag("scale_attn_weights") is False else None
     layers = stack(config, scale=scale)
     if not config.flag("scale_attn_by_inverse_layer_idx"):

@@ -1,4 +1,4 @@
-"""Models of the usual layers whose scores are not scaled."""
+"""GPT-Neo and Dia: standard layers with softmax scale 1."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

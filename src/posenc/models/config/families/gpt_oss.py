@@ -1,4 +1,4 @@
-"""gpt-oss: every second layer slides; each head has a learned sink."""
+"""gpt-oss: alternating sliding and full attention; each head has a learned sink."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

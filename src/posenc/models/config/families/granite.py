@@ -1,4 +1,4 @@
-"""Granite: the softmax scale is a key of the config."""
+"""Granite: the config states the softmax scale as `attention_multiplier`."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

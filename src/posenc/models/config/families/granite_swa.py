@@ -1,4 +1,4 @@
-"""Granite with windows: one layer of four sees all; a base for each layer, and sinks."""
+"""Granite with windows: every fourth layer has full attention; a RoPE base per layer; sinks."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
-"""Granite 4 hybrid: recurrent layers, some of which a file replaces by attention.
+"""Granite 4 hybrid: recurrent layers, of which `layer_types` replaces some by attention.
 
-That is rotated if `position_embedding_type` is "rope", and has no encoding otherwise.
+Attention is rotated if `position_embedding_type` is "rope", and has no encoding otherwise.
 """
 
 from posenc.models.config.layers import LINEAR, Config, Layer, hybrid, no_encoding

@@ -1,4 +1,4 @@
-"""HRM: two stacks that are alike. `num_hidden_layers` counts runs if the file states layers too."""
+"""HRM: two equal stacks, whose depth is `num_layers_per_stack` if the config states it."""
 
 from typing import Any
 
@@ -9,10 +9,11 @@ FACTS = {
     "defaults": {"num_hidden_layers": 16},
     "stacks": {"H_module": {}, "L_module": {}},
 }
-PREFIX = "looks both ways in a prefix, where `token_type_ids` mark one"
+PREFIX = "is bidirectional within a prefix that `token_type_ids` mark"
 
 
-def usual(config: Config) -> dict[str, Any]:
+def standard_keys(config: Config) -> dict[str, Any]:
+    """Remove `num_hidden_layers` if it counts recurrent passes instead of layers."""
     values = dict(config.values)
     if values.get("num_layers_per_stack") is not None:
         values.pop("num_hidden_layers", None)
@@ -20,4 +21,4 @@ def usual(config: Config) -> dict[str, Any]:
 
 
 def layers(config: Config) -> list[Layer]:
-    return stack(config, beyond=PREFIX)
+    return stack(config, unsupported=PREFIX)

@@ -1,11 +1,11 @@
-"""Hunyuan: "dynamic" scaling may raise the base for texts of any length, by a factor `alpha`."""
+"""Hunyuan: "dynamic" scaling with `alpha`, which raises the base for texts of any length."""
 
 from posenc.models.config.layers import Config, Layer, stack
 from posenc.models.config.rope_settings import rotations
 
 MODELS = "hunyuan_v1_dense hunyuan_v1_moe"
-AFTER = "normalizes queries and keys after they were turned"
+AFTER = "normalises queries and keys after rotation"
 
 
 def layers(config: Config) -> list[Layer]:
-    return stack(config, encode=rotations(config, alpha=True), beyond=AFTER)
+    return stack(config, encode=rotations(config, alpha=True), unsupported=AFTER)

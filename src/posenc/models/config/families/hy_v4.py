@@ -1,4 +1,4 @@
-"""Hunyuan 4: as DeepSeek V3.2, with learned sinks."""
+"""Hunyuan 4: DeepSeek V3.2 with learned sinks."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""HyperCLOVA X: the softmax scale is a key of the config."""
+"""HyperCLOVA X: the config may state the softmax scale as `attention_multiplier`."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import Config, Layer, stack

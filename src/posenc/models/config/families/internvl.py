@@ -1,4 +1,4 @@
-"""InternViT: the learned table is optional."""
+"""InternViT: a learned table, unless `use_absolute_position_embeddings` is false."""
 
 from posenc.models.config import tables
 from posenc.models.config.layers import Config

@@ -1,4 +1,4 @@
-"""Jamba: one of eight layers attends, without any encoding; the others are recurrent."""
+"""Jamba: every eighth layer attends without encoding; the others are recurrent."""
 
 from posenc.models.config.layers import FULL, LINEAR, Config, Layer, hybrid
 

@@ -1,4 +1,4 @@
-"""Kimi Linear: every fourth layer attends, without encoding; the others are recurrent."""
+"""Kimi Linear: every fourth layer attends without encoding; the others are recurrent."""
 
 from posenc.models.config.layers import FULL, LINEAR, Config, Layer, hybrid
 
@@ -9,7 +9,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def _listed(config: Config) -> list[str] | None:
-    """The type of each layer, of which the file has two lists, counted from 1."""
+    """Return the type of each layer from two lists of layer numbers, which count from 1."""
     stated, count = config.object("linear_attn_config"), config.depth()
     if stated is None or config.stated("layer_types") is not None:
         return None
@@ -18,8 +18,8 @@ def _listed(config: Config) -> list[str] | None:
         return None
     if sorted((*full, *linear)) != [*range(1, len(full) + len(linear) + 1)]:
         each = f"{stated.at('full_attn_layers')} and {stated.at('kda_layers')}"
-        config.fail("linear_attn_config", f"must name each layer once, in {each}", stated.values)
+        config.fail("linear_attn_config", f"must list each layer once, in {each}", stated.values)
     if len(full) + len(linear) != count:
-        more = f"must name the type of each of {count} layers, has"
-        config.fail("layer_types", more, len(full) + len(linear))
+        problem = f"must name the type of each of {count} layers"
+        config.fail("layer_types", problem, len(full) + len(linear))
     return [FULL if i in full else LINEAR for i in range(1, count + 1)]

@@ -1,4 +1,4 @@
-"""LFM3: every second layer is a convolution; of the others one slides and one sees all in turn."""
+"""LFM3: every second layer is a convolution; between them, sliding and full attention alternate."""
 
 from posenc.models.config.layers import FULL, SLIDING, Config, Layer, hybrid
 

@@ -1,4 +1,4 @@
-"""MiMo-V2-Flash: the first layer and every sixth see all; the others slide, with sinks."""
+"""MiMo-V2-Flash: the first and every sixth layer have full attention; the rest slide with sinks."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from posenc.models.config.layers import FULL, SLIDING, Config, Layer, stack
 
 
-def usual(config: Config) -> dict[str, Any]:
-    """The class sets what its makers' file states in keys of its own."""
-    return config.without(
+def standard_keys(config: Config) -> dict[str, Any]:
+    """Remove keys of the published file whose values the class in transformers hard-codes."""
+    return config.without_constants(
         rope_theta=5e6,
         swa_rope_theta=1e4,
         partial_rotary_factor=0.334,

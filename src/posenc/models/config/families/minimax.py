@@ -1,4 +1,4 @@
-"""MiniMax: every second layer attends, within a window if the file has one."""
+"""MiniMax: every second layer attends, within a window if the config states one."""
 
 from posenc.models.config.layers import FULL, LINEAR, Config, Layer, hybrid
 

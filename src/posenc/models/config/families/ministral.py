@@ -1,4 +1,4 @@
-"""Classes that make all layers of one type, unless the file lists others."""
+"""Families whose layers all have one type, unless the config lists `layer_types`."""
 
 from posenc.models.config.layers import FULL, SLIDING, USUAL, Config, Layer, stack
 

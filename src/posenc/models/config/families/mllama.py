@@ -1,4 +1,4 @@
-"""Llama 3.2 Vision: the listed layers attend to pictures alone, without positions."""
+"""Llama 3.2 Vision: the layers of `cross_attention_layers` attend to images, without positions."""
 
 from posenc.models.config.layers import FULL, IDLE, Config, Layer, hybrid
 

@@ -1,4 +1,4 @@
-"""ModernBERT: one layer of three sees all; the others a window to both sides."""
+"""ModernBERT: every third layer has full attention; the others a window to both sides."""
 
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 
@@ -7,7 +7,8 @@ MODELS = "modernbert modernbert-decoder"
 
 def layers(config: Config) -> list[Layer]:
     usual = config.every(config.period("global_attn_every_n_layers", 3), at=0)
-    ends = 1 if config.family.name == "modernbert" else 0  # which its window includes
+    # The encoder's window includes the tokens at both ends
+    ends = 1 if config.family.name == "modernbert" else 0
     size = config.window(ends=ends)
     if config.stated("sliding_window") is None:
         both = config.window("local_attention")

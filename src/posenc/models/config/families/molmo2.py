@@ -1,4 +1,4 @@
-"""Molmo 2: a list of the layers that are scaled, without which all are."""
+"""Molmo 2: RoPE scaling applies to the layers of `rope_scaling_layers`, by default to all."""
 
 from dataclasses import replace
 

@@ -1,12 +1,12 @@
-"""Moonshine: its attention overwrites the heads in the config that both stacks share.
+"""Moonshine: only the default numbers of heads are supported.
 
-Only the default numbers of heads are read.
+Its attention overwrites the number of heads in the config, which both stacks share.
 """
 
 from posenc.models.config.layers import Config, Layer, stack
 
 
 def layers(config: Config) -> list[Layer]:
-    config.only("encoder_num_attention_heads", 8)
-    config.only("decoder_num_attention_heads", 8)
+    config.require("encoder_num_attention_heads", 8)
+    config.require("decoder_num_attention_heads", 8)
     return stack(config)

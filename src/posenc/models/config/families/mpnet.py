@@ -1,4 +1,4 @@
-"""MPNet: T5's buckets, whose numbers are fixed, beside a learned table."""
+"""MPNet: T5's buckets with fixed sizes, and a learned table."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from posenc.models.config.families.t5 import with_buckets
 from posenc.models.config.layers import Config, Layer
 from posenc.models.config.tables import learned as embedding
 
-__all__ = ["embedding", "layers", "usual"]
+__all__ = ["embedding", "layers", "standard_keys"]
 FACTS = {
     "offset": "pad + 1",
     "defaults": {"relative_attention_max_distance": 128},
@@ -14,8 +14,8 @@ FACTS = {
 }
 
 
-def usual(config: Config) -> dict[str, Any]:
-    return config.without(relative_attention_num_buckets=32)
+def standard_keys(config: Config) -> dict[str, Any]:
+    return config.without_constants(relative_attention_num_buckets=32)
 
 
 def layers(config: Config) -> list[Layer]:

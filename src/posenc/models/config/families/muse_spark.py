@@ -1,13 +1,14 @@
-"""Muse: every fourth layer, counted from the last, sees all and is not rotated."""
+"""Muse: every fourth layer, counted from the last, has full attention without rotation."""
 
-from posenc.models.config.layers import Config, Layer, bare, stack
+from posenc.models.config.layers import Config, Layer, drop_encodings, stack
 
 MODELS = "muse_glimmer_text muse_spark_text"
 
 
 def layers(config: Config) -> list[Layer]:
     layers = stack(config, config.every(4, at=0)[::-1])
-    each = config.bases("layer_rope_theta")  # 0 for none; all others mean `rope_theta`
+    # 0 means no rotation; any other number means `rope_theta`
+    each = config.bases("layer_rope_theta")
     if each is not None:
-        return bare(layers, lambda i, layer: not each[i])
-    return bare(layers, lambda i, layer: (len(layers) - 1 - i) % 4 == 0)
+        return drop_encodings(layers, lambda i, layer: not each[i])
+    return drop_encodings(layers, lambda i, layer: (len(layers) - 1 - i) % 4 == 0)

@@ -1,4 +1,4 @@
-"""Nemotron-H: a letter for each layer; those that attend have no encoding."""
+"""Nemotron-H: a letter of the config defines each layer; attention has no encoding."""
 
 from typing import Any
 
@@ -8,8 +8,8 @@ LETTERS = {"M": LINEAR, "*": FULL, "E": "moe", "-": "mlp"}
 FACTS = {"defaults": {"num_hidden_layers": 4}, "ignored": ["num_hidden_layers"]}
 
 
-def usual(config: Config) -> dict[str, Any]:
-    """A pattern of letters is a list of types, unless the file has that too."""
+def standard_keys(config: Config) -> dict[str, Any]:
+    """Convert a pattern of letters to a list of types, unless the config has the list too."""
     values = dict(config.values)
     spelled = values.pop("hybrid_override_pattern", None)
     if spelled is None or config.stated("layer_types") is not None:

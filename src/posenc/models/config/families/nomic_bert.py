@@ -1,4 +1,4 @@
-"""Nomic BERT: files have the keys of its makers' own code."""
+"""Nomic BERT: published configs use the keys of Nomic's own code."""
 
 from typing import Any
 
@@ -15,7 +15,8 @@ OLDER = {
 }
 
 
-def usual(config: Config) -> dict[str, Any]:
+def standard_keys(config: Config) -> dict[str, Any]:
+    """Rename the keys of Nomic's code, and note values that transformers ignores."""
     values = dict(config.values)
     for older, key in OLDER.items():
         value = values.pop(older, None)
@@ -23,14 +24,13 @@ def usual(config: Config) -> dict[str, Any]:
             continue
         if values.get(key) is not None:
             if value != values[key]:
-                config.notes.append(f"{config.at(older)} is {shown(value)}: {key} counts")
+                config.notes.append(f"{config.at(older)} is {shown(value)}, but {key} is used")
             continue
         values[key] = value
-        taken = config.defaults["rope_parameters"].get(key, value)
-        if key == "rope_theta" and value != taken:
-            ignored = f"the class of {config.family.name} in transformers 5 ignores: it takes"
+        fixed = config.defaults["rope_parameters"].get(key, value)
+        if key == "rope_theta" and value != fixed:
             config.notes.append(
-                f"{config.at(older)} is {shown(value)}, which {ignored} {shown(taken)}; the"
-                " file's value counts here, as in its makers' code"
+                f"{config.at(older)} is {shown(value)}, as in Nomic's own code; the class of"
+                f" {config.family.name} in transformers 5 ignores it and uses {shown(fixed)}"
             )
     return values

@@ -1,4 +1,4 @@
-"""OLMo 3: every fourth layer sees all."""
+"""OLMo 3: every fourth layer has full attention; the others slide."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""OpenAI's privacy filter: windows to both sides, their ends included, and learned sinks."""
+"""OpenAI's privacy filter: windows to both sides, which include both ends, and learned sinks."""
 
 from posenc.models.config.layers import FULL, SLIDING, Config, Layer, stack
 

@@ -1,9 +1,9 @@
-"""Axes of text, height and width (M-RoPE), each with a block of pairs, or taking turns."""
+"""Qwen-VL and GLM-V: M-RoPE with axes of text, height and width, in blocks or interleaved."""
 
 from posenc.models.config.layers import Config, Layer, stack
 from posenc.models.config.rope_settings import rotations
 
-SECTIONS = {  # pairs of each axis, and whether axes take turns
+SECTIONS = {  # pairs of each axis, and whether the axes are interleaved
     ((16, 24, 24), False): "qwen2_vl_text qwen2_5_vl_text qwen2_5_omni_text qwen2_5_omni_talker"
     " paddleocr_vl_text",
     ((8, 12, 12), False): "glm4v_text glm4v_moe_text glm_image_text glm_ocr_text",
@@ -14,7 +14,7 @@ MODELS = " ".join(SECTIONS.values())
 
 
 def layers(config: Config) -> list[Layer]:
-    """`mrope_section` of a file counts; without it, the pairs that the class gives each axis."""
+    """Return layers with the `mrope_section` of the config, or the default of the class."""
     name = config.family.name
     axes = next(axes for axes, names in SECTIONS.items() if name in names.split())
     return stack(config, encode=rotations(config, *axes))

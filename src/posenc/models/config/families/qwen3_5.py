@@ -1,4 +1,4 @@
-"""Qwen3.5: as Qwen3-Next, with axes of text, height and width that take turns."""
+"""Qwen3.5: Qwen3-Next with interleaved M-RoPE axes of text, height and width."""
 
 from posenc.models.config.families import qwen3_next
 from posenc.models.config.layers import Config, Layer
@@ -9,4 +9,4 @@ SECTIONS = (11, 11, 10)
 
 
 def layers(config: Config) -> list[Layer]:
-    return qwen3_next.layers(config, rotations(config, SECTIONS, woven=True))
+    return qwen3_next.layers(config, rotations(config, SECTIONS, interleaved=True))

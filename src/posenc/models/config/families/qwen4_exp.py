@@ -1,4 +1,4 @@
-"""Qwen4: as Qwen3.5, and an indexer chooses the keys of each query."""
+"""Qwen4: Qwen3.5 with an indexer that chooses the keys of each query."""
 
 from posenc.models.config.families.deepseek_v32 import CHOSEN
 from posenc.models.config.families.qwen3_5 import SECTIONS
@@ -10,6 +10,6 @@ MODELS = "qwen4_exp_text"
 
 def layers(config: Config) -> list[Layer]:
     usual = config.every(config.period("full_attention_interval", 4), INDEXED, LINEAR)
-    more = {"renamed": {FULL: INDEXED}, "beyond": CHOSEN}
-    rope = rotations(config, SECTIONS, woven=True)
+    more = {"renamed": {FULL: INDEXED}, "unsupported": CHOSEN}
+    rope = rotations(config, SECTIONS, interleaved=True)
     return hybrid(config, usual, (INDEXED,), encode=rope, **more)

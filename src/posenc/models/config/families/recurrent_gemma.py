@@ -7,6 +7,6 @@ RENAMED = {"recurrent": LINEAR, "attention": SLIDING}
 
 def layers(config: Config) -> list[Layer]:
     stated = config.words("block_types")
-    # `block_types` is repeated; unlike `layer_types`, which names every layer
+    # `block_types` is a pattern to repeat, unlike `layer_types`, which lists every layer
     kinds = config.repeated(stated or ("recurrent", "recurrent", "attention"))
     return hybrid(config, [RENAMED.get(kind, kind) for kind in kinds], (SLIDING,), renamed=RENAMED)

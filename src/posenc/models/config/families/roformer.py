@@ -1,4 +1,4 @@
-"""RoFormer: its base is fixed; with `rotary_value` values are rotated too."""
+"""RoFormer: rotation with a fixed base; configs with rotated values are rejected."""
 
 from posenc.models.config.layers import Config, Layer, stack
 
@@ -11,5 +11,5 @@ FACTS = {
 
 def layers(config: Config) -> list[Layer]:
     if config.flag("rotary_value"):
-        config.refuse("model_type", config.family.name, "values are turned too")
+        config.refuse("model_type", config.family.name, "with `rotary_value` values are rotated")
     return stack(config)

@@ -1,20 +1,18 @@
-"""SmolLM3: every fourth layer has no encoding; with `use_sliding_window` those layers slide."""
+"""SmolLM3: every fourth layer has no encoding; with `use_sliding_window` these layers slide."""
 
-from posenc.models.config.layers import FULL, SLIDING, Config, Layer, bare, stack
+from posenc.models.config.layers import FULL, SLIDING, Config, Layer, drop_encodings, stack
 
 
 def layers(config: Config) -> list[Layer]:
     nope, size = without_encoding(config), config.count("sliding_window")
     slides = config.flag("use_sliding_window") and size
     usual = [SLIDING if slides and none else FULL for none in nope]
-    # Layers that are listed as sliding have a window whatever `use_sliding_window` is
-    return bare(stack(config, usual, windows={SLIDING: size}), lambda i, layer: nope[i])
+    # Layers listed as sliding have a window even if `use_sliding_window` is false
+    return drop_encodings(stack(config, usual, windows={SLIDING: size}), lambda i, layer: nope[i])
 
 
 def without_encoding(config: Config) -> list[bool]:
-    """Return for each layer whether it has no encoding: a 1 in `no_rope_layers` means that it has
-    one.
-    """
+    """Return one flag per layer: True if it has no encoding, which `no_rope_layers` marks by 0."""
     if (listed := config.flags("no_rope_layers")) is not None:
         return [flag != 1 for flag in listed]
     period = config.count("no_rope_layer_interval") or 4

@@ -1,6 +1,6 @@
-"""Step 3.5: lists with a base, and a share of rotated channels, for each layer.
+"""Step 3.5: the config lists a RoPE base and a share of rotated channels for each layer.
 
-Its class takes the first of each type of layer; a scaling is that of full layers.
+As in its class, the first layer of each type determines them; scaling applies to full layers.
 """
 
 from typing import Any
@@ -21,9 +21,9 @@ def layers(config: Config) -> list[Layer]:
     return stack(config, config.repeated([FULL]), trimmed=True, scale=scale)
 
 
-def usual(config: Config) -> dict[str, Any]:
-    """Return the values with settings by type of layer in place of the lists."""
-    values = config.without(yarn_only_types=[FULL])
+def standard_keys(config: Config) -> dict[str, Any]:
+    """Replace the lists by rope settings for each type of layer."""
+    values = config.without_constants(yarn_only_types=[FULL])
     nested, kinds = config.object("rope_parameters"), config.words("layer_types") or (FULL,)
     settings = {} if nested is None else nested.values
     if isinstance(settings.get(FULL), dict):
@@ -39,12 +39,12 @@ def usual(config: Config) -> dict[str, Any]:
 
 
 def _settings(values: dict[str, Any], index: int, config: Config) -> dict[str, Any]:
-    """The rope settings of one layer."""
+    """Return the rope settings of the layer `index`."""
     rope: dict[str, Any] = {"rope_type": "default"}
     for key, name in LISTS.items():
         listed = values.get(key)
         if isinstance(listed, list) and index >= len(listed):
-            config.fail(key, f"must have a number for each layer, has {len(listed)}")
+            config.fail(key, "must have a number for each layer", len(listed))
         if listed is not None:
             rope[name] = listed[index] if isinstance(listed, list) else listed
     return rope

@@ -1,4 +1,4 @@
-"""T5: a learned bias for each bucket of distances; scores are not scaled."""
+"""T5: a learned bias for each bucket of distances; the softmax scale is 1."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ MODELS = "t5 mt5 umt5 switch_transformers pop2piano"
 FACTS = {
     "stacks": {"encoder": {}, "decoder": {"keys": {"num_hidden_layers": "num_decoder_layers"}}}
 }
-LONGEST = 2**24  # tokens up to which distances are told apart
+LONGEST = 2**24  # limit of `relative_attention_max_distance`, in tokens
 
 
 def layers(config: Config) -> list[Layer]:
@@ -17,7 +17,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def with_buckets(config: Config, **more: Any) -> list[Layer]:
-    """Return layers with T5's bias, of both directions unless they are causal."""
+    """Return layers with T5's bias, bidirectional unless the layers are causal."""
     heads = config.count("num_attention_heads")
     buckets = config.count("relative_attention_num_buckets", least=2, most=LONGEST)
     reach = config.count("relative_attention_max_distance", most=LONGEST)

@@ -1,13 +1,13 @@
-"""The encoder of T5Gemma 2: as Gemma 3, with a window to both sides."""
+"""Encoder of T5Gemma 2: Gemma 3 with a window to both sides."""
 
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 
 MODELS = "t5gemma2_text"
-AHEAD = "sees a token further ahead than back, where a window is even"
+AHEAD = "sees one more token ahead than behind if the window is even"
 
 
 def layers(config: Config) -> list[Layer]:
     usual = config.every(config.period("sliding_window_pattern", 6))
     scale, size = config.inverse_root("query_pre_attn_scalar"), config.window()
     windows = {SLIDING: size and (size + 1) // 2}
-    return stack(config, usual, scale=scale, windows=windows, beyond=AHEAD)
+    return stack(config, usual, scale=scale, windows=windows, unsupported=AHEAD)

@@ -1,4 +1,4 @@
-"""UltraBERT: every third layer sees all; the others a window to both sides, its ends included."""
+"""UltraBERT: every third layer has full attention; the others a window that includes both ends."""
 
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""Unlimited OCR: layers see the whole prompt, and a window of the generated text."""
+"""Unlimited OCR: queries see the whole prompt, and a window of the generated text."""
 
 from posenc.models.config.layers import USUAL, Config, Layer, stack
 
@@ -7,5 +7,5 @@ KIND = "reference_sliding_attention"
 
 
 def layers(config: Config) -> list[Layer]:
-    config.only("is_causal", True)
+    config.require("is_causal", True)
     return stack(config, config.repeated([KIND]), (*USUAL, KIND))

@@ -1,4 +1,4 @@
-"""XLNet: sines of the distance, projected, with two learned biases, as in Transformer-XL."""
+"""XLNet: projected sinusoids of the distance and two learned biases, as in Transformer-XL."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import Config, Layer, stack
@@ -8,15 +8,15 @@ FACTS = {"keys": {"head_dim": "d_head"}}
 
 
 def layers(config: Config) -> list[Layer]:
-    config.only("clamp_len", -1)
-    config.only("bi_data", False)
+    config.require("clamp_len", -1)
+    config.require("bi_data", False)
     layers = with_sines(config, halves=True, causal=config.value("attn_type") == "uni")
-    config.notes.append("with token_type_ids it adds a bias for tokens of another segment as well")
+    config.notes.append("with token_type_ids it also adds a bias between different segments")
     return layers
 
 
 def with_sines(config: Config, halves: bool, causal: bool = True) -> list[Layer]:
-    """Return layers with sines of the distance, all before the cosines or in turn with them."""
+    """Return layers with Transformer-XL's scores; `halves` puts all sines before the cosines."""
     heads, width = config.count("num_attention_heads"), config.count("hidden_size")
     if heads is None or width is None:
         config.fail("hidden_size", "or the number of heads is missing")

@@ -1,4 +1,4 @@
-"""Zamba: a layer of attention is shared, without encoding, by every sixth recurrent layer."""
+"""Zamba: one shared attention layer without encoding follows every sixth recurrent layer."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import LINEAR, Config, Layer, hybrid
@@ -7,12 +7,12 @@ SHARED = "hybrid"
 
 
 def layers(config: Config) -> list[Layer]:
-    config.only("attn_layer_offset", 4)
+    config.require("attn_layer_offset", 4)
     usual = [LINEAR, LINEAR, SHARED, *config.every(6, SHARED, LINEAR, at=1)[3:]]
     return hybrid(config, usual[: config.depth()], (SHARED,), scale=half_width(config))
 
 
 def half_width(config: Config) -> float:
-    """Return the softmax scale: heads read embeddings beside states, and count half of a width."""
+    """Return the softmax scale 1/√(channels / 2) of heads that read states and embeddings."""
     dim = config.number("attention_head_dim")
     return head_dim(config) ** -0.5 if dim is None else (dim * 0.5) ** -0.5

@@ -1,4 +1,4 @@
-"""Zamba 2: as Zamba, rotated with `use_mem_rope`; heads share twice the width of the model."""
+"""Zamba 2: Zamba with rotation if `use_mem_rope`; heads divide twice the width of the model."""
 
 from typing import Any
 
@@ -9,7 +9,8 @@ from posenc.models.config.layers import LINEAR, Config, Layer, hybrid, no_encodi
 RUNS = (6, 5, 5, 5, 5, 5, 5, 4, 3)
 
 
-def usual(config: Config) -> dict[str, Any]:
+def standard_keys(config: Config) -> dict[str, Any]:
+    """Set `attention_head_dim` to an even share of twice the width if it is missing."""
     values = dict(config.values)
     if not values.get("attention_head_dim"):
         width = config.count("hidden_size") or config.defaults["hidden_size"]

@@ -1,5 +1,4 @@
-"""Against models whose rows are known to have been trained, or not, up to where they were made so:
-nothing fits because nothing is known of it."""
+"""Test predicted failures on tables whose trained rows are known; unknown facts must be listed."""
 
 import io
 import json
@@ -62,9 +61,9 @@ def test_rows_that_training_has_not_met_break_a_text_that_needs_them(inspected):
         "wpe.weight: the rows of positions 384 … 399 are as random as they are drawn, training has"
         " not met them"
     ]
-    assert "train on texts so long first" in found.advice[0]
+    assert "train on texts of this length first" in found.advice[0]
     assert inspected(384, GPT2, {"wpe.weight": TABLE}).verdict == "fits"
-    assert inspected(400, GPT2).verdict == "fits"  # as far as the config says
+    assert inspected(400, GPT2).verdict == "fits"  # the config does not show untrained rows
 
 
 def test_the_rows_of_the_weights_count_once_beside_those_of_the_config(inspected):
@@ -101,7 +100,7 @@ def test_stored_sines_end_too(inspected):
 
 
 def test_a_table_that_fades_is_not_said_to_fit(inspected):
-    """The likeness of neighbours falls by degrees from row 300 on, as in RXNMapper's."""
+    """The similarity of neighbouring rows falls gradually from row 300 on, as in RXNMapper."""
     noise = torch.randn(512, 32, generator=torch.Generator().manual_seed(1))
     share = ((torch.arange(512) - 300).clamp_min(0) / 150).clamp_max(1)[:, None]
     table = smooth(512) * (1 - share) + 3 * noise * share
@@ -130,15 +129,15 @@ def test_a_table_that_the_weights_do_not_show_leaves_it_open(inspected):
     assert "nothing about positions was recognised in the weights" in found.unknown
     bias = {"x.relative_attention_bias.weight": torch.randn(32, 4)}
     assert inspected(100, GPT2, bias).unknown == [
-        "the config asks for a table of 512 rows of 32, and the weights show none"
+        "the config describes a table of 512 rows of 32, which the weights do not contain"
     ]
 
 
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"max_position_embeddings": None}, "does not say on how many tokens its frequencies"),
-        ({"model_type": "dinov3_vit"}, "positions are points of a picture"),
+        ({"max_position_embeddings": None}, "does not state the trained length of its frequencies"),
+        ({"model_type": "dinov3_vit"}, "positions are points of an image"),
         (
             {"model_type": "jamba", "num_key_value_heads": 4, "num_hidden_layers": 8},
             "have no encoding, and how they fare past 2,048 tokens only a",
@@ -167,7 +166,7 @@ def test_an_encoder_beside_the_decoder_is_judged_with_it(inspected):
 
 
 def projections(layout):
-    """Three layers of four heads, 16 channels each: queries tied to the keys of their pairs."""
+    """Return three layers of four heads with 16 channels, with queries correlated with keys."""
     made, g = {}, torch.Generator().manual_seed(0)
     order = permutation(16, 16, layout) if layout == "interleaved" else range(16)
     for n in range(3):
@@ -195,7 +194,7 @@ def test_weights_without_a_config_are_read_when_asked_for(tmp_path):
 
 @pytest.mark.parametrize("what", ["turn", "attend"])
 def test_layers_that_differ_in_thousands_of_ways_are_refused(tmp_path, what):
-    """Each would be measured and printed by itself."""
+    """Each kind of layer would be measured and printed separately."""
     bases = [1e4 + n for n in range(1000)]
     turning = {"model_type": "granite_swa", "num_hidden_layers": 1000, "layer_rope_theta": bases}
     scaled = {"model_type": "gpt2", "n_layer": 1000, "scale_attn_by_inverse_layer_idx": True}
@@ -232,7 +231,7 @@ def test_the_page_says_that_nothing_is_recognised(inspected):
 
 
 def new_pairs(spec, group, target):
-    """The pairs that meet new angles if training ended at the length before stretching: loops."""
+    """Count in loops the pairs with new angles if training ended before context extension."""
     rotary, count = group.turning.rotary, 0
     before = rotary.trained or spec.trained or spec.context
     if rotary.method == "default":
@@ -247,7 +246,7 @@ def new_pairs(spec, group, target):
 
 @pytest.mark.parametrize("name", published.configs())
 def test_no_fault_is_never_said_beside_new_angles_at_the_same_length(name):
-    """Terminal, page, notebook and data agree, within the context and past it."""
+    """Terminal, page, notebook and data agree, within the context and beyond it."""
     config = published.configs()[name]
     context = inspection.inspect(config).spec.context
     for target in [context, 2 * context] if context else []:
@@ -264,9 +263,9 @@ def test_no_fault_is_never_said_beside_new_angles_at_the_same_length(name):
 
 
 def test_a_config_does_not_tell_the_trained_length_of_a_stretched_model():
-    """Llama 3.1: 8,192 tokens before stretching, 131,072 after, factor 8, which is less than 16.
+    """Llama 3.1 has 8,192 tokens before extension, 131,072 after, and factor 8, less than 16.
 
-    The pairs are counted by `new_pairs`; the unstretched Llama 3 of 8,192 tokens breaks there.
+    `new_pairs` counts the pairs; the original Llama 3 of 8,192 tokens breaks at these lengths.
     """
     name = "Llama-3.1-8B-Instruct"
     config = published.configs()[name]

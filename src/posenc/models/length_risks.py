@@ -1,10 +1,10 @@
-"""Predict what breaks in a model when a text has `target` tokens, and what cannot be predicted.
+"""Predict the failures of a model on texts of `target` tokens, and list unknown facts.
 
-    problems, unknown = outlook(whole, spec, target, weighing)
+    problems, unknown = length_risks(whole, spec, target, weighing)
 
-Missing knowledge never counts as fitting: what the config leaves open, what was not recognised in
-the weights and what was not measured goes to `unknown`. Where config and weights describe the same
-table, the weights count, as they show which rows training has met.
+A model fits only if both lists are empty: a fact that the config does not state, or that was not
+recognised or measured in the weights, is in `unknown`. If config and weights describe the same
+table, the weights are used, since they show which rows are trained.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from posenc.models.config.spec import (
     Buckets,
     Disentangled,
-    Pictured,
+    PatchRotary,
     Rotary,
     Slopes,
     Spec,
@@ -26,28 +26,32 @@ from posenc.models.config.spec import (
 from posenc.models.layouts import NOT_TEXT
 from posenc.support.text import printable
 
-# These need torch, which a config alone does not
+# Reading a config alone must not import torch, which this module needs
 if TYPE_CHECKING:
     from posenc.models.weighing import Positions, Weighing
 
-JUDGED = (Rotary, Slopes, Buckets, Disentangled)  # Slopes and Buckets score any distance
+COVERED = (Rotary, Slopes, Buckets, Disentangled)  # Slopes and Buckets score any distance
 ROUNDING = 1e-9  # relative
-UNTRAINED = {"random": "as random as they are drawn", "alike": "all the same", "zero": "all zero"}
+UNTRAINED = {"random": "random", "alike": "all the same", "zero": "all zero"}
 
 
-def outlook(
+def length_risks(
     full_spec: Spec, spec: Spec, target: int, weighing: Weighing | None = None
 ) -> tuple[list[str], list[str]]:
-    """List what breaks and what cannot be said; both are empty where the target fits.
+    """Return the failures at `target` tokens, and the unknown facts; both empty if it fits.
 
-    `spec` is the main stack of `whole`; other stacks that read text are judged with it.
+    - `full_spec`, `spec`: the specification, and its text model; other stacks that read text are
+      included
+    - `target`: length in tokens
+    - `weighing`: measurements of the weights
     """
     problems, unknown = [], []
     for name, part in [("", spec), *_beside(full_spec, spec)]:
         where = f"{name}: " if name else ""
         if part.applied:
             unknown.append(
-                f"{where}what {' and '.join(part.applied)} does there only a trial shows"
+                f"{where}{' and '.join(part.applied)} was applied, whose effect at this length must"
+                " be measured"
             )
             continue
         problems += [where + line for line in _problems(part, target, weighing)]
@@ -59,7 +63,7 @@ def outlook(
 
 
 def _beside(full_spec: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
-    """Yield the other stacks that read text, such as the encoder of a decoder, by their path."""
+    """Yield path and spec of the other stacks that read text, such as the encoder of a decoder."""
     for name, part in full_spec.parts.items():
         if NOT_TEXT.search(name) or NOT_TEXT.search(part.model):
             continue
@@ -69,30 +73,29 @@ def _beside(full_spec: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
 
 
 def _problems(spec: Spec, target: int, weighing: Weighing | None) -> Iterator[str]:
-    """Yield what breaks, by the config."""
+    """Yield the failures that follow from the config."""
     match spec.embedding:
         case Table() as table if target > table.rows and not _stored(spec, weighing):
             yield f"the table has {table.rows:,} rows: {_none_from(table.rows, target)}"
         case Waves() if spec.context and target > spec.context and not _stored(spec, weighing):
-            span = _span(spec.context, target)
-            yield f"positions {span} have rows that no training has shown"
+            yield f"positions {_span(spec.context, target)} did not occur in training"
     for rotary in spec.rotary:
-        yield from _turning_problems(rotary, spec, target)
+        yield from _rotary_problems(rotary, spec, target)
     biased = next((x.encoding for x in spec.layers if isinstance(x.encoding, Disentangled)), None)
     if biased and spec.context and target > spec.context:
-        yield f"distances beyond {biased.reach:,} tokens all count as {biased.reach:,}"
+        yield f"all distances beyond {biased.reach:,} tokens count as {biased.reach:,}"
 
 
-def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
-    if not sees_all(spec, rotary) or not spec.context:
-        # Distances within a window stay as they were
+def _rotary_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
+    """Yield the failures of one rotation."""
+    if rotary not in spec.global_rotary or not spec.context:
+        # Distances within a window do not grow with the text
         return
     trained = rotary.trained or spec.context
     if rotary.by_length and target > trained:
         yield (
-            f"{rotary.method}: past {trained:,} tokens all keys turn by other frequencies, so"
-            " those that a cache has turned before are wrong; compute them anew, or cache keys"
-            " before they are turned"
+            f"{rotary.method}: beyond {trained:,} tokens all frequencies change, so keys that were"
+            " cached after rotation are wrong; compute them again, or cache keys before rotation"
         )
     if target <= spec.context:
         return
@@ -100,131 +103,127 @@ def _turning_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
     new = sum(0 < turn and turn * spec.context < 1 for turn in turns)
     if new:
         yield (
-            f"{new} of {rotary.turned // 2} pairs do not go round once in {spec.context:,} tokens:"
-            f" up to {target:,} they come to angles that no shorter text shows"
+            f"{new} of {rotary.turned // 2} pairs complete no turn in {spec.context:,} tokens:"
+            f" up to {target:,} they reach angles that do not occur in shorter texts"
         )
     else:
-        yield f"distances beyond {spec.context:,} tokens are not in the context of the config"
+        yield f"distances beyond {spec.context:,} tokens exceed the context of the config"
 
 
-def _stretched_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
-    """Yield the angles that are new if the model was trained on the length before stretching."""
+def _extension_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
+    """Yield the number of new angles if the model was trained before its context extension."""
     before = rotary.trained or spec.trained
-    if rotary.method == "default" or not (before and spec.context and sees_all(spec, rotary)):
+    extended = rotary.method != "default" and rotary in spec.global_rotary
+    if not (extended and before and spec.context):
         return
     if not before < target <= spec.context:
-        # Up to `before` no angle is new; past the context `_turning_problems` judges
+        # Up to `before` no angle is new; beyond the context, `_rotary_problems` covers it
         return
     turns = zip(rotary.unscaled(), rotary.theta(target), strict=True)
     met = [(abs(was) * before, abs(now) * target) for was, now in turns]
     new = sum(was < 2 * pi and now > was * (1 + ROUNDING) for was, now in met)
     if new:
         yield (
-            f"the config states {before:,} tokens before stretching and {spec.context:,} after, and"
-            f" does not tell on which of them the model was trained: if on {before:,}, {new} of"
-            f" {rotary.turned // 2} pairs meet new angles at {target:,} tokens; if on"
+            f"the config states {before:,} tokens before context extension and {spec.context:,}"
+            f" after, but not the trained length: if it is {before:,}, {new} of"
+            f" {rotary.turned // 2} pairs reach new angles at {target:,} tokens; if it is"
             f" {spec.context:,}, none"
         )
 
 
 def _unknown(spec: Spec, target: int) -> Iterator[str]:
-    """Yield what the config leaves open."""
+    """Yield facts that the config does not state."""
     yield from spec.doubts
     attending = [layer for layer in spec.layers if layer.attends]
     if not attending and not spec.embedding:
         if spec.model:
-            yield f"no layer of {printable(spec.model)!r} that attends to a text is known"
+            yield f"the layers of {printable(spec.model)!r} that attend to text are unknown"
         return
     if isinstance(spec.embedding, Waves) and not spec.context:
-        yield "the config does not say how many positions training has shown"
+        yield "the config does not state the number of trained positions"
     far = [layer.encoding for layer in attending if layer.window is None]
     if not spec.context and any(isinstance(encoding, Rotary) for encoding in far):
-        yield "the config does not say on how many tokens its frequencies were trained"
+        yield "the config does not state the trained length of its frequencies"
     for rotary in spec.rotary:
-        yield from _stretched_unknown(rotary, spec, target)
+        yield from _extension_unknown(rotary, spec, target)
     if None in far and not spec.embedding and target > (spec.context or 0):
-        trained = f"past {spec.context:,} tokens" if spec.context else "of this length"
-        yield f"some layers have no encoding, and how they fare {trained} only a trial shows"
+        where = f"beyond {spec.context:,} tokens" if spec.context else "at this length"
+        yield f"some layers have no encoding, and their quality {where} must be measured"
     for encoding in dict.fromkeys(far):
-        if isinstance(encoding, Pictured):
-            yield "its positions are points of a picture, of which a number of tokens says nothing"
-        elif encoding is not None and not isinstance(encoding, JUDGED):
-            yield f"what its {type(encoding).__name__} do past their training is not known"
+        if isinstance(encoding, PatchRotary):
+            yield "its positions are points of an image, so a number of tokens has no meaning"
+        elif encoding is not None and not isinstance(encoding, COVERED):
+            yield f"its {type(encoding).__name__} has an unknown effect beyond the trained length"
 
 
 def _weighed_problems(full_spec: Spec, target: int, weighing: Weighing) -> Iterator[str]:
-    """Yield what breaks, by the weights."""
-    for table in judged(weighing):
+    """Yield the failures that follow from the weights."""
+    for table in text_tables(weighing):
         offset = _offset(table, full_spec)
         rows, name = table.rows - offset, printable(table.tensor)
         if target > rows:
-            more = ", though its formula would go on" if table.formula else ""
+            more = ", although its formula is defined there" if table.formula else ""
             yield f"{name} has {rows:,} rows: {_none_from(rows, target)}{more}"
         learned = table.learned
         if learned and not learned.trained:
-            yield f"{name} looks untrained, from its first row to its last"
+            yield f"{name} looks untrained in all rows"
         elif (
             learned and learned.untrained and min(target, rows) > (met := learned.trained - offset)
         ):
             state = UNTRAINED[learned.untrained]
             span = _span(met, min(target, rows))
-            yield f"{name}: the rows of positions {span} are {state}, training has not met them"
+            yield f"{name}: the rows of positions {span} are {state}, so they are untrained"
     evidence = weighing.evidence
     if evidence and evidence.verdict and weighing.layout not in (None, evidence.verdict):
         yield (
-            f"the weights speak for layout {evidence.verdict!r}, and the model is said to be in"
-            f" {weighing.layout!r}: queries and keys would turn wrongly, at any length"
+            f"the weights have layout {evidence.verdict!r}, but the model is read with layout"
+            f" {weighing.layout!r}, so rotations are wrong at any length"
         )
 
 
 def _weighed_unknown(full_spec: Spec, spec: Spec, target: int, weighing: Weighing) -> Iterator[str]:
-    """Yield what the weights leave open."""
+    """Yield facts that the weights do not show."""
     if full_spec.kind == "nothing" and not full_spec.model:
-        yield "no config is beside the weights, so what else the layers do is not known"
+        yield "the weights have no config, so other encodings of the layers are unknown"
     if not weighing.recognised:
-        yield "nothing about positions was recognised in the weights"
+        yield "no tensor of a positional encoding was recognised in the weights"
     elif isinstance(spec.embedding, Table) and not (weighing.tables or weighing.broken):
         table = spec.embedding
         size = f"{table.rows + table.offset:,} rows of {table.width:,}"
-        yield f"the config asks for a table of {size}, and the weights show none"
-    for rows in judged(weighing):
+        yield f"the config describes a table of {size}, which the weights do not contain"
+    for rows in text_tables(weighing):
         falls = rows.learned.falls if rows.learned else None
         if falls is not None and target > (start := falls - _offset(rows, full_spec)):
             yield (
-                f"{printable(rows.tensor)} fades from position {start:,} on, as where training met"
-                " few texts so long"
+                f"{printable(rows.tensor)} has falling norms from position {start:,} on, a sign of"
+                " few training texts of this length"
             )
-    yield from (f"{printable(name)} holds numbers that are not finite" for name in weighing.broken)
+    yield from (f"{printable(n)} contains numbers that are not finite" for n in weighing.broken)
     yield from (f"{printable(name)} {why}" for name, why in weighing.skipped.items())
 
 
-def judged(weighing: Weighing) -> list[Positions]:
-    """The tables of text; all of them, where each name is of pictures or sound."""
+def text_tables(weighing: Weighing) -> list[Positions]:
+    """Return the tables of text positions; all tables if each name suggests images or audio."""
     of_text = [table for table in weighing.tables if not NOT_TEXT.search(table.tensor)]
     return of_text or weighing.tables
 
 
 def _offset(table: Positions, spec: Spec) -> int:
-    """Stored rows before that of position 0, where the config has such a table."""
+    """Return the number of stored rows before that of position 0, if the config has this table."""
     if spec.embedding and spec.stored == (table.rows, table.width):
         return spec.embedding.offset
     return max((_offset(table, part) for part in spec.parts.values()), default=0)
 
 
 def _stored(spec: Spec, weighing: Weighing | None) -> bool:
-    """Test whether the table of this spec is among those that were measured."""
-    tables = judged(weighing) if weighing else []
+    """Test whether the table of this spec was measured in the weights."""
+    tables = text_tables(weighing) if weighing else []
     return spec.stored in [(table.rows, table.width) for table in tables]
 
 
 def _none_from(rows: int, target: int) -> str:
-    return f"there is none for positions {_span(rows, target)}"
+    return f"positions {_span(rows, target)} have no row"
 
 
 def _span(start: int, end: int) -> str:
     return f"{start:,} … {end - 1:,}" if end - start > 1 else f"{start:,}"
-
-
-def sees_all(spec: Spec, rotary: Rotary) -> bool:
-    """Test whether a layer with this rotation sees the whole text."""
-    return any(x.encoding == rotary and x.window is None for x in spec.layers)
