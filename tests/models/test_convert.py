@@ -181,7 +181,7 @@ def test_the_way_back_gives_the_same_bytes(name, tmp_path):
     assert there.moved == back.moved
     changed = [n for n, t in tensors(there.out).items() if not t.equal(tensors(back.out)[n])]
     assert sorted(changed) == sorted(there.moved)
-    assert "this is for it" in back.notes[-1]
+    assert "so it can load the copy" in back.notes[-1]
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_shards_index_and_tokenizer_come_along_and_code_and_pickles_do_not(llama
     }  # fmt: skip
     for name in copied - {"a.safetensors", "b.safetensors"}:
         assert (done.out / name).read_bytes() == (llama / name).read_bytes()
-    left = "left behind: modeling.py, original, pytorch_model.bin, pytorch_model.bin.index.json"
+    left = "not copied: modeling.py, original, pytorch_model.bin, pytorch_model.bin.index.json"
     assert done.notes[-1] == left
     assert done.tensors == len(seen) == len(tensors(llama))
     assert [n for _, n, _ in seen] == list(range(1, done.tensors + 1))
@@ -251,7 +251,7 @@ def test_an_unknown_model_needs_its_layout_said(llama, tmp_path):
     with pytest.raises(ModelError, match="does not determine the layout"):
         convert(llama, "interleaved", tmp_path / "out")
     done = convert(llama, "interleaved", tmp_path / "out", from_="half")
-    assert any("'somebodys' is not known" in note for note in done.notes)
+    assert any("'somebodys' is unknown" in note for note in done.notes)
 
 
 def test_what_is_said_is_believed_where_the_weights_do_not_show_it(llama, tmp_path):

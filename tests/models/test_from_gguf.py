@@ -163,7 +163,7 @@ def test_blocks_become_the_float32_that_they_stand_for(kind, tmp_path):
         torch.float32 if blocks else getattr(torch, {"F16": "float16"}.get(kind, "bfloat16"))
     )
     assert any("are written as float32" in n for n in done.notes) == blocks
-    assert "left behind: the tokenizer, which is within the GGUF file" in done.notes
+    assert "not copied: the tokenizer, which is within the GGUF file" in done.notes
 
 
 @pytest.mark.parametrize(
@@ -207,4 +207,4 @@ def test_the_command_says_what_it_did(tmp_path, capsys):
     cli.main(words)
     out, _ = capsys.readouterr()
     assert "interleaved → half: 4 of 21 tensors moved" in out
-    assert "it was in layout 'interleaved': 'llama' in GGUF is" in out
+    assert "it was in layout 'interleaved': as 'llama' in GGUF" in out

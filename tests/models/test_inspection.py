@@ -109,8 +109,8 @@ def test_where_all_pairs_complete_a_turn_it_is_said_so(tmp_path):
 def test_beyond_its_length_new_angles_are_named_with_what_to_do(tmp_path):
     found = inspected(tmp_path, QWEN, target=131072)
     assert found.problems == [
-        "24 of 64 pairs do not go round once in 32,768 tokens: up to 131,072 they come to angles"
-        " that no shorter text shows"
+        "24 of 64 pairs complete no turn in 32,768 tokens: up to 131,072 they reach angles"
+        " that do not occur in shorter texts"
     ]
     assert f"posenc extend {tmp_path / 'config.json'} --to 131072 --method yarn" in found.advice[0]
     assert "train further with a base of 8,770,000 (now 1,000,000)" in found.advice[-1]
@@ -128,14 +128,14 @@ def test_a_stretched_model_says_from_what(tmp_path):
 def test_frequencies_that_depend_on_length_break_caches(tmp_path):
     scaling = {"rope_type": "dynamic", "factor": 2.0}
     found = inspected(tmp_path, QWEN | {"rope_scaling": scaling}, target=40000)
-    assert found.problems[0].startswith("dynamic: past 32,768 tokens all keys turn by other freq")
+    assert found.problems[0].startswith("dynamic: beyond 32,768 tokens all frequencies change")
 
 
 def test_tables_end(tmp_path):
     config = {"model_type": "gpt2", "n_positions": 1024, "n_embd": 64, "n_head": 4, "n_layer": 2}
     found = inspected(tmp_path, config, target=2048)
     assert found.embedding == "learned table, 1,024 rows of 64"
-    assert found.problems == ["the table has 1,024 rows: there is none for positions 1,024 … 2,047"]
+    assert found.problems == ["the table has 1,024 rows: positions 1,024 … 2,047 have no row"]
     assert found.advice[0].startswith("train 1,024 more rows, or start from interpolated rows")
     assert inspected(tmp_path, config, target=1024).problems == []
 
@@ -231,7 +231,7 @@ def test_a_folder_saved_by_the_adapter_says_which_encoding_is_in_it(tmp_path, en
     report = inspect(tmp_path, 1024)
     assert report.spec.notes[0].startswith(f"it was saved with {names} of posenc applied in place")
     assert report.verdict == "cannot say"
-    assert report.unknown == [f"what {names} does there only a trial shows"]
+    assert report.unknown == [f"the effect of {names} at this length must be measured"]
 
 
 def test_an_applied_encoding_that_no_config_can_describe_is_said(tmp_path):
@@ -268,7 +268,7 @@ def test_bases_to_train_on_with_are_enough_and_larger_than_the_present_one(tmp_p
     assert first_negative(9e4) == 6581
     assert bool(lines) == (first_negative(present) is not None)
     for line in lines:
-        named = re.findall(r"base of ([\d,]+)|([\d,]+) and ([\d,]+) would do", line)
+        named = re.findall(r"base of ([\d,]+)|([\d,]+) and ([\d,]+) are sufficient", line)
         bases = [float(base.replace(",", "")) for found in named for base in found if base]
         assert len(bases) == 3
         assert all(base > present and first_negative(base) is None for base in bases)

@@ -555,7 +555,7 @@ def _larger_bases(dim: int, present: float, target: int) -> str:
     more = f"; {' and '.join(others)} are sufficient too" if others else ""
     more += "; a larger base may be insufficient"
     if short > min(enough):
-        more += f", as {short:,.0f} is from {_reach(dim, short, target):,} tokens on"
+        more += f", as {short:,.0f} fails from {_reach(dim, short, target):,} tokens on"
     if least > present:
         more += f"; in steps of 1 %, no base below {rounded(least)} is sufficient"
     return (

@@ -50,8 +50,7 @@ def length_risks(
         where = f"{name}: " if name else ""
         if part.applied:
             unknown.append(
-                f"{where}{' and '.join(part.applied)} was applied, whose effect at this length must"
-                " be measured"
+                f"{where}the effect of {' and '.join(part.applied)} at this length must be measured"
             )
             continue
         problems += [where + line for line in _problems(part, target, weighing)]

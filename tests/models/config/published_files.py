@@ -1,11 +1,11 @@
-"""Files as they are published, and what transformers makes of them, layer by layer.
+"""Record published configs with the layers that transformers builds from them.
 
     python tests/models/config/published_files.py --record [name …]
 
-tests/data/published_files.json holds the keys of each file that concern positions, written down and
-spelled as its makers do: old words, patterns, flat and nested, keys that a class pops. Beside them
-stands what the model of transformers does: it is built on the meta device and run on four tokens.
-`--record` writes that anew.
+tests/data/published_files.json has the keys of each file that concern positions, in their original
+spelling: older names, patterns, flat and nested settings, keys that a class removes. It also has
+the layers of the transformers model, which is built on the meta device and run on four tokens.
+`--record` writes these again.
 """
 
 import json
@@ -23,12 +23,12 @@ DATA = Path(__file__).parents[2] / "data/published_files.json"
 
 
 def files() -> dict[str, dict[str, Any]]:
-    """Name → {"config": its keys, "kinds": what layers do, "layers": the kind of each layer}."""
+    """Return for each published file its config, kinds of layers, and kind of each layer."""
     return json.loads(DATA.read_text("utf-8"))
 
 
 def by_transformers(file: dict[str, Any]) -> dict[str, Any]:
-    """What each layer of its text model does, of the model that transformers builds."""
+    """Return the settings of each text layer in the model that transformers builds."""
     file = json.loads(json.dumps(file))
     name = families.ALIASES.get(file["model_type"], file["model_type"])
     config = watched.CONFIG_MAPPING[name].from_dict({**file, "model_type": name})
@@ -43,7 +43,7 @@ def _done(seen: Any, at: Any, turned: Any) -> dict[str, Any] | None:
     if at is None and seen.attended:
         return None
     done: dict[str, Any] = {}
-    if at is not None:  # others attend in code of their own
+    if at is not None:  # other models bypass the registry of attention
         done = {"back": at.sees and at.sees[0], "ahead": at.sees and at.sees[1], "scale": at.scale}
     if turned is not None:
         rotation = watched.rotation(seen, turned)
@@ -54,7 +54,7 @@ def _done(seen: Any, at: Any, turned: Any) -> dict[str, Any] | None:
 
 
 def by_posenc(spec: Spec) -> dict[str, Any]:
-    """The same, of what is read."""
+    """Return the same settings from the specification."""
     return _grouped([_said(layer, spec) for layer in spec.main.layers])
 
 
@@ -63,7 +63,7 @@ def _said(layer: Layer, spec: Spec) -> dict[str, Any] | None:
         return None
     ahead = 0 if layer.causal else layer.window and layer.window - 1
     said: dict[str, Any] = {"back": layer.window, "ahead": ahead, "scale": layer.scale}
-    if layer.unsupported:  # more than a window can say
+    if layer.unsupported:  # not only a window
         said = {"scale": layer.scale}
     if isinstance(turn := layer.encoding, Rotary):
         theta = turn.frequencies(watched.TOKENS)

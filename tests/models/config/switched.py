@@ -1,11 +1,11 @@
-"""Every key of a config that says something about positions, switched, against the models.
+"""Change every key of a config that concerns positions, and compare the result with the models.
 
     python tests/models/config/switched.py [--json] [--sample [--half]] [model_type …]
     python tests/models/config/switched.py --record [--missing] [model_type …]
 
-Each variant must be read as the model does it, or refused by name, or be one that transformers
-itself does not build. `--record` writes into switched.json how many values of each key had which
-outcome, family by family; with `--missing` only of keys that it does not have there yet.
+Each variant must be read as the model computes it, be rejected by name, or be rejected by
+transformers itself. `--record` writes to switched.json the number of values of each key with each
+outcome, by family; with `--missing` only for keys that are not in it yet.
 """
 
 import json
@@ -44,7 +44,7 @@ def variants(model_type: str) -> Iterator[dict[str, Any]]:
 
 
 def sample() -> list[tuple[str, dict[str, Any]]]:
-    """List for each key that any class has its first other value in one of these classes."""
+    """Return for each key that any class has its first changed value in one of these classes."""
     having: dict[str, list[str]] = defaultdict(list)
     for model_type in understood.models():
         known = families.family(model_type)
@@ -61,7 +61,7 @@ def sample() -> list[tuple[str, dict[str, Any]]]:
 
 
 def switched(model_type: str, values: dict[str, Any]) -> Switched:
-    """Hold posenc's reading of a file with other values than the default ones against the model."""
+    """Compare the specification of a config with changed values with the model."""
     done = lambda outcome, why="": Switched(model_type, values, outcome, why)  # noqa: E731
     known = families.family(model_type)
     assert known
@@ -92,7 +92,7 @@ def switched(model_type: str, values: dict[str, Any]) -> Switched:
 
 
 def _saved(model_type: str, config: Any, spec: Any) -> Iterator[str]:
-    """The same, of the file that transformers would write, where that means the same to it."""
+    """Return the config as transformers would save it, if it has the same meaning."""
     file = json.loads(json.dumps(config.to_dict(), default=str))
     try:
         again = watched.CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(file)))
@@ -105,13 +105,13 @@ def _saved(model_type: str, config: Any, spec: Any) -> Iterator[str]:
     except ModelError:
         return
     if families.family(model_type).parts:  # type: ignore[union-attr]
-        return  # they are in the saved file alone
+        return  # keys that only the saved file has
     if difference := understood._unlike(saved, spec):
         yield f"as saved, {difference}"
 
 
 def base(model_type: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a model of few layers."""
+    """Return settings for a model with few layers."""
     mended = watched.MENDED.get(model_type, {})
     name = families.family(model_type).keys.get("num_hidden_layers", "num_hidden_layers")  # type: ignore[union-attr]
     lists = [v for v in {**mended, **values}.values() if isinstance(v, list)]
@@ -129,7 +129,7 @@ _runs: dict[str, bool] = {}
 
 
 def runs(model_type: str) -> bool:
-    """Tell whether the default model runs on four tokens of nothing."""
+    """Test whether the default model runs on four tokens."""
     if model_type not in _runs:
         try:
             watched.run(watched.config(model_type, **base(model_type, {})))
@@ -140,16 +140,16 @@ def runs(model_type: str) -> bool:
 
 
 def recorded() -> dict[str, dict[str, dict[str, int]]]:
-    """Read the record: family → key → outcome → number of values."""
+    """Return the record: family → key → outcome → number of values."""
     return json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
 
 
 def record(done: Iterable[Switched]) -> None:
-    """Write the outcomes of keys into the record, in place of their old ones."""
+    """Write the outcomes of keys to the record, replacing old ones."""
     lines = recorded()
     fresh: dict[str, dict[str, dict[str, int]]] = {}
     for one in done:
-        key = [*one.values][-1]  # after those that it needs
+        key = [*one.values][-1]  # after the keys that it needs
         counts = fresh.setdefault(one.model_type, {}).setdefault(key, {})
         counts[one.outcome] = counts.get(one.outcome, 0) + 1
     for name, keys in fresh.items():

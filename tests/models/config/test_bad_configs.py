@@ -1,5 +1,7 @@
-"""Bad input of FAULTS, numbers 1-33, each against the one line it must give: file, key, value, what
-is allowed; through the API, and all of them through the command in one fresh Python each."""
+"""Test that each bad input of FAULTS, numbers 1-33, raises one line with file, key and value.
+
+The API is tested with each input, and the command with all of them, each in a new process.
+"""
 
 import json
 import subprocess
@@ -38,7 +40,7 @@ def without(base, key):
 
 
 def seen(**settings):
-    """Write the config of a model with axes: Qwen2-VL's."""
+    """Write the config of a model with several axes, Qwen2-VL."""
     return {"model_type": "qwen2_vl_text", "rope_scaling": {"rope_type": "default"} | settings}
 
 
@@ -47,7 +49,7 @@ def longrope(which, factors):
 
 
 HUGE = 10**400
-BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what must be said
+BAD = {  # number in FAULTS → changes to a Llama's config, and the expected message
     "1 theta 0": ({"rope_theta": 0}, "rope_theta: must be a number, got 0, allowed: above 1"),
     "2 theta negative": ({"rope_theta": -1}, "rope_theta: must be a number, got -1"),
     "3 theta NaN": ({"rope_theta": float("nan")}, "rope_theta: must be a number, got nan"),
@@ -185,8 +187,11 @@ BAD = {  # number in FAULTS -> what is changed in a Llama's config, and what mus
         {"use_dynamic_ntk": True},
         "use_dynamic_ntk: may change positions, but posenc does not support it",
     ),
-    "settings that are no object": ({"rope_scaling": "yarn"}, "rope_scaling: must be an object"),
-    "model_type that is no name": ({"model_type": 7}, "model_type: must be a name, got 7"),
+    "settings that are not an object": (
+        {"rope_scaling": "yarn"},
+        "rope_scaling: must be an object",
+    ),
+    "model_type that is not a name": ({"model_type": 7}, "model_type: must be a name, got 7"),
     "layers that are too many": ({"num_hidden_layers": 10**9}, "is more than any model has"),
     "types of other layers": (
         {"model_type": "qwen2", "layer_types": ["full_attention"]},
@@ -301,8 +306,10 @@ cli.main(["inspect", sys.argv[1]])
 
 @pytest.mark.slow
 def test_the_command_answers_in_few_calls_and_little_memory(tmp_path):
-    """Each in a Python of its own that may have 512 MB: exit code 2 and one line, without torch,
-    whose import alone takes 1,200,000 calls."""
+    """Run each in a process limited to 512 MB: exit code 2 and one line, without importing torch.
+
+    The import of torch alone needs 1,200,000 calls.
+    """
     for name in list(BAD)[::5]:
         config = LLAMA | BAD[name][0]
         path = tmp_path / "config.json"
@@ -342,7 +349,7 @@ def test_a_folder_without_a_config_says_so(tmp_path):
 
 
 def test_configs_changed_at_random_are_read_or_refused_in_one_line():
-    """None gives a traceback or takes seconds; tests/fuzz/configs.py does this for longer."""
+    """Fuzz configs: none may raise a traceback or take seconds; see tests/fuzz/configs.py."""
     count, failures = fuzz(seconds=inf, seed=0, runs=800)
     assert count == 800
     assert failures == {}
@@ -350,7 +357,7 @@ def test_configs_changed_at_random_are_read_or_refused_in_one_line():
 
 @pytest.mark.parametrize("model", ["deepseek_v2", "deepseek_v3", "kimi_k2", "minicpm3"])
 def test_latent_keys_are_made_for_every_head(model):
-    """The classes of transformers raise a RuntimeError for a text where these numbers differ."""
+    """With different numbers, the classes of transformers raise a RuntimeError for any text."""
     config = {"model_type": model, "num_attention_heads": 16, "num_key_value_heads": 8}
     with refused(ModelError, "num_key_value_heads", 8, 16):
         specify(config)
@@ -358,7 +365,7 @@ def test_latent_keys_are_made_for_every_head(model):
 
 
 def test_types_of_layers_under_two_names_must_agree():
-    """transformers lets `layers_block_type` win over `layer_types`, and reads either alone."""
+    """In transformers `layers_block_type` overrides `layer_types`, and either is read alone."""
     one, other = ["mamba", "attention"], ["attention", "mamba"]
     config = {"model_type": "granitemoehybrid", "num_hidden_layers": 2}
     for name in ("layer_types", "layers_block_type"):
@@ -369,7 +376,7 @@ def test_types_of_layers_under_two_names_must_agree():
 
 
 def test_a_base_that_the_class_of_transformers_ignores_is_noted():
-    """Against `NomicBertConfig`, which takes 1,000 whatever the older key says."""
+    """`NomicBertConfig` ignores the older key and always uses 1,000."""
     transformers = pytest.importorskip("transformers")
     config = {"model_type": "nomic_bert", "rotary_emb_base": 30_000}
     built = transformers.AutoConfig.for_model(**config)

@@ -1,5 +1,7 @@
-"""Every `model_type` of transformers in four shapes of file: each is a specification or one
-sentence. What a class makes of a text model's keys at the top level is asked of transformers."""
+"""Test that every `model_type` in four shapes of file gives a specification or a one-line error.
+
+The type of a text model built from top-level keys is determined in transformers.
+"""
 
 import re
 from contextlib import suppress
@@ -54,18 +56,18 @@ def assert_no_traceback(config):
 
 
 def flat_in_transformers(name):
-    """The text model inside that the class makes of a depth at the top level; "" if none."""
+    """Return the type of the text model that the class builds from top-level keys; "" if none."""
     kind = transformers.CONFIG_MAPPING[name]
     try:
         text = kind(num_hidden_layers=17).get_text_config()
-    except Exception:  # it has no text model, or several
+    except Exception:  # no text model, or several
         return ""
     inside = type(text) is not kind
     return text.model_type if inside and text.num_hidden_layers == 17 else ""
 
 
 def test_a_flat_file_is_the_text_model_that_transformers_makes_of_it():
-    """Where the class takes its own defaults instead, the keys at the top say nothing."""
+    """Top-level keys have no effect if the class uses its own defaults."""
     read = set()
     for name in families.model_types():
         family = families.family(name)
@@ -84,7 +86,7 @@ def test_a_flat_file_is_the_text_model_that_transformers_makes_of_it():
 
 
 def test_a_part_without_a_type_is_what_the_class_of_the_whole_takes_it_for():
-    """Published files leave it out, or name what the class does not ask."""
+    """Published files omit the type, or state one that the class ignores."""
     read = set()
     for name in families.model_types():
         kind = transformers.CONFIG_MAPPING[name]
@@ -92,7 +94,7 @@ def test_a_part_without_a_type_is_what_the_class_of_the_whole_takes_it_for():
             for stated in ({}, {"model_type": "bert"} if known.get("fixed") else {}):
                 try:
                     part = getattr(kind(**{key: {**SIZES, **stated}}), key)
-                except Exception:  # these sizes do not fit it
+                except Exception:  # these sizes are invalid for it
                     continue
                 own = families.family(known["model_type"])
                 assert type(part) is transformers.CONFIG_MAPPING[known["model_type"]], (name, key)
@@ -117,8 +119,10 @@ def test_the_defaults_of_voxtral_are_those_that_its_class_gives_a_llama():
 
 
 def test_defaults_are_those_of_the_class_and_not_of_those_who_publish():
-    """GLM-4V and MiniMax-M3 turn half of a head where the file says so; GLM-4V's class cannot turn
-    all of it."""
+    """GLM-4V and MiniMax-M3 rotate half of a head only if the file states it.
+
+    GLM-4V's class cannot rotate whole heads.
+    """
     with refused(ModelError, "mrope_section", 64):
         specify({"model_type": "glm4v_text"})
     assert specify({"model_type": "minimax_m3_vl_text"}).rotary[0].turned == 128

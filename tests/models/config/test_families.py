@@ -1,4 +1,4 @@
-"""Layers that each family's function returns, against a table of letters.
+"""Test the layers that the function of each family returns against a table of letters.
 
 test_understood.py compares the same layers with transformers' own modules.
 """
@@ -19,9 +19,9 @@ from posenc.models.config.families import Family
 from posenc.models.config.spec import Rotary, Spec
 
 ROOT = Path(__file__).parents[3]
-# A model of eight layers: a letter for each layer, and what else its attention has. r: rotated,
-# n: no encoding, b: a bias or another encoding, -: does not attend; capitals see the whole text,
-# small letters a window. A new family adds a line.
+# Models of eight layers: a letter for each layer, then further settings. r: rotated, n: no
+# encoding, b: a bias or another encoding, -: no attention. Capitals mean full attention, small
+# letters a window. A new family adds a line.
 LAYERS = """
 afmoe: rrrNrrrN, base 10000, window 1024
 axk1: RRRRRRRR, base 10000
@@ -214,7 +214,7 @@ LINES = dict(line.split(": ", 1) for line in LAYERS.strip().splitlines())
 
 
 def described(spec: Spec) -> str:
-    """Describe layers as in the table."""
+    """Format layers as in the table."""
     parts = [spec, *spec.parts.values()]
     layers = [layer for part in parts for layer in part.layers]
     letters = {Rotary: "r", type(None): "n"}
@@ -250,7 +250,7 @@ def of_files() -> dict[str, ModuleType]:
 
 
 def test_the_page_shows_the_file_of_the_family_it_adds():
-    """docs/families.md and CONTRIBUTING.md against the file, and the line of test."""
+    """Compare docs/families.md and CONTRIBUTING.md with the file and the line of the test."""
     page = (ROOT / "docs" / "families.md").read_text("utf-8")
     (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     family = families.family("smollm3")
@@ -260,7 +260,7 @@ def test_the_page_shows_the_file_of_the_family_it_adds():
 
 
 def test_full_layers_of_qwen4_are_indexed_and_linear_ones_do_not_attend():
-    """As the class renames them; transformers' linear layers are a gated delta rule."""
+    """The class renames the types; linear layers in transformers are a gated delta rule."""
     types = ["linear_attention", "full_attention"]
     config = {"num_hidden_layers": 2, "layer_types": types} | GIVEN["qwen4_exp_text"]
     spec = specify({"model_type": "qwen4_exp_text", **config})
@@ -279,7 +279,7 @@ def test_each_file_of_the_folder_has_a_line():
 
 
 def test_a_file_reads_a_model_type_by_its_name_and_nothing_else_registers_it(tmp_path, monkeypatch):
-    """A family that transformers does not have, whose facts stand in its file."""
+    """Define a family that transformers lacks by a file with its facts."""
     (tmp_path / "newcomer.py").write_text(
         "from posenc.models.config.layers import drop_encodings, stack\n"
         'FACTS = {"kind": "rotary", "layout": "half", "defaults": {"num_hidden_layers": 6}}\n'
@@ -303,7 +303,7 @@ def test_a_file_reads_a_model_type_by_its_name_and_nothing_else_registers_it(tmp
 
 
 def test_facts_that_are_asked_are_fields_of_family_in_its_order():
-    """The order written must not depend on which fact was asked first."""
+    """The order in the file must not depend on the order of measurement."""
     order = [field.name for field in fields(Family)]
     for line in families._asked().values():
         assert list(line) == [name for name in order if name in line]
@@ -322,7 +322,7 @@ def test_what_a_person_read_is_about_models_that_there_are_and_said_once():
 
 @pytest.mark.slow
 def test_families_are_as_the_script_writes_them_from_the_transformers_that_is_installed():
-    """Nothing in the file was corrected by hand."""
+    """The file must contain no manual corrections."""
     pytest.importorskip("transformers")
     asked = [*json.loads((Path(str(families.__file__)).parent / "families.json").read_text())]
     names = [] if THOROUGH else some(asked, 12)

@@ -1,4 +1,4 @@
-"""Against what JSON can hold: each reader takes its own type, and refuses every other in a line."""
+"""Test that each reader of keys accepts its own type and rejects every other value of JSON."""
 
 import pytest
 from refusals import refused
@@ -89,7 +89,7 @@ def config(**values):
 
 
 def test_types_of_layers_that_take_turns():
-    """Against lists written out for seven layers."""
+    """Compare with lists written by hand for seven layers."""
     full, sliding = "full_attention", "sliding_attention"
     assert config().every(3) == [sliding, sliding, full, sliding, sliding, full, sliding]
     assert config().every(3, "a", "b", at=0) == ["a", "b", "b", "a", "b", "b", "a"]
@@ -115,7 +115,7 @@ def test_types_that_the_file_lists_count_if_the_class_has_them():
 
 
 def test_a_period_is_not_read_where_the_file_lists_the_types():
-    """EXAONE 4 states it in letters then."""
+    """EXAONE 4 may state the period as letters."""
     letters = config(pattern="LLLG", layer_types=["full_attention"] * 7)
     assert (letters.period("pattern", 4), config(pattern=5).period("pattern", 4)) == (4, 5)
     with refused(ModelError, "pattern"):
@@ -130,10 +130,10 @@ def test_a_window_with_its_ends_and_none():
 
 
 def test_a_key_with_a_value_that_nothing_reads_is_refused():
-    config(offset=4).only("offset", 4)
-    config(offset=None).only("offset", 4)
+    config(offset=4).require("offset", 4)
+    config(offset=None).require("offset", 4)
     with refused(Unread, 3, 4):
-        config(offset=3).only("offset", 4)
-    assert config(fixed=True).without(fixed=True) == {"num_hidden_layers": 7}
+        config(offset=3).require("offset", 4)
+    assert config(fixed=True).without_constants(fixed=True) == {"num_hidden_layers": 7}
     with refused(Unread, "True"):
-        config(fixed=False).without(fixed=True)
+        config(fixed=False).without_constants(fixed=True)

@@ -1,4 +1,4 @@
-"""Against files that gguf itself writes, and what is on record of the models they name."""
+"""Test specifications of files that the package gguf writes against recorded facts about models."""
 
 import gguf
 import numpy as np
@@ -11,7 +11,7 @@ from posenc.models.files.errors import ModelError, Unread
 
 
 def written(path, architecture, tensors=None, **metadata):
-    """A GGUF file with this metadata; keys with __ for a dot."""
+    """Write a GGUF file with this metadata; `__` in a key means a dot."""
     writer = gguf.GGUFWriter(path, architecture)
     for key, value in metadata.items():
         name = f"{architecture}.{key.replace('__', '.')}"
@@ -40,7 +40,7 @@ SIZES |= {"attention__head_count": 4, "attention__head_count_kv": 2}
     ],
 )
 def test_the_layout_is_that_of_the_file(tmp_path, architecture, model, layout):
-    """llama.cpp reorders a Llama's queries and keys, and leaves a Qwen's as they are."""
+    """llama.cpp reorders the queries and keys of Llama, but not those of Qwen."""
     path = written(tmp_path / "m.gguf", architecture, rope__freq_base=5e5, **SIZES)
     spec = read(path)
     (turn,) = spec.rotary
@@ -59,7 +59,7 @@ def test_scaling_and_partial_rotation(tmp_path):
 
 
 def test_channels_that_turn_count_also_where_transformers_turns_all(tmp_path):
-    """llama.cpp reads them for every architecture; transformers' Llama ignores such a key."""
+    """llama.cpp always reads the rotated channels; transformers' Llama ignores them."""
     path = written(tmp_path / "m.gguf", "llama", rope__dimension_count=8, **SIZES)
     (turn,) = read(path).rotary
     assert (turn.turned, turn.dim) == (8, 16)
@@ -113,8 +113,16 @@ def test_what_is_not_read_says_so(tmp_path):
         ("rope__freq_base", 0.0, "rope_theta: must be a number, got 0"),
         ("rope__dimension_count", 3, "must be even"),
         ("attention__head_count", 0, "num_attention_heads: must be a whole number, got 0"),
-        ("rope__scaling__type", "magic", r"llama\.rope\.scaling\.type: is not known, got 'magic'"),
-        ("rope__scaling__type", "dynamic", "is not known, got 'dynamic', allowed: none, linear"),
+        (
+            "rope__scaling__type",
+            "magic",
+            r"llama\.rope\.scaling\.type: must be a known method, got 'magic'",
+        ),
+        (
+            "rope__scaling__type",
+            "dynamic",
+            "must be a known method, got 'dynamic', allowed: none, linear",
+        ),
         (
             "rope__scaling__attn_factor",
             "1",
@@ -153,7 +161,7 @@ def test_factors_are_divided_by_nothing_that_is_no_number(tmp_path, base, factor
 
 
 def test_sizes_that_are_none_are_refused_by_their_key(tmp_path):
-    """From a share of them follows what the file leaves out."""
+    """A missing size is computed from the others, so each must be valid."""
     path = tmp_path / "m.gguf"
     sizes = {f"granitemoe.{key.replace('__', '.')}": value for key, value in SIZES.items()}
     huge = sizes | {"general.architecture": "granitemoe"}
@@ -183,7 +191,7 @@ LLAMA_3 |= {"original_max_position_embeddings": 8192, "rope_theta": 5e5}
 
 
 def test_factors_of_llama_3_are_its_scaling(tmp_path):
-    """Against transformers' own function; the file holds what frequencies are divided by."""
+    """Compare with transformers' function; the file has the divisors of the frequencies."""
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(head_dim=64, rope_parameters=LLAMA_3)
     scaled, _ = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
@@ -210,7 +218,7 @@ def test_the_scale_of_granite_is_that_of_its_file(tmp_path):
     [("gemma2", 46, 4608, 144), ("gemma3", 62, 5376, 168), ("gemma2", 42, 4608, 128)],
 )
 def test_the_scale_of_gemma_27b_goes_by_its_width(tmp_path, architecture, layers, width, true):
-    """llama.cpp tells it by its depth, as the file does not say."""
+    """llama.cpp recognises the 27B by its depth, since the file does not state the scale."""
     sizes = SIZES | {"block_count": layers, "embedding_length": width}
     sizes |= {"attention__head_count": 32, "attention__key_length": 128}
     path = written(tmp_path / "m.gguf", architecture, attention__sliding_window=512, **sizes)
@@ -233,7 +241,7 @@ def test_a_gain_beside_yarn_multiplies_yarns_own(tmp_path):
 
 
 def test_keys_of_yarn_count_where_llama_cpp_reads_them(tmp_path):
-    """Of the architectures here, its source reads them for mistral3 alone."""
+    """Among these architectures, llama.cpp reads the keys for mistral3 only."""
     scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0}
     scaling |= {"rope__scaling__yarn_beta_fast": 16.0, "rope__scaling__yarn_beta_slow": 2.0}
     scaling |= {"rope__scaling__yarn_log_multiplier": 0.5}
@@ -252,7 +260,7 @@ def test_keys_of_yarn_count_where_llama_cpp_reads_them(tmp_path):
 
 
 def test_a_window_under_olmo2_makes_an_olmo_3(tmp_path):
-    """Every fourth layer sees all, and these alone are scaled."""
+    """Every fourth layer has full attention, and only these layers are scaled."""
     scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 8.0}
     scaling |= {"rope__scaling__original_context_length": 8192, "rope__freq_base": 5e5}
     sizes = SIZES | {"block_count": 8, "attention__sliding_window": 1024}
@@ -280,7 +288,7 @@ def test_heads_of_keys_say_which_layers_attend(tmp_path):
 
 
 def test_latent_keys_of_deepseek(tmp_path):
-    """Its converter stores a tenth of mscale_all_dim, and keys as what they are made of."""
+    """The converter stores a tenth of mscale_all_dim, and keys as latents."""
     scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 40.0}
     scaling |= {"rope__scaling__original_context_length": 4096}
     scaling |= {"rope__scaling__yarn_log_multiplier": 0.1, "rope__dimension_count": 64}
@@ -346,8 +354,8 @@ def test_a_bert_has_a_table(tmp_path):
     assert (spec.embedding.rows, spec.layers[0].causal) == (4096, False)
 
 
-# What the source of llama.cpp takes for 4 layers of 4 heads, 64 channels wide, where nothing is
-# stated that may be left out: of each layer whether it attends, its window, and whether it turns.
+# llama.cpp's defaults for 4 layers of 4 heads, 64 channels wide, with required keys only: for each
+# layer whether it attends, its window, and whether it is rotated.
 REQUIRED = {"context_length": 4096, "embedding_length": 64, "block_count": 4}
 REQUIRED |= {"attention__head_count": 4}
 PLAIN = [(True, None, True)] * 4
@@ -369,7 +377,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("architecture", MODELS)
 def test_missing_keys_take_the_defaults_of_llama_cpp(tmp_path, architecture):
-    """Against `load_hparams` in its source, read at the commit that the table names."""
+    """Compare with `load_hparams` of llama.cpp at the commit that the table names."""
     required, expected = OTHERS.get(architecture, ({}, PLAIN))
     spec = read(written(tmp_path / "m.gguf", architecture, **REQUIRED, **required))
     layers = [(layer.attends, layer.window, layer.encoding is not None) for layer in spec.layers]
@@ -432,7 +440,7 @@ WINDOWED = SIZES | {"attention__sliding_window": 128}
 
 
 def test_yarn_of_deepseek_without_a_multiplier_sharpens_scores(tmp_path):
-    """Its source multiplies cos and sin by m, and the softmax scale by m², m = 1 + 0.1 ln 40."""
+    """llama.cpp multiplies cos and sin by m, and the softmax scale by m², m = 1 + 0.1 ln 40."""
     scaling = {"rope__scaling__type": "yarn", "rope__scaling__factor": 40.0}
     scaling |= {"rope__dimension_count": 8}
     (turn,) = read(written(tmp_path / "m.gguf", "deepseek2", **scaling, **SIZES)).rotary
@@ -454,7 +462,7 @@ def test_a_window_that_llama_cpp_does_not_heed_is_noted(tmp_path):
 
 
 def test_layers_that_predict_further_tokens_are_not_counted(tmp_path):
-    """GLM-4.5-Air has 46 layers, and its GGUF file a block_count of 47."""
+    """GLM-4.5-Air has 46 layers, and a block_count of 47 in its GGUF file."""
     sizes = SIZES | {"block_count": 47, "nextn_predict_layers": 1}
     assert len(read(written(tmp_path / "m.gguf", "glm4moe", **sizes)).layers) == 46
 

@@ -1,4 +1,4 @@
-"""Layers that turn, and how far each sees, in models as they are published."""
+"""Test the rotated layers and the windows of published models."""
 
 import pytest
 from published import published
@@ -17,7 +17,7 @@ def bare(config):
 
 
 def test_layers_without_encoding():
-    """A 1 in `no_rope_layers` of Llama 4 and SmolLM3 says that the layer does turn."""
+    """A 1 in `no_rope_layers` of Llama 4 and SmolLM3 means that the layer is rotated."""
     fourth = [False, False, False, True] * 2
     assert bare(published("Llama-4-Scout-17B-16E (text)")) == fourth
     assert bare(published("SmolLM3-3B (class default)")) == fourth
@@ -62,7 +62,7 @@ def attending(model_type, **config):
 
 
 def test_words_of_older_files_mean_what_transformers_takes_them_for():
-    """Granite 4, Qwen3-Next and MiniMax were published with these."""
+    """Granite 4, Qwen3-Next and MiniMax were published with these names."""
     types = ["mamba", "mamba", "mamba", "attention"] * 2
     for model_type in ("granitemoehybrid", "qwen3_next", "minimax", "olmo_hybrid"):
         assert attending(model_type, layer_types=types) == [3, 7]
@@ -73,7 +73,7 @@ def test_words_of_older_files_mean_what_transformers_takes_them_for():
 
 
 def test_letters_and_numbers_of_layers_say_which_attend():
-    """Nemotron-H, Nemotron 3 and Kimi-Linear as published."""
+    """Test published configs of Nemotron-H, Nemotron 3 and Kimi-Linear."""
     pattern = "M-M*-ME*"
     assert attending("nemotron_h", hybrid_override_pattern=pattern) == [3, 7]
     spec = specify({"model_type": "nemotron_h", "hybrid_override_pattern": 4 * pattern})
@@ -118,14 +118,14 @@ def test_letters_and_numbers_of_layers_say_which_attend():
     ],
 )
 def test_layers_that_no_rule_knows_are_refused(config, message):
-    """They may be anything, and "no attention" would be a guess."""
+    """Unknown layers may be anything, so "no attention" would be a guess."""
     with pytest.raises(ModelError, match=message):
         specify(config)
 
 
 @pytest.mark.parametrize("model_type", ["mixtral", "ministral3", "phi3", "starcoder2"])
 def test_types_of_layers_move_no_window_of_a_class_that_ignores_them(model_type):
-    """Their masks go by `sliding_window` alone; AutoConfig makes of a Mistral a Ministral."""
+    """Masks of these classes use `sliding_window` only; AutoConfig makes a Mistral a Ministral."""
     config = {"sliding_window": 3, "num_hidden_layers": 1, "layer_types": ["full_attention"]}
     spec = specify({"model_type": model_type, **config})
     assert spec.layers[0].window == 3
@@ -135,7 +135,7 @@ def test_types_of_layers_move_no_window_of_a_class_that_ignores_them(model_type)
 
 
 def test_a_decoder_that_is_told_so_looks_both_ways():
-    """As embedding models are published; transformers' mask of a window then has two ends."""
+    """Embedding models are published so; the mask of a window in transformers then has two ends."""
     config = {"model_type": "qwen3", "num_hidden_layers": 2, "is_causal": False}
     assert [layer.causal for layer in specify(config).layers] == [False] * 2
     assert specify(config).layers[0].mask() is None
@@ -150,7 +150,7 @@ def test_a_decoder_that_is_told_so_looks_both_ways():
 
 
 def test_numbers_and_padded_lists_of_layers_say_what_each_is():
-    """DeepSeek-V4 and Step 3.5 as published, with entries beyond their layers."""
+    """The published lists of DeepSeek-V4 and Step 3.5 have more entries than layers."""
     config = {"model_type": "deepseek_v4", "num_hidden_layers": 4, "qk_rope_head_dim": 128}
     yarn = {"type": "yarn", "factor": 16, "original_max_position_embeddings": 65536}
     spec = specify(config | {"compress_ratios": [0, 4, 128, 4, 0], "rope_scaling": yarn})
@@ -179,7 +179,7 @@ def test_numbers_and_padded_lists_of_layers_say_what_each_is():
 
 
 def test_a_list_that_says_the_same_of_all_layers_says_nothing():
-    """MiniMax M2's files have ones; a mixed list would be another model."""
+    """MiniMax M2's files list only ones; a mixed list would be another model."""
     config = {"model_type": "minimax_m2", "num_hidden_layers": 3}
     assert len(specify(config | {"attn_type_list": [1, 1, 1]}).layers) == 3
     with refused(ModelError, "attn_type_list"):
@@ -187,7 +187,7 @@ def test_a_list_that_says_the_same_of_all_layers_says_nothing():
 
 
 def test_of_a_whole_that_is_not_known_its_text_model_is_read():
-    """Kimi K3 holds a Kimi-Linear."""
+    """Kimi K3 contains a Kimi-Linear."""
     lists = {"full_attn_layers": [3], "kda_layers": [1, 2]}
     text = {"model_type": "kimi_linear", "num_hidden_layers": 3, "linear_attn_config": lists}
     spec = specify({"model_type": "kimi_k3", "text_config": text})
@@ -198,7 +198,7 @@ def test_of_a_whole_that_is_not_known_its_text_model_is_read():
 
 
 def test_keys_that_say_what_holds_anyway_are_no_riddle():
-    """GPT-J's `rotary`, Command R7B's `rotary_pct`; another value is one."""
+    """GPT-J's `rotary` and Command R7B's `rotary_pct` are harmless; other values are rejected."""
     assert specify({"model_type": "gptj", "rotary": True}).layers
     assert specify({"model_type": "cohere2", "rotary_pct": 1.0}).layers
     with refused(ModelError, "rotary_pct"):
@@ -206,6 +206,6 @@ def test_keys_that_say_what_holds_anyway_are_no_riddle():
 
 
 def test_zamba_2_has_the_shared_layers_of_its_default():
-    """Against the layers of transformers' config of no values."""
+    """Compare with the layers of transformers' default config."""
     layers = specify({"model_type": "zamba2"}).layers
     assert [layer.kind for layer in layers] == Zamba2Config().layers_block_type

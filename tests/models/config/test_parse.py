@@ -1,5 +1,7 @@
-"""Against the 35 published configurations and the values that transformers computes for them, kept
-in tests/data/rope_configs.json; and against what is known of the layers from a model's makers."""
+"""Test the parser against 35 published configs with values computed by transformers.
+
+tests/data/rope_configs.json has the values. Layers are compared with published facts.
+"""
 
 import math
 from dataclasses import replace
@@ -30,7 +32,7 @@ def test_published_models_have_the_layout_that_is_on_record(name):
 
 
 def test_a_picture_is_turned_by_rows_and_columns():
-    """The 35th published model, DINOv3: base 100, on coordinates from −1 to 1."""
+    """The 35th published model, DINOv3, has base 100 on coordinates from −1 to 1."""
     config = {"model_type": "dinov3_vit", "hidden_size": 384, "num_attention_heads": 6}
     spec = specify(config | {"num_hidden_layers": 12, "rope_theta": 100.0})
     assert [layer.encoding for layer in spec.layers] == [PatchRotary(64, 100.0)] * 12
@@ -68,7 +70,7 @@ def test_models_that_add_to_scores():
 
 @pytest.mark.parametrize(("buckets", "reach"), [(2, 128), (32, 16)])
 def test_t5_needs_distances_beyond_those_with_a_bucket_of_their_own(buckets, reach):
-    """Half of the buckets of a side; a decoder has one side of 32, an encoder two of 16."""
+    """Half of the buckets are exact; a decoder has 32 on one side, an encoder 16 on each."""
     keys = "relative_attention_num_buckets", "relative_attention_max_distance"
     specify({"model_type": "t5"} | dict(zip(keys, (32, 17), strict=True)))
     with pytest.raises(ModelError, match=r"must exceed the \d+ distances that have a bucket of"):
@@ -100,7 +102,7 @@ def test_what_is_not_read_is_refused_by_name_with_the_reason():
         specify({"model_type": "mystery"})
 
 
-MINE = {  # files in their makers' spelling: where the values come from, and what they mean
+MINE = {  # Published files in their original spelling, with source and meaning
     # GLM-5.2's config.json, and "head_dim" as in GLM-5's
     "GLM-5.2": (
         {
@@ -152,8 +154,8 @@ MINE = {  # files in their makers' spelling: where the values come from, and wha
         },
         (12, 64, 64, 1e3, "half"),
     ),
-    # MiniMax-M3's text config as published; the key of its vision config is of our making:
-    # what is not read of a vision part must not keep the text from being read
+    # MiniMax-M3's text config as published; the key of its vision config is our own:
+    # an unsupported vision config must not prevent reading the text config
     "MiniMax-M3-VL": (
         {
             "model_type": "minimax_m3_vl",
@@ -167,7 +169,7 @@ MINE = {  # files in their makers' spelling: where the values come from, and wha
         },
         (60, 128, 64, 5e6, "half"),
     ),
-    # Qwen2.5-VL-7B's config.json as it was published: the text's keys lie beside vision_config
+    # Qwen2.5-VL-7B's published config.json, with the text's keys beside vision_config
     "Qwen2.5-VL": (
         {
             **{"model_type": "qwen2_5_vl", "hidden_size": 3584, "num_attention_heads": 28},
@@ -191,7 +193,7 @@ def test_published_files_in_their_makers_spelling(name):
 
 
 def test_mimo_sees_128_tokens_back_and_turns_otherwise_there():
-    """Its own code, SGLang's and transformers' class."""
+    """Compare with MiMo's own code, SGLang's code, and the class in transformers."""
     layers = specify(MINE["MiMo-V2-Flash"][0]).layers
     assert [x.window for x in layers[:7]] == [None, 129, 129, 129, 129, None, 129]
     assert {x.encoding.base for x in layers if x.window} == {1e4}
@@ -201,7 +203,7 @@ def test_mimo_sees_128_tokens_back_and_turns_otherwise_there():
 
 
 def test_keys_of_a_class_count_before_those_of_older_files():
-    """nomic-embed-text-v1.5's file has both, since transformers reads it."""
+    """The file of nomic-embed-text-v1.5 has both kinds of keys since transformers supports it."""
     older = MINE["nomic-embed-text"][0]
     added = {"max_position_embeddings": 2048, "hidden_size": 768, "rope_parameters": None}
     added["rope_parameters"] = {"rope_theta": 1000.0, "rope_type": "default"}
@@ -221,7 +223,7 @@ def test_kimi_in_kimi_k25():
 
 
 def test_comfyui_calls_dinov3_so():
-    """Its image_encoders/dino3_large.json."""
+    """ComfyUI's image_encoders/dino3_large.json uses this name."""
     config = {"model_type": "dinov3", "hidden_size": 1024, "num_attention_heads": 16}
     config |= {"num_hidden_layers": 24, "rope_theta": 100.0, "pos_embed_rescale": 2.0}
     assert [layer.encoding for layer in specify(config).layers] == [PatchRotary(64, 100.0)] * 24
@@ -239,7 +241,7 @@ def test_nothing_is_said_of_what_was_not_read():
 
 
 def test_relative_keys_of_esm_are_refused_as_transformers_5_forgot_them():
-    """They were Shaw's in transformers 4; 5.23 runs such a model without any positions."""
+    """transformers 4 used Shaw's encoding for them; 5.23 runs the model without any positions."""
     config = {"model_type": "esm", "vocab_size": 33, "pad_token_id": 1, "mask_token_id": 32}
     for kind in ("relative_key", "relative_key_query"):
         with refused(Unread, 4):
@@ -250,7 +252,7 @@ def test_relative_keys_of_esm_are_refused_as_transformers_5_forgot_them():
 
 
 def test_xlnet_and_conformers():
-    """With what would change their distances refused."""
+    """Keys that would change their distances are rejected."""
     assert {x.encoding for x in specify({"model_type": "xlnet"}).layers} == {
         Projected(64, 16, 1024)
     }
@@ -264,7 +266,7 @@ def test_xlnet_and_conformers():
 
 
 def test_mpt_with_other_slopes_says_whose_are_counted():
-    """transformers' class reads `alibi_bias_max` and makes slopes of 8 all the same."""
+    """transformers' class reads `alibi_bias_max`, but always uses 8."""
     mpt = {"model_type": "mpt", "n_heads": 4, "d_model": 64}
     spec = specify(mpt | {"attn_config": {"alibi": True, "alibi_bias_max": 16}})
     assert spec.layers[0].encoding == Slopes(4)

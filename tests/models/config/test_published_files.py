@@ -1,5 +1,4 @@
-"""Files spelled as they are published, against what transformers' models make of them: which layers
-attend, how far they see, by what scale, and how which channels turn."""
+"""Test published files against layers, windows, scales and rotations in transformers."""
 
 import json
 import sys
@@ -20,11 +19,11 @@ FILES = files()
 
 
 def close(said, done):
-    """Test whether two layers do the same, of which both say something."""
+    """Test whether two layers have the same values for all settings that both state."""
     if said is None or done is None:
         return said is done
     both = {*said} & {*done}
-    if None in (said["scale"], done.get("scale")):  # attention is not told, or scales as usual
+    if None in (said["scale"], done.get("scale")):  # no scale, or the default one
         both -= {"scale"}
     near = {key for key in both if isinstance(done[key], float)}
     same = all(said[key] == done[key] for key in both - near)
@@ -49,7 +48,7 @@ def test_what_stands_there_is_what_transformers_makes(name: str):
 
 
 def test_there_are_old_words_patterns_and_keys_that_classes_pop():
-    """At least sixty files, of forty architectures, with these among them."""
+    """There must be at least sixty files of forty architectures, with old names and patterns."""
     objects = [one["config"] for one in FILES.values()]
     objects += [value for one in objects for value in one.values() if isinstance(value, dict)]
     keys = {key for one in objects for key in one}

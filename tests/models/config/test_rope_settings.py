@@ -1,4 +1,4 @@
-"""Rotation by the rope settings of a config, against what transformers computes."""
+"""Test the rotation in the rope settings of a config against transformers."""
 
 import math
 from copy import deepcopy
@@ -15,7 +15,7 @@ from posenc.models.length_risks import length_risks
 
 @pytest.mark.parametrize("name", ["Llama-3.1-8B-Instruct", "Devstral-2-123B-Instruct"])
 def test_four_spellings_make_one_specification(name):
-    """F19: `type` or `rope_type`, `rope_scaling` or `rope_parameters`."""
+    """F19: the four spellings `type` or `rope_type` in `rope_scaling` or `rope_parameters`."""
     old = published(name)
     scaling, theta = old["rope_scaling"], old["rope_theta"]
     typed = {("type" if k == "rope_type" else k): v for k, v in scaling.items()}
@@ -32,7 +32,7 @@ def test_four_spellings_make_one_specification(name):
     assert specs[0].rotary[0].method == scaling["rope_type"]
 
 
-CONTEXTS = {  # F17: multiplied twice elsewhere
+CONTEXTS = {  # F17: other programs multiply it twice
     "Qwen2.5 (32B or 72B) + yarn recipe": (131072, 32768),
     "DeepSeek-V3 / R1": (163840, 4096),
     "gpt-oss-20b/120b": (131072, 4096),
@@ -71,7 +71,7 @@ def test_olmo_3_stretches_its_global_layers_only():
 
 
 def test_nested_settings_by_type_of_layer():
-    """transformers 5's spelling; null is a type of layer without encoding."""
+    """In transformers 5's spelling, null is a type of layer without encoding."""
     config = published("Gemma-3-1b-it")
     for key in ("rope_theta", "rope_local_base_freq"):
         config.pop(key)
@@ -101,7 +101,7 @@ def test_sections_of_pictures_and_video():
 
 
 def test_longrope_may_have_been_trained_on_two_tokens():
-    """The shortest text whose logarithm divides: √(1 + log(factor)/log 2)."""
+    """Two tokens are the shortest length with a logarithm above 0: √(1 + log(factor)/log 2)."""
     config = published("Phi-3.5-mini-instruct") | {"original_max_position_embeddings": 2}
     gain = specify(config).layers[0].encoding.gain
     factor = config["max_position_embeddings"] / 2
@@ -120,7 +120,7 @@ def test_a_length_must_be_given_where_it_matters():
 
 
 def test_a_key_that_tunes_another_method_is_a_note():
-    """Hunyuan's dense models as published; one factor raises the base for good."""
+    """In Hunyuan's published dense models one factor raises the base permanently."""
     scaling = {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0}
     scaling |= {"mscale_all_dim": 0.0, "type": "dynamic"}
     config = {"model_type": "hunyuan_v1_dense", "head_dim": 128, "rope_scaling": scaling}
@@ -138,7 +138,7 @@ def test_a_key_that_tunes_another_method_is_a_note():
 
 @pytest.mark.parametrize("place", ["rope_parameters", "rope_scaling"])
 def test_a_scaling_without_a_base_is_doubted(place):
-    """unsloth#7028: a base that was dropped; transformers 5 writes one beside each scaling."""
+    """unsloth#7028: a base was dropped; transformers 5 writes one beside each scaling."""
     config = published("SmolLM2-135M-Instruct") | {place: {"rope_type": "linear", "factor": 8.0}}
     assert not specify(config).doubts
     del config["rope_theta"]
@@ -151,7 +151,7 @@ def test_a_scaling_without_a_base_is_doubted(place):
 
 
 def test_scalings_that_were_lost_on_the_way_are_noted():
-    """vllm#46280: an attention factor of 1; and Llama 3's scaling of a length that stayed."""
+    """vllm#46280: an attention factor of 1; and a Llama 3 scaling without a longer context."""
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
     small = published("SmolLM2-135M-Instruct")
     assert not specify(small | {"rope_scaling": yarn}).notes
@@ -171,7 +171,7 @@ OLDER = {"rope_theta": 123456.0, "rope_scaling": {"type": "linear", "factor": 8.
 @pytest.mark.parametrize("keys", [FLAT, OLDER])
 @pytest.mark.parametrize("model_type", ["gemma3_text", "olmo3"])
 def test_a_scaling_that_transformers_leaves_out_is_read_as_meant_and_said(model_type, keys):
-    """Its class merges such settings where no layer looks for them."""
+    """The class in transformers merges flat settings into a place that no layer reads."""
     transformers = pytest.importorskip("transformers")
     made = transformers.AutoConfig.for_model(model_type, **deepcopy(keys))
     assert made.rope_parameters["full_attention"]["rope_type"] == "default"
@@ -187,7 +187,7 @@ def test_a_scaling_that_transformers_leaves_out_is_read_as_meant_and_said(model_
 
 @pytest.mark.parametrize("model_type", ["gemma4_text", "laguna", "lfm3", "mellum", "zaya"])
 def test_settings_that_no_type_of_layer_takes_are_refused(model_type):
-    """They were dropped in silence; their classes fail for want of a type of layer."""
+    """These settings were dropped silently; the classes fail without settings by type of layer."""
     transformers = pytest.importorskip("transformers")
     config = transformers.AutoConfig.for_model(model_type, **deepcopy(FLAT))
     with torch.device("meta"), pytest.raises(KeyError, match=r"full_attention|hybrid"):

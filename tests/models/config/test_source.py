@@ -1,4 +1,4 @@
-"""Specifying a model from a file or a folder, against its config as it was written."""
+"""Test specifications of a file or a folder against the config that was written."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Specifications against published configs: frequencies that transformers computes, encodings."""
+"""Test specifications against published configs and frequencies computed by transformers."""
 
 from dataclasses import replace
 
@@ -50,7 +50,7 @@ def test_published_models_give_ready_encodings(name):
 
 
 def test_a_spec_shows_itself_as_a_small_card():
-    """The 916 letters of its fields were not to be read: each kind of layer once, and escaped."""
+    """The card must list each kind of layer once, escaped, instead of 916 characters of fields."""
     spec = specify(
         {"model_type": "gemma3_text", "num_hidden_layers": 6, "max_position_embeddings": 131072,
          "rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window": 1024}

@@ -1,6 +1,6 @@
-"""Other values of keys that speak of positions, against transformers' models: see switched.py.
+"""Test changed values of keys that concern positions against transformers' models: see switched.py.
 
-Here those that were once misread, and one of each key; `make thorough` runs the whole sweep.
+This file has values that were once misread, and one of each key; `make thorough` runs all.
 """
 
 import sys
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def _quiet():
-    """Warnings of transformers are no errors of ours."""
+    """Ignore warnings of transformers."""
     watched.quiet()
 
 
 def same(model_type: str, **values: Any) -> None:
-    """Holds what `specify` says of such a file against the model that is built from it."""
+    """Compare the specification of a config with the model that is built from it."""
     one = switched(model_type, values)
     assert (one.outcome, one.why) == ("equal", "")
 
@@ -50,7 +50,7 @@ def test_convolutions_of_lfm2_neither_attend_nor_turn(which: list[int]):
 def test_usual_names_of_keys_that_gpt_neox_calls_otherwise_are_ignored(
     model_type: str, values: dict[str, Any]
 ):
-    """Its class reads `rotary_emb_base` and `rotary_pct` alone."""
+    """The class reads only `rotary_emb_base` and `rotary_pct`."""
     same(model_type, num_hidden_layers=2, **values)
     same(model_type, num_hidden_layers=2, rotary_emb_base=5e4, rotary_pct=0.5, **values)
     (note,) = specify({"model_type": model_type, **values}).notes
@@ -68,14 +68,14 @@ def test_a_window_of_modernbert_may_be_given_as_its_half(model_type: str):
 
 
 def test_a_share_alone_says_how_many_channels_of_minimax_m3_turn():
-    """Its class states `rotary_dim` too, and does not read it."""
+    """The class states `rotary_dim` too, but does not read it."""
     same("minimax_m3_vl_text", num_hidden_layers=2, head_dim=64)
     rope = {"rope_theta": 5e6, "partial_rotary_factor": 0.25, "rope_type": "default"}
     same("minimax_m3_vl_text", num_hidden_layers=2, rope_parameters=rope)
 
 
 def test_a_trained_length_at_the_top_paces_the_temperature_of_ministral3():
-    """transformers moves it into the rope settings, where the temperature is read."""
+    """transformers moves the length into the rope settings, which the temperature uses."""
     same("ministral3", num_hidden_layers=2, original_max_position_embeddings=512)
     spec = specify({"model_type": "ministral3", "original_max_position_embeddings": 512})
     assert spec.layers[0].temperature.every == 512
@@ -88,13 +88,13 @@ def test_hy_v4_has_as_many_heads_of_keys_as_of_queries():
 
 @pytest.mark.parametrize("model_type", ["olmoe", "qwen3_omni_moe_text"])
 def test_a_window_that_only_other_kernels_are_told_is_none(model_type: str):
-    """Their masks are causal, whatever `sliding_window` says."""
+    """The masks of these classes are causal even if `sliding_window` is stated."""
     same(model_type, num_hidden_layers=2, sliding_window=5)
 
 
 @pytest.mark.parametrize("model_type", ["mistral", "gemma2", "phi3", "minimax", "ultrabert"])
 def test_a_flag_of_qwen2_takes_the_window_of_no_other_model(model_type: str):
-    """Here 26 classes have windows and do not ask `use_sliding_window`."""
+    """In this test 26 classes have windows and do not read `use_sliding_window`."""
     same(model_type, num_hidden_layers=4, sliding_window=5, use_sliding_window=False)
     notes = specify({"model_type": model_type, "use_sliding_window": False}).notes
     said = f"use_sliding_window is False, which the code of {model_type} ignores"
@@ -103,7 +103,7 @@ def test_a_flag_of_qwen2_takes_the_window_of_no_other_model(model_type: str):
 
 
 def test_layers_below_the_first_with_a_window_are_those_of_classes_that_count_them():
-    """Mistral's does not, Qwen2's asks a flag first, and dots.llm1's does not ask."""
+    """Mistral ignores the key, Qwen2 requires a flag, and dots.llm1 reads it without a flag."""
     values = {"num_hidden_layers": 4, "sliding_window": 5, "max_window_layers": 2}
     same("mistral", **values)
     same("qwen2", use_sliding_window=True, **values)
@@ -138,7 +138,7 @@ def test_layers_of_jamba_that_attend_are_those_at_the_offset(period: int, offset
 
 
 def test_an_offset_beyond_the_period_is_refused():
-    """transformers refuses it too; 4 is what its class takes."""
+    """transformers rejects it too; the class uses 4."""
     with refused(ModelError, "attn_layer_offset", "attn_layer_period", 4):
         specify({"model_type": "jamba", "attn_layer_period": 4})
 
@@ -160,7 +160,7 @@ def test_what_is_told_not_to_be_causal_looks_both_ways(model_type: str):
 
 
 def test_layers_that_are_listed_or_go_round_attend():
-    """Bamba, Zamba 2, RecurrentGemma."""
+    """Test Bamba, Zamba 2 and RecurrentGemma."""
     same("bamba", num_hidden_layers=4, attn_layer_indices=[1, 3])
     same("bamba", num_hidden_layers=4)
     types = ["mamba", "mamba", "hybrid"]
@@ -231,7 +231,7 @@ def test_trocr_without_learned_positions_has_waves():
 @pytest.mark.parametrize("where", ["top", "rope_parameters", "rope_scaling"])
 @pytest.mark.parametrize("model_type", ["llama", "qwen2", "mistral"])
 def test_a_share_of_channels_is_believed_only_of_models_that_heed_it(model_type: str, where: str):
-    """Here 85 classes do not."""
+    """In this test 85 classes ignore the share."""
     share = {"partial_rotary_factor": 0.5}
     values = share if where == "top" else {where: {"rope_type": "default", **share}}
     same(model_type, num_hidden_layers=2, **values)
@@ -241,7 +241,7 @@ def test_a_share_of_channels_is_believed_only_of_models_that_heed_it(model_type:
 
 
 def test_a_share_that_only_a_scaling_heeds_is_refused():
-    """transformers scales half of the channels of a head of which all would turn."""
+    """transformers scales half of the channels of a head that is fully rotated."""
     rope = {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5}
     with refused(ModelError, "partial_rotary_factor", "'linear'"):
         specify({"model_type": "llama", "rope_parameters": rope})
@@ -263,7 +263,7 @@ def test_a_fixed_base_is_not_changed_by_a_key(model_type: str, values: dict[str,
 @pytest.mark.parametrize("model_type", ["qwen2_vl_text", "qwen3_vl_text"])
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_how_axes_share_pairs_is_the_models_own(model_type: str, interleaved: bool):
-    """`mrope_interleaved` is read by none of transformers' models."""
+    """No model of transformers reads `mrope_interleaved`."""
     rope = {"rope_theta": 1e6, "mrope_interleaved": interleaved}
     same(model_type, num_hidden_layers=2, rope_parameters=rope)
     (turn,) = specify({"model_type": model_type, "rope_parameters": rope}).rotary
@@ -271,7 +271,7 @@ def test_how_axes_share_pairs_is_the_models_own(model_type: str, interleaved: bo
 
 
 def test_a_key_that_other_classes_heed_changes_nothing_and_is_said():
-    """Llama has no windows; GPT-J counts its channels in `rotary_dim`, and Llama does not."""
+    """Llama has no windows and ignores `rotary_dim`, which GPT-J reads."""
     same("llama", num_hidden_layers=2, sliding_window=5)
     same("llama", num_hidden_layers=2, rotary_dim=16)
     spec = specify({"model_type": "llama", "sliding_window": 5})
@@ -280,18 +280,18 @@ def test_a_key_that_other_classes_heed_changes_nothing_and_is_said():
 
 
 def test_a_base_beside_rope_settings_that_a_class_states_is_ignored():
-    """Its class states them whole, with a base of their own."""
+    """The class states complete rope settings with their own base."""
     same("cwm", num_hidden_layers=4, rope_theta=5e4)
 
 
 @pytest.mark.parametrize("values", [{"rope_theta": 5e4}, {"partial_rotary_factor": 0.5}], ids=str)
 def test_a_table_of_angles_of_another_model_is_heeded_as_there(values: dict[str, Any]):
-    """InternLM 3 takes Llama's, which heeds a base and no share."""
+    """InternLM 3 uses Llama's rotary module, which reads a base and ignores a share."""
     same("internlm3", num_hidden_layers=2, **values)
 
 
 def test_each_key_is_read_or_refused():
-    """One model that has it, of all; of the keys each second in a run that is not thorough."""
+    """Each key is tested in one model; a run that is not thorough tests every second key."""
     options = ["--sample"] if THOROUGH else ["--sample", "--half"]
     done = [Switched(**line) for line in in_second_python("switched.py", *options)]
     assert len(done) > (70 if THOROUGH else 35)
@@ -306,7 +306,7 @@ def test_every_key_of_every_model_is_read_or_refused():
 
 
 def test_a_type_of_layers_that_a_class_renames_attends():
-    """GLM-5-Next's class takes every full layer for an indexed one."""
+    """GLM-5-Next's class converts every full layer to an indexed one."""
     types = ["linear_attention", "full_attention"]
     spec = specify({"model_type": "glm5_next_text", "num_hidden_layers": 2, "layer_types": types})
     assert [layer.kind for layer in spec.layers] == ["linear_attention", "indexed_attention"]
@@ -314,19 +314,19 @@ def test_a_type_of_layers_that_a_class_renames_attends():
 
 
 def test_a_share_of_pairs_of_several_axes_is_refused():
-    """transformers keeps the axes' sections, and stops part of their pairs."""
+    """transformers keeps the sections of the axes, and sets part of their frequencies to 0."""
     rope = {"rope_type": "proportional", "partial_rotary_factor": 0.5}
     with refused(ModelError, "rope_type", 3, "mrope_section"):
         specify({"model_type": "qwen2_vl_text", "rope_parameters": rope})
 
 
 def test_as_many_heads_as_tokens_are_not_taken_for_them():
-    """Models are watched on four tokens; ZAYA turns queries and keys of its own heads each."""
+    """Models run on four tokens; ZAYA has four heads with separate rotations."""
     same("zaya", num_hidden_layers=2, num_attention_heads=4)
 
 
 def test_the_record_of_the_sweep_is_whole_and_nothing_in_it_is_wrong():
-    """`switched.py --record` writes it: every key of today of every model that has any."""
+    """`switched.py --record` writes every present key of every model."""
     record = recorded()
     keys = {name: {[*values][-1] for values in variants(name)} for name in understood.models()}
     assert {name: set(outcomes) for name, outcomes in record.items()} == {

@@ -1,4 +1,4 @@
-"""Tables and waves that are added to embeddings, against sizes worked out by hand."""
+"""Test tables and sinusoids that are added to embeddings against sizes computed by hand."""
 
 import pytest
 from refusals import refused
@@ -27,7 +27,7 @@ def test_models_that_add_rows():
 
 
 def test_a_table_of_patches_has_a_row_for_each_and_one_for_the_class():
-    """224 pixels hold 14 patches of 16; a picture of 224 by 96 pixels holds 14 by 6."""
+    """224 pixels contain 14 patches of 16; an image of 224 by 96 pixels contains 14 by 6."""
     assert specify({"model_type": "vit"}).embedding == Table(14 * 14 + 1, 768)
     assert specify({"model_type": "vit", "image_size": [224, 96]}).embedding == Table(
         14 * 6 + 1, 768

@@ -1,4 +1,4 @@
-"""posenc's reading of configs, held against every model of transformers: see understood.py."""
+"""Test posenc's reading of configs against every model of transformers: see understood.py."""
 
 import re
 import sys
@@ -38,7 +38,7 @@ PAGE = (Path(__file__).parents[3] / "docs/models.md").read_text("utf-8")
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     # the flag of the layout
     ("deepseek_v3", {"num_hidden_layers": 2, "rope_interleave": False}),
-    # DeepSeek's second factor, and the two that cancel in the first
+    # DeepSeek's second factor, and the two factors that cancel in the first
     (
         "deepseek_v3",
         {"num_hidden_layers": 2, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}},
@@ -51,7 +51,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
         },
     ),
     ("axk1", {"num_hidden_layers": 2, "rope_parameters": {**YARN, "mscale_all_dim": 1.0}}),
-    # without a window, all layers of one turn and none of the other
+    # without a window, one model rotates all layers and the other none
     ("exaone4", {"num_hidden_layers": 4, "sliding_window": None, "layer_types": FULL}),
     ("kolibri1", {"num_hidden_layers": 4, "sliding_window": None, "layer_types": FULL}),
     ("cohere2", {"num_hidden_layers": 4, "sliding_window": None, "layer_types": FULL}),
@@ -80,11 +80,11 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
             "position_biased_input": False,
         },
     ),
-    # layers that are named by number: without a base, of pictures alone
+    # layers listed by number: without a base, with cross-attention only
     ("muse_glimmer_text", {"num_hidden_layers": 4, "layer_rope_theta": [1e4, 0, 1e4, 0]}),
     ("muse_spark_text", {"num_hidden_layers": 5, "layer_rope_theta": [5e5, 5e5, 0, 5e5, 0]}),
     ("mllama_text_model", {"num_hidden_layers": 4, "cross_attention_layers": [1]}),
-    # dense layers, which turn where their own pattern has no window
+    # dense layers, which are rotated if their pattern has no window
     ("cohere2_moe", {"num_hidden_layers": 6, "first_k_dense_replace": 2}),
     (
         "cohere2_moe",
@@ -99,10 +99,10 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
         "embedding_gemma2_text",
         {"num_hidden_layers": 6, "global_head_dim": 128, "sliding_window_pattern": 3},
     ),
-    # heads that are no power of two
+    # a number of heads that is not a power of two
     ("bloom", {"n_head": 12, "hidden_size": 768}),
     ("mpt", {"n_heads": 12, "d_model": 768}),
-    # a key that is there and null
+    # a key with the value null
     ("mistral", {"num_hidden_layers": 2, "sliding_window": None}),
     ("qwen2", {"num_hidden_layers": 4, "use_sliding_window": True, "max_window_layers": 2}),
     # keys of older files
@@ -150,7 +150,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ),
     ("glm4_moe", {"num_hidden_layers": 2, "head_dim": 128, "partial_rotary_factor": 0.25}),
     ("roberta", {"pad_token_id": 3}),
-    # a decoder less deep than the encoder, as of Whisper large v3 turbo, and one without
+    # a decoder with fewer layers than the encoder, as in Whisper large v3 turbo, and none
     ("whisper", {"encoder_layers": 4, "decoder_layers": 2}),
     ("bart", {"encoder_layers": 4, "decoder_layers": 2}),
     ("pp_formulanet_text", {"encoder_layers": 4, "decoder_layers": 2}),
@@ -172,7 +172,7 @@ def test_every_model_is_equal_or_refused_by_name(results: list[Result]):
 
 
 def test_most_folders_are_supported(results: list[Result]):
-    """365 of them, as many as docs/models.md says; a run that is not thorough sees its share."""
+    """docs/models.md states 365 folders; a run that is not thorough tests a share of them."""
     by = count(results)
     done = len(by["supported and equal"]) + len(by["supported and equal in part"])
     assert done >= 365 * len(results) / len(models()) - (0 if THOROUGH else 8)

@@ -1,11 +1,11 @@
-"""Every model of the installed transformers against posenc's reading of its config.
+"""Compare posenc's reading of configs with every model of the installed transformers.
 
     python tests/models/config/understood.py [--json] [model_type …]
 
-Each `model_type` is given its default config, as JSON. What `specify` says of it is held against
-the model itself, which is built on the meta device and run on four tokens: which layers attend,
-which of them turn, by what angles, which channels, how far they see; rows of tables, slopes,
-buckets; and against what it says of a file that leaves all to the defaults.
+The default config of each `model_type`, as JSON, is specified and compared with the model itself,
+which is built on the meta device and run on four tokens: which layers attend, which are rotated, by
+what angles, which channels, the windows; rows of tables, slopes, buckets. It is also compared with
+the specification of a file that states no defaults.
 """
 
 import importlib.util
@@ -44,7 +44,7 @@ from posenc.models.files.errors import ModelError, Unread
 KNOWS = re.compile(
     r"(^|[._])(pos|position|positional|relative|rotary|rope|inv_freq|alibi|wpe)([._]|$)"
 )
-DEPTH = 13  # layers of a model that is run, if its class makes that many by itself
+DEPTH = 13  # layers of a running model, if the class builds this many by default
 
 
 def _script(name: str) -> ModuleType:
@@ -60,15 +60,15 @@ def _script(name: str) -> ModuleType:
 
 
 watched = _script("watched")
-_script("switches")  # which tools/families.py imports by this name
+_script("switches")  # tools/families.py imports it by this name
 
 
 @dataclass(frozen=True)
 class Result:
     model_type: str
     folder: str
-    outcome: str  # "equal", "refused", "none needed", or what is wrong
-    why: str = ""  # it is refused
+    outcome: str  # "equal", "refused", "none needed", or a description of errors
+    why: str = ""  # reason for "refused"
 
 
 def models() -> list[str]:
@@ -76,7 +76,7 @@ def models() -> list[str]:
 
 
 def result(model_type: str) -> Result:
-    """Hold posenc's reading of one model's default config against the model."""
+    """Compare the reading of one model's default config with the model."""
     known = families.family(model_type)
     if known is None:
         return Result(model_type, "", "not in families.json")
@@ -88,20 +88,22 @@ def result(model_type: str) -> Result:
             return Result(
                 model_type, known.folder, "refused" if right else str(error), known.refused
             )
-        return Result(model_type, known.folder, "is read, and families.json says it is not")
+        return Result(model_type, known.folder, "is supported, but listed as refused")
     try:
         wrong = "; ".join(differences(model_type, known))
-    except Unread as error:  # it has nothing but parts that are not read
+    except Unread as error:  # all of its parts are unsupported
         return Result(model_type, known.folder, "refused", str(error).partition(": ")[2])
-    except Exception as error:  # one model must not hide the others
+    except Exception as error:  # an error in one model must not hide the others
         wrong = f"cannot be compared: {type(error).__name__}: {error}"
     done = "none needed" if known.kind == "nothing" else "equal"
     return Result(model_type, known.folder, wrong or done)
 
 
 def variant(model_type: str, values: dict[str, Any]) -> str:
-    """The same, of a config that is not the default one."""
-    config = watched.config(model_type, **json.loads(json.dumps(values)))  # it changes what it gets
+    """Compare the reading of a config with other than default values."""
+    config = watched.config(
+        model_type, **json.loads(json.dumps(values))
+    )  # the class changes its argument
     file = json.loads(json.dumps(config.to_dict(), default=str))
     known = families.family(model_type)
     assert known
@@ -111,7 +113,7 @@ def variant(model_type: str, values: dict[str, Any]) -> str:
 
 
 def _unlike(one: Spec, other: Spec) -> str:
-    """Name the first field in which two specifications differ."""
+    """Return the name of the first field in which two specifications differ."""
     for name in vars(one):
         a, b = getattr(one, name), getattr(other, name)
         if name not in ("notes", "model") and a != b:
@@ -122,7 +124,7 @@ def _unlike(one: Spec, other: Spec) -> str:
 
 
 def given(model_type: str, few: bool = True) -> tuple[Any, dict[str, Any]]:
-    """A config, of few layers if that can be, and what its file holds."""
+    """Return a config, with few layers if possible, and its values as JSON."""
     mended = watched.MENDED.get(model_type, {})
     fixed = {"layer_types", "num_hidden_layers"} & set(mended)
     name = families.family(model_type).keys.get("num_hidden_layers", "num_hidden_layers")  # type: ignore[union-attr]
@@ -136,7 +138,7 @@ def given(model_type: str, few: bool = True) -> tuple[Any, dict[str, Any]]:
 
 
 def differences(model_type: str, known: Family) -> Iterator[str]:
-    """Yield a sentence for each thing that is not as in the model."""
+    """Yield a sentence for each difference from the model."""
     if known.kind == "parts":
         yield from _of_parts(model_type)
         return
@@ -163,7 +165,7 @@ def differences(model_type: str, known: Family) -> Iterator[str]:
 
 
 def of_stacks(model_type: str, config: Any, known: Family, spec: Spec) -> Iterator[str]:
-    """The same, of a config that has been read: of its encoder and its decoder, or of the whole."""
+    """Yield the differences of a parsed config, of its encoder and decoder or of the whole."""
     stacks = spec.parts if known.stacks else {"": spec}
     for name in known.stacks or ("",):
         yield from _of_stack(model_type, config, known, name, stacks[name])
@@ -178,7 +180,7 @@ _last: list[Any] = [None, None]
 
 
 def _ran(config: Any) -> Any:
-    """The model of a config, run; None if it does not run on four tokens of nothing."""
+    """Run the model of a config; return None if it does not run on four tokens."""
     if _last[0] is not config:
         _last[:] = config, None
         with suppress(Exception):
@@ -187,7 +189,7 @@ def _ran(config: Any) -> Any:
 
 
 def _of_parts(model_type: str) -> Iterator[str]:
-    """Its parts are models of their own; here only whether the whole can be read."""
+    """Check that the whole of a model with parts can be read; parts are tested as models."""
     try:
         config = json.loads(json.dumps(_mended(model_type).to_dict(), default=str))
     except Exception:
@@ -225,7 +227,7 @@ def _of_stack(model_type: str, config: Any, known: Family, name: str, spec: Spec
 
 
 def _of_none(config: Any) -> Iterator[str]:
-    """Is there nothing in it that knows of positions?"""
+    """Check that a model without an encoding has no positions."""
     if watched.inner(config):
         return
     try:
@@ -250,7 +252,7 @@ def _mended(model_type: str) -> Any:
 
 
 def _of_pictured(config: Any, spec: Spec) -> Iterator[str]:
-    """DINOv3 makes its table from the size of a picture: 3 × 5 patches."""
+    """Compare DINOv3, whose table follows from the size of an image: 3 × 5 patches."""
     from posenc.core.positions import centred
 
     owner = next(m for m in _classes(config) if re.search(r"(RopePosition|Rotary)Embedding$", m))
@@ -264,7 +266,7 @@ def _of_pictured(config: Any, spec: Spec) -> Iterator[str]:
 
 
 def _classes(config: Any) -> dict[str, Any]:
-    """The classes of the files with the models of a config, by name."""
+    """Return the classes in the files of a config's models, by name."""
     every = [vars(module) for module in watched.modules(type(config))]
     return {name: kind for one in every for name, kind in one.items() if isinstance(kind, type)}
 
@@ -273,7 +275,7 @@ def _classes(config: Any) -> dict[str, Any]:
 
 
 def _of_depth(model: torch.nn.Module, name: str, spec: Spec) -> Iterator[str]:
-    """Compare the number of layers of an encoder or a decoder, also of those that do not run."""
+    """Compare the number of layers of an encoder or a decoder, also if the model does not run."""
     layers = re.compile(rf"(?:(?:en|de)coder\.)?{name}\.(?:layers|block)\.\d+")
     depth = sum(bool(layers.fullmatch(path)) for path, _ in model.named_modules())
     if depth != len(spec.layers):
@@ -284,7 +286,7 @@ CROSS = re.compile(r"cross|encoder_attn|EncDecAttention")
 
 
 def _of_layers(name: str, seen: Any, spec: Spec) -> Iterator[str]:
-    """Compare which layers attend, and how far they see."""
+    """Compare the attending layers and their windows."""
     calls = {
         call.layer: call
         for call in seen.attended
@@ -296,7 +298,7 @@ def _of_layers(name: str, seen: Any, spec: Spec) -> Iterator[str]:
     for layer in sorted(attends & set(calls)):
         said, call = spec.layers[layer], calls[layer]
         ahead = 0 if said.causal else said.window and said.window - 1
-        if call.sees and said.unsupported:  # more than a window can say
+        if call.sees and said.unsupported:  # not only a window
             ahead = call.sees[1]
         if call.sees and call.sees != (said.window, ahead):
             yield f"layer {layer} sees {call.sees} tokens back and ahead, not {said.window, ahead}"
@@ -315,7 +317,7 @@ BEFORE = (
 
 
 def _of_attention(model: str, said: Layer, true: Any) -> str:
-    """Compare the direction in which attention looks, the softmax scale, softcap and sinks."""
+    """Compare the direction of attention, the softmax scale, the softcap and sinks."""
     if true.sees and said.causal != (true.sees[1] == 0):
         return f"is{'' if true.sees[1] == 0 else ' not'} causal"
     gain = said.encoding.logit_gain if isinstance(said.encoding, Rotary) else 1.0
@@ -335,7 +337,7 @@ def _of_rotary(model_type: str, config: Any, known: Family, spec: Spec) -> Itera
     seen = _ran(config)
     if seen and seen.main:
         calls = {call.layer: call for call in reversed(seen.main)}
-    else:  # it does not run on nothing: its function and table alone
+    else:  # the model does not run on empty weights, so only its function and table are compared
         seen, calls = watched.Trace(torch.nn.Module(), config), {}
         for layer, one in enumerate(spec.layers):
             if isinstance(one.encoding, Rotary):
@@ -364,7 +366,9 @@ def _of_rotary(model_type: str, config: Any, known: Family, spec: Spec) -> Itera
 
 
 def _of_rotation(layer: int, said: Rotary, done: Any, at: Any, after: bool) -> Iterator[str]:
-    alone = not at and done.dim == said.turned < said.dim  # the rest of the head was cut off before
+    alone = (
+        not at and done.dim == said.turned < said.dim
+    )  # the other channels of the head were removed before
     dim = at.query[-1] if at else said.dim if alone else done.dim
     plain = said.method == "default"  # others lose a few bits, in float32
     theta = said.frequencies(length=watched.TOKENS)
@@ -387,7 +391,7 @@ def _of_rotation(layer: int, said: Rotary, done: Any, at: Any, after: bool) -> I
 
 
 def _of_axes(config: Any, said: Rotary, done: Any) -> Iterator[str]:
-    """Compare which pairs turn with which axis, by its table of angles for one axis at a time."""
+    """Compare the axis of each pair, using angles for one axis at a time."""
     table, more = watched.table_of(config)
     theta = said.frequencies(length=watched.TOKENS)
     for axis in range(len(theta)):
@@ -404,7 +408,7 @@ def _near(a: float, b: float) -> bool:
 
 
 def _roformer(config: Any) -> tuple[Any, Any]:
-    """Its function is a method, and takes a table of sines, then cosines."""
+    """RoFormer's rotation is a method with a table of sines, then cosines."""
     from transformers.models.roformer import modeling_roformer as m
 
     dim = config.hidden_size // config.num_attention_heads
@@ -489,7 +493,9 @@ def _of_buckets(config: Any, name: str, spec: Spec) -> Iterator[str]:
         if (hasattr(part, "_relative_position_bucket") or config.model_type == "mpnet")
         and (name in path and hasattr(part, "relative_attention_bias"))
     )
-    both = not getattr(own, "is_decoder", True)  # Pix2Struct's is a decoder, and does not say so
+    both = not getattr(
+        own, "is_decoder", True
+    )  # Pix2Struct's text model is a decoder without this flag
     if type(own).__name__.startswith("UMT5"):
         true = own._relative_position_bucket(-offsets)
     elif config.model_type == "mpnet":
@@ -515,7 +521,7 @@ def _of_disentangled(config: Any, spec: Spec) -> Iterator[str]:
 
 
 def count(results: list[Result]) -> dict[str, list[str]]:
-    """Folders by how posenc does on the models in them."""
+    """Count folders of transformers by the result of their models."""
     folders: dict[str, set[str]] = defaultdict(set)
     for one in results:
         folders[one.folder].add(one.outcome)
@@ -552,7 +558,7 @@ def table(results: list[Result]) -> str:
 
 
 def in_second_python(script: str, *options: str) -> list[dict[str, Any]]:
-    """Read what a script here prints with --json: the shape checker makes it four times slower."""
+    """Run a script with --json, without the shape checker, which makes it 4× slower."""
     file = Path(__file__).with_name(script)
     asked = subprocess.run(
         [sys.executable, "-P", str(file), "--json", *options], capture_output=True, text=True

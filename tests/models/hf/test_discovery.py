@@ -131,8 +131,8 @@ def test_a_table_of_rows_is_found_by_what_it_does():
         ("CohereModel", RoPE(frequencies(8)), True),
     ],
 )
-def test_its_own_rotation_serves_what_it_can_turn(name, encoding, can):
-    assert discover(model(name)).sites[0].can_turn(encoding) == can
+def test_its_own_rotation_serves_what_it_can_rotate(name, encoding, can):
+    assert discover(model(name)).sites[0].can_rotate(encoding) == can
 
 
 # refused by a sentence ---------------------------------------------------------------------------
