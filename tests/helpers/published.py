@@ -79,7 +79,7 @@ def published(name):
 
 def turning(name):
     """The rotation of its layers that see the whole text."""
-    layers = specify(published(name)).main.layers
+    layers = specify(published(name)).text_stack.layers
     turns = [layer.encoding for layer in layers if isinstance(layer.encoding, Rotary)]
     wide = [x.encoding for x in layers if x.window is None and isinstance(x.encoding, Rotary)]
     return (wide or turns)[0]

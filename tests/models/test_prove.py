@@ -77,7 +77,7 @@ def test_pairs_that_no_formula_of_that_factor_fits_are_searched_for(stretched):
     slower = best.config["rope_parameters"]["long_factor"]
     assert min(slower) >= 1.0
     assert max(slower) > 1.5
-    assert specify(best.config).main.global_rotary[0].method == "longrope"
+    assert specify(best.config).text_stack.global_rotary[0].method == "longrope"
 
 
 def test_a_search_pair_by_pair_that_finds_nothing_is_a_note(proof):

@@ -32,7 +32,7 @@ def test_windows_bases_and_lengths_are_those_of_the_published_files():
     assert len(both) > 8
     for name in both:
         packaged, file = (
-            specify(one).main for one in (published.configs()[name], whole[name]["config"])
+            specify(one).text_stack for one in (published.configs()[name], whole[name]["config"])
         )
         assert packaged.context == file.context, name
         kinds = [

@@ -201,7 +201,7 @@ def heard(model, part):
 
 def specified(model, part):
     spec = specify(json.loads(json.dumps(model.config.to_dict(), default=str)))
-    return spec.parts[part] if part else spec.main
+    return spec.parts[part] if part else spec.text_stack
 
 
 @pytest.mark.parametrize("name", MODELS)

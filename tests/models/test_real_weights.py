@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from posenc.models import config
 from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
-from posenc.models.weighing import weigh
+from posenc.models.weight_measurements import measure_weights
 from posenc.models.weights import open_weights
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ def place(package):
 
 def weighed(path):
     files = find_files(path)
-    return weigh(config.read(path) if files.config else None, open_weights(files))
+    return measure_weights(config.read(path) if files.config else None, open_weights(files))
 
 
 def pickled(path, folder):

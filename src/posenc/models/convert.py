@@ -131,7 +131,7 @@ class Safetensors:
         files, weights = model.files, model.weights
         assert files.config is not None
         self.root, self.file, self.infos = files.root, files.config, weights.infos
-        self.config, self.spec = model.config(""), model.spec.main
+        self.config, self.spec = model.config(""), model.spec.text_stack
         self.shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
         self.copied, self.left = other_files(files, self.shards, out)
         self.notes: list[str] = []
@@ -201,7 +201,7 @@ def _present_layout(
 ) -> tuple[Layout, str]:
     """Return the present layout of a model, and the source that states it, in words."""
     # Imported here because it needs torch
-    from posenc.models.weighing import layout_evidence
+    from posenc.models.weight_measurements import layout_evidence
 
     marks, file = source.marks(), source.file
     for shard, mark in marks.items():

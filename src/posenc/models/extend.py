@@ -21,7 +21,7 @@ from math import isclose, isfinite
 from pathlib import Path
 from typing import Any
 
-from posenc.models.check.readers import unheard
+from posenc.models.check.readers import lost_settings
 from posenc.models.config import specify
 from posenc.models.config.source import Source
 from posenc.models.config.spec import Rotary, Spec
@@ -114,7 +114,7 @@ def write(
     config, path = _own_config(source, out), source.path
     raw, before = config.read_bytes(), source.config("so there is nothing to extend")
     spec = specify(after, config.name)
-    tokens = to or spec.main.context or 0
+    tokens = to or spec.text_stack.context or 0
     text = raw.decode()
     indent = 4 if "\n    " in text and "\n  " + '"' not in text else 2
     new = json.dumps(after, ensure_ascii=False, indent=indent, allow_nan=False) + "\n"
@@ -123,7 +123,7 @@ def write(
         written = config
     else:
         kept, written = config, _copied(path, config.name, new.encode(), out)
-    lost = unheard(after, spec)
+    lost = lost_settings(after, spec)
     return Extension(
         written,
         kept,
@@ -199,7 +199,7 @@ def extended(
         known = ", ".join((*METHODS, BASE))
         raise ValueError(f"`method` must be one of {known}, got {method!r}.")
     spec = specify(config, file)
-    place, main = spec.main_place, spec.main
+    place, main = spec.text_keys, spec.text_stack
     context, turn = stretchable(main, file)
     usual, given_to = trained_length(main) or context, to
     notes: list[str] = []
@@ -255,8 +255,8 @@ def extended(
     else:
         inner[_own_name(main, "max_position_embeddings", inner)] = to
     spec = specify(stretched, file)
-    _check_result(spec.main, to, method, file)
-    if method in ("ntk", BASE) and not isclose(spec.main.global_rotary[0].base, raised):
+    _check_result(spec.text_stack, to, method, file)
+    if method in ("ntk", BASE) and not isclose(spec.text_stack.global_rotary[0].base, raised):
         ignored = f"is ignored by the class of {main.model!r}, so the base would stay {turn.base:g}"
         raise ModelError(file, "rope_theta", ignored)
     return stretched, notes
@@ -267,7 +267,7 @@ def trained_length(spec: Spec) -> int | None:
 
     None if neither states it.
     """
-    main = spec.main
+    main = spec.text_stack
     scaled = any(turn.method != "default" for turn in main.rotary)
     if not scaled and (recipe := recipe_of(main)):
         return recipe.trained
@@ -284,7 +284,7 @@ def slowed(
     valid while a text grows. Raises ModelError if the model does not support it.
     """
     spec, longer = specify(config), lengthened(config, to)
-    _, turn = stretchable(spec.main, "config.json")
+    _, turn = stretchable(spec.text_stack, "config.json")
     if turn.method != "default":
         raise ModelError("config.json", "rope_type", f"is {turn.method!r} already")
     if turn.sections:
@@ -296,10 +296,10 @@ def slowed(
         "long_factor": slower,
         "attention_factor": gain,
     }
-    inner = _at(longer, spec.main_place)
-    _state_by_layer(inner, spec.main, "config.json")
-    _set(inner, "longrope", values, spec.main, [], longer)
-    _check_result(specify(longer).main, to, "longrope", "config.json")
+    inner = _at(longer, spec.text_keys)
+    _state_by_layer(inner, spec.text_stack, "config.json")
+    _set(inner, "longrope", values, spec.text_stack, [], longer)
+    _check_result(specify(longer).text_stack, to, "longrope", "config.json")
     return longer
 
 
@@ -307,8 +307,8 @@ def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
     """Return the config with a larger stated length and unchanged frequencies."""
     spec = specify(config)
     longer = deepcopy(config)
-    inner = _at(longer, spec.main_place)
-    inner[_own_name(spec.main, "max_position_embeddings", inner)] = to
+    inner = _at(longer, spec.text_keys)
+    inner[_own_name(spec.text_stack, "max_position_embeddings", inner)] = to
     return longer
 
 
@@ -441,7 +441,7 @@ def _state_by_layer(inner: dict[str, Any], main: Spec, file: str) -> None:
     flat = not all(isinstance(value, dict) or value is None for value in stated.values())
     found = {label: stated if flat else stated.get(label) or {} for label in usual}
     if inner.get("rope_theta") and not all("rope_theta" in own for own in found.values()):
-        ignored = f"is ignored by the class of {main.model!r}: write it in {NEW}, by type of layer"
+        ignored = f"is ignored by the class of {main.model!r}. Write it in {NEW}, by type of layer"
         raise ModelError(file, "rope_theta", ignored, inner["rope_theta"])
     inner.pop(OLD, None)
     complete = {label: {**usual[label], **own} for label, own in found.items()}

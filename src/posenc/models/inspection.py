@@ -39,7 +39,7 @@ from posenc.support.provenance import Provenance, since
 
 # Reading a config alone must not import torch, which this module needs
 if TYPE_CHECKING:
-    from posenc.models.weighing import Weighing
+    from posenc.models.weight_measurements import WeightMeasurements
 
 NOTHING = "no encoding (NoPE)"
 COMMENTS = {
@@ -117,7 +117,7 @@ class Inspection:
     unknown: list[str]  # unknown facts that could hide a failure
     advice: list[str]
     parts: Mapping[str, Inspection]
-    weighing: Weighing | None = None  # measurements of the weights, if requested
+    measurements: WeightMeasurements | None = None  # measurements of the weights, if requested
     provenance: Provenance | None = None  # None for a part
     name: str = ""  # name of its folder, or its id on the hub; empty for a part
     schema: int = SCHEMA
@@ -171,7 +171,7 @@ class Inspection:
             "unknown": self.unknown,
             "advice": self.advice,
             "parts": {name: part.to_json() for name, part in self.parts.items()},
-            "weights": self.weighing and _finite(self.weighing.to_json()),
+            "weights": self.measurements and _finite(self.measurements.to_json()),
         }
 
 
@@ -202,18 +202,20 @@ def inspect(
     source = Source.of(hub.local(model, weights) if isinstance(model, str) else model)
     files, path = source.files, source.path
     name = name or (model if isinstance(model, str) and model != str(path) else name_of(path))
-    weighing, bare = None, files.config is None and files.format == "safetensors"
+    measurements, bare = None, files.config is None and files.format == "safetensors"
     if bare and not weights:
         raise ModelError(
             path, "", "has no config.json beside it. Pass --weights to measure its tensors"
         )
     spec = Spec("", "nothing") if bare else source.spec
     if weights:
-        from posenc.models.weighing import weigh
+        from posenc.models.weight_measurements import measure_weights
 
-        weighing = weigh(None if bare else spec, source.weights)
+        measurements = measure_weights(None if bare else spec, source.weights)
     file = files.config or (files.weights[0] if bare else path)
-    report = inspect_spec(spec, file.name, str(path), target, files.notes, weighing, source.values)
+    report = inspect_spec(
+        spec, file.name, str(path), target, files.notes, measurements, source.values
+    )
     return replace(report, provenance=since(start), name=name)
 
 
@@ -247,17 +249,17 @@ def inspect_spec(
     path: str,
     target: int | None,
     notes: tuple[str, ...] = (),
-    weighing: Weighing | None = None,
+    measurements: WeightMeasurements | None = None,
     values: Values | None = None,
 ) -> Inspection:
     """Inspect a specification.
 
     - `file`, `path`: the config, as named in the report and in its commands
     - `notes`: further notes
-    - `weighing`: measurements of the weights
+    - `measurements`: those of the weights
     - `values`: parsed config.json, which commands would change; None if there is none
     """
-    full_spec, spec = spec, spec.main
+    full_spec, spec = spec, spec.text_stack
     for count, what in (
         (len(spec.rotary), "rotations"),
         (len(set(spec.layers)), "kinds of layers"),
@@ -272,12 +274,12 @@ def inspect_spec(
         )
         notes = (saved, *notes)
     spec = replace(spec, notes=(*spec.notes, *notes, *_numbering(values or {})))
-    problems, unknown = length_risks(full_spec, spec, target, weighing) if target else ([], [])
+    problems, unknown = length_risks(full_spec, spec, target, measurements) if target else ([], [])
     refused = None if values is None or not target else partial(_refused, values, target)
     measured = cache(
         lambda *layer_arguments: _turning(spec, target or spec.context, *layer_arguments)
     )
-    others = {} if full_spec.main is full_spec else _others(full_spec, full_spec.main)
+    others = {} if full_spec.text_stack is full_spec else _others(full_spec, full_spec.text_stack)
     return Inspection(
         file,
         spec,
@@ -286,9 +288,9 @@ def inspect_spec(
         "" if spec.embedding is None else describe_encoding(spec.embedding),
         problems,
         unknown,
-        _advice(spec, path, target, weighing, refused) if target and problems else [],
+        _advice(spec, path, target, measurements, refused) if target and problems else [],
         {name: inspect_spec(part, file, path, None) for name, part in others.items()},
-        weighing,
+        measurements,
     )
 
 
@@ -446,7 +448,7 @@ def _advice(
     spec: Spec,
     path: str,
     target: int,
-    weighing: Weighing | None,
+    measurements: WeightMeasurements | None,
     refused: Callable[[str], str] | None,
 ) -> list[str]:
     """Return remedies for a text of `target` tokens, the simplest first.
@@ -454,8 +456,8 @@ def _advice(
     A line that starts with a command can be run in a shell. `refused` maps a method to the reason
     why `extend` would not write the config, or to ""; None if there is no config.
     """
-    if isinstance(spec.embedding, Table) or (weighing and weighing.tables):
-        return _by_rows(spec, target, weighing)
+    if isinstance(spec.embedding, Table) or (measurements and measurements.tables):
+        return _by_rows(spec, target, measurements)
     if not spec.global_rotary or not spec.context or target <= spec.context:
         return []
     rotary = spec.global_rotary[0]
@@ -507,9 +509,9 @@ def _by_flags(rotary: Rotary, spec: Spec, target: int) -> list[str]:
     return [f"llama.cpp's options are {flags} --yarn-orig-ctx {trained}"]
 
 
-def _by_rows(spec: Spec, target: int, weighing: Weighing | None) -> list[str]:
+def _by_rows(spec: Spec, target: int, measurements: WeightMeasurements | None) -> list[str]:
     """Return remedies for tables, learned and sinusoidal."""
-    tables = text_tables(weighing) if weighing else []
+    tables = text_tables(measurements) if measurements else []
     learned = [table.rows for table in tables if table.learned]
     if isinstance(spec.embedding, Table):
         learned = [spec.embedding.rows]

@@ -119,7 +119,7 @@ def plan(
     the config in messages.
     """
     model_spec = specify(config, file)
-    spec = model_spec.main
+    spec = model_spec.text_stack
     if not spec.rotary:
         raise ModelError(file, "", f"{spec.model!r} has no rotary layers, so it has no layout")
     model = Projections(spec, Fields(config_of(config, spec.model), file))

@@ -1,6 +1,6 @@
 """Predict the failures of a model on texts of `target` tokens, and list unknown facts.
 
-    problems, unknown = length_risks(whole, spec, target, weighing)
+    problems, unknown = length_risks(whole, spec, target, measurements)
 
 A model fits only if both lists are empty: a fact that the config does not state, or that was not
 recognised or measured in the weights, is in `unknown`. If config and weights describe the same
@@ -28,7 +28,7 @@ from posenc.support.text import printable
 
 # Reading a config alone must not import torch, which this module needs
 if TYPE_CHECKING:
-    from posenc.models.weighing import Positions, Weighing
+    from posenc.models.weight_measurements import Positions, WeightMeasurements
 
 COVERED = (Rotary, Slopes, Buckets, Disentangled)  # Slopes and Buckets score any distance
 ROUNDING = 1e-9  # relative
@@ -36,14 +36,14 @@ UNTRAINED = {"random": "random", "alike": "all the same", "zero": "all zero"}
 
 
 def length_risks(
-    full_spec: Spec, spec: Spec, target: int, weighing: Weighing | None = None
+    full_spec: Spec, spec: Spec, target: int, measurements: WeightMeasurements | None = None
 ) -> tuple[list[str], list[str]]:
     """Return the failures at `target` tokens, and the unknown facts; both empty if it fits.
 
     - `full_spec`, `spec`: the specification, and its text model; other stacks that read text are
       included
     - `target`: length in tokens
-    - `weighing`: measurements of the weights
+    - `measurements`: those of the weights
     """
     problems, unknown = [], []
     for name, part in [("", spec), *_beside(full_spec, spec)]:
@@ -53,11 +53,11 @@ def length_risks(
                 f"{where}the effect of {' and '.join(part.applied)} at this length must be measured"
             )
             continue
-        problems += [where + line for line in _problems(part, target, weighing)]
+        problems += [where + line for line in _problems(part, target, measurements)]
         unknown += [where + line for line in _unknown(part, target)]
-    if weighing:
-        problems += _weighed_problems(full_spec, target, weighing)
-        unknown += _weighed_unknown(full_spec, spec, target, weighing)
+    if measurements:
+        problems += _weight_problems(full_spec, target, measurements)
+        unknown += _weight_unknown(full_spec, spec, target, measurements)
     return list(dict.fromkeys(problems)), list(dict.fromkeys(unknown))
 
 
@@ -71,12 +71,12 @@ def _beside(full_spec: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
         yield from ((f"{name}.{inner}", nested) for inner, nested in _beside(part, main))
 
 
-def _problems(spec: Spec, target: int, weighing: Weighing | None) -> Iterator[str]:
+def _problems(spec: Spec, target: int, measurements: WeightMeasurements | None) -> Iterator[str]:
     """Yield the failures that follow from the config."""
     match spec.embedding:
-        case Table() as table if target > table.rows and not _stored(spec, weighing):
+        case Table() as table if target > table.rows and not _stored(spec, measurements):
             yield f"the table has {table.rows:,} rows: {_none_from(table.rows, target)}"
-        case Waves() if spec.context and target > spec.context and not _stored(spec, weighing):
+        case Waves() if spec.context and target > spec.context and not _stored(spec, measurements):
             yield f"positions {_span(spec.context, target)} did not occur in training"
     for rotary in spec.rotary:
         yield from _rotary_problems(rotary, spec, target)
@@ -155,9 +155,11 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
             yield f"its {type(encoding).__name__} has an unknown effect beyond the trained length"
 
 
-def _weighed_problems(full_spec: Spec, target: int, weighing: Weighing) -> Iterator[str]:
+def _weight_problems(
+    full_spec: Spec, target: int, measurements: WeightMeasurements
+) -> Iterator[str]:
     """Yield the failures that follow from the weights."""
-    for table in text_tables(weighing):
+    for table in text_tables(measurements):
         offset = _offset(table, full_spec)
         rows, name = table.rows - offset, printable(table.tensor)
         if target > rows:
@@ -172,39 +174,41 @@ def _weighed_problems(full_spec: Spec, target: int, weighing: Weighing) -> Itera
             state = UNTRAINED[learned.untrained]
             span = _span(met, min(target, rows))
             yield f"{name}: the rows of positions {span} are {state}, so they are untrained"
-    evidence = weighing.evidence
-    if evidence and evidence.verdict and weighing.layout not in (None, evidence.verdict):
+    evidence = measurements.evidence
+    if evidence and evidence.verdict and measurements.layout not in (None, evidence.verdict):
         yield (
             f"the weights have layout {evidence.verdict!r}, but the model is read with layout"
-            f" {weighing.layout!r}, so rotations are wrong at any length"
+            f" {measurements.layout!r}, so rotations are wrong at any length"
         )
 
 
-def _weighed_unknown(full_spec: Spec, spec: Spec, target: int, weighing: Weighing) -> Iterator[str]:
+def _weight_unknown(
+    full_spec: Spec, spec: Spec, target: int, measurements: WeightMeasurements
+) -> Iterator[str]:
     """Yield facts that the weights do not show."""
     if full_spec.kind == "nothing" and not full_spec.model:
         yield "the weights have no config, so other encodings of the layers are unknown"
-    if not weighing.recognised:
+    if not measurements.recognised:
         yield "no tensor of a positional encoding was recognised in the weights"
-    elif isinstance(spec.embedding, Table) and not (weighing.tables or weighing.broken):
+    elif isinstance(spec.embedding, Table) and not (measurements.tables or measurements.broken):
         table = spec.embedding
         size = f"{table.rows + table.offset:,} rows of {table.width:,}"
         yield f"the config describes a table of {size}, which the weights do not contain"
-    for rows in text_tables(weighing):
+    for rows in text_tables(measurements):
         falls = rows.learned.falls if rows.learned else None
         if falls is not None and target > (start := falls - _offset(rows, full_spec)):
             yield (
                 f"{printable(rows.tensor)} has falling norms from position {start:,} on, a sign of"
                 " few training texts of this length"
             )
-    yield from (f"{printable(n)} contains numbers that are not finite" for n in weighing.broken)
-    yield from (f"{printable(name)} {why}" for name, why in weighing.skipped.items())
+    yield from (f"{printable(n)} contains numbers that are not finite" for n in measurements.broken)
+    yield from (f"{printable(name)} {why}" for name, why in measurements.skipped.items())
 
 
-def text_tables(weighing: Weighing) -> list[Positions]:
+def text_tables(measurements: WeightMeasurements) -> list[Positions]:
     """Return the tables of text positions; all tables if each name suggests images or audio."""
-    of_text = [table for table in weighing.tables if not NOT_TEXT.search(table.tensor)]
-    return of_text or weighing.tables
+    of_text = [table for table in measurements.tables if not NOT_TEXT.search(table.tensor)]
+    return of_text or measurements.tables
 
 
 def _offset(table: Positions, spec: Spec) -> int:
@@ -214,9 +218,9 @@ def _offset(table: Positions, spec: Spec) -> int:
     return max((_offset(table, part) for part in spec.parts.values()), default=0)
 
 
-def _stored(spec: Spec, weighing: Weighing | None) -> bool:
+def _stored(spec: Spec, measurements: WeightMeasurements | None) -> bool:
     """Test whether the table of this spec was measured in the weights."""
-    tables = text_tables(weighing) if weighing else []
+    tables = text_tables(measurements) if measurements else []
     return spec.stored in [(table.rows, table.width) for table in tables]
 
 

@@ -92,7 +92,7 @@ def find_projections(spec: Spec | None, weights: Weights) -> list[Projection]:
     if "general.architecture" in weights.metadata:
         projections = _of_gguf(weights)
     else:
-        projections = _of_config(spec.main, weights) if spec else []
+        projections = _of_config(spec.text_stack, weights) if spec else []
     return [projection for projection in projections if _shapes_match(projection, weights)]
 
 

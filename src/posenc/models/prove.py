@@ -1,17 +1,17 @@
-"""Try each way to read longer texts on a model's own loss, and choose the best.
+"""Choose the method of context extension that gives a model the lowest loss on longer texts.
 
     proof = prove(Path("model"), to=8192)
-    proof.chosen            the name of the way, or "" where nothing works
+    proof.chosen            the name of the method, or "" if none works
 
-whole     a text of `to` tokens is read in one pass, and bits are counted past the trained length
-sliding   the model as it was reads the same tokens, each told by the trained length alone: what a
-          way must beat to be worth anything
-recall    a key of five tokens behind a marker, at three depths: the share that comes back
-copy      `to`/2 random tokens and the same again: the share of the second half that is foretold
+loss      a text of `to` tokens is read in one pass, and bits per token are measured beyond the
+          trained length
+sliding   baseline: the unmodified model with a sliding window of the trained length
+recall    a key of five tokens after a marker, at three depths: the share of tokens repeated
+copy      `to`/2 random tokens, twice: the share of the second half predicted correctly
 
-Ways are those of `extend`, a YaRN whose ends and gain are searched for, and from the best of these
-a search pair by pair, or by bands of neighbours. A way is chosen on every other stretch of the
-text, and its losses are told on those between, which it has not seen.
+The methods are those of `extend`, a YaRN with a search over its ends and gain, and a search over
+the factor of each pair, or of bands of neighbouring pairs, from the best of these. Every other
+excerpt of the text serves to choose a method, and the others to measure its loss.
 """
 
 from __future__ import annotations
@@ -48,31 +48,31 @@ from posenc.models.serving import cache_bytes, gguf_keys
 from posenc.support.arguments import precision as checked_precision
 from posenc.support.provenance import Provenance, since
 
-AS_IT_IS = "as it is"  # but for the length that its config says
+AS_IT_IS = "as it is"  # unchanged frequencies; the config only states a larger length
 TRIED = ("linear", "ntk", "yarn", "llama3")
-STRETCHES, MOST_STRETCHES = 4, 32  # half of them to choose by, half to tell
-# Tokens that all stretches hold, at least: few short ones tell near ways apart by luck
+STRETCHES, MOST_STRETCHES = 4, 32  # excerpts: half to choose a method, half to measure it
+# Tokens of all excerpts together: with fewer, close methods are ranked by chance
 READ = 2**14
-ENDS = {"beta_slow": (0.5, 2.0, 4.0), "beta_fast": (4.0, 8.0, 16.0)}  # beside YaRN's 1 and 32
-# Pairs are searched in so many bands of neighbours at most, each by these powers of to / trained
+ENDS = {"beta_slow": (0.5, 2.0, 4.0), "beta_fast": (4.0, 8.0, 16.0)}  # besides YaRN's 1 and 32
+# Number of bands of neighbouring pairs in the search, and powers of to / trained for their factors
 BANDS, POWERS = 8, (1 / 2, 1 / 4)
 PAIRS = "pairs, searched"
-CHUNK = 512  # tokens whose logits are in memory together
-KEY, MARKER, DEPTHS = 5, 3, (0.1, 0.5, 0.9)
-ENOUGH = 0.01  # bits a token: what is nearer to reading on in a window is not worth its cache
+CHUNK = 512  # tokens whose logits are in memory at once
+KEY, MARKER, DEPTHS = 5, 3, (0.1, 0.5, 0.9)  # lengths in tokens; places as shares of the text
+ENOUGH = 0.01  # bits per token by which a method must beat the sliding window
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to read longer texts, measured on stretches that it was not chosen by."""
+    """Method of context extension, with its losses on excerpts not used to choose it."""
 
     name: str
-    chosen_by: float  # bits a token past the trained length, on the stretches to choose by
-    near: float  # bits a token within the trained length
-    far: float  # past it
-    by_position: list[tuple[int, float]]  # the end of a band of positions, bits a token in it
+    chosen_by: float  # bits per token beyond the trained length, on the excerpts for choosing
+    near: float  # bits per token within the trained length
+    far: float  # bits per token beyond the trained length
+    by_position: list[tuple[int, float]]  # end of a band of positions, bits per token in it
     recall: float
     copy: float
     config: dict[str, Any]
@@ -80,24 +80,24 @@ class Way:
 
 @dataclass(frozen=True)
 class Proof:
-    """Each way, the best first, and reading on as it was within the trained length."""
+    """Result of `prove`: the methods, best first, and the baseline with a sliding window."""
 
     trained: int
     to: int
-    sliding: float
+    sliding: float  # bits per token of the baseline
     ways: list[Way]
-    cache: int  # bytes, of one text of `to` tokens
+    cache: int  # bytes of cached keys and values for one text of `to` tokens
     notes: list[str]
-    gguf_keys: dict[str, Any]  # of the best way, where the model is a GGUF file
-    name: str = ""  # of the model's folder or file
+    gguf_keys: dict[str, Any]  # settings of the best method, if the model is a GGUF file
+    name: str = ""  # name of the model's folder or file
     provenance: Provenance | None = None
     precision: str = "float32"
 
     @property
     def chosen(self) -> str:
-        """The way that reads best past the trained length; "" where the last tokens alone do.
+        """Name of the best method beyond the trained length; "" if the baseline is as good.
 
-        `AS_IT_IS` where nothing need turn otherwise: its config alone says too few tokens.
+        `AS_IT_IS` means that the frequencies need no change, only the length in the config.
         """
         best = self.ways[0]
         return best.name if best.far < self.sliding - ENOUGH else ""
@@ -116,9 +116,15 @@ def prove(
     progress: Progress = lambda doing, count, of: None,
     precision: str = "float32",
 ) -> Proof:
-    """Measure each way to read texts of `to` tokens, weights and activations in this `precision`.
+    """Measure each method of context extension on texts of `to` tokens.
 
-    Raises ModelError for a model that cannot be opened, stretched or asked.
+    - `letters`: text to read; None: the packaged novel
+    - `base`: larger base to try; None: ten times the present one
+    - `trained`: trained length, if the config does not state it
+    - `progress`: called with the name of a method, its number, and the number of methods
+    - `precision`: dtype of weights and activations
+
+    Raises ModelError for a model that cannot be loaded, extended or measured.
     """
     start, dtype = time.time(), getattr(torch, checked_precision(precision))
     if letters is None:
@@ -131,11 +137,11 @@ def prove(
     with opened(source, dtype) as loaded:
         length = trained or trained_length(loaded.spec) or 0
         if not 0 < length < to:
-            raise ModelError("config.json", "max_position_embeddings", "is not exceeded by", to)
+            raise ModelError("config.json", "max_position_embeddings", "must be below `to`", to)
         count = min(MOST_STRETCHES, max(STRETCHES, READ // to))
         ids = loaded.stretches(letters, to, count)
         if len(ids) < 2:
-            raise ModelError("the text", "", f"must hold 2 stretches of {to:,} tokens")
+            raise ModelError("the text", "", f"must have at least {2 * to:,} tokens")
         total, found = len(configs) + 2, []
         for number, (name, tried) in enumerate(configs.items()):
             progress(name, number, total)
@@ -146,7 +152,7 @@ def prove(
         progress(PAIRS, total - 1, total)
         best = min(found, key=lambda way: way.chosen_by)
         if source.files.format == "gguf":
-            searched: Way | str = "not tried, for no key of a GGUF file holds a factor a pair"
+            searched: Way | str = "not tried, since GGUF has no key with a factor for each pair"
         else:
             searched = _pair_by_pair(loaded, configs[AS_IT_IS], best, ids, length)
         if isinstance(searched, Way):
@@ -165,11 +171,11 @@ def prove(
 def ways(
     config: Mapping[str, Any], to: int, base: float | None = None, trained: int | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Map each way to its config, and say which ones the model does not take.
+    """Map each method to its config, and return notes about methods that the model rejects.
 
-    Raises ModelError for a model of which a longer text asks nothing of a rotation.
+    Raises ModelError for a model without rotary layers that see the whole text.
     """
-    _, own = stretchable(specify(config).main, "config.json")
+    _, own = stretchable(specify(config).text_stack, "config.json")
     found: dict[str, dict[str, Any]] = {AS_IT_IS: lengthened(dict(config), to)}
     notes: list[str] = []
     for method in TRIED:
@@ -193,22 +199,23 @@ def _keys_of(source: Source, spec: Spec, to: int) -> dict[str, Any]:
 
 
 def _measured(model: Opened, name: str, config: dict[str, Any], ids: Tensor, trained: int) -> Way:
-    spec, to = specify(config).main, ids.shape[-1]
+    """Measure the losses, recall and copying of one method."""
+    spec, to = specify(config).text_stack, ids.shape[-1]
     with read_as(model, spec, to):
-        choose, told = (_bits(model.model, rows) for rows in (ids[::2], ids[1::2]))
+        choose, measure = (_bits(model.model, rows) for rows in (ids[::2], ids[1::2]))
         copy = _copied(model, to)
-        recall = fmean(_foretold(model.model, row, KEY) for row in _keys(model, ids))
+        recall = fmean(_share_predicted(model.model, row, KEY) for row in _keys(model, ids))
     bands = [*range(trained, to, trained), to]
     starts = [0, *bands[:-1]]
     by_position = [
-        (end, told[:, start : end - 1].mean().item())
+        (end, measure[:, start : end - 1].mean().item())
         for start, end in zip(starts, bands, strict=True)
     ]
     return Way(
         name,
         choose[:, trained - 1 :].mean().item(),
-        told[:, : trained - 1].mean().item(),
-        told[:, trained - 1 :].mean().item(),
+        measure[:, : trained - 1].mean().item(),
+        measure[:, trained - 1 :].mean().item(),
         by_position,
         recall,
         copy,
@@ -217,9 +224,9 @@ def _measured(model: Opened, name: str, config: dict[str, Any], ids: Tensor, tra
 
 
 def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) -> Way:
-    """Search YaRN's two ends and its gain, one after another, on the stretches to choose by."""
+    """Search over YaRN's two ends and its gain, one after another, on the excerpts for choosing."""
     best, least = yarn, _far_bits(model, yarn, ids[::2], trained)
-    factor = specify(yarn).main.global_rotary[0].factor
+    factor = specify(yarn).text_stack.global_rotary[0].factor
     gains = (1.0, yarn_gain(factor) ** 0.5)
     for key, values in (*ENDS.items(), ("attention_factor", gains)):
         for value in values:
@@ -233,12 +240,12 @@ def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) ->
 def _pair_by_pair(
     model: Opened, plain: dict[str, Any], best: Way, ids: Tensor, trained: int
 ) -> Way | str:
-    """Search how much slower each pair turns, from the best way so far; never faster than it did.
+    """Search over the divisor (at least 1) of each pair's θ, starting from the best method so far.
 
-    Why there is no such way is returned where it is no better by what counts: a formula is what
-    servers know.
+    Returns the reason as a string if the result is not better by `ENOUGH`: servers support
+    formulas, so a small gain is not worth a search.
     """
-    turn, to = specify(best.config).main.global_rotary[0], ids.shape[-1]
+    turn, to = specify(best.config).text_stack.global_rotary[0], ids.shape[-1]
     slower = [abs(was / now) for was, now in zip(turn.unscaled(), turn.theta(to), strict=True)]
 
     def bits(factors: list[float]) -> float:
@@ -264,15 +271,15 @@ def _pair_by_pair(
 
 
 def _far_bits(model: Opened, config: dict[str, Any], ids: Tensor, trained: int) -> float:
-    with read_as(model, specify(config).main, ids.shape[-1]):
+    with read_as(model, specify(config).text_stack, ids.shape[-1]):
         return _bits(model.model, ids)[:, trained - 1 :].mean().item()
 
 
 def _with(config: dict[str, Any], key: str, value: float) -> dict[str, Any]:
-    """A config whose YaRN has another value, whichever way it is spelled."""
+    """Return a config with another value of a YaRN key, in the spelling of the config."""
     changed = deepcopy(config)
     inner = changed
-    for name in specify(config).main_place:
+    for name in specify(config).text_keys:
         inner = inner[name]
     settings = inner.get(NEW) or inner[OLD]
     nested = [part for part in settings.values() if isinstance(part, dict)]
@@ -284,7 +291,7 @@ def _with(config: dict[str, Any], key: str, value: float) -> dict[str, Any]:
 
 @torch.no_grad()
 def _bits(model: Any, ids: Tensor) -> Tensor:
-    """Bits (stretch, token) that each token but the first takes; logits by chunks of tokens."""
+    """Return the bits of each token except the first, (excerpt, token)."""
     head, cap = model.get_output_embeddings(), model.config.get_text_config()
     cap = getattr(cap, "final_logit_softcapping", None)
     rows = []
@@ -301,9 +308,9 @@ def _bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
-    """Bits past the trained length, each token told by at most that many before it.
+    """Return bits per token beyond the trained length, with windows of that length.
 
-    Windows overlap by half: of each the second half counts.
+    Windows overlap by half, and only the second half of each is counted.
     """
     half = max(1, trained // 2)
     counted = []
@@ -315,31 +322,32 @@ def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
 
 
 @torch.no_grad()
-def _foretold(model: Any, ids: Tensor, count: int) -> float:
-    """The share of the last `count` tokens of a row that the model thinks likeliest."""
+def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
+    """Return the share of the last `count` tokens that the model predicts as most likely."""
     hidden = model.base_model(input_ids=ids[None], use_cache=False).last_hidden_state[0]
     kept = hidden[-1 - count : -1].split(CHUNK)
-    told = torch.cat([model.get_output_embeddings()(part).argmax(-1) for part in kept])
-    return (told == ids[-count:]).float().mean().item()
+    predicted = torch.cat([model.get_output_embeddings()(part).argmax(-1) for part in kept])
+    return (predicted == ids[-count:]).float().mean().item()
 
 
 def _copied(model: Opened, to: int) -> float:
+    """Return the share of a repeated random half that is predicted correctly."""
     half = to // 2
-    drawn = _drawn(model, half)
-    return _foretold(model.model, torch.cat((drawn, drawn)), half - 1)
+    tokens = _random_tokens(model, half)
+    return _share_predicted(model.model, torch.cat((tokens, tokens)), half - 1)
 
 
 def _keys(model: Opened, ids: Tensor) -> Iterator[Tensor]:
-    """A text with a marker and a key at each depth, and both again at its end."""
-    drawn = _drawn(model, KEY + MARKER)
+    """Yield a text with a marker and a key at each depth, and both again at its end."""
+    tokens = _random_tokens(model, KEY + MARKER)
     for depth in DEPTHS:
-        room = ids.shape[-1] - 2 * len(drawn)
+        room = ids.shape[-1] - 2 * len(tokens)
         at = round(depth * room)
-        yield torch.cat((ids[0, :at], drawn, ids[0, at:room], drawn))
+        yield torch.cat((ids[0, :at], tokens, ids[0, at:room], tokens))
 
 
-def _drawn(model: Opened, count: int) -> Tensor:
-    """Random tokens of the text's, always the same."""
+def _random_tokens(model: Opened, count: int) -> Tensor:
+    """Return random token ids, the same in each call."""
     rows = model.model.get_input_embeddings().weight.shape[0]
     random = torch.Generator().manual_seed(0)
     return torch.randint(min(2, rows - 1), rows, (count,), generator=random).to(model.model.device)

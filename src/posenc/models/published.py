@@ -38,7 +38,7 @@ def models() -> list[Published]:
 
 
 def _described(name: str, config: dict[str, object]) -> Published:
-    spec = specify(config, name).main
+    spec = specify(config, name).text_stack
     turning = [layer for layer in spec.layers if isinstance(layer.encoding, Rotary)]
     layer = next((seeing for seeing in turning if not seeing.window), turning[0])
     assert isinstance(layer.encoding, Rotary)

@@ -67,12 +67,12 @@ def serving(
         f" --json-model-override-args {override} --context-length {to}"
     )
     changed = {key: value for key, value in after.items() if before.get(key) != value}
-    typed = len(spec.main.rotary) > 1
+    typed = len(spec.text_stack.rotary) > 1
     needs = NESTED_SGLANG * (depth == 1) or TYPED * typed
     return {
         "vLLM": vllm + TYPED * typed if words else BY_FOLDER,
         "SGLang": sglang + needs if words and depth < 2 else BY_FOLDER,
-        "llama.cpp": _llama_cpp(spec.main, to),
+        "llama.cpp": _llama_cpp(spec.text_stack, to),
         "MLX": BY_FOLDER
         if depth
         else f"mlx_lm.load({model!r}, model_config=json.loads({json.dumps(changed)!r}))",
@@ -87,7 +87,7 @@ def overrides(
     `rope_parameters` is complete. If the config has the spelling of transformers 4 and all layers
     have the same rotation, that spelling is included too.
     """
-    place, main = _place(after, spec), spec.main
+    place, main = _place(after, spec), spec.text_stack
     old, new = _inner(before, place), _inner(after, place)
     settings = _rope_parameters(main, _stated(new), _stated(old))
     if settings is None:
@@ -111,7 +111,7 @@ def overrides(
 def _place(config: Mapping[str, Any], spec: Spec) -> tuple[str, ...]:
     """Return the keys that lead to the settings; () for stacks that share those of the whole."""
     place = []
-    for name in spec.main_place:
+    for name in spec.text_keys:
         if not isinstance(config.get(name), dict):
             break
         place.append(name)
@@ -181,7 +181,7 @@ def _complete(turn: Rotary, stated: Mapping[str, Any], old: Mapping[str, Any]) -
 
 def gguf_keys(architecture: str, spec: Spec, to: int) -> dict[str, Any]:
     """Return the equivalent GGUF keys, as far as they exist."""
-    turn = spec.main.global_rotary[0]
+    turn = spec.text_stack.global_rotary[0]
     keys: dict[str, Any] = {"context_length": to, "rope.freq_base": turn.base}
     if turn.method in ("linear", "yarn"):
         keys |= {"rope.scaling.type": turn.method, "rope.scaling.factor": turn.factor}
@@ -196,7 +196,7 @@ def cache_bytes(spec: Spec, tokens: int) -> int:
 
     A layer with a window caches at most the window, a layer without attention nothing.
     """
-    main, total = spec.main, 0
+    main, total = spec.text_stack, 0
     for layer in main.layers:
         turn = layer.encoding
         if layer.attends and isinstance(turn, Rotary):

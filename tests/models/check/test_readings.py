@@ -71,7 +71,7 @@ CONFIGS = {name: published(name) for name in ("Qwen3-8B", "Llama-3.1-8B-Instruct
 )
 def test_rows_of_one_side_are_tried_only_where_they_change_an_encoding(config, tried):
     """Ministral 3 adds a temperature to its RoPE: the passes would repeat the config's own loss."""
-    spec = specify(config).main
+    spec = specify(config).text_stack
     rows = [reading.rows for reading in readings(spec) if reading.rows]
     assert rows == (["q", "k"] if tried else [])
     made = spec.encodings(64, "half")

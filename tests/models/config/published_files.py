@@ -55,7 +55,7 @@ def _done(seen: Any, at: Any, turned: Any) -> dict[str, Any] | None:
 
 def by_posenc(spec: Spec) -> dict[str, Any]:
     """Return the same settings from the specification."""
-    return _grouped([_said(layer, spec) for layer in spec.main.layers])
+    return _grouped([_said(layer, spec) for layer in spec.text_stack.layers])
 
 
 def _said(layer: Layer, spec: Spec) -> dict[str, Any] | None:

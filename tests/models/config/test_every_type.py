@@ -110,12 +110,12 @@ def test_a_part_without_a_type_is_what_the_class_of_the_whole_takes_it_for():
 def test_the_defaults_of_voxtral_are_those_that_its_class_gives_a_llama():
     text = {"num_hidden_layers": 2, "hidden_size": 512, "num_attention_heads": 8}
     config = transformers.VoxtralConfig(text_config=dict(text)).text_config
-    spec = specify({"model_type": "voxtral", "text_config": text}).main
+    spec = specify({"model_type": "voxtral", "text_config": text}).text_stack
     (turn,) = spec.rotary
     assert (turn.base, turn.dim) == (config.rope_parameters["rope_theta"], config.head_dim)
     assert (turn.base, spec.groups, spec.context) == (1e8, 8, 131072)
     stated = {"model_type": "voxtral", "text_config": {**text, "rope_theta": 5e5}}
-    assert specify(stated).main.rotary[0].base == 5e5
+    assert specify(stated).text_stack.rotary[0].base == 5e5
 
 
 def test_defaults_are_those_of_the_class_and_not_of_those_who_publish():

@@ -13,7 +13,7 @@ from posenc.models.files.errors import ModelError
 
 
 def bare(config):
-    return [layer.encoding is None for layer in specify(config).main.layers]
+    return [layer.encoding is None for layer in specify(config).text_stack.layers]
 
 
 def test_layers_without_encoding():
@@ -191,7 +191,7 @@ def test_of_a_whole_that_is_not_known_its_text_model_is_read():
     lists = {"full_attn_layers": [3], "kda_layers": [1, 2]}
     text = {"model_type": "kimi_linear", "num_hidden_layers": 3, "linear_attn_config": lists}
     spec = specify({"model_type": "kimi_k3", "text_config": text})
-    assert [layer.attends for layer in spec.main.layers] == [False, False, True]
+    assert [layer.attends for layer in spec.text_stack.layers] == [False, False, True]
     assert spec.notes == ("model_type 'kimi_k3' is unknown, so only its text_config is read",)
     with pytest.raises(ModelError, match="the type is unknown, and no key describes RoPE"):
         specify({"model_type": "kimi_k3"})

@@ -87,8 +87,8 @@ def test_composite_configs_are_read_part_by_part():
     text = published("Gemma-3-12b-it (text)")
     config = {"model_type": "gemma3", "text_config": text, "vision_config": {"image_size": 896}}
     spec = specify(config)
-    assert spec.main == specify(text)
-    assert spec.main_place == ("text_config",)
+    assert spec.text_stack == specify(text)
+    assert spec.text_keys == ("text_config",)
     with refused(ModelError, "config.json", "text_config", "rope_theta"):
         specify({**config, "text_config": text | {"rope_theta": -1}})
 
@@ -187,7 +187,7 @@ MINE = {  # Published files in their original spelling, with source and meaning
 @pytest.mark.parametrize("name", MINE)
 def test_published_files_in_their_makers_spelling(name):
     config, expected = MINE[name]
-    spec = specify(config).main
+    spec = specify(config).text_stack
     turn = spec.layers[0].encoding
     assert (len(spec.layers), turn.dim, turn.turned, turn.base, turn.layout) == expected
 
@@ -218,7 +218,7 @@ def test_keys_of_a_class_count_before_those_of_older_files():
 def test_kimi_in_kimi_k25():
     text = MINE["Kimi-K2"][0]
     whole = {"model_type": "kimi_k25", "text_config": text, "vision_config": {"hidden_size": 1152}}
-    assert specify(whole).main == specify(text)
+    assert specify(whole).text_stack == specify(text)
     assert specify(text) == replace(specify(text | {"model_type": "deepseek_v3"}), model="kimi_k2")
 
 

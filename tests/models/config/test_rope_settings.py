@@ -45,7 +45,7 @@ CONTEXTS = {  # F17: other programs multiply it twice
 
 @pytest.mark.parametrize("name", CONTEXTS)
 def test_the_context_is_counted_once(name):
-    spec = specify(published(name)).main
+    spec = specify(published(name)).text_stack
     assert (spec.context, spec.trained) == CONTEXTS[name]
 
 

@@ -32,7 +32,7 @@ def test_published_models_turn_as_transformers_computes(name):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_published_models_give_ready_encodings(name):
-    made = specify(published(name)).main.encodings(length=10)
+    made = specify(published(name)).text_stack.encodings(length=10)
     assert len(made) in (LAYERS, LAYERS // 4)  # Qwen3.5 attends in every fourth layer
     for encoding in made:
         parts = list(encoding) if isinstance(encoding, Sum) else [encoding]

@@ -23,7 +23,7 @@ def test_models_that_add_rows():
     assert (waves.halves, waves.closed, waves.rows) == (True, True, 1500)
     assert isinstance(waves.encoding(), Sinusoidal)
     assert whisper.parts["decoder"].embedding.rows == 448
-    assert whisper.main is whisper.parts["decoder"]
+    assert whisper.text_stack is whisper.parts["decoder"]
 
 
 def test_a_table_of_patches_has_a_row_for_each_and_one_for_the_class():

@@ -19,7 +19,7 @@ from posenc.analysis.tables import Rows
 from posenc.analysis.text import novel
 from posenc.analysis.trajectory import advance
 from posenc.models.inspection import inspect
-from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
+from posenc.models.weight_measurements import Bands, Bias, Positions, Relative, WeightMeasurements
 from posenc.show.report.figures import animations, attention, plane, positions, rotary
 from posenc.show.report.kinds.comparison import figures as comparison
 
@@ -116,7 +116,7 @@ def weighed():
     vectors = Vectors([1, 0, -1], [1.0, 3.0, 2.0], [0.5, 0.25])
     strengths = Bands(["q", "k"], [0, 1, 2], "half", [6.283, 62.83], [1.0, 2.0], [3.0, 0.5])
     evidence = Evidence({"half": 9.0, "interleaved": 1.0}, {"half": 0.3}, {"half": 0.1}, 128)
-    return Weighing(
+    return WeightMeasurements(
         tables=[Positions("wpe.weight", 8, 4, None, learned)],
         biases=[Bias("bias.weight", 7, 4, True, True, steps)],
         relative=[Relative("layers.0.emb_rel_k", vectors), Relative("layers.1.emb_rel_k", vectors)],

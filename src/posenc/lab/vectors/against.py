@@ -112,7 +112,7 @@ def against(
     >>> against(lambda q, k, positions: (q, k), config).findings[0].name
     'queries and keys are not rotated'
     """
-    spec = specify(config, "").main
+    spec = specify(config, "").text_stack
     rotary = _layer(spec, layer)
     rotary = replace(rotary, layout=rotary.layout if layout is None else checked(layout))
     length = length or spec.context or 4096

@@ -195,7 +195,7 @@ def _stretched(theta: Tensor, factor: float) -> dict[str, Tensor]:
 def of_configs() -> Iterator[Case]:
     """Yield the angles and rotations of the layers of published configs."""
     for model, config in published.configs().items():
-        spec = specify(config, model).main
+        spec = specify(config, model).text_stack
         turning = [layer for layer in spec.layers if isinstance(layer.encoding, Rotary)]
         for number, layer in enumerate(dict.fromkeys(turning)):
             yield from _of_layer(

@@ -1,1 +1,1 @@
-"""Check a model: faults of its config, what its files differ in, its loss as it is read."""
+"""Checks of a model: faults of its config, differences between its files, and its loss."""

@@ -1,6 +1,6 @@
-"""Find contradictions between the keys of a config that its reader accepts one by one.
+"""Find contradictions between keys of a config whose values are valid one by one.
 
-Each function returns a sentence that names the values, or "" if it finds nothing.
+Each function returns a sentence with the values, or "" if there is no contradiction.
 """
 
 import re
@@ -13,36 +13,34 @@ from posenc.models.config import families
 from posenc.models.config.spec import Rotary, Spec
 from posenc.support.text import printable, shown
 
-# The ends of a class name of transformers, after the name of its model
+# Suffixes of class names in transformers, after the name of the model
 HEADS = r"For(CausalLM|ConditionalGeneration|MaskedLM|\w*Classification|QuestionAnswering)$"
 TASKS = (HEADS, r"LMHeadModel$", r"Model$", r"(Text|Encoder|Decoder)Model$")
 
 
 def unknown_model(spec: Spec) -> str:
-    """Return the reason why the code of a text model is not known."""
-    model = spec.main.model
+    """Return a sentence if the code of a text model is unknown, otherwise ""."""
+    model = spec.text_stack.model
     if families.family(model):
         return ""
     if not model:
-        return "model_type is missing: no key says which code runs these weights"
+        return "model_type is missing, so the code that runs these weights is unknown"
     near = get_close_matches(model.lower().replace("-", "_"), families.model_types(), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return (
-        f"model_type: {printable(model)!r} is not known, so its defaults and layout are not{hint}"
-    )
+    return f"model_type: {printable(model)!r} is unknown, and so are its defaults and layout{hint}"
 
 
 def swapped_bases(spec: Spec) -> str:
-    """Compare the bases of layers with a window and of layers that see the whole text.
+    """Compare the bases of layers with a window with those of full-attention layers.
 
-    Distances are longer in the latter, and no published model gives them the smaller base.
+    Full attention has longer distances, and no published model has the smaller base there.
     """
     near, far = (_bases(spec, windowed) for windowed in (True, False))
     if not near or not far or max(near) <= min(far):
         return ""
     return (
-        f"layers with a window have the base {max(near):,.10g}, and layers that see the whole text"
-        f" the smaller base {min(far):,.10g}: the two are exchanged"
+        f"layers with a window have the base {max(near):,.10g}, and layers without one the smaller"
+        f" base {min(far):,.10g}, so the two seem exchanged"
     )
 
 
@@ -52,15 +50,15 @@ def _bases(spec: Spec, windowed: bool) -> list[float]:
 
 
 def window_of_one(spec: Spec) -> str:
-    """Find layers in which a token sees itself alone."""
+    """Find layers in which a token sees only itself."""
     count = sum(layer.window == 1 for layer in spec.layers if layer.attends)
-    return f"a window of 1 token lets each token of {count} layers see itself alone" * bool(count)
+    return f"a window of 1 token lets each token of {count} layers see only itself" * bool(count)
 
 
 def other_class(config: Mapping[str, Any], spec: Spec) -> str:
-    """Compare `architectures` with `model_type`, by the name of the class up to its task.
+    """Compare `architectures` with `model_type`, by the name of the class without its task.
 
-    A name that belongs to no known model is left alone: makers have classes of their own.
+    Unknown names are ignored, since models may have their own classes.
     """
     named = config.get("architectures")
     for name in named if isinstance(named, list) else []:
@@ -70,13 +68,13 @@ def other_class(config: Mapping[str, Any], spec: Spec) -> str:
         }
         own = families.family(families.ALIASES.get(spec.model, spec.model))
         if others and own and own.folder not in others:
-            return f"architectures is {shown(name)}, and model_type is {shown(spec.model)}"
+            return f"architectures is {shown(name)}, but model_type is {shown(spec.model)}"
     return ""
 
 
 @cache
 def _folders() -> dict[str, set[str]]:
-    """The folders of transformers in which models of a name are, by its letters and digits."""
+    """Map the letters and digits of a model's name to its folders in transformers."""
     found: dict[str, set[str]] = {}
     for name in families.model_types():
         family = families.family(name)

@@ -1,10 +1,10 @@
-"""Say in what two models differ about positions, by the numbers that reach attention.
+"""List the positional settings in which two models differ, by their effect on attention.
 
     differences(spec, other)
 
-Spelling does not count, nor which method made θ: frequencies are compared as numbers, at the
-context of the first. Between a config and a GGUF file the layout does not count either, since
-llama.cpp's converter may reorder the rows of queries and keys.
+Spelling and scaling method are ignored: frequencies are compared as numbers, at the context of the
+first model. Between a config and a GGUF file the layout is ignored too, since llama.cpp's converter
+may reorder the rows of queries and keys.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from posenc.models.config.source import Source
 from posenc.models.config.spec import Layer, Rotary, Spec
 from posenc.models.inspection import describe_encoding, describe_layer
 
-NEAR = 1e-5  # relative: GGUF keeps numbers in float32, and Llama 3's factors as such
-SETTINGS = {  # fields of a rotation that its description may leave out, and their keys
+NEAR = 1e-5  # relative tolerance, since GGUF stores numbers and Llama 3's factors in float32
+SETTINGS = {  # fields of a rotation that its description may omit → their keys
     "base": "rope_theta",
     "factor": "factor",
     "trained": "original_max_position_embeddings",
@@ -31,12 +31,12 @@ SETTINGS = {  # fields of a rotation that its description may leave out, and the
     "short": "short_factor",
     "long": "long_factor",
 }
-SHORT = 2048  # tokens, where a config states no context
+SHORT = 2048  # tokens at which frequencies are compared if a config states no context
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What differs, in which layers, in words for either model."""
+    """One difference: the setting, its layers, and its values in words."""
 
     what: str
     layers: tuple[int, ...]
@@ -49,7 +49,7 @@ class Difference:
 
 
 def compare(first: Path | Source, second: Path | Source) -> list[Difference]:
-    """List in what two configs, or a config and a GGUF file, differ.
+    """Return the differences of two configs, or of a config and a GGUF file.
 
     Raises ModelError for a file that cannot be read.
     """
@@ -58,15 +58,15 @@ def compare(first: Path | Source, second: Path | Source) -> list[Difference]:
 
 
 def differences(spec: Spec, other: Spec, layouts: bool = True) -> list[Difference]:
-    """List in what the text models of two specs differ; with `layouts`, in these too."""
-    one, two = spec.main, other.main
+    """Return the differences of the text models of two specs; with `layouts`, layouts included."""
+    one, two = spec.text_stack, other.text_stack
     found = [
         Difference(what, (), _shown(a), _shown(b))
         for what, a, b in (
             ("context", one.context, two.context),
             ("layers", len(one.layers), len(two.layers)),
             ("heads", one.heads, two.heads),
-            ("heads of keys", one.groups, two.groups),
+            ("key heads", one.groups, two.groups),
             ("embeddings", _embedding(one), _embedding(two)),
         )
         if a != b
@@ -85,7 +85,7 @@ def to_json(found: Sequence[Difference]) -> list[dict[str, Any]]:
 
 
 def _of_layers(a: Layer, b: Layer, length: int, layouts: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield in what two layers differ, in words."""
+    """Yield the differences of two layers: setting and two values in words."""
     if a.attends != b.attends or type(a.encoding) is not type(b.encoding):
         yield "encoding", describe_layer(a), describe_layer(b)
         return
@@ -95,9 +95,9 @@ def _of_layers(a: Layer, b: Layer, length: int, layouts: bool) -> Iterator[tuple
         yield "encoding", describe_encoding(a.encoding), describe_encoding(b.encoding)
     for what, one, two in (
         ("window", a.window, b.window),
-        ("both ways", not a.causal, not b.causal),
+        ("bidirectional", not a.causal, not b.causal),
         ("softmax scale", _scale(a), _scale(b)),
-        ("cap of scores", a.softcap, b.softcap),
+        ("softcap", a.softcap, b.softcap),
         ("temperature", a.temperature, b.temperature),
     ):
         if not _near(one, two):
@@ -107,22 +107,23 @@ def _of_layers(a: Layer, b: Layer, length: int, layouts: bool) -> Iterator[tuple
 def _of_rotations(
     a: Rotary, b: Rotary, length: int, layouts: bool
 ) -> Iterator[tuple[str, str, str]]:
+    """Yield the differences of two rotations."""
     sizes = [(turn.turned, turn.dim, turn.trailing) for turn in (a, b)]
     if sizes[0] != sizes[1]:
         words = [f"{'last ' if end else ''}{some} of {dim}" for some, dim, end in sizes]
-        yield "channels that turn", words[0], words[1]
+        yield "rotated channels", words[0], words[1]
     elif (a.sections, a.interleaved) != (b.sections, b.interleaved):
         yield "sections", _shown(a.sections), _shown(b.sections)
     elif not _near(tuple(a.theta(length)), tuple(b.theta(length))):
-        yield "frequencies", *_told_apart(a, b)
+        yield "frequencies", *_distinct_words(a, b)
     if not _near(a.gain, b.gain):
         yield "factor of cos and sin", _shown(a.gain), _shown(b.gain)
     if layouts and a.layout != b.layout:
         yield "layout", _shown(a.layout), _shown(b.layout)
 
 
-def _told_apart(a: Rotary, b: Rotary) -> tuple[str, str]:
-    """Describe two rotations. Settings that differ are added where the descriptions are equal."""
+def _distinct_words(a: Rotary, b: Rotary) -> tuple[str, str]:
+    """Describe two rotations, with the settings that differ if the descriptions are equal."""
     words = describe_encoding(a), describe_encoding(b)
     if words[0] != words[1]:
         return words
@@ -134,7 +135,7 @@ def _told_apart(a: Rotary, b: Rotary) -> tuple[str, str]:
 
 
 def _scale(layer: Layer) -> float | None:
-    """The scale of the softmax; None where the encoding takes the usual one."""
+    """Return the softmax scale; None for the default of an encoding without rotation."""
     turn = layer.encoding
     if layer.scale is not None or not isinstance(turn, Rotary):
         return layer.scale
@@ -166,7 +167,7 @@ def _shown(value: Any) -> str:
 
 
 def _named(layers: Sequence[int]) -> str:
-    """The numbers of layers in words: "layers 0–3, 5".
+    """Format the numbers of layers, such as "layers 0–3, 5".
 
     >>> _named((0, 1, 2, 5))
     'layers 0–2, 5'

@@ -1,12 +1,11 @@
-"""Name the faults of a config, each with where it was reported.
+"""Faults of a config, each with a name, a level, and links to reports of the same fault.
 
-The reader of configs (`posenc.models.config`) refuses what is impossible and notes what is
-doubtful, in sentences. A rule gives such a sentence a name, a level and a thread, so that
-`posenc inspect` and `posenc check` say the same.
+`posenc.models.config` raises an error for an impossible config and adds notes about a doubtful one.
+A rule recognises these sentences by a pattern, so that `posenc inspect` and `posenc check` agree.
 
-error     the file cannot be meant as it stands: exit code 1
-warning   met as a fault in other files, and published on purpose too
-note      what the reader assumed or left aside
+error     the file contradicts itself or its weights: exit code 1
+warning   a fault in some published files, intended in others
+note      an assumption, or an ignored key
 """
 
 from __future__ import annotations
@@ -25,22 +24,24 @@ from posenc.models.files.errors import ModelError, Unread
 from posenc.support.text import printable
 
 Level = Literal["error", "warning", "note"]
-# Times the distance that frequencies tell apart: Llama 4 Scout, the farthest published, serves 54.
+# Largest plausible ratio of the context to the reach of the frequencies; Llama 4 Scout has 54, the
+# largest of published models
 FAR = 64
 
 
 @dataclass(frozen=True)
 class FaultRule:
-    """A kind of fault. `says` finds it in the reader's sentence; "" where a check is its own."""
+    """Kind of fault; `pattern` matches the parser's sentence if the parser reports the fault."""
 
     name: str
     level: Level
     what: str
     threads: tuple[str, ...]
-    says: str = ""
+    pattern: str = ""
 
     @property
     def links(self) -> list[str]:
+        """Addresses of the threads."""
         return [
             "https://github.com/{}/issues/{}".format(*thread.split("#")) for thread in self.threads
         ]
@@ -48,7 +49,7 @@ class FaultRule:
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, or one remark, in one file."""
+    """One finding in one file: a fault or a remark."""
 
     rule: FaultRule
     message: str
@@ -60,32 +61,32 @@ class Fault:
         return self.rule.level
 
 
-REFUSED = (  # the first whose pattern is in the reader's sentence
+REFUSED = (  # rules for errors of the parser, of which the first match applies
     FaultRule(
         "values-disagree",
         "error",
-        "Two keys say the same thing with different values.",
+        "Two keys state the same setting with different values.",
         ("vllm-project/vllm#42624", "THUDM/slime#1720", "deepspeedai/DeepSpeed#8341"),
         r"\bdisagree\b|must agree with",
     ),
     FaultRule(
         "unknown-key",
         "error",
-        "The scaling has a key that its method does not read, often a misspelt one.",
+        "The scaling has a key that its method does not read, often misspelled.",
         ("lablup/mlxcel#1355", "sgl-project/sglang#33558", "unslothai/unsloth#6197"),
         "is not a key of rope_type",
     ),
     FaultRule(
         "sections-sum",
         "error",
-        "The sections of M-RoPE do not share out the pairs that turn.",
+        "The sections of M-RoPE do not sum to the rotated pairs.",
         ("ikawrakow/ik_llama.cpp#2149",),
         r"mrope_section",
     ),
     FaultRule(
         "unknown-method",
         "error",
-        "The rope_type is none that any code reads.",
+        "The rope_type is unknown to all programs.",
         ("huggingface/transformers#32167",),
         r"rope_type: must be a known method",
     ),
@@ -99,7 +100,7 @@ REFUSED = (  # the first whose pattern is in the reader's sentence
     FaultRule(
         "odd-channels",
         "error",
-        "Channels turn in pairs, and an odd number or too many would turn.",
+        "The number of rotated channels is odd, or larger than a head.",
         ("huggingface/transformers#35233",),
         r"must rotate an even number|channels are rotated in pairs",
     ),
@@ -107,42 +108,42 @@ REFUSED = (  # the first whose pattern is in the reader's sentence
 IMPOSSIBLE = FaultRule(
     "impossible-value",
     "error",
-    "A value is outside of what its key can mean.",
+    "A value is outside the range of its key.",
     ("huggingface/transformers#28685",),
 )
-UNKNOWN_TO_US = r"may change positions"  # nothing is wrong with the file
+UNKNOWN_TO_US = r"may change positions"  # posenc does not support the key; the file has no fault
 MISSING_BASE = FaultRule(
     "missing-base",
     "error",
-    "Frequencies are scaled and no base is stated, so that each reader takes its own.",
+    "Frequencies are scaled but no base is stated, so each program uses its own default.",
     ("unslothai/unsloth#7028",),
 )
 REMARKS = (
     FaultRule(
         "missing-base-old",
         "warning",
-        "Frequencies are scaled and no base is stated, in a file of before it was always written.",
+        "Frequencies are scaled but no base is stated, in a file of an older version.",
         ("unslothai/unsloth#7028",),
         r"states no rope_theta",
     ),
     FaultRule(
         "attention-factor",
         "warning",
-        "An attention factor is stated, and is not the one that follows from the factor.",
+        "An attention factor is stated that differs from the default of the factor.",
         ("vllm-project/vllm#46280", "sgl-project/sglang#33558", "ggml-org/llama.cpp#17945"),
         r"attention_factor is .* but the default of (yarn|longrope)",
     ),
     FaultRule(
         "context-not-multiplied",
         "warning",
-        "The context is the length before scaling, which readers multiply or do not.",
+        "The context is the length before scaling, which only some programs multiply.",
         ("vllm-project/vllm#56446", "vllm-project/vllm#53634"),
         r"do not multiply the lengths again|the length before scaling;",
     ),
     FaultRule(
         "missing-factor",
         "warning",
-        "YaRN has no factor, so that it is taken from two lengths.",
+        "YaRN has no factor, so it is computed from two lengths.",
         ("vllm-project/vllm#56446",),
         r"factor is missing",
     ),
@@ -156,14 +157,14 @@ REMARKS = (
     FaultRule(
         "factor-of-1",
         "warning",
-        "A factor of 1 scales nothing, although a scaling is asked for.",
+        "A scaling method is stated with a factor of 1, which has no effect.",
         (),
         r"is 1, with which",
     ),
     FaultRule(
         "lengths-disagree",
         "warning",
-        "The original length times the factor is not the context.",
+        "The original length times the factor differs from the context.",
         (
             "vllm-project/vllm#56446",
             "huggingface/transformers#38224",
@@ -187,7 +188,7 @@ REMARKS = (
     FaultRule(
         "long-unused",
         "warning",
-        "LongRoPE's original length is the context, so that its long factors are never used.",
+        "LongRoPE's original length is the context, so its long factors are never used.",
         ("EricLBuehler/candle-vllm#284",),
         r"long_factor is never used",
     ),
@@ -201,22 +202,21 @@ REMARKS = (
     FaultRule(
         "settings-left-out",
         "warning",
-        "The rotation of a model with several types of layer is spelled so that transformers 5"
-        " leaves it out.",
+        "The rope settings are not by type of layer, so transformers 5 drops them.",
         ("huggingface/transformers#41922", "huggingface/transformers#41934"),
         r"in transformers 5 drops them",
     ),
     FaultRule(
         "mscale-alone",
         "note",
-        "mscale without mscale_all_dim counts in one code and not in another.",
+        "mscale without mscale_all_dim has an effect in some programs only.",
         ("turboderp-org/exllamav3#259", "ikawrakow/ik_llama.cpp#1298"),
         r"without mscale_all_dim",
     ),
     FaultRule(
         "rotation-ignored",
         "warning",
-        "A key of the rotation is there, and the code of this model does not read it.",
+        "The code of this model ignores a key of the rotation.",
         ("huggingface/transformers#48241", "ml-explore/mlx-lm#1507"),
         r"(rotary_dim|rotary_pct|partial_rotary_factor|rope_theta|rope_scaling|rope_parameters|alpha"
         r"|beta_\w+|mscale\w*|attention_factor|mrope_\w+)\S* is .*"
@@ -225,7 +225,7 @@ REMARKS = (
     FaultRule(
         "key-ignored",
         "note",
-        "A key is there that the code of this model does not read.",
+        "The code of this model ignores a key.",
         ("huggingface/transformers#45945",),
         r"which the code of .* ignores",
     ),
@@ -233,19 +233,19 @@ REMARKS = (
 FAR_FOR_ITS_BASE = FaultRule(
     "base-too-small",
     "warning",
-    "The base is far too small for the context: distances are not told apart.",
+    "The base is far too small to distinguish distances within the context.",
     ("hiyouga/LlamaFactory#9524",),
 )
 BASES_SWAPPED = FaultRule(
     "bases-exchanged",
     "error",
-    "Layers with a window have a larger base than layers that see the whole text.",
+    "Layers with a window have a larger base than layers without one.",
     ("huggingface/transformers#41922",),
 )
 WINDOW_OF_ONE = FaultRule(
     "window-of-1",
     "error",
-    "A window of 1 lets each token see itself alone.",
+    "A window of 1 lets each token see only itself.",
     ("huggingface/transformers#39408",),
 )
 OTHER_CLASS = FaultRule(
@@ -254,25 +254,25 @@ OTHER_CLASS = FaultRule(
     "`architectures` names a class of another model than `model_type`.",
     ("huggingface/transformers#45058",),
 )
-REMARK = FaultRule("remark", "note", "What the reader of the config assumed or left aside.", ())
+REMARK = FaultRule("remark", "note", "An assumption about the config, or an ignored key.", ())
 OF_ITSELF = (BASES_SWAPPED, WINDOW_OF_ONE, OTHER_CLASS)
 RULES = (*REFUSED, IMPOSSIBLE, MISSING_BASE, *REMARKS, FAR_FOR_ITS_BASE, *OF_ITSELF, REMARK)
 
 
 @dataclass(frozen=True)
 class Faults:
-    """The findings in one file; `spec` is None where it could not be read."""
+    """Findings in one file; `spec` is None if the file could not be read."""
 
     file: str
     spec: Spec | None
     findings: tuple[Fault, ...]
-    unknown: tuple[str, ...] = ()  # why nothing can be said
+    unknown: tuple[str, ...] = ()  # reasons why the check is incomplete
 
 
 def faults(model: Path | Source) -> Faults:
-    """Read the config of a file or a folder, or the metadata of a GGUF file, for faults.
+    """Return the faults of a config, or of the metadata of a GGUF file.
 
-    Raises ModelError where there is no file to read.
+    Raises ModelError if there is no file to read.
     """
     source = Source.of(model)
     files, path = source.files, source.path
@@ -295,7 +295,7 @@ def faults(model: Path | Source) -> Faults:
 
 
 def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fault]:
-    """Yield the findings of a spec and of the parts within it."""
+    """Yield the findings of a spec and of its parts."""
     doubted = set()
     for doubt in spec.doubts:
         doubted.add(doubt.partition(" states no rope_theta")[0])
@@ -313,27 +313,27 @@ def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fa
 
 
 def _too_far(spec: Spec, file: str) -> Iterator[Fault]:
-    """Find a context many times longer than the distances that its frequencies tell apart."""
+    """Find a context that is far longer than the reach of its frequencies."""
     for rotary in spec.rotary:
         if not spec.context or rotary not in spec.global_rotary or rotary.share < 1:
             continue
-        told = reach([abs(turn) for turn in rotary.theta(spec.context)], spec.context)
-        if told * FAR < spec.context:
+        distance = reach([abs(turn) for turn in rotary.theta(spec.context)], spec.context)
+        if distance * FAR < spec.context:
             yield Fault(
                 FAR_FOR_ITS_BASE,
-                f"with base {rotary.base:,.10g} a key equal to the query scores below a random one"
-                f" from {told:,} tokens on, and the context is {spec.context:,}",
+                f"with base {rotary.base:,.10g} a key equal to the query scores below a random key"
+                f" from {distance:,} tokens on, but the context is {spec.context:,}",
                 file,
                 "rope_theta",
             )
 
 
 def _rule(rules: tuple[FaultRule, ...], sentence: str) -> FaultRule | None:
-    return next((rule for rule in rules if re.search(rule.says, sentence)), None)
+    return next((rule for rule in rules if re.search(rule.pattern, sentence)), None)
 
 
 def _key_of(sentence: str) -> str:
-    """The key that a sentence of the reader begins with, without its file; "" for none.
+    """Return the key at the start of a sentence of the parser, without its file; "" if none.
 
     >>> _key_of("config.json:rope_scaling.factor: must be above 0, got -1")
     'rope_scaling.factor'

@@ -125,7 +125,7 @@ def opened(model: Path | Source, dtype: torch.dtype = torch.float32) -> Iterator
     logging.disable_progress_bar()
     if source.files.format != "gguf":
         module, tokenizer, _ = load(source.files.root, head=True, source=source)
-        yield Opened(_placed(module, dtype), tokenizer, source.own_spec.main)
+        yield Opened(_placed(module, dtype), tokenizer, source.own_spec.text_stack)
         return
     module, tokenizer = load_gguf(source)
     yield Opened(_placed(module, dtype), tokenizer, _in_their_order(source))
@@ -137,7 +137,7 @@ def _placed(model: Any, dtype: torch.dtype) -> Any:
 
 def _in_their_order(source: Source) -> Spec:
     """The spec of a GGUF file in the layout of its rows as transformers puts them."""
-    spec = source.own_spec.main
+    spec = source.own_spec.text_stack
     usual = specify(source.config("")).rotary
 
     def laid(layer: Layer) -> Layer:

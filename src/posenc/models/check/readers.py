@@ -1,9 +1,9 @@
-"""Programs that read a config.json, and the keys that each of them ignores: readers.toml.
+"""Programs that read a config.json, and the keys that each of them ignores, from readers.toml.
 
     answer("mlx-vlm", "rope_type.yarn", "qwen3_5")        "ignores"
 
-Only keys that change the angles of this file are compared: a reader that ignores a key whose value
-is the usual one computes the same.
+Only keys that change the angles of a config are compared: a program may ignore a key with its
+default value.
 """
 
 import tomllib
@@ -28,7 +28,7 @@ UNSCALED = ("default", "proportional")
 READER_IGNORES = FaultRule(
     "reader-ignores",
     "warning",
-    "A program named by --for ignores a key of the config, or refuses it.",
+    "A program named by --for ignores or rejects a key of the config.",
     ("ollama/ollama#18262", "jundot/omlx#3347"),
 )
 READERS_DISAGREE = FaultRule(
@@ -40,7 +40,7 @@ READERS_DISAGREE = FaultRule(
 NEW_SPELLING = FaultRule(
     "new-spelling-alone",
     "warning",
-    "The rotation stands in `rope_parameters` alone, which transformers 4 does not read.",
+    "The rotation is only in `rope_parameters`, which transformers 4 does not read.",
     ("Open-Athena/MarinFold#198",),
 )
 RULES = (READER_IGNORES, READERS_DISAGREE, NEW_SPELLING)
@@ -48,7 +48,7 @@ RULES = (READER_IGNORES, READERS_DISAGREE, NEW_SPELLING)
 
 @dataclass(frozen=True)
 class ConfigReader:
-    """A program that reads configs, and the source that the table was made from."""
+    """Program that reads configs, with the version of its source in the table."""
 
     name: str
     title: str
@@ -65,7 +65,7 @@ def table() -> dict[str, Any]:
 
 @cache
 def readers() -> dict[str, ConfigReader]:
-    """Map the name of each reader to its description."""
+    """Return the description of each reader by its name."""
     kept = ("title", "version", "repository", "commit")
     return {
         name: ConfigReader(name, *(entry[key] for key in kept))
@@ -74,7 +74,7 @@ def readers() -> dict[str, ConfigReader]:
 
 
 def named(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of readers, each once. Raises ValueError for a name that is not known."""
+    """Return the names of readers without duplicates. Raises ValueError for an unknown name."""
     for name in names:
         if name not in readers():
             near = get_close_matches(name.lower(), readers(), n=1)
@@ -84,7 +84,7 @@ def named(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def answer(reader: str, key: str, model: str) -> Answer:
-    """Return what a reader does with a key in the config of a model type."""
+    """Return how a reader treats a key in configs of a model type."""
     found = table()["keys"][key].get(reader, "not read")
     if isinstance(found, str):
         return found  # type: ignore[return-value]
@@ -95,58 +95,57 @@ def answer(reader: str, key: str, model: str) -> Answer:
 def findings(
     config: Mapping[str, Any], spec: Spec, file: str, names: Sequence[str] = ()
 ) -> Iterator[Fault]:
-    """Yield the keys that the named readers ignore; without names, those that readers disagree on.
+    """Yield the keys that the named readers ignore; without names, keys on which readers differ.
 
     Parameters
     ----------
     config, spec
         A config.json and its specification.
     file
-        Its name.
+        The name of the config.
     names
         Names of readers.
     """
     keys = stated(config, spec)
     for key, place in keys.items():
         answers: Answers = {
-            reader: _effective(reader, key, keys, spec.main) for reader in readers()
+            reader: _effective(reader, key, keys, spec.text_stack) for reader in readers()
         }
-        deaf = [reader for reader, said in answers.items() if said in ("ignores", "refuses")]
+        ignoring = [reader for reader, verb in answers.items() if verb in ("ignores", "refuses")]
         for reader in names:
-            if reader in deaf:
+            if reader in ignoring:
                 yield Fault(READER_IGNORES, _sentence(reader, key, place, answers), file, place)
-        hears = [readers()[reader].title for reader, said in answers.items() if said == "reads"]
-        if names or not deaf or not hears:
+        if names or not ignoring or "reads" not in answers.values():
             continue
-        said = " and ".join(_verbs(answers))
+        words = " and ".join(_verbs(answers))
         if key == "rope_parameters":
-            remedy = "write rope_theta, and rope_scaling if it scales, beside it"
-            message = f"{place} alone states the rotation: {said}; {remedy}"
+            remedy = "add rope_theta, and rope_scaling if it scales"
+            message = f"the rotation is only in {place}: {words}; {remedy}"
             yield Fault(NEW_SPELLING, message, file, place)
         else:
-            yield Fault(READERS_DISAGREE, f"{_shown(key, place)}: {said}", file, place)
+            yield Fault(READERS_DISAGREE, f"{_shown(key, place)}: {words}", file, place)
 
 
-def unheard(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
-    """Map the title of each reader that would lose settings of a config to what it loses."""
+def lost_settings(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
+    """Return, by title, a sentence for each reader that would lose settings of a config."""
     keys = stated(config, spec)
     found = {}
     for name, reader in readers().items():
-        answers = {key: _effective(name, key, keys, spec.main) for key in keys}
+        answers = {key: _effective(name, key, keys, spec.text_stack) for key in keys}
         lost = [
-            f"{said} {_shown(key, keys[key])}"
-            for key, said in answers.items()
-            if said in ("ignores", "refuses")
+            f"{verb} {_shown(key, keys[key])}"
+            for key, verb in answers.items()
+            if verb in ("ignores", "refuses")
         ]
         if lost:
-            found[reader.title] = f"cannot serve this: it {' and '.join(lost)}"
+            found[reader.title] = f"cannot serve this model: it {' and '.join(lost)}"
     return found
 
 
 def without_spec(
     config: Mapping[str, Any], file: str, names: Sequence[str] = ()
 ) -> Iterator[Fault]:
-    """Yield who reads FoPE, in a config that cannot be read here because it has FoPE."""
+    """Yield the findings about FoPE, which posenc itself does not support."""
     inner = {**config, **_object(config.get("text_config"))}
     model = str(inner.get("model_type"))
     for spelling in SPELLINGS:
@@ -158,9 +157,9 @@ def without_spec(
             for reader in names:
                 if answers[reader] in ("ignores", "refuses"):
                     yield Fault(READER_IGNORES, _sentence(reader, key, place, answers), file, place)
-            said = " and ".join(_verbs(answers))
-            if said and not names:
-                yield Fault(READERS_DISAGREE, f"{place}: {said}", file, place)
+            words = " and ".join(_verbs(answers))
+            if words and not names:
+                yield Fault(READERS_DISAGREE, f"{place}: {words}", file, place)
 
 
 def _object(value: Any) -> Mapping[str, Any]:
@@ -168,33 +167,33 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _effective(reader: str, key: str, keys: Mapping[str, str], main: Spec) -> Answer:
-    """Return what a reader does with a key at its place; "not read" where an outer key decides."""
-    said = answer(reader, key, main.model)
+    """Return how a reader treats a key at its place; "not read" if an outer key decides that."""
+    verb = answer(reader, key, main.model)
     if key == "rope_parameters":
-        return _transformers_4(main) if reader == "transformers-4" else said
+        return _transformers_4(main) if reader == "transformers-4" else verb
     if key == "dual_chunk_attention_config":
-        return said
+        return verb
     if "rope_parameters" in keys and answer(reader, "rope_parameters", main.model) != "reads":
         return "not read"
     if key.startswith("rope_type."):
         old = "rope_parameters" not in keys[key]
-        unheard = old and answer(reader, "rope_scaling", main.model) == "ignores"
-        return "ignores" if unheard else said
+        ignored = old and answer(reader, "rope_scaling", main.model) == "ignores"
+        return "ignores" if ignored else verb
     methods = (name for name in keys if name.startswith("rope_type."))
-    heard = all(answer(reader, name, main.model) == "reads" for name in methods)
-    return said if heard else "not read"
+    scales = all(answer(reader, name, main.model) == "reads" for name in methods)
+    return verb if scales else "not read"
 
 
 def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
-    """Map each key of the table that changes the angles of this config to its place there."""
+    """Return the place in the config of each key of the table that changes its angles."""
     inner, path = config, ""
-    for name in spec.main_place:
+    for name in spec.text_keys:
         if isinstance(config.get(name), dict):
             inner, path = {**inner, **inner[name]}, f"{path}{name}."
     spelling = next((key for key in SPELLINGS if inner.get(key)), "")
     found: dict[str, str] = {}
-    turns = [turn for turn in spec.main.rotary if isinstance(turn, Rotary)]
-    # A linear factor of 1 changes no angle
+    turns = [turn for turn in spec.text_stack.rotary if isinstance(turn, Rotary)]
+    # A linear factor of 1 has no effect
     scaled = [turn for turn in turns if turn.method not in UNSCALED and _scales(turn)]
     if "dual_chunk_attention_config" in inner:
         found["dual_chunk_attention_config"] = f"{path}dual_chunk_attention_config"
@@ -218,7 +217,7 @@ def _unusual(turn: Rotary) -> bool:
 
 
 def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys of a scaling without which its angles or its gain would be others."""
+    """Yield the keys of a scaling that change its angles or its gain."""
     nested = [value for value in settings.values() if isinstance(value, dict)]
     keys = {*settings, *(key for value in nested for key in value)}
     if turn.method == "longrope" and turn.short != turn.long:
@@ -238,7 +237,7 @@ def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _transformers_4(main: Spec) -> Answer:
-    """Return what transformers 4 does to the angles of a config with rope_parameters alone."""
+    """Return whether transformers 4 computes the angles of a config with rope_parameters only."""
     bases = table()["transformers-4-bases"]
     usual = next((float(base) for base, types in bases.items() if main.model in types), None)
     if usual is None:
@@ -248,17 +247,17 @@ def _transformers_4(main: Spec) -> Answer:
 
 
 def _verbs(answers: Answers) -> Iterator[str]:
-    """Yield "vLLM reads it" and so on, for each answer that readers give."""
-    for said, verb in (("reads", "read"), ("ignores", "ignore"), ("refuses", "refuse")):
-        titles = [readers()[reader].title for reader, given in answers.items() if given == said]
+    """Yield a clause such as "vLLM reads it" for each answer in the table."""
+    for answered, verb in (("reads", "read"), ("ignores", "ignore"), ("refuses", "refuse")):
+        titles = [readers()[reader].title for reader, one in answers.items() if one == answered]
         if titles:
             yield f"{', '.join(titles)} {verb}{'s' * (len(titles) == 1)} it"
 
 
 def _sentence(reader: str, key: str, place: str, answers: Answers) -> str:
-    """Say what one reader does with a key, and name the version that was read."""
+    """Return a sentence on how one reader, with its version, treats a key."""
     whose = readers()[reader]
-    effect = ": it takes its default base, without scaling" * (key == "rope_parameters")
+    effect = " and uses its default base without scaling" * (key == "rope_parameters")
     return f"{whose.title} ({whose.version}) {answers[reader]} {_shown(key, place)}{effect}"
 
 

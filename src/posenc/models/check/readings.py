@@ -70,7 +70,7 @@ class Reading:
 
 def readings(spec: Spec) -> list[Reading]:
     """List the readings of a text model to try beside that of its config."""
-    spec, found = spec.main, []
+    spec, found = spec.text_stack, []
     for reading in _all(spec):
         same = not differences(spec, reading.spec)
         new = not same and all(differences(reading.spec, other.spec) for other in found)

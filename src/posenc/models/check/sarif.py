@@ -1,4 +1,4 @@
-"""Write what a check found as SARIF 2.1.0, which GitHub shows beside the lines of a config.
+"""Convert the findings of a check to SARIF 2.1.0, which GitHub displays at the lines of a config.
 
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
@@ -17,7 +17,7 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(checked: Check, path: Path) -> dict[str, Any]:
-    """The document of one run; `path` is what was checked, as the user named it."""
+    """Return the SARIF document of a check; `path` is the checked path as the user passed it."""
     rules = [rule.name for rule in RULES]
     driver = {
         "name": "posenc",
@@ -74,9 +74,9 @@ def _result(finding: Fault, path: Path, rules: list[str]) -> dict[str, Any]:
 
 
 def _uri(file: Path) -> str:
-    """Return a file's URI, relative to the working directory where the file lies in it.
+    """Return a file's URI, relative to the working directory if the file is below it.
 
-    GitHub matches relative paths alone, from the root of the checkout.
+    GitHub only matches paths relative to the root of the checkout.
     """
     whole = Path(os.path.abspath(file))
     here = Path.cwd()
@@ -86,7 +86,7 @@ def _uri(file: Path) -> str:
 
 
 def _line(file: Path, key: str) -> int:
-    """The line of a config in which a key stands; 1 where it does not, or the file is no text."""
+    """Return the line of a key in a config; 1 if the key is not found or the file is not text."""
     if file.suffix != ".json" or not key:
         return 1
     wanted = json.dumps(key.rpartition(".")[2].partition("[")[0])

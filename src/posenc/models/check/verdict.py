@@ -185,7 +185,7 @@ def check(
             unknown.append(f"the two files could not be compared: {error}")
     tried: list[Trial] = []
     tokens = 0
-    turns = found.spec is not None and bool(found.spec.main.rotary)
+    turns = found.spec is not None and bool(found.spec.text_stack.rotary)
     if turns and files.weights and files.format not in ("safetensors", "gguf"):
         kind = files.format or "pickles"
         unknown.append(f"its weights are {kind}, which are not asked: give safetensors or GGUF")

@@ -146,7 +146,7 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
                 raise
             unread = error if unread is None or name in TEXT else unread
             notes.append(str(error))
-    specs = (spec, *(part.main for part in parts.values()))
+    specs = (spec, *(part.text_stack for part in parts.values()))
     if not any(part.layers or part.embedding for part in specs):
         if unread:
             raise unread

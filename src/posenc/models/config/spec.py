@@ -396,17 +396,17 @@ class Spec:
         return LayerEncodings(encodings, self.embedding)
 
     @property
-    def main(self) -> Spec:
+    def text_stack(self) -> Spec:
         """Specification of the text model: this one, or one of its parts."""
-        return self.parts[self.main_place[0]].main if self.main_place else self
+        return self.parts[self.text_keys[0]].text_stack if self.text_keys else self
 
     @property
-    def main_place(self) -> tuple[str, ...]:
-        """Keys that lead to `main` in the config, such as ("text_config",), or ()."""
+    def text_keys(self) -> tuple[str, ...]:
+        """Keys that lead to `text_stack` in the config, such as ("text_config",), or ()."""
         if self.layers or self.embedding or not self.parts:
             return ()
         name = next((name for name in TEXT if name in self.parts), next(iter(self.parts)))
-        return (name, *self.parts[name].main_place)
+        return (name, *self.parts[name].text_keys)
 
     @property
     def stored(self) -> tuple[int, int] | None:

@@ -575,7 +575,9 @@ def _with_layout(rope: RoPE, layout: Layout) -> RoPE:
 def _interleaves(config: Any) -> bool:
     """Test whether the channels of a pair are adjacent in the weights, according to the config."""
     try:
-        return any(turn.layout == "interleaved" for turn in specify(config.to_dict()).main.rotary)
+        return any(
+            turn.layout == "interleaved" for turn in specify(config.to_dict()).text_stack.rotary
+        )
     except ValueError:
         # posenc does not support this config
         return bool(getattr(config, "rope_interleave", False))

@@ -123,7 +123,7 @@ def published_model(
     """Describe the rotation of a published model, whose config is packaged with a few layers."""
     spec, file = config.specify(values, name), "config.json"
     inspection = inspect_spec(spec, file, file, None)
-    advised = partial(advise, spec.main, file, values=values)
+    advised = partial(advise, spec.text_stack, file, values=values)
     described, turnings = _described(name, False, spec, inspection, advised)
     layers = [layer for layer in described["layers"] if layer["turning"]]
     for layer in layers:
@@ -149,7 +149,7 @@ def model(path: Path, name: str = "") -> tuple[ModelEntry, dict[str, TurningEntr
     """Describe a user's model folder or config.json. Raises ModelError for what is not read."""
     source = Source(path)
     inspection = inspect(source, name=name)
-    advised = partial(advise, source.spec.main, str(path), values=source.values)
+    advised = partial(advise, source.spec.text_stack, str(path), values=source.values)
     return _described(inspection.name, True, source.spec, inspection, advised)
 
 
@@ -251,7 +251,7 @@ def _rounded(slower: float) -> float:
 
 
 def _outlook(full_spec: Spec, target: int, advice: list[str]) -> Outlook:
-    problems, unknown = length_risks(full_spec, full_spec.main, target)
+    problems, unknown = length_risks(full_spec, full_spec.text_stack, target)
     return {
         "target": target,
         "verdict": "breaks" if problems else "cannot say" if unknown else "fits",

@@ -31,7 +31,7 @@ def draw(result: Inspection) -> dict[str, Figure]:
                     ends = turning.trained, turning.span
                     drawn[f"dials-{n}-{m}"] = rotary.dials(turning.dials, *ends)
                 drawn[f"bands-{n}-{m}"] = rotary.bands(turning)
-    return drawn | (weights.draw(result.weighing) if result.weighing else {})
+    return drawn | (weights.draw(result.measurements) if result.measurements else {})
 
 
 def stacks(result: Inspection) -> dict[str, Inspection]:
@@ -43,4 +43,4 @@ def sections(result: Inspection) -> dict[str, list[str]]:
     """What the weights say: headings and sentences, by the names of figures; {} if not read."""
     from posenc.show.report.kinds.inspection import weights
 
-    return weights.sections(result.weighing) if result.weighing else {}
+    return weights.sections(result.measurements) if result.measurements else {}

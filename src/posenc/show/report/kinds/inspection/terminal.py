@@ -28,12 +28,12 @@ def show(inspected: Inspection, console: Console, name: str = "") -> None:
             _turning(group, group.turning, console)
     for note in spec.notes:
         sentence(note, console, "note: ", "yellow")
-    if inspected.weighing:
+    if inspected.measurements:
         # Who reads weights has torch
         from posenc.show.report.kinds.inspection.weights import terminal
 
         console.print()
-        terminal.show(inspected.weighing, console)
+        terminal.show(inspected.measurements, console)
     if inspected.target:
         console.print()
         sure = inspected.verdict == "fits" and not findings.warned(inspected)

@@ -60,7 +60,7 @@ def _noted(part: Inspection) -> bool:
 def basis(inspection: Inspection) -> str:
     """The files that the verdict was judged by."""
     config = [printable(inspection.file)] if inspection.spec.model or inspection.spec.layers else []
-    if inspection.weighing:
+    if inspection.measurements:
         return f"judged by {' and '.join([*config, 'the weights'])}"
     return f"judged by {''.join(config)} alone; with --weights the weights are read too"
 

@@ -1,6 +1,6 @@
 """Figures of measured weights, one function each."""
 
-from posenc.models.weighing import Bands, Bias, Positions, Relative
+from posenc.models.weight_measurements import Bands, Bias, Positions, Relative
 from posenc.show.report.drawing.figure import BLUE, VERMILION, Dash, Figure, Panel, style
 from posenc.show.report.drawing.marks import Line, Rule
 from posenc.show.report.words import runs

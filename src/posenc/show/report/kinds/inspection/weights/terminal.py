@@ -6,7 +6,7 @@ from itertools import pairwise
 from rich.console import Console
 from rich.text import Text
 
-from posenc.models.weighing import Weighing
+from posenc.models.weight_measurements import WeightMeasurements
 from posenc.show.report.kinds.inspection.weights import words
 from posenc.show.report.words import runs
 from posenc.support.text import printable
@@ -15,7 +15,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 WIDE = 48
 
 
-def show(weights: Weighing, console: Console) -> None:
+def show(weights: WeightMeasurements, console: Console) -> None:
     """Print the curves and sentences of each tensor, then the layout."""
     for table in weights.tables:
         lines = words.table(table)

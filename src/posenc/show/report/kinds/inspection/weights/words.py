@@ -7,7 +7,7 @@ from statistics import median
 from posenc.analysis.formula import Formula
 from posenc.analysis.rotary_pairs import DECISIVE_T, FEWEST_PAIRS
 from posenc.analysis.tables import WINDOW, Rows
-from posenc.models.weighing import Bands, Bias, Positions, Relative, Weighing
+from posenc.models.weight_measurements import Bands, Bias, Positions, Relative, WeightMeasurements
 from posenc.show.report.words import runs, tokens
 from posenc.support.numbers import number
 from posenc.support.text import printable
@@ -132,9 +132,9 @@ def bands(stack: Bands) -> Iterator[str]:
     )
 
 
-def layout(weighing: Weighing) -> Iterator[str]:
+def layout(measurements: WeightMeasurements) -> Iterator[str]:
     """The layout that the weights speak for, in sentences."""
-    evidence = weighing.evidence
+    evidence = measurements.evidence
     if evidence is None:
         return
     values = ", ".join(f"{name!r} t = {t:.1f}" for name, t in evidence.t.items())
@@ -152,28 +152,27 @@ def layout(weighing: Weighing) -> Iterator[str]:
         f" and keys {tied:.2g} times as much as others"
         f" ({count})"
     )
-    if weighing.layout and weighing.layout != evidence.verdict:
+    if measurements.layout and measurements.layout != evidence.verdict:
         yield (
-            f"but the model is said to be in layout {weighing.layout!r}: with that, its queries and"
-            " keys would turn wrongly"
+            f"but the model is read with layout {measurements.layout!r}, so its rotations are wrong"
         )
 
 
-def unmeasured(weighing: Weighing) -> Iterator[str]:
+def unmeasured(measurements: WeightMeasurements) -> Iterator[str]:
     """Tensors that were not measured, and why, in sentences."""
-    for name in weighing.broken:
+    for name in measurements.broken:
         yield f"{printable(name)}: holds numbers that are not finite, so it is not measured"
-    for name in [*weighing.skipped][:MOST_SKIPPED]:
-        yield f"{printable(name)}: {weighing.skipped[name]}"
-    if len(weighing.skipped) > MOST_SKIPPED:
-        yield f"{len(weighing.skipped) - MOST_SKIPPED:,} more tensors are not measured"
-    if not weighing.recognised:
-        examples = ", ".join(map(printable, weighing.some)) + (
-            ", …" if weighing.tensors > 3 else ""
+    for name in [*measurements.skipped][:MOST_SKIPPED]:
+        yield f"{printable(name)}: {measurements.skipped[name]}"
+    if len(measurements.skipped) > MOST_SKIPPED:
+        yield f"{len(measurements.skipped) - MOST_SKIPPED:,} more tensors are not measured"
+    if not measurements.recognised:
+        examples = ", ".join(map(printable, measurements.some)) + (
+            ", …" if measurements.tensors > 3 else ""
         )
         content = (
-            f"{weighing.tensors:,} tensors ({examples})"
-            if weighing.tensors
+            f"{measurements.tensors:,} tensors ({examples})"
+            if measurements.tensors
             else "the file, which is empty"
         )
         yield (

@@ -1,10 +1,10 @@
-"""Measure what the weights of a model hold about positions: tables, biases, rotary projections.
+"""Measure the positional tensors of a model: tables, biases and rotary projections.
 
-    weigh(spec, open_weights(find_files(path)))
+    measure_weights(spec, open_weights(find_files(path)))
 
-A tensor is recognised by its name and, where there is a config, by the shape that it implies.
-Without a config, a T5 bias is taken to reach 128 tokens, and to be bidirectional
-unless it is a decoder's; rotary projections are then unknown, but in GGUF, whose metadata has them.
+A tensor is recognised by its name and, with a config, by the shape that the config implies. Without
+a config, a T5 bias is assumed to have a maximum distance of 128, and to be bidirectional unless its
+name contains "decoder"; rotary projections are recognised in GGUF files only, from their metadata.
 """
 
 import re
@@ -38,20 +38,20 @@ RELATIVE = re.compile(r"(?i)(?:^|[._])rel(?:ative|[._]|_?pos)")
 T5 = re.compile(r"(.*\.)?relative_attention_bias\.weight")
 SHAW = re.compile(r"(.*\.)?(emb_rel|relative_positions?)_(k|v|keys|values)(\.weight)?")
 FLOATS = ("F16", "BF16", "F32", "F64")
-MOST_ELEMENTS = 2**25  # elements of a table that is measured
-MOST_ROWS, MOST_WIDTH = 2**21, 2**16  # rows and channels of a table of any model
+MOST_ELEMENTS = 2**25  # elements of a table
+MOST_ROWS, MOST_WIDTH = 2**21, 2**16  # rows and channels of a table
 MOST_HEADS = 2**10  # heads of a bias
-MOST_TENSORS = 256  # tensors that are measured
-MOST_PROJECTION = 2**29  # elements of queries or keys
-MOST_WORK = 2**40  # products, to find the layout
-REACH = 128  # reach of T5 as it was released
+MOST_TENSORS = 256  # measured tensors of one kind
+MOST_PROJECTION = 2**29  # elements of a query or key projection
+MOST_WORK = 2**40  # multiplications in the search for the layout
+REACH = 128  # maximum distance of the released T5
 MOST_POINTS = 256  # points of a curve in JSON
-NAMES_SHOWN = 3  # names of tensors, where none is recognised
+NAMES_SHOWN = 3  # names of tensors in the report if none is recognised
 
 
 @dataclass(frozen=True)
 class Positions:
-    """A table of rows added to the embeddings: of a formula, or learned."""
+    """Table added to the embeddings, sinusoidal (`formula`) or `learned`."""
 
     tensor: str
     rows: int
@@ -62,19 +62,19 @@ class Positions:
 
 @dataclass(frozen=True)
 class Bias:
-    """A T5 bias: a number for each head and bucket of distances."""
+    """T5 bias: a number for each head and bucket of distances."""
 
     tensor: str
     buckets: int
     reach: int
     bidirectional: bool
-    assumed: bool  # no config said so
+    assumed: bool  # True: `reach` and `bidirectional` are assumed, not from a config
     steps: Steps
 
 
 @dataclass(frozen=True)
 class Relative:
-    """A Shaw table: a vector for each distance."""
+    """Shaw table: a vector for each distance."""
 
     tensor: str
     vectors: Vectors
@@ -82,20 +82,20 @@ class Relative:
 
 @dataclass(frozen=True)
 class Bands:
-    """Strength of queries and keys in each pair, fastest first, over layers with one rotation."""
+    """Norms of queries and keys by pair, fastest first, over layers with the same rotation."""
 
     tensors: list[str]
     layers: list[int]
     layout: Layout
-    # Wavelengths in tokens, unstretched; None: their base is not known
+    # Wavelengths in tokens before context extension; None: the base is unknown
     wavelengths: list[float] | None
     queries: list[float]  # mean over heads and layers
     keys: list[float]
 
 
 @dataclass(frozen=True)
-class Weighing:
-    """The measurements of a model's weights, each with the name of its tensor."""
+class WeightMeasurements:
+    """Measurements of the positional tensors of a model, each with the name of its tensor."""
 
     tables: list[Positions]
     biases: list[Bias]
@@ -103,19 +103,19 @@ class Weighing:
     bands: list[Bands]
     evidence: Evidence | None  # evidence of the layout
     layout: Layout | None  # layout that the config or the file states
-    broken: list[str]  # tensors with numbers that are not finite, which were not measured
-    skipped: dict[str, str]  # tensors that were not measured, and why not
-    tensors: int  # there are, of positions or not
-    some: list[str]  # names of the first few
+    broken: list[str]  # tensors that were not measured because of numbers that are not finite
+    skipped: dict[str, str]  # tensor → reason why it was not measured
+    tensors: int  # number of all tensors in the file
+    some: list[str]  # names of the first few tensors
 
     @property
     def recognised(self) -> bool:
-        """True where any tensor was recognised as one about positions."""
+        """True if a tensor was recognised as positional."""
         kinds = (self.tables, self.biases, self.relative, self.bands, self.broken, self.skipped)
         return any(kinds) or self.evidence is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON; curves are thinned to at most 256 points."""
+        """Return plain data for JSON, with curves reduced to at most 256 points."""
         data = _thin(asdict(self)) | {"recognised": self.recognised}
         if self.evidence:
             data["evidence"]["verdict"] = self.evidence.verdict
@@ -123,8 +123,8 @@ class Weighing:
 
 
 @threads(1)
-def weigh(spec: Spec | None, weights: Weights) -> Weighing:
-    """Measure everything about positions in these weights, one tensor in memory at a time."""
+def measure_weights(spec: Spec | None, weights: Weights) -> WeightMeasurements:
+    """Measure all positional tensors in these weights, with one tensor in memory at a time."""
     tensors = _FloatTensors(weights)
     tables = tensors.measured(lambda info: _is_table(info, spec), _table_size)
     biases = tensors.measured(_is_bias, _bias_size)
@@ -135,12 +135,12 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
     layout: Layout | None = next((projection.rotary.layout for projection in rotary), None)
     mark = weights.metadata.get(KEY)
     layout = mark if mark in get_args(Layout) else layout
-    believed = layout or (evidence.verdict if evidence else None)
-    return Weighing(
+    layout_used = layout or (evidence.verdict if evidence else None)
+    return WeightMeasurements(
         [_position_table(info, tensors) for info in tables if tensors.finite(info.name)],
         [_bias(info, spec, tensors) for info in biases if tensors.finite(info.name)],
         [_relative(info, tensors) for info in relative if tensors.finite(info.name)],
-        list(projections.bands(believed)) if believed else [],
+        list(projections.bands(layout_used)) if layout_used else [],
         evidence,
         layout,
         tensors.broken,
@@ -152,7 +152,7 @@ def weigh(spec: Spec | None, weights: Weights) -> Weighing:
 
 @threads(1)
 def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence | None:
-    """Test queries and keys for their layout, on some layers from the first to the last."""
+    """Test the layout of queries and keys in some layers, from the first to the last."""
     projections = find_projections(spec, weights)
     picked = projections[:: max(len(projections) // layers, 1)]
     return (
@@ -163,7 +163,7 @@ def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence |
 
 
 class _FloatTensors(Tensors):
-    """The weights in float32. The last two are cached; names of non-finite ones are noted."""
+    """Mapping to float32 tensors, of which the last two are cached; records non-finite tensors."""
 
     def __init__(self, weights: Weights):
         self.weights = weights
@@ -172,7 +172,7 @@ class _FloatTensors(Tensors):
         self.skipped: dict[str, str] = {}
 
     def measured(self, is_kind: Callable[[Info], bool], size: Callable[[Info], str]) -> list[Info]:
-        """List the tensors of a kind, less those of a dtype or size that is not measured."""
+        """Return the tensors of a kind, and record those whose dtype or size cannot be measured."""
         infos = []
         for info in filter(is_kind, self.weights.infos.values()):
             why = "" if info.dtype in FLOATS else f"is stored as {info.dtype}"
@@ -186,7 +186,7 @@ class _FloatTensors(Tensors):
     def __getitem__(self, name: str) -> Tensor:
         if name not in self.kept:
             self.kept = dict([*self.kept.items()][-1:])
-            # A float32 copy frees the bytes of the stored tensor
+            # A copy frees the bytes of the stored tensor, even if it is float32
             self.kept[name] = self.weights[name].to(torch.float32, copy=True)
         return self.kept[name]
 
@@ -197,6 +197,7 @@ class _FloatTensors(Tensors):
         return len(self.weights)
 
     def finite(self, name: str) -> bool:
+        """Test whether all numbers of a tensor are finite, and record it otherwise."""
         fine = bool(self[name].isfinite().all())
         if not fine and name not in self.broken:
             self.broken.append(name)
@@ -205,7 +206,7 @@ class _FloatTensors(Tensors):
 
 def _is_table(info: Info, spec: Spec | None) -> bool:
     shape = info.shape
-    # A batch of one stands before the rows or after them
+    # A table may have a batch axis of size 1 before its rows or after them
     if len(shape) == 3 and 1 in shape[:2]:
         shape = (shape[0] * shape[1], shape[2])
     if len(shape) != 2 or min(shape) < 2 or RELATIVE.search(info.name):
@@ -216,19 +217,19 @@ def _is_table(info: Info, spec: Spec | None) -> bool:
 
 
 def _table_size(info: Info) -> str:
-    """Say why a table is too large to be measured; "" if it is not."""
+    """Return the reason why a table is too large to be measured, or ""."""
     rows, width = info.elements // info.shape[-1], info.shape[-1]
     if rows > MOST_ROWS or width > MOST_WIDTH:
         return f"has {rows:,} rows of {width:,} channels, more than any model"
     return (
-        f"holds {info.elements:,} numbers, over {MOST_ELEMENTS:,}"
+        f"has {info.elements:,} numbers, over {MOST_ELEMENTS:,}"
         if info.elements > MOST_ELEMENTS
         else ""
     )
 
 
 def _specs(spec: Spec | None) -> Iterator[Spec]:
-    """Yield the specification and those nested in it."""
+    """Yield the specification and its nested ones."""
     if spec:
         yield spec
         for part in spec.parts.values():
@@ -282,19 +283,19 @@ def _relative(info: Info, weights: Tensors) -> Relative:
 
 
 class _RotaryProjections:
-    """Rotary projections, each read once: for the layout test, and for the strength of pairs."""
+    """Rotary projections, read once for both the layout test and the norms of pairs."""
 
     def __init__(self, projections: list[Projection], tensors: _FloatTensors):
         self.projections, self.tensors, self.work = projections, tensors, 0
         self.strength: dict[int, dict[Layout, tuple[Tensor, Tensor]]] = {}
 
     def layers(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the queries and keys of each layer, until comparing them exceeds MOST_WORK."""
+        """Yield the queries and keys of each layer, until their comparison exceeds MOST_WORK."""
         infos = self.tensors.weights.infos
         for projection in self.projections:
             large = [name for name in projection.names if infos[name].elements > MOST_PROJECTION]
             for name in large:
-                many = f"holds {infos[name].elements:,} numbers, over {MOST_PROJECTION:,}"
+                many = f"has {infos[name].elements:,} numbers, over {MOST_PROJECTION:,}"
                 self.tensors.skipped[name] = f"{many}, so it is not measured"
             if large or not all([self.tensors.finite(name) for name in projection.names]):
                 continue
@@ -308,6 +309,7 @@ class _RotaryProjections:
                 yield q, k
 
     def bands(self, layout: Layout) -> Iterator[Bands]:
+        """Yield the mean norms of pairs for each distinct rotation."""
         alike: dict[Rotary, list[Projection]] = {}
         for projection in self.projections:
             if projection.layer in self.strength:
@@ -325,7 +327,7 @@ class _RotaryProjections:
 
 
 def _thin(value: Any) -> Any:
-    """Thin lists of over 256 numbers side by side, to every second, third, … as `every` says."""
+    """Reduce lists of over 256 numbers to every n-th; the key `every` states n."""
     if not isinstance(value, dict):
         return [_thin(inner) for inner in value] if isinstance(value, list) else value
     long = [

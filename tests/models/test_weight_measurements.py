@@ -18,7 +18,7 @@ from posenc.compat.threads import threads
 from posenc.models.config import specify
 from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
-from posenc.models.weighing import layout_evidence, weigh
+from posenc.models.weight_measurements import layout_evidence, weigh
 from posenc.models.weights import open_weights
 from posenc.show.report.kinds.inspection.weights import figures, terminal
 
@@ -40,7 +40,7 @@ def weighed(folder, tensors, config=None, metadata=None):
         folder / "model.safetensors",
         metadata,
     )
-    return weigh(specify(config) if config else None, open_weights(find_files(folder)))
+    return measure_weights(specify(config) if config else None, open_weights(find_files(folder)))
 
 
 def smooth(rows, width):
@@ -199,7 +199,7 @@ def test_the_layout_that_weights_speak_for_is_told_against_the_config(tmp_path, 
     found = weighed(tmp_path, llama(layout), LLAMA)
     assert (found.evidence.verdict, found.layout) == (layout, "half")
     assert found.evidence.count == 3 * 4 * 8
-    contradicted = any("said to be in layout 'half'" in line for line in sentences(found))
+    contradicted = any("read with layout 'half'" in line for line in sentences(found))
     assert contradicted == (layout == "interleaved")
 
 
@@ -298,7 +298,7 @@ def test_gguf_says_what_it_needs_to_be_weighed(tmp_path, kind):
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    found = weigh(None, open_weights(find_files(tmp_path)))
+    found = measure_weights(None, open_weights(find_files(tmp_path)))
     assert found.evidence.verdict == found.bands[0].layout == "interleaved"
     waves = [2 * math.pi * 100 ** (j / 8) for j in range(8)]
     known = found.bands[0].wavelengths
@@ -332,7 +332,7 @@ def test_gguf_that_says_what_cannot_be_is_not_weighed(tmp_path, says):
     for said, seen in ((right | {"attention.key_length": 16}, True), (right | says, False)):
         said = {"attention.key_length": 16} | said
         weights.metadata = {"general.architecture": "x"} | {f"x.{k}": v for k, v in said.items()}
-        assert bool(weigh(None, weights).evidence) is seen
+        assert bool(measure_weights(None, weights).evidence) is seen
 
 
 # What is handed on
@@ -383,7 +383,7 @@ def test_what_no_model_has_is_not_even_read(tmp_path, name, shape, why):
     """The files are sparse, need no disk space, and must not be read into memory."""
     sparse(tmp_path / "model.safetensors", {name: shape})
     tracemalloc.start()
-    found = weigh(None, open_weights(find_files(tmp_path)))
+    found = measure_weights(None, open_weights(find_files(tmp_path)))
     assert tracemalloc.get_traced_memory()[1] < 2**22
     tracemalloc.stop()
     assert found.skipped[name].startswith(why)
@@ -416,7 +416,7 @@ def test_heads_without_inputs_are_left_alone(tmp_path):
     config = LLAMA | {"num_attention_heads": 2**36, "num_key_value_heads": 2**36, "hidden_size": 96}
     shapes = {f"model.layers.0.self_attn.{n}_proj.weight": (2**40, 0) for n in "qk"}
     sparse(tmp_path / "model.safetensors", shapes)
-    found = weigh(specify(config), open_weights(find_files(tmp_path)))
+    found = measure_weights(specify(config), open_weights(find_files(tmp_path)))
     assert not found.recognised
 
 
