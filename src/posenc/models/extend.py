@@ -329,7 +329,7 @@ def _lengths(
     if factor is not None and not (isfinite(factor) and 1 < factor <= MOST_TIMES):
         raise ValueError(f"`factor` must be above 1 and at most {MOST_TIMES:,}, got {factor:g}.")
     if to is None and factor is None:
-        raise ValueError("`to` or `factor` must be passed, got neither.")
+        raise ValueError("`to` must be a length unless `factor` is passed, got None for both.")
     if to is None or factor is None:
         trained = trained or usual
         length = round(trained * factor) if factor is not None else to or 0

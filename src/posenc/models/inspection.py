@@ -1,4 +1,4 @@
-"""Inspect a model: its encoding in each layer, what breaks in longer texts, and remedies."""
+"""Inspect a model: the encoding of each layer, failures in longer texts, and remedies."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Model(Source):
         return self.spec.encodings()
 
     def inspect(self, target: int | None = None, weights: bool = False) -> inspection.Inspection:
-        """Report the encoding of each layer, and what breaks in longer texts; see `posenc.inspect`.
+        """Report the encoding of each layer, and failures in longer texts; see `posenc.inspect`.
 
         - `target`: length in tokens for which the report gives a verdict; None: no verdict
         - `weights`: True also measures the tensors

@@ -11,7 +11,7 @@ copy      `to`/2 random tokens, twice: the share of the second half predicted co
 
 The methods are those of `extend`, a YaRN with a search over its ends and gain, and a search over
 the factor of each pair, or of bands of neighbouring pairs, from the best of these. Every other
-excerpt of the text serves to choose a method, and the others to measure its loss.
+excerpt of the text is used to choose a method, and the others to measure its loss.
 """
 
 from __future__ import annotations

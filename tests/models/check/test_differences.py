@@ -30,12 +30,12 @@ def test_the_spelling_does_not_count():
         ({"rope_theta": 1e4}, "layers 0–7: frequencies: RoPE, 128 channels, base 500,000, llama3"),
         ({"max_position_embeddings": 4096}, "context: 131,072 ≠ 4,096"),
         ({"num_hidden_layers": 4}, "layers: 8 ≠ 4"),
-        ({"num_key_value_heads": 8}, "heads of keys: 4 ≠ 8"),
+        ({"num_key_value_heads": 8}, "key heads: 4 ≠ 8"),
         ({"model_type": "cohere"}, "layers 0–7: layout: half ≠ interleaved"),
         ({"model_type": "mistral", "sliding_window": 512}, "layers 0–7: window: none ≠ 512"),
         (
             {"model_type": "phi", "partial_rotary_factor": 0.5},
-            "channels that turn: 128 of 128 ≠ 64",
+            "rotated channels: 128 of 128 ≠ 64",
         ),
     ],
 )
