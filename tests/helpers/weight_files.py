@@ -17,11 +17,11 @@ FUZZ = settings(
 )
 
 
-def sentences(weighing):
+def sentences(measurements):
     """All that is said of measured weights, behind its name what is said of one tensor."""
     return [
         f"{heading}: {line}" if place.startswith(("table-", "bias-")) else line
-        for place, (heading, *lines) in sections(weighing).items()
+        for place, (heading, *lines) in sections(measurements).items()
         for line in lines
     ]
 

@@ -372,15 +372,15 @@ def _sections(
     """Yield θ with the axes of M-RoPE given to the wrong pairs."""
     if not rotary.sections:
         return
-    says = "take turns" if rotary.woven else "follow one another"
+    says = "take turns" if rotary.interleaved else "follow one another"
     with suppress(ValueError):  # sections of unlike sizes cannot take turns
         yield (
             _fault(
-                f"sections {'follow one another' if rotary.woven else 'take turns'}, expected"
+                f"sections {'follow one another' if rotary.interleaved else 'take turns'}, expected"
                 f" {says}",
                 f"`mrope_section` is {list(rotary.sections)}.",
             ),
-            of(replace(rotary, woven=not rotary.woven)),
+            of(replace(rotary, interleaved=not rotary.interleaved)),
         )
     line = right.sum(0)
     yield (

@@ -1,9 +1,8 @@
-"""Measure by how many bits a token a model predicts stretches of a text, under several readings.
+"""Measure the loss of a model on excerpts of a text, in bits per token, under several readings.
 
-The model is loaded once, with its head, and each reading is plugged into it (`models.adapter`). The
-same stretches are read under each, so that what differs is the reading: of each pair of losses
-counts the difference, with an interval over stretches. Most readings are far worse, and are given
-up as soon as that is sure.
+The model is loaded once, with its head, and each reading is applied to it by `models.adapter`. All
+readings use the same excerpts, so losses are compared in pairs, with a confidence interval over
+excerpts. Most readings are far worse, and are stopped as soon as that is significant.
 """
 
 from __future__ import annotations
@@ -32,51 +31,51 @@ from posenc.models.files.errors import ModelError
 from posenc.models.hf.loading import load, load_gguf
 from posenc.models.layouts import permutation
 
-TOKENS = 256  # tokens of a stretch
-STRETCHES = 16
+TOKENS = 256  # tokens of an excerpt
+STRETCHES = 16  # number of excerpts
 BATCH = 4
-FIRST = 4  # stretches after which a reading may be given up
-LEVEL = 0.95  # joint level of the intervals of all readings
-MARGIN = 0.02  # bits a token: what is closer is not told from what was trained
-LETTERS = 24  # at most as many letters of a text are made into tokens for each one that is read
+FIRST = 4  # excerpts after which a reading may be stopped
+LEVEL = 0.95  # joint confidence level of the intervals of all readings
+MARGIN = 0.02  # bits per token; a smaller difference does not count
+LETTERS = 24  # characters of a text to tokenise for each token that is used
 
 Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One reading: its loss, and by how much it is worse than the config as it is read."""
+    """Loss of one reading, and its difference from the loss of the config as read."""
 
     kind: str
     name: str
-    bits: float  # a token, over the stretches that it read
-    stretches: int
-    difference: float = 0.0  # bits a token; above 0: worse than as read
-    low: float = 0.0  # ends of the interval
+    bits: float  # bits per token, over the excerpts of this trial
+    stretches: int  # number of excerpts
+    difference: float = 0.0  # bits per token; above 0: worse than as read
+    low: float = 0.0  # ends of the confidence interval
     high: float = 0.0
-    losses: tuple[float, ...] = ()  # bits a token of each stretch
-    tokens: int = 0  # of a stretch
-    by_frequency: float = float("inf")  # bits a token, told only how often each one occurs
+    losses: tuple[float, ...] = ()  # bits per token of each excerpt
+    tokens: int = 0  # tokens of an excerpt
+    by_frequency: float = float("inf")  # entropy of the token frequencies, bits per token
 
     @property
     def worse(self) -> bool:
-        """True where it predicts worse, surely and by more than a near reading may."""
+        """True if it is significantly worse, by more than MARGIN."""
         return self.low > 0 and self.difference > MARGIN
 
     @property
     def better(self) -> bool:
-        """True where it predicts better, surely and by more than a near reading may."""
+        """True if it is significantly better, by more than MARGIN."""
         return self.high < 0 and self.difference < -MARGIN
 
     @property
     def unsure(self) -> bool:
-        """True where it seems better, and more stretches would have to say."""
+        """True if it seems better by more than MARGIN, but not significantly."""
         return self.difference < -MARGIN and not self.better
 
     def than(self, other: Trial, tests: int = 1) -> Trial:
-        """Return the trial as it compares with another one, over the stretches that both read.
+        """Return this trial compared with another one, over the excerpts that both read.
 
-        `tests` is the number of comparisons whose intervals hold together.
+        `tests` is the number of comparisons with a joint confidence level.
         """
         pairs = zip(self.losses, other.losses, strict=False)
         mean, low, high = _interval([own - theirs for own, theirs in pairs], tests)
@@ -85,24 +84,27 @@ class Trial:
 
 @dataclass(frozen=True)
 class Opened:
-    """A model that predicts the next token, its tokenizer, and its spec in transformers' layout."""
+    """Loaded model that predicts the next token, its tokenizer, and its spec."""
 
     model: Any
     tokenizer: Any
     spec: Spec
 
     def stretches(self, letters: str, tokens: int, count: int) -> Tensor:
-        """Token ids (stretch, token), evenly spread over a text, each after the first token."""
-        taken = letters[: LETTERS * tokens * count]
-        ids = self.tokenizer(taken, add_special_tokens=False)["input_ids"][0]
+        """Return token ids of excerpts (excerpt, token), evenly spaced over a text.
+
+        Each excerpt starts with the model's first token, if it has one.
+        """
+        text = letters[: LETTERS * tokens * count]
+        ids = self.tokenizer(text, add_special_tokens=False)["input_ids"][0]
         rows = self.model.get_input_embeddings().weight.shape[0]
         first = getattr(self.model.config, "bos_token_id", None)
         first = first if isinstance(first, int) and 0 <= first < rows else None
         size = tokens - (first is not None)
         if len(ids) < 2 * size or not 0 <= int(ids.min()) <= int(ids.max()) < rows:
             raise ModelError(
-                "the text", "", f"is too short: it gives {len(ids):,} tokens, and {2 * size:,} are"
-                " needed" if len(ids) < 2 * size else "has tokens that the model does not know"
+                "the text", "", f"must have at least {2 * size:,} tokens, got {len(ids):,}"
+                if len(ids) < 2 * size else "has tokens outside the vocabulary of the model"
             )  # fmt: skip
         starts = torch.linspace(0, len(ids) - size, min(count, len(ids) // size)).long()
         cut = ids[starts[:, None] + torch.arange(size)]
@@ -113,11 +115,9 @@ class Opened:
 
 @contextmanager
 def opened(model: Path | Source, dtype: torch.dtype = torch.float32) -> Iterator[Opened]:
-    """Open the model in a folder, or in a GGUF file, for the time of a `with`; on a GPU, if any.
+    """Load a model from a folder or a GGUF file, on a GPU if there is one, with weights in `dtype`.
 
-    Its weights are in `dtype`.
-
-    Raises ModelError for one that cannot be read with certainty.
+    Raises ModelError for a model that cannot be read with certainty.
     """
     from transformers.utils import logging
 
@@ -136,17 +136,17 @@ def _placed(model: Any, dtype: torch.dtype) -> Any:
 
 
 def _in_their_order(source: Source) -> Spec:
-    """The spec of a GGUF file in the layout of its rows as transformers puts them."""
+    """Return the spec of a GGUF file with the layout that its rows have in transformers."""
     spec = source.own_spec.text_stack
     usual = specify(source.config("")).rotary
 
-    def laid(layer: Layer) -> Layer:
+    def with_layout(layer: Layer) -> Layer:
         turn = layer.encoding
         if not isinstance(turn, Rotary) or not usual:
             return layer
         return replace(layer, encoding=replace(turn, layout=usual[0].layout))
 
-    return replace(spec, layers=tuple(map(laid, spec.layers)))
+    return replace(spec, layers=tuple(map(with_layout, spec.layers)))
 
 
 def trials(
@@ -158,8 +158,8 @@ def trials(
 ) -> list[Trial]:
     """Try the config as read, the model as transformers runs it, and each reading.
 
-    With `than`, try that reading and the others alone, and compare them with it. Raises ModelError
-    where no encoding can be plugged into such a model.
+    With `than`, try that reading and the others only, and compare them with it. Raises ModelError
+    for a model whose encoding cannot be replaced.
     """
     as_read = Reading("as read", "as read", opened.spec)
     runs = Reading("as read", "as transformers runs it", opened.spec)
@@ -184,7 +184,7 @@ def trials(
 
 
 def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[float]:
-    """Yield bits a token of each stretch, under a reading; None: as transformers runs the model."""
+    """Yield bits per token of each excerpt; `reading` None is the model as run by transformers."""
     for rows in ids.split(BATCH):
         if reading is None:
             yield from bits(opened.model, rows).mean(-1).tolist()
@@ -195,7 +195,7 @@ def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[fl
 
 @contextmanager
 def read_as(opened: Opened, spec: Spec, length: int, rows: str = "") -> Iterator[None]:
-    """Plug a spec into the model, its windows too, for the time of a `with`.
+    """Apply the encodings and windows of a spec to the model within a `with` block.
 
     With `rows` "q" or "k", the rows of queries or of keys are read in the other layout.
     """
@@ -220,7 +220,7 @@ def read_as(opened: Opened, spec: Spec, length: int, rows: str = "") -> Iterator
 
 
 class OneSide(Encoding):
-    """RoPE for a model whose rows of queries alone, or of keys alone, are in the other layout."""
+    """RoPE for a model in which only the rows of queries, or only those of keys, are permuted."""
 
     def __init__(self, rope: RoPE, rows: str):
         super().__init__()
@@ -248,7 +248,7 @@ def _one_side(encoding: Encoding, rows: str) -> Encoding:
 
 @torch.no_grad()
 def bits(model: Any, ids: Tensor) -> Tensor:
-    """Bits (stretch, token) that each token but the first takes, told those before it."""
+    """Return the bits of each token except the first, given those before it: (excerpt, token)."""
     logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
     losses = [
         torch.nn.functional.cross_entropy(row.float(), right[1:], reduction="none")
@@ -258,14 +258,14 @@ def bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _judged(reading: Reading, losses: list[float], own: list[float], tests: int) -> Trial:
-    """Compare with the losses as read, over the same stretches."""
+    """Return the trial of a reading, compared with the losses as read over the same excerpts."""
     mean, low, high = _interval([x - y for x, y in zip(losses, own, strict=False)], tests)
     bits, count = fmean(losses), len(losses)
     return Trial(reading.kind, reading.name, bits, count, mean, low, high, tuple(losses))
 
 
 def _interval(differences: list[float], tests: int) -> tuple[float, float, float]:
-    """Mean and interval of differences, at a level that holds for so many of them together."""
+    """Return mean and confidence interval of differences, at a joint level for `tests` of them."""
     mean, count, half = fmean(differences), len(differences), float("inf")
     if count > 1:
         t = t_quantile(1 - (1 - LEVEL) / (2 * tests), count - 1)
@@ -274,6 +274,6 @@ def _interval(differences: list[float], tests: int) -> tuple[float, float, float
 
 
 def bits_by_frequency(ids: list[int]) -> float:
-    """Bits a token of a text, as if its tokens were drawn one by one."""
+    """Return the entropy of the token frequencies of a text, in bits per token."""
     shares = [count / len(ids) for count in Counter(ids).values()]
     return -sum(share * log2(share) for share in shares)

@@ -1,8 +1,8 @@
-"""List other readings of a config: what else its weights may have been trained with.
+"""Other readings of a config: settings with which its weights may have been trained instead.
 
-A fault of a config is a reading that is not the one of training: another base, layout, share of
-channels, scaling, factor, gain, softmax scale or window. Each is the same spec with that one thing
-changed; those that change no number within the texts to be tried are left out.
+A faulty config has another base, layout, share of channels, scaling, factor, gain, softmax scale or
+window than in training. Each reading is the spec of the config with one of these changed. Readings
+that are equal within the texts of the trials are omitted.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ KEYS = {  # the key that states what a reading changes
 }
 BESIDE = ", and "  # joins the kinds and the names of two changes
 BASES = (10_000.0, 100_000.0, 500_000.0, 1_000_000.0, 10_000_000.0)
-ALIKE = 1.9  # bases within such a factor are not told apart by short texts
+ALIKE = 1.9  # bases within this factor of each other are not distinguishable in short texts
 SCALINGS: tuple[tuple[Method, float], ...] = (
     ("linear", 2.0),
     ("linear", 4.0),
     ("yarn", 4.0),
     ("llama3", 8.0),
 )
-SHARES = {  # of the channels of a head, as published models turn them
+SHARES = {  # shares of rotated channels in published models
     0.25: "a quarter of the channels",
     0.5: "half of the channels",
     0.75: "three quarters of the channels",
@@ -69,7 +69,7 @@ class Reading:
 
 
 def readings(spec: Spec) -> list[Reading]:
-    """List the readings of a text model to try beside that of its config."""
+    """Return the readings of a text model to try besides that of its config."""
     spec, found = spec.text_stack, []
     for reading in _all(spec):
         same = not differences(spec, reading.spec)
@@ -99,13 +99,14 @@ def key_of(kind: str) -> str:
 
 
 def _all(spec: Spec) -> Iterator[Reading]:
+    """Yield all readings with one change, also those that are equal to the config."""
     if not spec.rotary:
         return
     yield Reading("none", "no positions", _turned(spec, lambda turn: None))
     other = lambda turn: replace(turn, layout=OTHER[turn.layout or "half"])  # noqa: E731
     layout = spec.rotary[0].layout or "half"
     yield Reading("layout", f"layout {OTHER[layout]}", _turned(spec, other))
-    # The rows of one side are exchanged for RoPE, not for its sum with a temperature
+    # Rows of queries or keys alone can be permuted for RoPE, not for its sum with a temperature
     if any(isinstance(x.encoding, Rotary) and not x.temperature for x in spec.layers):
         yield Reading("layout", f"layout {OTHER[layout]} of queries alone", spec, "q")
         yield Reading("layout", f"layout {OTHER[layout]} of keys alone", spec, "k")
@@ -160,7 +161,7 @@ def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary
 
 
 def _factors(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
-    """Yield other factors; for YaRN also context / original, and the original length of each."""
+    """Yield other factors; for YaRN also context / original, and other original lengths."""
     if turn.factor <= 1:
         return
     factors = [turn.factor / 2, turn.factor * 2]
@@ -185,7 +186,7 @@ def _partly(turn: Rotary) -> Iterator[tuple[Kind, str, Rotary]]:
         if turned == turn.dim * share and turned % 2 == 0 and turned != turn.turned:
             yield "partial", name, replace(turn, turned=turned)
     if turn.turned < turn.dim and turn.dim % 2 == 0:
-        # The exponents −2j / d of the whole head, not of the channels that turn
+        # Exponents −2j / d with the channels d of the whole head, not of the rotated part
         whole = turn.base ** (turn.turned / turn.dim)
         yield "partial", "exponents of the whole head", replace(turn, base=whole)
 
@@ -197,7 +198,7 @@ def _stretched(turn: Rotary, method: Method, factor: float, trained: int) -> Rot
 
 
 def _regained(turn: Rotary) -> Rotary:
-    """Give YaRN the gain that follows from its factor."""
+    """Set the gain of YaRN to the default for its factor."""
     return replace(turn, gain=yarn_gain(turn.factor)) if turn.method == "yarn" else turn
 
 
@@ -229,7 +230,7 @@ def _layers(spec: Spec, change: Callable[[Layer], Layer]) -> Spec:
 
 
 def scale_of(layer: Layer) -> float:
-    """The scale of the softmax of a layer that turns."""
+    """Return the softmax scale of a rotary layer."""
     assert isinstance(layer.encoding, Rotary)
     if layer.scale is not None:
         return layer.scale

@@ -1,12 +1,11 @@
-"""Check a model: the faults of its config, what its files differ in, and the word of its weights.
+"""Check a model by rules, by comparing its files, and by the loss of its weights.
 
     checked = check(Path("model"), text=Path("mine.txt"))
     checked.verdict         "no fault found", "fault" or "cannot say"
 
-The right reading of a config is the one under which the model predicts best: no reference code is
-needed. Where weights lie beside the config, other readings of it are tried on a text; one that
-predicts better, surely and by more than a near reading may, is a fault. Missing knowledge never
-counts as none.
+The correct reading of a config is the one with the lowest loss, so no reference code is needed. If
+there are weights, other readings are tried on a text; a reading that predicts significantly better,
+by more than `loss.MARGIN`, is a fault. A check that cannot be made gives "cannot say".
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from posenc.models.inspection import name_of
 from posenc.support.provenance import Provenance, since
 from posenc.support.text import printable
 
-# These need torch, which a config alone does not
+# Checking a config alone must not import torch, which this module needs
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -40,11 +39,11 @@ Progress = Callable[[str, int, int], None]
 Verdict = Literal["no fault found", "fault", "cannot say"]
 EXIT_CODES: dict[Verdict, int] = {"no fault found": 0, "fault": 1, "cannot say": 3}
 SCHEMA = 1
-NEAR = 0.02  # bits a token by which two readings are told apart, or as a share of the gain:
-NEAR_SHARE = 0.05
-LEAST = 64  # tokens of a stretch in which readings are told apart
-LEAST_BITS = 1.0  # entropy of the tokens of a text, as if they were drawn one by one
-MOST_TOKENS = 2048  # tokens of a stretch in which a window is tried
+# Readings closer than this to the best one are rivals: bits per token, or a share of the gain
+NEAR, NEAR_SHARE = 0.02, 0.05
+LEAST = 64  # shortest excerpt in tokens that distinguishes readings
+LEAST_BITS = 1.0  # lowest entropy of the token frequencies of a text
+MOST_TOKENS = 2048  # longest excerpt in tokens, for trials of windows
 NO_FILES = ModelFiles(Path(), None, (), None, ())
 WEIGHTS_DISAGREE = FaultRule(
     "weights-disagree",
@@ -55,19 +54,19 @@ WEIGHTS_DISAGREE = FaultRule(
 FILES_DIFFER = FaultRule(
     "files-differ",
     "error",
-    "The config and the GGUF file of one model say different things about positions.",
+    "The config and the GGUF file of one model have different positional settings.",
     ("ggml-org/llama.cpp#17945", "ggml-org/llama.cpp#22612"),
 )
 CONTEXTS_DIFFER = FaultRule(
     "contexts-differ",
     "warning",
-    "The config and the GGUF file of one model state different lengths of text.",
+    "The config and the GGUF file of one model state different contexts.",
     ("vllm-project/vllm#56446",),
 )
 BROKEN_FILE = FaultRule(
     "broken-file",
     "error",
-    "The weights are cut off, not finite, or not those that the config asks for.",
+    "The weights are truncated, not finite, or not those that the config describes.",
     (),
 )
 RULES = (
@@ -78,7 +77,7 @@ RULES = (
     FILES_DIFFER,
     CONTEXTS_DIFFER,
 )
-# Faults that no rule can see: each is a plausible value in place of another
+# Faults that no rule can detect, since the wrong value is plausible
 PLAUSIBLE = (
     "another base, share of channels, scaling, factor, original length, softmax scale or window"
     " than in training, and rows of queries or keys in the other layout"
@@ -87,18 +86,18 @@ PLAUSIBLE = (
 
 @dataclass(frozen=True)
 class Check:
-    """What was asked of a model, and the answers.
+    """Result of a check: findings, trials of other readings, and reasons why it is incomplete.
 
-    With `strict`, warnings count as faults. `ignored` names the rules that were switched off, and
-    `undetectable` lists the kinds of fault that nothing here could have found.
+    With `strict`, warnings count as faults. `ignored` has the names of disabled rules, and
+    `undetectable` the kinds of fault that this check could not find.
     """
 
-    name: str  # name of its folder
+    name: str  # name of the folder
     file: str
     findings: tuple[Fault, ...]
     trials: tuple[Trial, ...]
-    unknown: tuple[str, ...]  # why no fault may have been missed only if more were known
-    asked: tuple[str, ...]  # what was looked at
+    unknown: tuple[str, ...]  # checks that could not be made, and why
+    asked: tuple[str, ...]  # checks that were made
     provenance: Provenance | None = None
     schema: int = SCHEMA
     strict: bool = False
@@ -117,7 +116,7 @@ class Check:
         return EXIT_CODES[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return plain data for JSON."""
         return {
             "schema": self.schema,
             "name": self.name,
@@ -157,12 +156,16 @@ def check(
     strict: bool = False,
     ignore: Sequence[str] = (),
 ) -> Check:
-    """Check the config of a model, and its weights where it is a folder or a GGUF file.
+    """Check the config of a model, and its weights if it is a folder or a GGUF file.
 
-    `letters` is the text that they read, the packaged novel by default; `against` another file of
-    the same model; `used_by` names programs of readers.toml that will read the config. With
-    `strict`, warnings count as faults; `ignore` names rules to switch off. Raises ModelError where
-    there is no file to read, and ValueError for a program or a rule that is not known.
+    - `letters`: text for the trials; None: the packaged novel
+    - `against`: another file of the same model
+    - `progress`: called with the name of a trial, its number, and the number of trials
+    - `used_by`: programs in readers.toml that will read the config
+    - `strict`: True counts warnings as faults
+    - `ignore`: names of rules to disable
+
+    Raises ModelError if there is no file to read, and ValueError for an unknown program or rule.
     """
     start, names, source = time.time(), readers.named(used_by), Source.of(model)
     path = source.path
@@ -188,7 +191,7 @@ def check(
     turns = found.spec is not None and bool(found.spec.text_stack.rotary)
     if turns and files.weights and files.format not in ("safetensors", "gguf"):
         kind = files.format or "pickles"
-        unknown.append(f"its weights are {kind}, which are not asked: give safetensors or GGUF")
+        unknown.append(f"its weights are {kind}, which are not read. Pass safetensors or GGUF")
     elif turns and files.weights:
         try:
             tried, tokens = _tried(source, letters, progress)
@@ -198,7 +201,7 @@ def check(
         except Broken as error:
             findings.append(Fault(BROKEN_FILE, str(error), found.file))
         except ModelError as error:
-            unknown.append(f"its weights could not be asked: {error}")
+            unknown.append(f"its weights could not be tested: {error}")
     kept = [finding for finding in findings if finding.rule.name not in ignored]
     unknown += _hidden(findings, kept, found)
     return Check(
@@ -231,26 +234,26 @@ def _rule_named(name: str) -> str:
 
 
 def _hidden(findings: list[Fault], kept: list[Fault], found: faults.Faults) -> Iterator[str]:
-    """Yield what an ignored fault kept from being checked: the rest of a file that it stopped."""
+    """Yield the ignored faults that end the check of a file, so that its rest is unchecked."""
     for finding in findings:
         if finding not in kept and (found.spec is None or finding.rule is BROKEN_FILE):
             yield f"{finding.rule.name} is ignored, but it ends the check: {finding.message}"
 
 
 def _undetectable(tried: list[Trial], tokens: int) -> Iterator[str]:
-    """Yield the kinds of fault that what was asked cannot show."""
+    """Yield the kinds of fault that the check cannot detect."""
     if not tried:
         yield f"by rules alone: {PLAUSIBLE}"
         return
     alike = [x.name for x in tried if x.kind != "as read" and not (x.worse or x.better)]
     alike = [*dict.fromkeys(alike)]
     if alike:
-        yield f"in these texts not told apart from the config: {', '.join(alike)}"
-    yield f"in texts of {tokens:,} tokens: what differs only beyond them"
+        yield f"not distinguishable from the config in these texts: {', '.join(alike)}"
+    yield f"in texts of {tokens:,} tokens: differences that appear only beyond them"
 
 
 def _beside(path: Path) -> list[Path]:
-    """The GGUF files beside the config of a folder."""
+    """Return the GGUF files beside the config of a folder."""
     return sorted(path.glob("*.gguf")) if path.is_dir() and (path / "config.json").exists() else []
 
 
@@ -267,10 +270,10 @@ def _key(difference: Difference) -> str:
 
 
 def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[list[Trial], int]:
-    """Try other readings of a config by the loss of its weights, on texts of so many tokens.
+    """Try other readings of a config by the loss of its weights.
 
-    A wrong factor shortens the trained length of the config, so that it does not limit the texts
-    below LEAST tokens.
+    Returns the trials, and the number of tokens of the texts. The trained length limits the texts,
+    but not below LEAST tokens, since a wrong factor may shorten it.
     """
     if letters is None:
         from posenc.analysis.text import novel_letters
@@ -284,8 +287,8 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
             context = model.spec.context or TOKENS
             if context < LEAST:
                 raise ModelError(
-                    source.path, "max_position_embeddings", "readings are told apart by texts of"
-                    f" {LEAST} tokens or more, which is beyond its context", context,
+                    source.path, "max_position_embeddings", f"must be at least {LEAST} tokens, the"
+                    " shortest text that distinguishes readings", context,
                 )  # fmt: skip
             tokens = min(TOKENS, max(LEAST, model.spec.trained or context))
             near = model.stretches(letters, tokens, STRETCHES)
@@ -300,7 +303,7 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
             found = trials(model, rest if far else [*rest, *windows], near, progress)
             texts, own = {tokens: near}, {tokens: found[0]}
             if far and windows:
-                # Windows need longer texts; what seems better is compared with them on those
+                # Windows need longer texts, on which the other leading readings are repeated
                 leading = {trial.name for trial in found if trial.better or trial.unsure}
                 again = [*(x for x in rest if x.name in leading), *windows]
                 texts[size] = model.stretches(letters, size, STRETCHES)
@@ -316,7 +319,7 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
         raise ModelError(
             source.path,
             "",
-            f"weights are opened by transformers, and {missing.name} is not installed",
+            f"weights are loaded by transformers, and {missing.name} is not installed",
         ) from None
 
 
@@ -328,10 +331,10 @@ def _two_changes(
     own: Trial,
     progress: Progress,
 ) -> list[Trial]:
-    """Try a second change on top of the first, then other values of the first key beside that.
+    """Try a second change in addition to the first, then other values of the first key with it.
 
-    Returns the trials that are surely better than the first change alone, compared with `own`, the
-    trial of the unchanged config.
+    Returns the trials that are significantly better than the first change alone, as compared with
+    `own`, the trial of the unchanged config.
     """
     from posenc.models.check.loss import trials
 
@@ -346,7 +349,7 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """List the trials that are surely better than the first one, compared with `own`."""
+    """Return the trials that are significantly better than the first one, compared with `own`."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
@@ -357,52 +360,52 @@ def _changes(pair: Reading, first: Reading) -> bool:
 
 
 def _refuse_uniform(bits: float) -> None:
-    """Raise ModelError for a text of nearly one token, which any reading predicts."""
+    """Raise ModelError for a text that repeats nearly one token, which any reading predicts."""
     if bits < LEAST_BITS:
-        problem = f"tells nothing: its tokens differ by {bits:.2f} bits"
+        problem = f"is too uniform: its tokens have {bits:.2f} bits of entropy"
         raise ModelError("the text", "", problem, allowed=f"{LEAST_BITS:g} or more")
 
 
 def _hides(spec: Spec, other: Spec, tokens: int) -> bool:
-    """Test whether the windows of two specs differ within a text of so many tokens."""
+    """Test whether the windows of two specs differ within a text of `tokens` tokens."""
     windows = ([min(layer.window or tokens, tokens) for layer in x.layers] for x in (spec, other))
     return next(windows) != next(windows)
 
 
 def _enough(spec: Spec) -> int:
-    """Tokens in which windows hide something; beyond any text where more than are tried."""
+    """Return the tokens of a text in which windows have an effect; 2⁵³ if above MOST_TOKENS."""
     size = 2 * max(layer.window or 0 for layer in spec.layers)
     return size if size <= MOST_TOKENS else 2**53
 
 
 def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
-    """Yield the fault that the losses show: another reading is better than the config's.
+    """Yield a fault if another reading has a lower loss than the config.
 
-    A remedy is named only where one reading, or several of one key, stand out from all others, and
-    predict better than the frequencies of the tokens do. Otherwise the right reading was not tried,
-    and any of them would point to a key that may be right.
+    The fault names a remedy only if one reading, or several of one key, are better than all others
+    and better than token frequencies. Otherwise the correct reading was not tried, and a remedy
+    might point to a correct key.
     """
     best = _best(tried)
     if best is None:
         return
     gaps = _gaps(best.name, tried)
     near = max(NEAR, NEAR_SHARE * -best.difference)
-    # What is surely worse than as read is surely worse than the best
+    # A reading significantly worse than the config is also worse than the best
     rivals = [x for x, by in gaps if by.difference < near or (by.low <= 0 and not x.worse)]
     names = dict.fromkeys((best.name, *(trial.name for trial in rivals)))
     why = _unfit(best, rivals)
     measured = (
-        f"{best.bits:.3f} bits a token, {-best.difference:.3f} fewer than as read"
+        f"{best.bits:.3f} bits per token, {-best.difference:.3f} fewer than as read"
         f" ({-best.high:.3f} … {-best.low:.3f})"
     )
-    compared = f"the frequencies of the tokens alone take {best.by_frequency:.3f}"
+    compared = f"token frequencies alone need {best.by_frequency:.3f}"
     rest = [(by.difference, x.name) for x, by in gaps if why or x.name not in names]
     if rest:
         gap, second = min(rest)
-        compared = f"the next best reading, {second}, takes {gap:.3f} more; {compared}"
+        compared = f"the next best reading, {second}, needs {gap:.3f} more; {compared}"
     if why:
         message = (
-            "the weights contradict the config, but none of the tried readings fits: the best is"
+            "the weights contradict the config, but no tried reading is a remedy: the best is"
             f" {' or '.join(names)}, {measured}, and {why}; {compared}"
         )
     else:
@@ -413,10 +416,10 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
 
 
 def _best(tried: list[Trial]) -> Trial | None:
-    """Return the best of the readings that are surely better, on the longest texts they have read.
+    """Return the best of the significantly better readings, on the longest texts.
 
-    A multiple of the softmax scale alone is no other reading: scores are also too small, or too
-    large, where training ended early, or where a norm is not as in training.
+    A multiple of the softmax scale alone does not count: scores are also too small or too large if
+    training ended early, or if a norm differs from training.
     """
     better = [trial for trial in tried if trial.better]
     if all(trial.kind == "multiple" for trial in better):
@@ -427,45 +430,45 @@ def _best(tried: list[Trial]) -> Trial | None:
 
 
 def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
-    """List each other reading, and the same as it compares with the best on the same texts."""
+    """Return each other reading, and its comparison with the best one on the same texts."""
     on = {trial.tokens: trial for trial in tried if trial.name == best}
     others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
     return [(trial, trial.than(on[trial.tokens], len(others))) for trial in others]
 
 
 def _unfit(best: Trial, rivals: list[Trial]) -> str:
-    """Return the reason why the best reading is no remedy, or ""."""
+    """Return the reason why the best reading is not a remedy, or ""."""
     kinds = best.kind.split(BESIDE)
     if "none" in kinds:
         return "it ignores positions"
     if "multiple" in kinds:
-        return "scores may be too small or too large for reasons beside the config"
+        return "scores may be too small or too large for other reasons than the config"
     if len({key_of(trial.kind) for trial in (best, *rivals)}) > 1:
-        return "they are too close to tell which is right"
+        return "they are too close to determine which is correct"
     if best.bits >= best.by_frequency:
-        return "it predicts no better than the frequencies of the tokens do"
+        return "it predicts no better than token frequencies"
     return ""
 
 
 def _untold(tried: list[Trial]) -> Iterator[str]:
-    """Say where the losses tell nothing: an untrained model reads alike whatever its positions."""
+    """Yield the reasons why the losses are inconclusive, such as an untrained model."""
     if _best(tried):
         return
     for trial in tried:
         if trial.better:
             yield (
-                f"read with {trial.name} it predicts {-trial.difference:.3f} bits a token better:"
-                " its training ended early, or its norms or scores are scaled otherwise than the"
+                f"read with {trial.name} it predicts {-trial.difference:.3f} bits per token better:"
+                " its training ended early, or its norms or scores have another scale than the"
                 " config states"
             )
         if trial.unsure:
             half = (trial.high - trial.low) / 2
             yield (
                 f"read with {trial.name} it may be better, {trial.difference:+.3f} ± {half:.3f}"
-                " bits a token: give a longer text"
+                " bits per token. Pass a longer text"
             )
     if not any(trial.worse or trial.better for trial in tried):
         yield (
             "no reading is worse than the config's, not even one without positions: the weights"
-            " are untrained, or this text tells nothing"
+            " are untrained, or this text is unsuitable"
         )
