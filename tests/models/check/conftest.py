@@ -1,4 +1,4 @@
-"""One trained Llama for all tests of checks."""
+"""Train one Llama for all tests of checks."""
 
 import pytest
 from trained_models import trained

@@ -1,4 +1,4 @@
-"""GGUF files that lack what they need: a model that `gguf` itself writes, with parts left out."""
+"""Test GGUF files that lack parts of a model which the package gguf writes."""
 
 import gguf
 import numpy as np
@@ -78,7 +78,7 @@ def test_a_whole_file_has_no_fault(tensors, tmp_path):
 @pytest.mark.parametrize("lacking", ["blk.0.attn_k.weight", "blk.0.ffn_down.weight"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_missing_tensor_is_named_whatever_the_seed(tensors, tmp_path, capsys, lacking, seed):
-    """Once it was judged by numbers drawn at random, and the verdict changed with the seed."""
+    """The tensor was once filled with random numbers, and the verdict changed with the seed."""
     torch.manual_seed(seed)
     rest = {name: values for name, values in tensors.items() if name != lacking}
     checked = check(written(tmp_path / "m.gguf", rest), TEXT)
@@ -103,7 +103,7 @@ def test_a_tensor_whose_shape_contradicts_the_metadata_is_a_fault(tensors, tmp_p
 
 
 def test_a_tensor_of_another_shape_of_attention_leaves_it_open(tensors, tmp_path):
-    """It may be transformers that builds it otherwise, as Qwen3's heads of other than 128."""
+    """transformers may use another shape, as for Qwen3 with heads of other sizes than 128."""
     half = tensors | {"blk.0.attn_q.weight": tensors["blk.0.attn_q.weight"][:16]}
     checked = check(written(tmp_path / "m.gguf", half), TEXT)
     assert (checked.verdict, checked.trials) == ("cannot say", ())
@@ -121,7 +121,7 @@ def test_a_tensor_of_another_shape_of_attention_leaves_it_open(tensors, tmp_path
 def test_sizes_that_no_tensor_fills_are_refused_before_memory_is_asked_for(
     tmp_path, monkeypatch, sizes
 ):
-    """A header of some hundred bytes would ask for gigabytes of numbers."""
+    """A header of a few hundred bytes may state gigabytes of numbers."""
     path = written(tmp_path / "m.gguf", {"token_embd.weight": np.zeros((14, 32), "f4")}, **sizes)
     monkeypatch.setattr(PreTrainedModel, "from_pretrained", pytest.fail)
     with pytest.raises(Broken):

@@ -1,4 +1,4 @@
-"""Against pairs of configs that mean the same, and pairs that differ in one thing."""
+"""Test pairs of configs with the same meaning, and pairs with one difference."""
 
 import json
 
@@ -72,7 +72,7 @@ def test_a_config_and_its_gguf_say_the_same_whatever_the_order_of_rows(tmp_path)
 
 
 def test_a_gptneox_that_turns_whole_heads_equals_its_gguf(tmp_path):
-    """RedPajama-INCITE, open-calm and rinna's models are such."""
+    """RedPajama-INCITE, open-calm and rinna have such files."""
     keys = {"context_length": 128, "embedding_length": 64, "block_count": 2}
     keys |= {"attention__head_count": 4, "rope__dimension_count": 16}
     values = {f"gptneox__{key}": ("uint32", value) for key, value in keys.items()}

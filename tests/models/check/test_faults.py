@@ -1,5 +1,4 @@
-"""Against the faults that were met in 2026, each rebuilt from the thread that it is known from, and
-against configs as they were published."""
+"""Test the rules on faults rebuilt from the reports of 2026, and on published configs."""
 
 import json
 import re
@@ -95,7 +94,7 @@ BORROWED = {"glmga", "internlm3", "iquestcoder", "pp_chart2table", "shieldgemma2
 
 
 def test_the_classes_of_transformers_agree_with_their_model_type():
-    """Compare with the tables in which transformers itself looks classes up."""
+    """Compare with the tables in which transformers looks up classes."""
     tables = vars(modeling_auto).items()
     tables = [table for name, table in tables if name.endswith("_MAPPING_NAMES")]
     count, disagree = 0, set()
@@ -129,7 +128,7 @@ def test_what_is_not_read_is_no_fault_but_cannot_be_said(tmp_path):
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.bin"])
 def test_weights_without_a_config_are_no_fault(tmp_path, name):
-    """Nothing is wrong with the file."""
+    """A file of weights without a config has no fault."""
     (tmp_path / name).write_bytes(b"")
     for path in (tmp_path, tmp_path / name):
         asked = faults(path)
@@ -139,7 +138,7 @@ def test_weights_without_a_config_are_no_fault(tmp_path, name):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name in KINDS])
 def test_no_published_config_has_a_fault(tmp_path, name):
-    """Their frequencies are held against transformers in tests/models/config."""
+    """tests/models/config compares their frequencies with transformers."""
     asked = faults(written(tmp_path, published(name)))
     assert [finding for finding in asked.findings if finding.level == "error"] == []
     assert asked.spec is not None

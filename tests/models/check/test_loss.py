@@ -1,4 +1,4 @@
-"""Against transformers' own loss, and a model that was trained with the reading in question."""
+"""Test losses against transformers' own loss, and against a model with a known reading."""
 
 import pytest
 import torch

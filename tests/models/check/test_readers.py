@@ -1,7 +1,7 @@
-"""The programs that read a config, and the keys that they ignore.
+"""Test the programs that read a config, and the keys that they ignore.
 
-What a reader does is pinned by facts read in its source; the outcome of transformers 4 was run
-with 4.57.6 on the config of `ALONE`: base 10,000, no scaling.
+Facts were read in the source of each program; transformers 4.57.6 was run on the config of `ALONE`,
+with the result base 10,000 and no scaling.
 """
 
 import json
@@ -58,7 +58,7 @@ FOPE = {
 
 
 def found(tmp_path, config, *names):
-    """Return (rule, key) -> message of the findings about readers."""
+    """Return a message for each (rule, key) of the findings about readers."""
     (tmp_path / "config.json").write_text(json.dumps(config))
     checked = check(tmp_path / "config.json", used_by=names)
     mine = {rule.name for rule in readers.RULES}

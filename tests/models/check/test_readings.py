@@ -1,4 +1,4 @@
-"""Against what is changed in each: one thing, and never nothing."""
+"""Test that each reading changes one setting, and none is equal to the config."""
 
 import pytest
 from published import KINDS, MODELS, published
@@ -17,7 +17,7 @@ def test_each_reading_differs_from_the_config_and_from_the_others(name):
     assert len({reading.name for reading in found}) == len(found)
     for number, reading in enumerate(found):
         changed = bool(differences(spec, reading.spec))
-        # Rows of one side in the other layout are no difference of the spec
+        # Permuted rows of queries or keys do not change the spec
         assert changed != bool(reading.rows)
         others = [other for other in found[:number] if other.rows == reading.rows == ""]
         assert all(differences(reading.spec, other.spec) for other in others)
@@ -70,7 +70,7 @@ CONFIGS = {name: published(name) for name in ("Qwen3-8B", "Llama-3.1-8B-Instruct
     ids=[*CONFIGS, "ministral3"],
 )
 def test_rows_of_one_side_are_tried_only_where_they_change_an_encoding(config, tried):
-    """Ministral 3 adds a temperature to its RoPE: the passes would repeat the config's own loss."""
+    """Ministral 3 adds a temperature to its RoPE, so the passes would repeat the config's loss."""
     spec = specify(config).text_stack
     rows = [reading.rows for reading in readings(spec) if reading.rows]
     assert rows == (["q", "k"] if tried else [])

@@ -1,4 +1,4 @@
-"""Against what SARIF 2.1.0 asks of a document, and GitHub of one that it shows."""
+"""Test the document against the requirements of SARIF 2.1.0 and of GitHub."""
 
 import json
 import re
@@ -102,7 +102,7 @@ SCHEMA = {
 
 
 def validate(value, schema, at="$"):
-    """Raise AssertionError for a value that its part of the schema does not allow."""
+    """Raise AssertionError for a value that the schema does not allow."""
     if isinstance(schema, dict):
         assert isinstance(value, dict), at
         named = {key.rstrip("!"): key.endswith("!") for key in schema}
@@ -129,7 +129,7 @@ def test_documents_fit_the_schema(tmp_path):
 
 
 def test_a_file_in_the_working_directory_has_a_relative_uri(tmp_path, monkeypatch):
-    """GitHub shows no result of an absolute path."""
+    """GitHub ignores results with an absolute path."""
     folder = tmp_path / "a b#c%41ü<x>"
     folder.mkdir()
     monkeypatch.chdir(tmp_path)

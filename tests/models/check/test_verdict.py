@@ -1,5 +1,7 @@
-"""Against faults planted into the configs of models that were trained here, for seconds, with
-another reading; and against packages with trained models, where they are installed."""
+"""Test checks on faults planted in the configs of models that are trained here for seconds.
+
+Packages with trained models are tested if they are installed.
+"""
 
 import json
 from dataclasses import replace
@@ -141,11 +143,11 @@ def test_a_gguf_that_is_not_read_and_weights_that_are_pickles_leave_it_open(llam
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     checked = check(folder)
     assert checked.verdict == "cannot say"
-    assert "its weights are pickles, which are not asked" in checked.unknown[0]
+    assert "its weights are pickles, which are not read" in checked.unknown[0]
 
 
 def test_a_reading_that_seems_better_on_too_short_a_text_leaves_it_open():
-    """As SmolLM2 with a base of 10,000 planted does on six stretches of 96 tokens."""
+    """SmolLM2 with a planted base of 10,000 is inconclusive on six excerpts of 96 tokens."""
     own = Trial("as read", "as read", 6.274, 6)
     seems = Trial("base", "base 100,000", 6.011, 6, -0.262, -0.544, 0.020)
     worse = Trial("none", "no positions", 8.0, 4, 1.8, 0.1, 3.6)
@@ -156,7 +158,7 @@ def test_a_reading_that_seems_better_on_too_short_a_text_leaves_it_open():
 
 
 def test_a_model_that_takes_no_encoding_is_left_open(llama, tmp_path):
-    """Nothing can be plugged into it where the config has more layers than it is built with."""
+    """The encoding cannot be replaced if the config has more layers than the model."""
     with opened(llama) as model:
         layers = (*model.spec.layers, *model.spec.layers)
         longer = replace(model.spec, layers=layers)
@@ -224,7 +226,7 @@ def test_broken_weights_are_a_fault(llama, tmp_path, breaks):
 def test_a_text_of_one_letter_tells_nothing(llama):
     checked = check(llama, LETTERS[0] * 8_000)
     assert (checked.verdict, checked.exit_code) == ("cannot say", 3)
-    assert "tells nothing" in checked.unknown[0]
+    assert "is too uniform" in checked.unknown[0]
 
 
 def test_no_fault_found_names_the_readings_that_are_not_told_apart(llama):
@@ -236,7 +238,7 @@ def test_no_fault_found_names_the_readings_that_are_not_told_apart(llama):
 
 
 def reordered(llama, to, side):
-    """A copy whose rows of queries or of keys alone are in the other layout."""
+    """Copy a model, with the rows of queries or of keys alone in the other layout."""
     folder = planted(llama, to)
     tensors = load_file(folder / "model.safetensors")
     order = permutation(16, 16, "interleaved")
@@ -248,7 +250,7 @@ def reordered(llama, to, side):
 
 @pytest.mark.parametrize(("side", "what"), [("q", "queries"), ("k", "keys")])
 def test_rows_of_one_side_in_the_other_layout_are_named(llama, tmp_path, side, what):
-    """The named reading restores the loss that the model has as it was trained."""
+    """The reading in the message restores the loss of the trained model."""
     checked = check(reordered(llama, tmp_path / "a", side), LETTERS)
     assert f"read with layout interleaved of {what} alone:" in error(checked).message
     best = min(checked.trials, key=lambda trial: trial.bits)
@@ -257,7 +259,7 @@ def test_rows_of_one_side_in_the_other_layout_are_named(llama, tmp_path, side, w
 
 
 def test_a_factor_that_shortens_the_texts_is_found(llama, tmp_path):
-    """Of a context of 64 tokens a factor of 8 leaves 8, in which all readings are alike."""
+    """A factor of 8 reduces 64 tokens to 8, in which all readings are equal."""
     keys = dict(rope_type="linear", factor=8.0)
     finding = error(check(planted(llama, tmp_path / "a", rope_parameters=keys), LETTERS))
     assert "read with not scaled:" in finding.message
@@ -272,7 +274,7 @@ def test_a_context_below_64_tokens_is_left_open(llama, tmp_path):
 
 @pytest.mark.parametrize(("zeroed", "what"), [("k", "keys"), ("q", "queries"), ("qk", "queries")])
 def test_queries_or_keys_that_are_all_0_are_named_as_such(llama, tmp_path, zeroed, what):
-    """Zeros look the same turned and not turned: neither a rotation nor its absence is measured."""
+    """Zeros are the same before and after rotation, so no rotation can be measured."""
     folder = planted(llama, tmp_path / "a")
     tensors = load_file(folder / "model.safetensors")
     for name in [name for name in tensors if any(f"{side}_proj" in name for side in zeroed)]:
@@ -303,7 +305,7 @@ def test_half_of_the_share_of_channels_is_found(tmp_path):
 
 @pytest.mark.slow
 def test_half_of_the_factor_of_yarn_is_among_the_best(tmp_path):
-    """In texts of 64 tokens some bases come as close, so that no key is named."""
+    """In texts of 64 tokens some bases are as close, so no key is named."""
     rope = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8, rope_theta=1e4)
     folder = trained("Llama", tmp_path / "m", rope_parameters=rope)
     assert check(folder, LETTERS).verdict == "no fault found"
@@ -325,7 +327,7 @@ def test_exchanged_lists_of_longrope_are_among_the_best(tmp_path):
 
 
 def tried(kind, name, by, half=0.01, tokens=256, frequency=9.0):
-    """A trial that is `by` bits better than as read, in each of 16 stretches."""
+    """Return a trial that is `by` bits better than as read, in each of 16 excerpts."""
     spread = [half if n % 2 else -half for n in range(16)]
     losses = tuple(5.0 - by + one for one in spread)
     return Trial(kind, name, 5.0 - by, 16, -by, -by - half, -by + half, losses, tokens, frequency)
@@ -340,7 +342,7 @@ def test_a_remedy_is_named_with_its_distance_to_the_next():
     (finding,) = _proved(trials, "config.json")
     assert finding.key == "rope_theta"
     assert "read with base 10,000: 3.500 bits" in finding.message
-    assert "layout half, takes 1.000 more" in finding.message
+    assert "layout half, needs 1.000 more" in finding.message
 
 
 def test_readings_of_one_key_that_fit_alike_are_both_named():
@@ -358,7 +360,7 @@ def test_readings_of_one_key_that_fit_alike_are_both_named():
     ],
 )
 def test_no_key_is_named_where_no_reading_stands_out(trials):
-    """Either the model does best without positions, or two remedies are as good as each other."""
+    """The model is best without positions, or two remedies are equally good."""
     (finding,) = _proved([OWN, *trials], "config.json")
     assert finding.key == ""
     assert finding.level == "error"
@@ -366,7 +368,7 @@ def test_no_key_is_named_where_no_reading_stands_out(trials):
 
 
 def test_a_reading_that_is_worse_than_frequencies_is_no_remedy():
-    """It stands out by 1 bit from all others, and a table of frequencies would still be better."""
+    """The reading is better than all others by 1 bit, but worse than token frequencies."""
     trials = [
         better("base", "base 10,000", 1.5, frequency=3.4),
         better("layout", "layout half", 0.5),
@@ -380,11 +382,11 @@ def test_a_reading_that_is_worse_than_frequencies_is_no_remedy():
 def test_the_next_best_is_named_where_none_fits_too():
     trials = [better("none", "no positions", 1.5), better("base", "base 10,000", 0.5)]
     (finding,) = _proved([OWN, *trials], "config.json")
-    assert "base 10,000, takes 1.000 more" in finding.message
+    assert "base 10,000, needs 1.000 more" in finding.message
 
 
 def test_a_reading_that_is_not_surely_better_is_a_rival_too():
-    """Its interval reaches above 0, so that it was not among those that are surely better."""
+    """The interval of a rival includes 0, so it is not significantly better by itself."""
     unsure = tried("window", "no window", 1.2, half=1.3)
     assert not unsure.better
     (finding,) = _proved([OWN, better("base", "base 10,000", 1.5), unsure], "config.json")
@@ -393,18 +395,18 @@ def test_a_reading_that_is_not_surely_better_is_a_rival_too():
 
 
 def test_readings_are_compared_on_the_same_texts_alone():
-    """On longer texts all is easier; the base gains more there, too, and the window is no rival."""
+    """Longer texts have lower losses, so readings are compared at equal length only."""
     near = [better("base", "base 10,000", 1.0), better("layout", "layout half", 0.4)]
     far = [better("base", "base 10,000", 2.0, tokens=1024)]
     far += [better("window", "no window", 1.0, tokens=1024)]
     (finding,) = _proved([OWN, *near, *far], "config.json")
     assert finding.key == "rope_theta"
-    assert "layout half, takes 0.600 more" in finding.message
+    assert "layout half, needs 0.600 more" in finding.message
 
 
 @pytest.mark.slow
 def test_windows_are_tried_on_longer_texts_beside_what_seems_better(tmp_path, monkeypatch):
-    """A window of 8 differs from 16 only in texts that are longer than these 12 tokens."""
+    """Windows of 8 and 16 differ only in texts longer than these 12 tokens."""
     monkeypatch.setattr("posenc.models.check.loss.TOKENS", 12)
     monkeypatch.setattr("posenc.models.check.verdict.LEAST", 12)
     folder = trained("Gemma3", tmp_path / "m")
@@ -419,7 +421,7 @@ def test_windows_are_tried_on_longer_texts_beside_what_seems_better(tmp_path, mo
 
 @pytest.mark.parametrize("fault", ["eps", "residual", "tokenizer"])
 def test_faults_that_are_not_of_positions_get_no_remedy_of_positions(llama, tmp_path, fault):
-    """They make the losses worse under every reading; some reading may hide a part of that."""
+    """Other faults make the losses worse under every reading; a reading may hide part of that."""
     keys = {"rms_norm_eps": 10.0} if fault == "eps" else {}
     folder = planted(llama, tmp_path / "a", **keys)
     if fault == "residual":

@@ -405,7 +405,7 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
         compared = f"the next best reading, {second}, needs {gap:.3f} more; {compared}"
     if why:
         message = (
-            "the weights contradict the config, but no tried reading is a remedy: the best is"
+            "the weights contradict the config, but none of the tried readings fits: the best is"
             f" {' or '.join(names)}, {measured}, and {why}; {compared}"
         )
     else:

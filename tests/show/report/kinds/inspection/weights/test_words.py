@@ -21,7 +21,7 @@ def test_each_kind_of_tensor_has_its_sentences(weighed):
         "the weights speak for layout 'half': rows of such pairs are tied in queries and keys 3"
         " times as much as others (128 pairs, 'half' t = 9.0, 'interleaved' t = 1.0)",
         "but the model is read with layout 'interleaved', so its rotations are wrong",
-        "odd.weight: holds numbers that are not finite, so it is not measured",
+        "odd.weight: contains numbers that are not finite, so it is not measured",
         "big.weight: it is too large",
     ]
 

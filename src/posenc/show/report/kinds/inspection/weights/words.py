@@ -77,7 +77,7 @@ def _seam(measured: Rows, row: int) -> str:
 def bias(measured: Bias) -> Iterator[str]:
     """A T5 bias in sentences."""
     way = "bidirectional" if measured.bidirectional else "causal"
-    guess = ", as no config says" if measured.assumed else ""
+    guess = ", assumed without a config" if measured.assumed else ""
     values, distance = measured.steps.heads, measured.steps.distance
     near, zero = sum(head[distance.index(1)] > head[-1] for head in values), distance.index(0)
     yield (
