@@ -161,7 +161,7 @@ def layout(measurements: WeightMeasurements) -> Iterator[str]:
 def unmeasured(measurements: WeightMeasurements) -> Iterator[str]:
     """Tensors that were not measured, and why, in sentences."""
     for name in measurements.broken:
-        yield f"{printable(name)}: holds numbers that are not finite, so it is not measured"
+        yield f"{printable(name)}: contains numbers that are not finite, so it is not measured"
     for name in [*measurements.skipped][:MOST_SKIPPED]:
         yield f"{printable(name)}: {measurements.skipped[name]}"
     if len(measurements.skipped) > MOST_SKIPPED:
