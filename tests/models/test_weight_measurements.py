@@ -179,7 +179,9 @@ def test_without_a_config_what_t5_released_is_assumed_and_said(tmp_path):
     weight[31, 1] = 20
     found = weighed(tmp_path, {"x.decoder.relative_attention_bias.weight": weight})
     assert (found.biases[0].reach, found.biases[0].bidirectional) == (128, False)
-    assert "causal buckets up to 128 tokens, assumed without a config; 1 of 2" in sentences(found)[0]
+    assert (
+        "causal buckets up to 128 tokens, assumed without a config; 1 of 2" in sentences(found)[0]
+    )
     assert "in head 1 the last bucket, from 113 tokens on, stands out: +20.0" in sentences(found)[1]
 
 

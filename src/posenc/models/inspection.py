@@ -501,7 +501,7 @@ def _refused(values: Values, target: int, method: str) -> str:
 
 
 def _by_flags(rotary: Rotary, spec: Spec, target: int) -> list[str]:
-    """Return the options of llama.cpp that extend a GGUF file."""
+    """Return the command-line options of llama.cpp that extend the context of a GGUF file."""
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method not in ("default", "yarn") or not trained:
         return []

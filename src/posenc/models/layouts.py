@@ -290,8 +290,9 @@ def _check_blocks(info: Info, order: list[int], model: Projections) -> None:
 
 
 def _complete(infos: Mapping[str, Info], stack: str, model: Projections) -> None:
-    """Raise ModelError unless each rotary layer has queries, keys and values once (LoRA: any).
+    """Raise ModelError unless each rotary layer has queries, keys and values once.
 
+    LoRA adapters may have any of them.
     In a layer without value projections, keys are also the values, whose channels must not move.
     """
     held: dict[int, list[str]] = {}
