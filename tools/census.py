@@ -168,7 +168,7 @@ def tiny_model(kind: str) -> Any:
 
 
 @contextlib.contextmanager
-def own_eager(base: Any, plan: discovery.Plugging, bias: Any):
+def own_eager(base: Any, plan: discovery.AdapterPlan, bias: Any):
     """Attend eagerly as the model's code does, a bias added to its mask, its encoding off."""
     configs = [base.get_submodule(path).config for path in discovery.configs(base)]
     before = [(config, config._attn_implementation) for config in configs]

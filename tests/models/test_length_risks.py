@@ -58,7 +58,7 @@ def test_rows_that_training_has_not_met_break_a_text_that_needs_them(inspected):
     found = inspected(400, GPT2, {"wpe.weight": TABLE})
     assert found.verdict == "breaks"
     assert found.problems == [
-        "wpe.weight: the rows of positions 384 … 399 are random, training has not met them"
+        "wpe.weight: the rows of positions 384 … 399 are random, so they are untrained"
     ]
     assert "train on texts of this length first" in found.advice[0]
     assert inspected(384, GPT2, {"wpe.weight": TABLE}).verdict == "fits"

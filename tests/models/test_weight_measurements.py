@@ -152,7 +152,7 @@ def test_the_formula_of_a_stored_table_is_told(tmp_path):
     found = weighed(tmp_path, {"pos_emb.weight": waves(50, 32)})
     assert found.tables[0].learned is None
     assert (
-        "sines and cosines alternating, base 10,000, exponents 2j/d, position 0"
+        "sine beside cosine, base 10,000, exponents 2j/d, position 0"
         in sentences(found)[0]
     )
 
