@@ -190,17 +190,18 @@ def own_eager(base: Any, plan: discovery.AdapterPlan, bias: Any):
         return attention
 
     rotary, tables = (list(map(base.get_submodule, paths)) for paths in (plan.rotary, plan.tables))
-    hooks = [m.register_forward_hook(discovery.unturned, with_kwargs=True) for m in rotary]
-    hooks += [m.register_forward_hook(discovery.nothing, with_kwargs=True) for m in tables]
+    hooks = [m.register_forward_hook(discovery.identity_rotation, with_kwargs=True) for m in rotary]
+    hooks += [m.register_forward_hook(discovery.zero_hook, with_kwargs=True) for m in tables]
     try:
         for config in configs:
             config._attn_implementation = "eager"
         for home, eager in owned:
             vars(home)["eager_attention_forward"] = biased(eager)
         hooks = [
-            module.register_forward_hook(discovery.unturned, with_kwargs=True) for module in rotary
+            module.register_forward_hook(discovery.identity_rotation, with_kwargs=True)
+            for module in rotary
         ]
-        hooks += [m.register_forward_hook(discovery.nothing, with_kwargs=True) for m in tables]
+        hooks += [m.register_forward_hook(discovery.zero_hook, with_kwargs=True) for m in tables]
         yield
     finally:
         for hook in hooks:

@@ -151,10 +151,7 @@ def test_numbers_of_positions_and_relative_tables_are_no_position_table(tmp_path
 def test_the_formula_of_a_stored_table_is_told(tmp_path):
     found = weighed(tmp_path, {"pos_emb.weight": waves(50, 32)})
     assert found.tables[0].learned is None
-    assert (
-        "sine beside cosine, base 10,000, exponents 2j/d, position 0"
-        in sentences(found)[0]
-    )
+    assert "sine beside cosine, base 10,000, exponents 2j/d, position 0" in sentences(found)[0]
 
 
 # T5 and Shaw
