@@ -18,7 +18,7 @@ from posenc.compat.threads import threads
 from posenc.models.config import specify
 from posenc.models.files.folder import find_files
 from posenc.models.layouts import permutation
-from posenc.models.weight_measurements import layout_evidence, weigh
+from posenc.models.weight_measurements import layout_evidence, measure_weights
 from posenc.models.weights import open_weights
 from posenc.show.report.kinds.inspection.weights import figures, terminal
 
@@ -202,7 +202,7 @@ def test_the_layout_that_weights_speak_for_is_told_against_the_config(tmp_path, 
     assert contradicted == (layout == "interleaved")
 
 
-@pytest.mark.parametrize("measured", [weigh, layout_evidence])
+@pytest.mark.parametrize("measured", [measure_weights, layout_evidence])
 def test_one_thread_measures_and_the_caller_has_its_own_again(tmp_path, monkeypatch, measured):
     """Beside two busy processes, two threads needed nine times the processor time of one."""
     met = []
