@@ -10,8 +10,8 @@ def test_each_kind_of_tensor_has_its_sentences(weighed):
         "wpe.weight: 8 rows of 4, learned; cosine of neighbouring rows, by quarters: 0.90 0.80 0.70"
         " 0.10; the rows differ along about 3.1 directions",
         "wpe.weight: rows 6 … 7 are as random as they are drawn: training has not met them",
-        "bias.weight: T5 bias, 7 bidirectional buckets up to 4 tokens, assumed without a config; 1 of 2"
-        " heads prefer the next token back to the farthest",
+        "bias.weight: T5 bias, 7 bidirectional buckets up to 4 tokens, assumed without a config;"
+        " 1 of 2 heads prefer the next token back to the farthest",
         "bias.weight: in head 0 the last bucket, from 3 tokens on, stands out: -3.0, and +1.0"
         " before it",
         "layers.….emb_rel_k: vectors for up to 1 tokens each way; cosine of neighbours, table by"
