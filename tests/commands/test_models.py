@@ -183,7 +183,7 @@ def test_extends_and_says_what_changed(posenc, folder):
     ]
     code, _, err = posenc("extend", folder, "--to", 4096, "--method", "linear")
     assert code == 2
-    assert "it serves 4096 tokens already" in err
+    assert "`to` must exceed the context of 4096 tokens" in err
     code, _, err = posenc("extend", folder, "--to", 9999, "--method", "yarm")
     assert code == 2
     assert "must be one of linear, ntk, dynamic, yarn, llama3" in err
@@ -296,7 +296,7 @@ def test_a_larger_base_and_the_recipe_of_a_family(posenc, tmp_path):
     code, out, _ = posenc("extend", config, "--to", 131072, "--method", "yarn")
     assert code == 0
     assert '"factor": 4.0, "original_max_position_embeddings": 32768' in out
-    assert "note: it was trained on 32,768 tokens, as its makers say" in out
+    assert "note: its published recipe states 32,768 trained tokens" in out
     assert "--rope-scaling yarn --rope-scale 4 --yarn-orig-ctx 32768" in out
     config.write_text(json.dumps(LLAMA))
     code, out, _ = posenc("extend", config, "--to", 8192, "--method", "base", "--base", 500000)

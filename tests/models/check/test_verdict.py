@@ -111,7 +111,7 @@ def test_weights_that_cannot_be_asked_leave_it_open(llama, tmp_path):
     (folder / "tokenizer.json").unlink()
     checked = check(folder)
     assert checked.verdict == "cannot say"
-    assert "holds no tokenizer.json" in checked.unknown[0]
+    assert "contains no tokenizer.json" in checked.unknown[0]
 
 
 def test_a_gguf_in_the_folder_must_say_the_same(llama, tmp_path):

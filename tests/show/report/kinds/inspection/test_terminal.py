@@ -44,8 +44,8 @@ def test_on_a_terminal_advice_wraps_beside_its_mark_and_commands_stay_whole(widt
         assert below.startswith("    ")
         assert remark.startswith(below.strip())
     assert all(len(line) <= width for line in lines if " posenc extend " not in line)
-    (start,) = (n for n, line in enumerate(lines) if line.startswith("  → or train on"))
-    (advice,) = (advice for advice in found.advice if advice.startswith("or train on"))
+    (start,) = (n for n, line in enumerate(lines) if line.startswith("  → or train further"))
+    (advice,) = (advice for advice in found.advice if advice.startswith("or train further"))
     wrapped = lines[start : start + -(-len(advice) // (width - 12))]
     assert all(line.startswith("    ") for line in wrapped[1:-1])
     assert advice.startswith(" ".join(" ".join(wrapped).replace("→", "").split()[:20]))
