@@ -90,7 +90,7 @@ def test_random_weights_are_not_presented_as_a_model(folder):
         ),
         (
             lambda t: t.update({"norm.weight": torch.ones(32, dtype=torch.int8)}),
-            "norm.weight: is quantised, got 'I8', allowed: BF16",
+            "norm.weight: must not be quantised, got 'I8', allowed: BF16",
         ),
         (
             lambda t: t.update({"norm.weight": torch.full((32,), float("nan"))}),

@@ -71,10 +71,12 @@ def load(
     _refuse_unsafe_keys(config)
     weights = source.weights
     if files.format != "safetensors":
-        raise ModelError(files.weights[0], "", "cannot be read with", files.format, "safetensors")
+        raise ModelError(files.weights[0], "", "must be safetensors", files.format)
     for name, info in weights.infos.items():
         if name.endswith("weight") and info.dtype not in FLOATS:
-            raise ModelError(info.file, name, "is quantised", info.dtype, ", ".join(sorted(FLOATS)))
+            raise ModelError(
+                info.file, name, "must not be quantised", info.dtype, ", ".join(sorted(FLOATS))
+            )
     tokenizer = _tokenizer(folder)
     model, unused = _model(config, weights, head)
     return model, tokenizer, unused
