@@ -194,7 +194,7 @@ PROGRAMS: Mapping[str, Callable[..., tuple[Apply, str]]] = {
 def cells(program: str) -> Iterator[tuple[str, str]]:
     """Yield each published model that a program computes, with the outcome."""
     for name, config in published.configs().items():
-        spec = specify(config, name).main
+        spec = specify(config, name).text_stack
         layers = [*(layer for layer in spec.layers if layer.window is None), *spec.layers]
         rotary = next(one.encoding for one in layers if isinstance(one.encoding, Rotary))
         why = WHY.get((program, name), "")

@@ -143,7 +143,7 @@ def test_a_way_that_a_model_does_not_take_is_a_note(llama):
 def test_a_length_that_it_serves_already_and_a_short_text_are_refused(llama):
     with refused(ModelError, 64):
         prove(llama, 64, LETTERS)
-    with pytest.raises(ModelError, match="too short"):
+    with pytest.raises(ModelError, match="must have at least"):
         prove(llama, 4_096, LETTERS)
 
 

@@ -355,7 +355,7 @@ def test_numbers_that_are_not_finite_are_told_and_not_measured(tmp_path):
     assert found.tables == []
     assert found.bands[0].layers == [0, 2]
     assert sorted(found.broken) == ["model.layers.1.self_attn.k_proj.weight", "wpe.weight"]
-    assert "wpe.weight: holds numbers that are not finite, so it is not measured" in sentences(
+    assert "wpe.weight: contains numbers that are not finite, so it is not measured" in sentences(
         found
     )
 
@@ -373,7 +373,7 @@ def test_one_layer_that_is_not_finite_leaves_nothing_to_say(tmp_path):
     [
         ("wpe.weight", (8, 2**22), "has 8 rows of 4,194,304 channels, more than any model"),
         ("wpe.weight", (2**22, 8), "has 4,194,304 rows of 8 channels, more than any model"),
-        ("wpe.weight", (2**20, 2**11), "holds 2,147,483,648 numbers, over 33,554,432"),
+        ("wpe.weight", (2**20, 2**11), "has 2,147,483,648 numbers, over 33,554,432"),
         ("x.emb_rel_k", (1, 2**22 + 1, 4), "has 4,194,305 rows of 4 channels"),
         ("x.relative_attention_bias.weight", (32, 2**20), "has 1,048,576 heads"),
     ],

@@ -19,7 +19,7 @@ YARN = "Qwen2.5 (32B or 72B) + yarn recipe"
 
 
 def rotary_of(name):
-    spec = specify(CONFIGS[name], name).main
+    spec = specify(CONFIGS[name], name).text_stack
     layers = [*(layer for layer in spec.layers if layer.window is None), *spec.layers]
     rotary = next(layer.encoding for layer in layers if isinstance(layer.encoding, Rotary))
     return rotary, rotary.frequencies(spec.context).double()

@@ -578,7 +578,7 @@ def test_published_models_come_first_with_dials_at_any_length(visit, wanted):
     names = page.locator("optgroup[label=Published] option").all_inner_texts()
     assert names == [*published.configs()]
     name = "Llama-3.1-8B-Instruct"
-    rotary = config.specify(published.configs()[name]).main.layers[0].encoding
+    rotary = config.specify(published.configs()[name]).text_stack.layers[0].encoding
     go(page, f"#v1/context?model={name}&wanted={wanted}")
     found = by_method(rotary.unscaled(), 8192, wanted, rotary.theta(wanted))
     new = {way: sum(dial.new > 0 for dial in dials) for way, dials in found.items()}

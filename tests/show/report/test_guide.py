@@ -23,7 +23,9 @@ IN_CARDS = {name for card in CATALOG for name in card.used_by.split(", ")}
 
 def layers(begin):
     """(what it is, its window) of each layer of the published models so called."""
-    specs = [config.specify(one).main for name, one in CONFIGS.items() if name.startswith(begin)]
+    specs = [
+        config.specify(one).text_stack for name, one in CONFIGS.items() if name.startswith(begin)
+    ]
     assert specs, begin
     return [[(layer.encoding, layer.window) for layer in spec.layers] for spec in specs]
 
@@ -247,7 +249,7 @@ def test_most_published_models_turn_in_all_layers():
     everywhere = {
         name
         for name, one in CONFIGS.items()
-        if all(isinstance(x.encoding, Rotary) for x in config.specify(one).main.layers)
+        if all(isinstance(x.encoding, Rotary) for x in config.specify(one).text_stack.layers)
     }
     assert everywhere > {"Llama-3.1-8B-Instruct", "Qwen3-8B", "phi-4"}
     assert len(everywhere) > len(CONFIGS) / 2
@@ -260,7 +262,7 @@ def test_no_published_model_has_a_bias_that_is_recommended():
     kinds = {
         type(layer.encoding).__name__
         for one in CONFIGS.values()
-        for layer in config.specify(one).main.layers
+        for layer in config.specify(one).text_stack.layers
         if layer.encoding is not None
     }
     assert kinds == {"Rotary"}
