@@ -1,7 +1,7 @@
 """Build hook: what is measured of each encoding is in the wheel, so that its users need not wait.
 
-It takes torch and a minute, once for these files. Without torch, as in an isolated build, the wheel
-is made all the same: `posenc show` and `posenc explore` then measure on first use.
+It takes torch and some 20 seconds, once for these files. Without torch, as in an isolated build,
+the wheel is made all the same: `posenc show` and `posenc explore` then measure on first use.
 """
 
 import sys

@@ -164,3 +164,31 @@ def test_a_class_name_stands_once_in_the_house():
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(module)
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+LIBRARY_TESTS = "core", "positions", "biases", "attention", "rotation", "encodings"
+ABOVE = "analysis", "models", "lab", "show", "commands"
+
+
+@pytest.mark.parametrize("folder", LIBRARY_TESTS)
+def test_tests_of_the_library_import_nothing_above_it(folder):
+    """Read from the imports of the tests, and of the helpers that they import."""
+    tests = Path(__file__).parent
+    left, read = [*(tests / folder).rglob("*.py")], set()
+    while left:
+        file = left.pop()
+        read.add(file)
+        for name in imports_of(file):
+            assert not name.startswith(tuple(f"posenc.{room}" for room in ABOVE)), (file, name)
+            helper = tests / "helpers" / f"{name.partition('.')[0]}.py"
+            if helper.exists() and helper not in read:
+                left.append(helper)
+
+
+def imports_of(file):
+    """All modules that a file imports, those within functions included."""
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)

@@ -1,4 +1,4 @@
-"""`posenc explore`, as a person types it: the file it writes, what it says, and what it refuses."""
+"""`posenc explore`, as a person types it: its file, its messages, and its errors."""
 
 import json
 import re
@@ -7,6 +7,8 @@ import sys
 import webbrowser
 
 import pytest
+
+from posenc.show.explorer import data as page_data
 
 OWN = '''
 import torch
@@ -35,7 +37,7 @@ class Fourier(Encoding):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """The addresses that a browser was asked to open."""
+    """The addresses opened in a browser."""
     addresses = []
     monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) or True)
     return addresses
@@ -48,6 +50,7 @@ def data(path):
 
 
 def test_a_page_is_written_and_opened(posenc, opened, tmp_path):
+    page_data.catalog()  # measured, so that no note is printed
     code, out, err = posenc("explore", "alibi")
     assert (code, err) == (0, "")
     assert out.startswith("explore.html is written, ")
@@ -120,3 +123,31 @@ def test_a_report_links_each_encoding_to_its_view(posenc, tmp_path):
     assert "explore.html" not in page
     assert "<code>posenc explore rope</code>" in page
     assert (tmp_path / "report" / "explore.html").read_text() == "mine"
+
+
+def test_on_first_use_a_page_opens_before_all_is_measured(posenc, monkeypatch, tmp_path):
+    """The first page has the encodings named and those of the story, the second one has all."""
+    measured = page_data.catalog()
+    unknown, pages = {"fire", "rope", "t5"}, []
+    monkeypatch.setattr(
+        page_data, "kept", lambda card, bases: None if card.slug in unknown else measured[card.slug]
+    )
+
+    def measure(card, bases):
+        unknown.discard(card.slug)
+        return measured[card.slug]
+
+    monkeypatch.setattr(page_data, "measure", measure)
+    monkeypatch.setattr(webbrowser, "open", lambda _: pages.append(data(tmp_path / "explore.html")))
+    code, _, err = posenc("explore", "t5")
+    assert (code, len(pages)) == (0, 1)
+    assert "3 encodings are measured" in err
+    first, last = (
+        {one["slug"] for one in page["encodings"]} for page in (pages[0], whole(tmp_path))
+    )
+    assert (pages[0]["missing"], last - first) == (1, {"fire"})
+    assert whole(tmp_path)["missing"] == 0
+
+
+def whole(folder):
+    return data(folder / "explore.html")

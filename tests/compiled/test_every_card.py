@@ -28,8 +28,8 @@ by_card = functools.partial(
     pytest.mark.parametrize, "card", ids=lambda card: card.slug, scope="module"
 )
 every = by_card(CATALOG)
-# Each is exported or compiled, in a thorough run both. test_graphs.py exports them all too, as the
-# explorer does, and runs what comes of it; test_one_graph.py compiles one of each kind.
+# Each is exported or compiled, in a thorough run both. test_one_graph.py
+# compiles one of each kind.
 EXPORTED = some(CATALOG, 2)
 COMPILED = [card for card in CATALOG if THOROUGH or card not in EXPORTED]
 

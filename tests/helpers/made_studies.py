@@ -1,17 +1,18 @@
 """Studies whose outcomes are made up: curves that fall as published ones do, and seeds that differ.
 
-`study(...)` gives the contents of a store; nothing is trained.
+`study(...)` gives the contents of a store, `made_store(...)` writes the store of a registered plan;
+nothing is trained.
 """
 
 import random
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 
 from posenc.lab.study.cell import Profile, Result
 from posenc.lab.study.plan import Plan
-from posenc.lab.study.store import Contents, Record
+from posenc.lab.study.store import Contents, Record, Store
 
 PROMPTS, TRAINED = 40, 20
 SMALL = Profile(steps=5, prompts=PROMPTS)
@@ -51,3 +52,34 @@ def study(planned, failures=(), missing=(), deviations=(), path=Path()):
         records[cell.digest] = record
     sources = {"posenc": "0.1.0", "torch": "2.13.0"}
     return Contents([(planned.digest, planned.text)], [*deviations], sources, records, path)
+
+
+def made_store(folder, seeds):
+    """Write a store of a plan with made outcomes; the last of the seeds lacks two rows."""
+    asked = Plan.read(folder / "plan.toml")
+    rates = asked.rates or (asked.profile.rate,)
+    fast = {row.name: max(rates) for row in asked.encodings[::2]}
+    rate = {(task, row.name): fast.get(row.name, min(rates))
+            for task in asked.tasks for row in asked.encodings}  # fmt: skip
+    done = asked.cells(rate)[: max(0, seeds * len(asked.encodings) * len(asked.tasks) - 2)]
+    length = asked.trained
+    lengths = asked.tested or (length, length * 5 // 4, length * 3 // 2, 2 * length, 8 * length)
+    kinds = {"language": ("sliding", "cropped", "windowed"), "masked": ("apart", "windowed")}
+    writer = Store(folder)
+    writer.register(asked.digest, asked.text, {})
+    for cell in (asked.trials() if asked.rates and seeds else []) + done:
+        draw = random.Random(f"{cell.task} {cell.name} {cell.seed}")
+        tested = [n for n in lengths if n <= length] if cell.seed > 10_000 else lengths
+        cell = replace(cell, trained=asked.trained, tested=tuple(tested), told=65)
+        cell = cell if asked.told else replace(cell, told=None)
+        better = 0.2 * (cell.profile.rate == rate[cell.task, cell.name])
+        outcomes = {}
+        for n in tested:
+            share = draw.random() if n > length else 1.0
+            right = torch.arange(37) < round(37 * share)
+            bits = torch.full((37,), 2 + share - better)
+            for protocol in kinds.get(cell.task, ("generated",)):
+                cut = bits / 2 if protocol == "cropped" else bits
+                outcomes[protocol, n] = cut if cell.task in kinds else right
+        writer.add(Record.of(cell, Result(outcomes, (1.0,), 100, 0.5)))
+    writer.close()

@@ -3,9 +3,6 @@
 import json
 from pathlib import Path
 
-from posenc.models.config import specify
-from posenc.models.config.spec import Rotary
-
 MODELS = json.loads((Path(__file__).parents[1] / "data/rope_configs.json").read_text())["models"]
 KINDS = {  # the model_type under which each was published
     "Llama-3.1-8B-Instruct": "llama",
@@ -75,11 +72,3 @@ def published(name):
         scaling = {k: v for k, v in scaling.items() if k not in ("legacy_type", "rope_type")}
         config["rope_scaling"] = {"type": "su", **scaling}
     return config | OWN.get(kind, lambda m: {})(model)
-
-
-def turning(name):
-    """The rotation of its layers that see the whole text."""
-    layers = specify(published(name)).text_stack.layers
-    turns = [layer.encoding for layer in layers if isinstance(layer.encoding, Rotary)]
-    wide = [x.encoding for x in layers if x.window is None and isinstance(x.encoding, Rotary)]
-    return (wide or turns)[0]

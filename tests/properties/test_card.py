@@ -4,10 +4,12 @@ import sys
 from types import ModuleType
 
 import pytest
+import torch
 
+from posenc.catalog import find
 from posenc.encodings.nope import NoPE
-from posenc.properties import shift_invariant
-from posenc.properties.card import Card, Paper
+from posenc.properties import check, shift_invariant
+from posenc.properties.card import Card, Paper, findings, kept_findings
 
 TEXT = """Tide: what comes in goes out,
 twice a day.
@@ -78,3 +80,18 @@ def test_a_reference_is_bibtex():
     elsewhere = Paper("newton1687", "Principia", "Newton, Isaac", 1687, url="https://example.org")
     assert elsewhere.link == "https://example.org"
     assert "eprint" not in elsewhere.bibtex()
+
+
+def test_kept_findings_are_those_that_check_gives(monkeypatch, tmp_path):
+    """Measured, and read again; infinite defects too."""
+    monkeypatch.setenv("POSENC_CACHE", str(tmp_path))
+    for slug in ("t5", "nope"):
+        torch.manual_seed(0)
+        found = check(find(slug).make(64, 4), 64, 4)
+        for _ in range(2):
+            kept = kept_findings(find(slug))
+            assert [*kept] == [*found]
+            for name, finding in found.items():
+                assert (kept[name].holds, kept[name].why) == (finding.holds, finding.why)
+                assert kept[name].defect == pytest.approx(finding.defect, nan_ok=True)
+        assert "defects" not in findings(find(slug))

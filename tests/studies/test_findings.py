@@ -14,7 +14,7 @@ from statistics import fmean
 from struct import unpack
 
 import pytest
-from made_stores import made_store
+from made_studies import made_store
 from stored_outcomes import (
     STUDIES,
     by_seed,

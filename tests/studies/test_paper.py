@@ -9,7 +9,7 @@ from math import pi
 from statistics import fmean
 
 import pytest
-from made_stores import made_store
+from made_studies import made_store
 from stored_outcomes import STUDIES, cost_of_reading_on, mean, names, of_seeds, rows
 
 pytestmark = pytest.mark.repository

@@ -139,7 +139,7 @@ def _known(name: str) -> dict[str, Any]:
         from posenc.properties.card import findings
 
         found = findings(*chosen([name]))
-    return card | found
+    return card | {name: value for name, value in found.items() if name != "defects"}
 
 
 def _measured(name: str) -> dict[str, Any]:

@@ -52,29 +52,39 @@ def explore(
         items = [hub.local(name) if hub.is_model(name) else _encoding(name) for name in what]
     with uncollected():
         from posenc.show.explorer import data, document
+        from posenc.show.explorer.document import Explorer
         from posenc.show.explorer.explore import explorer, sorted_out
 
     try:
         document.check_place(out, force)
     except OSError as error:
         raise UsageError(f"--out: {error}") from None
-    if lacking := data.unmeasured():
-        print(f"note: {lacking} encodings are measured first, once: 3 s each.", file=sys.stderr)
-    with of_models(), of_studies():
+    lacking = data.unmeasured()
+
+    def write(whole: bool) -> Explorer:
+        with of_models(), of_studies():
+            try:
+                cards, paths = sorted_out(items)
+            except LookupError as error:
+                raise UsageError(error.args[0]) from None
+            with own_code(cards):
+                page = explorer(cards, paths, study, whole)
         try:
-            cards, paths = sorted_out(items)
-        except LookupError as error:
-            raise UsageError(error.args[0]) from None
-        with own_code(cards):
-            page = explorer(cards, paths, study)
-    try:
-        document.write(page.html, out)
-    except OSError as error:
-        raise Failure(f"{out} could not be written: {error.strerror}.") from None
+            document.write(page.html, out)
+        except OSError as error:
+            raise Failure(f"{out} could not be written: {error.strerror}.") from None
+        return page
+
+    if lacking and browser:
+        write(whole=False)
+        open_in_browser(out)
+    if lacking:
+        print(f"note: {lacking} encodings are measured, once for all pages.", file=sys.stderr)
+    page = write(whole=True)
     for note in page.data["notes"]:
         print(f"note: {printable(note, 2_000)}", file=sys.stderr)
     print(f"{printable(str(out), 4_000)} is written, {len(page.html) / 2**20:.1f} MiB.")
-    if browser:
+    if browser and not lacking:
         open_in_browser(out)
 
 

@@ -123,8 +123,13 @@ class _NoMode:
         )
 
 
-# The base class of modes that intercept operations of torch
-DispatchMode: Any = optional_attr("utils._python_dispatch.TorchDispatchMode", _NoMode)
+class DispatchMode(optional_attr("utils._python_dispatch.TorchDispatchMode", _NoMode)):
+    """The base class of modes that intercept operations of torch."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: otherwise torch imports its compiler, for a second, to disable it here."""
+        return False
 
 
 def with_recompile_limit(compiled: Callable[..., Any], limit: int) -> Callable[..., Any]:

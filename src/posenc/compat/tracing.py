@@ -13,7 +13,7 @@ from posenc.compat import private_torch
 
 def traced() -> bool:
     """Return True while torch compiles, exports or traces, which makes tensors symbolic."""
-    return is_compiling() or private_torch.is_traced()
+    return is_compiling() or private_torch.is_traced() or _recording
 
 
 def transformed() -> bool:
@@ -28,29 +28,29 @@ def unwrapped(x: Tensor) -> bool:
     return not (private_torch.transforming() and private_torch.is_wrapped(x))
 
 
-# True while exporting for an interpreter that has matrix_exp and inverse as operations
-_matrix_functions = False
+# True while operations are recorded
+_recording = False
 
 
 @contextmanager
-def with_matrix_functions() -> Iterator[None]:
-    """Export matrix_exp and inverse as single operations, which the explorer has and ONNX lacks."""
-    global _matrix_functions
-    before, _matrix_functions = _matrix_functions, True
+def recording() -> Iterator[None]:
+    """Treat every tensor as symbolic, so that its values are not read."""
+    global _recording
+    before, _recording = _recording, True
     try:
         yield
     finally:
-        _matrix_functions = before
+        _recording = before
 
 
 def exporting_onnx() -> bool:
     """Return True in an export that may be for ONNX, which lacks matrix_exp and inverse."""
-    return torch.compiler.is_exporting() and not _matrix_functions
+    return torch.compiler.is_exporting()
 
 
 def is_eager_cpu(*tensors: Tensor) -> bool:
     """Return True if values can be read at once: CPU tensors, not traced or transformed."""
-    if is_compiling() or private_torch.is_traced():
+    if traced():
         return False
     may_wrap = private_torch.transforming()
     for x in tensors:

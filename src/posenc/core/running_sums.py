@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from posenc.compat.tracing import no_autocast
+from posenc.compat.tracing import no_autocast, traced
 from posenc.core.prepared import Prepared, slice_tokens
 from posenc.core.shapes import Embeddings, Wider
 from posenc.support.arguments import room
@@ -59,7 +59,7 @@ def split_chunks(tokens: int) -> list[slice]:
     >>> chunks(100)
     [slice(0, 64, None), slice(64, 100, None)]
     """
-    if torch.compiler.is_compiling():
+    if traced():
         return [slice(None)]
     return [slice(start, min(start + CHUNK, tokens)) for start in range(0, tokens, CHUNK)]
 

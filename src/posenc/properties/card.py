@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import torch
@@ -32,6 +33,8 @@ from posenc.support.notebook import card
 from posenc.support.version import __version__
 
 PROPERTIES = "properties"  # name of the findings in the cache
+DEFECTS = "defects"  # their part that `posenc show` does not print
+DIM, HEADS, SEED = 64, 4, 0  # sizes and seed of measured encodings of the catalogue
 # The properties of learned relative encodings
 RELATIVE = frozenset(
     {shift_invariant, norm_preserving, any_length, length_independent, order_sensitive, learned}
@@ -143,16 +146,34 @@ def findings(card: Card) -> dict[str, Any]:
 
     They are measured once per version of its files, with weights of one seed, and cached.
     """
-    key = findings_key(card)
-    found = made.read(*key)
-    if found is None:
-        with torch.random.fork_rng(devices=[]), threads(1):
-            torch.manual_seed(0)
-            encoding = card.make(64, 4)
-            whole = described(card, encoding.causal, check(encoding, 64, 4))
-        found = {name: whole[name] for name in ("causal", "properties", "measured_by")}
-        made.keep(*key, found)
+    return {name: value for name, value in _kept(card).items() if name != DEFECTS}
+
+
+def kept_findings(card: Card) -> dict[str, Finding]:
+    """Return the same as `check` does; a defect that is not finite is NaN."""
+    kept = _kept(card)
+    found = {}
+    for name, one in kept["properties"].items():
+        defect, applicable = kept[DEFECTS][name], one["holds"] is not None
+        found[name] = Finding(float("nan") if defect is None else defect, one["why"], applicable)
     return found
+
+
+def _kept(card: Card) -> dict[str, Any]:
+    key = findings_key(card)
+    kept = made.read(*key)
+    if kept is None:
+        with torch.random.fork_rng(devices=[]), threads(1):
+            torch.manual_seed(SEED)
+            encoding = card.make(DIM, HEADS)
+            found = check(encoding, DIM, HEADS)
+        whole = described(card, encoding.causal, found)
+        # JSON has neither inf nor nan
+        defects = {n: f.defect if isfinite(f.defect) else None for n, f in found.items()}
+        kept = {name: whole[name] for name in ("causal", "properties", "measured_by")}
+        kept |= {DEFECTS: defects}
+        made.keep(*key, kept)
+    return kept
 
 
 def _words(name: str) -> str:

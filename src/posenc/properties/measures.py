@@ -31,6 +31,7 @@ LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 TOLERANCE = 1e-4
 FAR = 10**6
 FARTHEST = 10**10
+NEAREST = 4096  # pairs of rows whose distance is computed exactly, of those that may be the closest
 
 
 @dataclass(frozen=True)
@@ -100,12 +101,10 @@ def of_probe(measure: Property) -> Property:
 @of_probe
 def unique_positions(probe: Probe) -> Finding:
     """Any two of the first 1,024 rows differ by more than 10⁻⁴ per channel (root mean square)."""
-    rows = probe.rows(probe.near())
+    rows = probe.first_rows[0]
     if rows is None:
         return NO_ROWS
-    apart = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
-    apart = apart.fill_diagonal_(float("inf")) / rows.shape[-1] ** 0.5
-    smallest, (p, q) = _extreme(apart, largest=False)
+    smallest, (p, q) = _closest(rows)
     pos = probe.line(len(rows)).tolist()
     two = f"{_named(pos[p])} and {_named(pos[q])}"
     why = f"the closest rows, of positions {two}, differ by {number(smallest, 2)} per channel"
@@ -119,7 +118,7 @@ def bounded(probe: Probe) -> Finding:
     Far away is position one million, or the last accepted ones. Rows of queries and of keys are
     compared separately.
     """
-    near = probe.rows_of_both(probe.near())
+    near = probe.first_rows
     if near[0] is None:
         return NO_ROWS
     try:
@@ -142,7 +141,7 @@ def bounded(probe: Probe) -> Finding:
 @of_probe
 def norm_constant(probe: Probe) -> Finding:
     """All of the first 1,024 rows have the same norm."""
-    rows = probe.rows(probe.near())
+    rows = probe.first_rows[0]
     if rows is None:
         return NO_ROWS
     norms = rows.norm(dim=-1)
@@ -173,28 +172,29 @@ def linear_shift(probe: Probe) -> Finding:
     needed = 2 * first_row.shape[-1] + tried
     shape = probe.at(0, needed).shape
     p = torch.randint(0, max(1, probe.limit - a - b), shape, generator=probe.random)
-    here, at_a, at_b, at_ab = (_not_none(probe.rows(p + k)) for k in (0, a, b, a + b))
-    if not torch.stack((here, at_a, at_b, at_ab)).isfinite().all():
+    here, at_a = (_not_none(probe.rows(p + k)) for k in (0, a))
+    if not (here.isfinite().all() and at_a.isfinite().all()):
         return Finding(float("inf"), "rows are not finite")
-    if not torch.stack((here, at_a, at_b, at_ab)).any():
+    if not (here.any() or at_a.any()):
         return Finding(0.0, "all rows are 0, so that every Mₖ maps each to the next")
     _, size, basis = torch.linalg.svd(here[tried:], full_matrices=False)
     basis = basis[size > 1e-5 * size[0]].mT  # (channel, rank): the space of all rows
     coordinates = here[tried:] @ basis
-    moves = [torch.linalg.lstsq(coordinates, to[tried:]).solution for to in (at_a, at_b, at_ab)]
-    missed = here[:tried] @ basis @ moves[0] - at_a[:tried]
+    move = torch.linalg.lstsq(coordinates, at_a[tried:]).solution
     step = (at_a - here)[:tried].norm(dim=-1).mean()
-    miss = missed.norm(dim=-1) / step.clamp_min(1e-9)
-    m_a, m_b, m_ab = (move @ basis for move in moves)
-    bent = (m_a @ m_a.mT - torch.eye(len(m_a), dtype=m_a.dtype)).abs().max().item()
-    apart = (m_a @ m_b - m_ab).abs().max().item()
+    miss = (here[:tried] @ basis @ move - at_a[:tried]).norm(dim=-1) / step.clamp_min(1e-9)
     worst = int(miss.argmax())
     of_a, of_b, both = (f"M{n}".translate(LOWERED) for n in (a, b, a + b))
-    if miss[worst] >= TOLERANCE:
-        where = _named(p[worst].tolist())
-        steps = number(miss[worst], 2)
+    if not miss[worst] < TOLERANCE:
+        where, steps = _named(p[worst].tolist()), number(miss[worst], 2)
         why = f"PE({where} + {a}) is {steps} steps from the best {of_a} PE({where})"
-    elif bent >= TOLERANCE:
+        return Finding(miss[worst].item(), why)
+    others = [_not_none(probe.rows(p + k))[tried:] for k in (b, a + b)]
+    m_b, m_ab = (torch.linalg.lstsq(coordinates, to).solution @ basis for to in others)
+    m_a = move @ basis
+    bent = (m_a @ m_a.mT - torch.eye(len(m_a), dtype=m_a.dtype)).abs().max().item()
+    apart = (m_a @ m_b - m_ab).abs().max().item()
+    if bent >= TOLERANCE:
         why = f"{of_a} is not orthogonal: M Mᵀ differs from 1 by {number(bent, 2)}"
     elif apart >= TOLERANCE:
         why = f"{of_a} {of_b} differs from {both} by {number(apart, 2)}"
@@ -466,9 +466,22 @@ def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
     """
     extreme = values.amax() if largest else values.amin()
     alike = torch.isclose(values, extreme, rtol=1e-6, atol=0.0, equal_nan=True)
-    place = alike.flatten().nonzero()[0, 0]
-    index = torch.unravel_index(place, values.shape)
-    return values.flatten()[place].item(), tuple(int(i) for i in index)
+    index = alike.nonzero()[0].tolist()  # not `torch.unravel_index`, which imports sympy
+    return values[tuple(index)].item(), tuple(index)
+
+
+def _closest(rows: Tensor) -> tuple[float, tuple[int, ...]]:
+    """The smallest distance of two rows, as an average channel has it, and their numbers."""
+    square = rows.square().sum(-1)
+    # |x − y|² = |x|² + |y|² − 2 xy, a quick product of matrices, is off by some 10⁻¹⁶ |x|²
+    rough = (square + square.unsqueeze(-1) - 2 * rows @ rows.mT).fill_diagonal_(float("inf"))
+    first, second = (~(rough > rough.amin() * (1 + 1e-5) + 1e-12 * square.amax())).nonzero(
+        as_tuple=True
+    )
+    few = slice(NEAREST)
+    apart = (rows[first[few]] - rows[second[few]]).norm(dim=-1) / rows.shape[-1] ** 0.5
+    smallest, (place,) = _extreme(apart, largest=False)
+    return smallest, (int(first[place]), int(second[place]))
 
 
 def _not_none(rows: Tensor | None) -> Tensor:

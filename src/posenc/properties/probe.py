@@ -138,9 +138,10 @@ class Probe:
             return encoding.on_queries(ones, at)[0, 0], encoding.on_keys(ones, at)[0, 0]
         return None, None
 
-    def near(self) -> Tensor:
-        """Return the first 1,024 positions, or all accepted ones if they are fewer."""
-        return self.line(min(1024, self.limit))
+    @cached_property
+    def first_rows(self) -> tuple[Tensor | None, Tensor | None]:
+        """Rows of the first 1,024 positions, or of all accepted ones if they are fewer."""
+        return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
         """Return M k of a key of norm 1, where scores are q · M k, (head, query, key, channel).

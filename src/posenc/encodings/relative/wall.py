@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from posenc.biases.carried import CarriedBias, Carrying, Chunks, alike, in_chunks
-from posenc.compat.tracing import upcast
+from posenc.compat.tracing import traced, upcast
 from posenc.core.biases import content, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.prepared import Prepared
@@ -55,7 +55,7 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
     factors are finite for every i after j; for other i the first is clamped.
     """
     # A compiler fuses the sum, so that the array with channels is never stored
-    if torch.compiler.is_compiling():
+    if traced():
         left = (p.unsqueeze(-2) - p_key.unsqueeze(-3)).clamp_max(CEILING).exp()
         return (q.unsqueeze(-2) * k.unsqueeze(-3) * left.to(q.dtype)).sum(-1)
     scores = [q @ k[..., :0, :].mT]

@@ -9,7 +9,7 @@ encodings, and what models do, are described when the page is made.
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
@@ -31,6 +31,7 @@ from posenc.support.text import printable
 from posenc.support.version import __version__
 
 SCHEMA = 1
+STORY = "nope", "sinusoidal", "binary", "rope", "alibi"  # the encodings in its scenes
 # By folder, in the order of the catalogue
 FAMILIES = {
     "none": "no encoding",
@@ -107,6 +108,7 @@ class Page(TypedDict):
     words: WordVectors | None  # word vectors of a model; None: all words have seeded ones
     study: dict[str, Any] | None  # results, as `posenc results --json` prints them
     notes: list[str]  # what could not be shown, in sentences
+    missing: int  # encodings of the catalogue that a later version of this page will have
 
 
 def page(
@@ -114,16 +116,20 @@ def page(
     models: Sequence[tuple[ModelEntry, Mapping[str, TurningEntry]]] = (),
     study: Mapping[str, Any] | None = None,
     spoken: WordVectors | None = None,
+    whole: bool = True,
 ) -> Page:
     """Collect the catalogue and a user's encodings, all architectures and a user's models.
 
-    An encoding that cannot be exported is on the page as a sentence, and in `notes`.
+    An encoding that cannot be exported is on the page as a sentence, and in `notes`. Unless the
+    page is `whole`, encodings that were never measured are missing, but for these and the story's.
     """
     cards = [renamed(card) for card in cards]
     own = [card for card in cards if card not in CATALOG]
-    shown = {card.slug: card for card in (*own, *CATALOG)}
     bases = published_bases()
-    measured = catalog(bases) | {card.slug: measure_own(card, bases) for card in own}
+    known = catalog(bases, None if whole else {*STORY, *(card.slug for card in cards)})
+    measured = {card.slug: measure_own(card, bases) for card in own} | known
+    cards_by_slug = {card.slug: card for card in (*own, *CATALOG)}
+    shown = {slug: card for slug, card in cards_by_slug.items() if slug in measured}
     usual, usual_turnings = architectures()
     turnings = {key: rotation for _, turns in models for key, rotation in turns.items()}
     return {
@@ -155,6 +161,7 @@ def page(
             for card in own
             if "sentence" in measured[card.slug]["graph"]
         ],
+        "missing": len(CATALOG) - len(known),
     }
 
 
@@ -180,14 +187,18 @@ def encoding(card: Card, measured: Measurements) -> PageEntry:
     }
 
 
-def catalog(bases: Sequence[float] | None = None) -> dict[str, Measurements]:
+def catalog(
+    bases: Sequence[float] | None = None, slugs: Container[str] | None = None
+) -> dict[str, Measurements]:
     """Return the measurements of the catalogue's encodings by slug, and make those that lack.
 
-    `bases` are values that sliders mark; None: those of published models.
+    `bases` are values that sliders mark; None: those of published models. Of those that lack, only
+    `slugs` are measured; None: all.
     """
     bases = published_bases() if bases is None else bases
     found = {card.slug: kept(card, bases) for card in CATALOG}
     lacking = [card for card in CATALOG if found[card.slug] is None]
+    lacking = [card for card in lacking if slugs is None or card.slug in slugs]
     # Processes that begin together measure different encodings first
     Random(os.getpid()).shuffle(lacking)
     for card in lacking:

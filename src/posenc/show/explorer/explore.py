@@ -31,15 +31,21 @@ def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None
 
 
 def explorer(
-    cards: Sequence[Card], paths: Sequence[Path], study: str | Path | None = None
+    cards: Sequence[Card],
+    paths: Sequence[Path],
+    study: str | Path | None = None,
+    whole: bool = True,
 ) -> Explorer:
-    """The explorer with these encodings and these files of models, as `sorted_out` returns them."""
+    """The explorer with these encodings and these files of models, as `sorted_out` returns them.
+
+    `whole` is that of `data.page`.
+    """
     study_results = None if study is None else results(study)
     described = [models.model(path) for path in paths]
     names = {path: model["name"] for path, (model, _) in zip(paths, described, strict=True)}
     speaking = next((path for path in paths if vectors.has_words(path)), None)
     spoken = speaking and vectors.vectors(speaking, names[speaking], graphs.DIM * graphs.HEADS)
-    return Explorer(data.page(cards, described, study_results, spoken))
+    return Explorer(data.page(cards, described, study_results, spoken, whole))
 
 
 def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:

@@ -19,44 +19,36 @@ Pairs that an encoding made for causal attention does not see are −∞.
 
 import base64
 import inspect
-import json
 import re
 import traceback
-import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
+from contextlib import nullcontext, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, fx, nn
-from torch.export import Dim, ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch import Tensor
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from posenc.compat.tracing import with_matrix_functions
 from posenc.core import hooks
-from posenc.core.biases import ALL, FEW_QUERIES, ScoreBias, dense, pairs
+from posenc.core.biases import ALL, ScoreBias, dense, pairs
 from posenc.core.encoding import Encoding, placed
 from posenc.core.masks import causal
 from posenc.core.positions import folded
 from posenc.core.prepared import Prepared
 from posenc.properties.card import Card
 from posenc.properties.probe import in_float64
+from posenc.show.explorer.recording import Differs, Graph, Recording, tensors_of
 
 DIM, HEADS, SEED = 16, 4, 0
 SMALL_TABLES: dict[str, dict[str, Any]] = {"learned": {"length": 128}, "deberta": {"reach": 32}}
-FIRST_TOKENS = 11  # unlike any other size, for torch takes sizes that are equal at first for one
-# Numbers of tokens, within which no encoding chooses another way to compute the same: biases of
-# content by offset have products of their own for few. The graph holds for all.
-FEWEST_TOKENS, MOST_TOKENS = FEW_QUERIES + 1, 2048
-OPERATION = type(torch.ops.aten.add.Tensor)
+# Numbers of tokens that are recorded. Biases of content by offset have products of their own for 8
+# queries or fewer, and running sums are cut into chunks of 64: the graph must be the same for all.
+TOKENS = 11, 13, 97
 FEW_NUMBERS = 16  # values of a tensor that are written as numbers; more of them as bytes
 SAME_WITHIN = 1e-13  # difference allowed between two ways to compute a head
-IDENTITIES = {"alias.default", "clone.default", "detach.default", "detach_.default"}
-# These return their input
-IDENTITIES |= {"lift_fresh_copy.default", "contiguous.default"}
 INTERPRETER = "interpreter.js"
 
 
@@ -84,20 +76,6 @@ class LastCall(TorchFunctionMode):
     ) -> Any:
         self.name = resolve_name(function) or getattr(function, "__name__", str(function))
         return function(*args, **(kwargs or {}))
-
-
-class Hooks(nn.Module):
-    """Module whose outputs are all that an encoding does before the softmax, by name."""
-
-    def __init__(self, encoding: Encoding, alone: bool = False):
-        super().__init__()
-        self.encoding, self.alone, self.last = encoding, alone, LastCall()
-
-    def forward(
-        self, pos: Tensor, q: Tensor, k: Tensor, x: Tensor, hidden: Tensor, head: Tensor
-    ) -> dict[str, Tensor]:
-        with self.last:
-            return outputs(self.encoding, GraphInputs(pos, q, k, x, hidden, head), self.alone)
 
 
 def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> dict[str, Tensor]:
@@ -212,33 +190,58 @@ def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS)
     return GraphInputs(folded(tokens, encoding.axes), q, k, x, hidden, torch.tensor([heads - 1]))
 
 
-def with_tensors(encoding: Encoding, names: Collection[str] = ()) -> Encoding:
-    """Copy an encoding into float64; these of its floats become tensors: constants of a graph."""
-    twin = in_float64(encoding)
+def with_tensors(encoding: Encoding, names: Collection[str]) -> Encoding:
+    """Turn these floats of an encoding into tensors, which are constants of a graph; return it."""
     for name in names:
         path, _, last = name.rpartition(".")
-        module = vars(twin.get_submodule(path))
+        module = vars(encoding.get_submodule(path))
         module[last] = torch.tensor(module[last], dtype=torch.float64)
-    return twin
+    return encoding
 
 
-def export(card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS) -> ExportedProgram:
-    """The program of all hooks, for any number of tokens.
+def export(
+    card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS, **options: Any
+) -> dict[str, Any]:
+    """Record all hooks at a few numbers of tokens, and write one graph for all of them.
 
-    Raises ValueError, which names the operation, for what cannot be exported.
+    Its constants are tensors, which `written` puts in JSON. Raises ValueError, which names the
+    operation, if the encoding cannot be exported, or its graph not be run.
     """
-    seeded = content(encoding, FIRST_TOKENS, dim, heads)
-    tokens = Dim("tokens", min=FEWEST_TOKENS, max=MOST_TOKENS)
-    hooks, example = Hooks(encoding, one_head_suffices(encoding, seeded)), tuple(seeded)
-    dynamic = ({0: tokens}, {2: tokens}, {2: tokens}, {1: tokens}, {1: tokens}, None)
+    last, recordings = LastCall(), []
+    alone = one_head_suffices(encoding, content(encoding, TOKENS[0], dim, heads))
+
+    def hooks(*tensors: Tensor) -> dict[str, Tensor]:
+        with last:
+            return outputs(encoding, GraphInputs(*tensors), alone)
+
     try:
-        with torch.no_grad(), with_matrix_functions(), warnings.catch_warnings():
-            # torch warns about its own changes
-            warnings.simplefilter("ignore", FutureWarning)
-            program = torch.export.export(hooks, example, dynamic_shapes=dynamic, strict=False)
-            return program.run_decompositions()
+        for tokens in TOKENS:
+            # A table may have no row for the last of the longest text
+            with suppress(IndexError) if recordings else nullcontext():
+                given = content(encoding, tokens, dim, heads)._asdict()
+                recordings.append(Recording(given, tensors_of(encoding), hooks))
+        graph = Graph(recordings).to_json()
     except Exception as error:
-        raise ValueError(_not_exported(card, encoding, hooks.last.name, error)) from error
+        name = error.operation if isinstance(error, Differs) else last.name
+        raise ValueError(_not_exported(card, encoding, name, error)) from error
+    if unknown := sorted({node[0] for node in graph["nodes"]} - operations()):
+        raise ValueError(
+            f"{card.name} uses {', '.join(f'`{name}`' for name in unknown)}, which the explorer"
+            " cannot run: write it with other operations on tensors."
+        )
+    return {
+        "name": card.name,
+        "slug": card.slug,
+        "dim": encoding.dim or dim,
+        "heads": encoding.heads or heads,
+        "width": encoding.width or dim * heads,
+        "axes": encoding.axes,
+        "causal": encoding.causal,
+        "seed": SEED,
+        "options": SMALL_TABLES.get(card.slug, {}) | options,
+        "learns": any(True for _ in encoding.parameters()),
+        **graph,
+    }
 
 
 def _not_exported(card: Card, encoding: Encoding, name: str, error: Exception) -> str:
@@ -258,41 +261,17 @@ def _not_exported(card: Card, encoding: Encoding, name: str, error: Exception) -
 def graph(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> dict[str, Any]:
     """The graph of an encoding, ready to be written as JSON.
 
-    Raises ValueError, which names the operation, for what cannot be exported, or not be run.
+    Raises ValueError, which names the operation, if the encoding cannot be exported, or its graph
+    not be run.
     """
     encoding = in_float64(make(card, dim, heads, **options))
-    return written(card, encoding, export(card, encoding, dim, heads), dim, heads, **options)
+    return written(export(card, encoding, dim, heads, **options))
 
 
-def written(
-    card: Card,
-    encoding: Encoding,
-    program: ExportedProgram,
-    dim: int = DIM,
-    heads: int = HEADS,
-    **options: Any,
-) -> dict[str, Any]:
-    """Write a program as JSON. Raises ValueError for operations the interpreter does not have."""
-    writer = Written(program)
-    unknown = sorted(writer.operations - operations())
-    if unknown:
-        raise ValueError(
-            f"{card.name} uses {', '.join(f'`{name}`' for name in unknown)}, which the explorer"
-            " cannot run: write it with other operations on tensors."
-        )
-    return {
-        "name": card.name,
-        "slug": card.slug,
-        "dim": encoding.dim or dim,
-        "heads": encoding.heads or heads,
-        "width": encoding.width or dim * heads,
-        "axes": encoding.axes,
-        "causal": encoding.causal,
-        "seed": SEED,
-        "options": SMALL_TABLES.get(card.slug, {}) | options,
-        "learns": any(True for _ in encoding.parameters()),
-        **writer.to_json(),
-    }
+def written(graph: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the constants of an exported graph in JSON."""
+    constants = {name: numbers(value) for name, value in graph["constants"].items()}
+    return {**graph, "constants": constants}
 
 
 @cache
@@ -301,147 +280,6 @@ def operations() -> frozenset[str]:
     code = (files("posenc.show.explorer") / INTERPRETER).read_text("utf-8")
     table = code.partition("const OPERATIONS")[2].partition("\n};")[0]
     return frozenset(re.findall(r'^  "([\w.]+)":', table, re.MULTILINE))
-
-
-class Written:
-    """A program as inputs, constants, nodes and outputs; what no output needs is left out."""
-
-    def __init__(self, program: ExportedProgram):
-        self.program = program
-        self.references: dict[str, Any] = {}  # references by the name of a node
-        self.inputs: dict[str, list[Any]] = {}
-        self.constants: dict[str, Tensor] = {}
-        self.nodes: list[list[Any]] = []
-        self.outputs: dict[str, str] = {}
-        self.output_nodes = output_nodes(program)
-        self.needed = _needed(self.output_nodes.values())
-        self._number_inputs()
-        self._number_nodes()
-
-    @property
-    def operations(self) -> set[str]:
-        return {node[0] for node in self.nodes}
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "inputs": self.inputs,
-            "constants": {name: numbers(value) for name, value in self.constants.items()},
-            "nodes": self.nodes,
-            "outputs": self.outputs,
-        }
-
-    def _number_inputs(self) -> None:
-        values = inputs(self.program)
-        holders = {node.name: node for node in self.program.graph.nodes if node.op == "placeholder"}
-        inner = {node: name for node, (name, value) in values.items() if value is not None}
-        outer = [node for node in values if node not in inner and holders[node] in self.needed]
-        kept = [node for node in inner if holders[node] in self.needed]
-        for number, node in enumerate([*outer, *kept]):
-            self.references[node] = f"${number}"
-        for node in outer:
-            shape = holders[node].meta["val"].shape
-            self.inputs[node] = [size if isinstance(size, int) else "token" for size in shape]
-        self.constants = {inner[node]: values[node][1] for node in kept}  # type: ignore[misc]
-
-    def _number_nodes(self) -> None:
-        first, same = len(self.references), {}
-        for node in self.program.graph.nodes:
-            if node.op != "call_function" or node not in self.needed:
-                continue
-            options = {key: self._argument(value) for key, value in node.kwargs.items()}
-            options = {key: value for key, value in options.items() if value is not None}
-            dtype = _dtype(node.meta["val"])
-            written = [operation(node), self._argument(node.args)]
-            if written[0] == "sym_size.int" and "pos" in self.inputs and _is_input(node.args[0]):
-                # All inputs have as many tokens as `pos`
-                written[1] = [self.references["pos"], 0]
-            written += [options] if options or dtype else []
-            written += [dtype] if dtype else []
-            if written[0] in IDENTITIES:
-                self.references[node.name] = written[1][0]
-                continue
-            # The same operation on the same values is done once
-            key = json.dumps(written)
-            if key not in same:
-                same[key] = f"${first + len(self.nodes)}"
-                self.nodes.append(written)
-            self.references[node.name] = same[key]
-        self.outputs = {
-            name: self.references[node.name] for name, node in self.output_nodes.items()
-        }
-
-    def _argument(self, value: Any) -> Any:
-        if isinstance(value, fx.Node):
-            return self.references[value.name]
-        if isinstance(value, list | tuple):
-            return [self._argument(item) for item in value]
-        if isinstance(value, torch.dtype):
-            return str(value).removeprefix("torch.")
-        if isinstance(value, float) and not abs(value) < torch.inf:
-            # JSON has no inf, -inf or nan, so they are written as strings
-            return str(value)
-        if isinstance(value, torch.device | torch.layout | torch.memory_format):
-            return None
-        return value
-
-
-def inputs(program: ExportedProgram) -> dict[str, tuple[str, Tensor | None]]:
-    """List inputs by node, in order: (name, None) of arguments, (name, value) of constants."""
-    by_node: dict[str, tuple[str, Tensor | None]] = {}
-    for spec in program.graph_signature.input_specs:
-        # A token orders the checks, and holds no value
-        if spec.kind is InputKind.TOKEN:
-            continue
-        if spec.kind is InputKind.USER_INPUT:
-            by_node[spec.arg.name] = spec.arg.name, None
-            continue
-        target = str(spec.target)
-        value = program.state_dict.get(target, program.constants.get(target))
-        assert isinstance(value, Tensor)
-        by_node[spec.arg.name] = target.removeprefix("encoding."), value
-    return by_node
-
-
-def output_nodes(program: ExportedProgram) -> dict[str, fx.Node]:
-    """The nodes of the outputs, by name."""
-    nodes = {node.name: node for node in program.graph.nodes}
-    output_values = [
-        nodes[str(spec.arg.name)]
-        for spec in program.graph_signature.output_specs
-        if spec.kind is OutputKind.USER_OUTPUT
-    ]
-    names = program.call_spec.out_spec.context  # type: ignore[union-attr]
-    return dict(zip(names, output_values, strict=True))
-
-
-def operation(node: fx.Node) -> str:
-    """The name of an operation: "add.Tensor" of torch's, "py.mul" of Python's on sizes."""
-    if isinstance(node.target, OPERATION):
-        return str(node.target).removeprefix("aten.")
-    return f"py.{getattr(node.target, '__name__', node.target)}"
-
-
-def _is_input(value: Any) -> bool:
-    return isinstance(value, fx.Node) and value.op == "placeholder"
-
-
-def _dtype(value: Any) -> str:
-    """The dtype of what comes out; empty for float64, and for sizes."""
-    if not isinstance(value, Tensor) or value.dtype is torch.float64:
-        return ""
-    return str(value.dtype).removeprefix("torch.")
-
-
-def _needed(outputs: Iterable[fx.Node]) -> set[fx.Node]:
-    """The nodes that these outputs are computed from, without checks."""
-    needed: set[fx.Node] = set()
-    left = [*outputs]
-    while left:
-        node = left.pop()
-        if node not in needed:
-            needed.add(node)
-            left += node.all_input_nodes
-    return needed
 
 
 def numbers(x: Tensor) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What the page shows of an encoding beside its text: graph, sliders, properties and cost.
 
-Of the catalogue it is measured once for these files and kept: a minute for all encodings.
+For encodings of the catalogue it is measured once for these files and kept, in some 20 seconds.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def _key(card: Card) -> tuple[str, str, Sequence[str]]:
 
 
 def measure(card: Card, bases: Sequence[float]) -> Measurements:
-    """Measure an encoding of the catalogue, seconds, and keep what was found.
+    """Measure an encoding of the catalogue, and keep the result.
 
     `bases` are values that sliders mark and try.
     """
@@ -76,7 +76,7 @@ def measure(card: Card, bases: Sequence[float]) -> Measurements:
 
 
 def measure_own(card: Card, bases: Sequence[float]) -> Measurements:
-    """Measure an encoding of a user's own: seconds."""
+    """Measure an encoding of a user's own."""
     properties = {
         name: MeasuredProperty(holds=finding.holds, why=finding.why)
         for name, finding in check(graphs.make(card, *WIDE), *WIDE).items()
@@ -104,15 +104,14 @@ def _exported(
 
 
 def wider(card: Card) -> dict[str, dict[str, Any]]:
-    """Export graphs with other numbers of channels in a head, of what learns nothing: seconds."""
+    """Export graphs with other numbers of channels in a head, if the encoding learns nothing."""
     found = {}
     for dim in DIMS:
         try:
             encoding = in_float64(graphs.make(card, dim, graphs.HEADS))
             if {*encoding.acts_on}.isdisjoint(ON_CHANNELS) or [*encoding.parameters()]:
                 continue
-            program = graphs.export(card, encoding, dim, graphs.HEADS)
-            found[str(dim)] = graphs.written(card, encoding, program, dim, graphs.HEADS)
+            found[str(dim)] = graphs.written(graphs.export(card, encoding, dim, graphs.HEADS))
         except ValueError:  # a width that the encoding refuses
             continue
     return found

@@ -10,29 +10,29 @@ models have are marked. Sliders that change the
 same constant exclude each other: while one is moved, the other stands at its default.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from inspect import Parameter, signature
 from typing import Any, TypedDict
 
 import torch
-from torch import Tensor, fx
-from torch.export import ExportedProgram
+from torch import Tensor
 
 from posenc.core.encoding import Encoding
 from posenc.core.positions import folded
 from posenc.properties.card import Card
 from posenc.properties.probe import in_float64
 from posenc.show.explorer import graphs
+from posenc.show.explorer.recording import run, tensors_of
 
 BASES = [digit * 10**power for power in range(3, 7) for digit in (1, 1.5, 2, 3, 5, 7)] + [10**7]
 STEPS, DOUBLING = 20, 2  # values on either side of the default; so many steps double it
 SHARES = 20  # steps between 0 and 1
 TOKENS_SERVED = 256  # tokens that each value must serve
 TOLERANCE = 1e-12
-UNREAD = torch.empty(0)  # what orders the checks of a program
 NEVER = {"dim", "heads", "width", "freqs"}
+Graph = Mapping[str, Any]
 
 
 class Slider(TypedDict):
@@ -83,41 +83,40 @@ class SliderMaker:
         encoding = self.encoding()
         turned = floats(self.card, encoding)
         self.kept = sorted({name for option in turned.items() for name in self.changed(*option)})
-        program = self.export(encoding)
-        written = graphs.written(self.card, encoding, program, self.dim, self.heads, **self.options)
-        sliders = {name: self.slider(program, name, value) for name, value in turned.items()}
-        return written, {name: slider for name, slider in sliders.items() if slider}
+        graph = self.export(encoding)
+        sliders = {name: self.slider(graph, name, value) for name, value in turned.items()}
+        return graphs.written(graph), {name: one for name, one in sliders.items() if one}
 
     def encoding(self, **options: Any) -> Encoding:
         encoding = graphs.make(self.card, self.dim, self.heads, **self.options | options)
         return in_float64(encoding)
 
-    def export(self, encoding: Encoding) -> ExportedProgram:
-        """The program, with floats as constants where that changes nothing: no branch asks them."""
+    def export(self, encoding: Encoding) -> Graph:
+        """The graph, with floats as constants where that changes nothing: no branch asks them."""
         if self.kept:
             with suppress(ValueError):
-                twin = graphs.with_tensors(encoding, self.kept)
-                program = graphs.export(self.card, twin, self.dim, self.heads)
-                if self.is_right(program):
-                    return program
+                twin = graphs.with_tensors(self.encoding(), self.kept)
+                graph = graphs.export(self.card, twin, self.dim, self.heads, **self.options)
+                if self.is_right(graph):
+                    return graph
             self.kept = []
-        return graphs.export(self.card, encoding, self.dim, self.heads)
+        return graphs.export(self.card, encoding, self.dim, self.heads, **self.options)
 
-    def slider(self, program: ExportedProgram, name: str, default: float) -> Slider | None:
+    def slider(self, graph: Graph, name: str, default: float) -> Slider | None:
         marked = self.bases if name == "base" else ()
         tried = steps(default, marked)
-        candidates = ((value, self.constants(program, name, value)) for value in tried)
+        candidates = ((value, self.constants(graph, name, value)) for value in tried)
         by_value = {value: constants for value, constants in candidates if constants}
         changed = [
             constant
-            for constant, usual in self.constants(program, name, default).items()
+            for constant, usual in self.constants(graph, name, default).items()
             if not all(torch.equal(usual, tensors[constant]) for tensors in by_value.values())
         ]
         values = [*by_value]
         if not changed or default not in by_value:
             return None
         ends = {values[0], values[-1], values[len(values) // 3]} - {default}
-        if not all(self.is_right(program, **{name: value}) for value in ends):
+        if not all(self.is_right(graph, **{name: value}) for value in ends):
             return None
         numbers = {
             constant: [graphs.numbers(tensors[constant]) for tensors in by_value.values()]
@@ -137,22 +136,22 @@ class SliderMaker:
                     if isinstance(value, float) and value != before.get(key):
                         yield f"{path}.{key}".lstrip(".")
 
-    def constants(self, program: ExportedProgram, name: str, value: float) -> dict[str, Tensor]:
-        """The constants of the program with this option; none if the encoding refuses it."""
+    def constants(self, graph: Graph, name: str, value: float) -> dict[str, Tensor]:
+        """The constants of the graph with this option; none if the encoding refuses it."""
         try:
             encoding = self.encoding(**{name: value})
             encoding.prepare(folded(TOKENS_SERVED, encoding.axes))
         except (TypeError, ValueError, IndexError):
             return {}
-        return constants(program, graphs.with_tensors(encoding, self.kept))
+        return constants(graph, graphs.with_tensors(encoding, self.kept))
 
-    def is_right(self, program: ExportedProgram, **options: float) -> bool:
-        """True if the program with the constants of these options gives what their hooks give."""
+    def is_right(self, graph: Graph, **options: float) -> bool:
+        """True if the graph with the constants of these options gives what their hooks give."""
         encoding = self.encoding(**options)
-        content = graphs.content(encoding, graphs.FIRST_TOKENS, self.dim, self.heads)
-        moved = constants(program, graphs.with_tensors(encoding, self.kept))
+        content = graphs.content(encoding, graphs.TOKENS[0], self.dim, self.heads)
+        moved = constants(graph, graphs.with_tensors(self.encoding(**options), self.kept))
         with torch.no_grad():
-            wanted, got = graphs.outputs(encoding, content), run(program, content, moved)
+            wanted, got = graphs.outputs(encoding, content), run(graph, content._asdict() | moved)
         return all(
             torch.allclose(
                 got[name].double(), x.double(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
@@ -200,28 +199,11 @@ def steps(default: float, bases: Collection[float] = ()) -> list[float]:
     return [default * 2 ** (n / DOUBLING) if n else default for n in range(-STEPS, STEPS + 1)]
 
 
-def constants(program: ExportedProgram, encoding: Encoding) -> dict[str, Tensor]:
-    """The constants of the program as this encoding has them; those it has nowhere are left out."""
-    by_name = {}
-    for name, value in graphs.inputs(program).values():
-        path, _, last = name.rpartition(".")
-        with suppress(AttributeError):
-            own = getattr(encoding.get_submodule(path), last)
-            if isinstance(own, Tensor) and value is not None and own.shape == value.shape:
-                by_name[name] = own.detach()
-    return by_name
-
-
-def run(
-    program: ExportedProgram, content: graphs.GraphInputs, instead: dict[str, Tensor]
-) -> dict[str, Tensor]:
-    """The outputs of a program, some of its constants replaced."""
-    remaining, known = iter(content), graphs.inputs(program)
-    values: list[Tensor | None] = []
-    for node in program.graph.nodes:
-        if node.op == "placeholder":
-            name, value = known.get(node.name, ("", UNREAD))
-            values.append(next(remaining) if value is None else instead.get(name, value))
-    names = graphs.output_nodes(program)
-    out = fx.Interpreter(program.graph_module).run(*values)[-len(names) :]
-    return dict(zip(names, out, strict=True))
+def constants(graph: Mapping[str, Any], encoding: Encoding) -> dict[str, Tensor]:
+    """The constants of the graph as this encoding has them; those it has nowhere are left out."""
+    own, known = tensors_of(encoding), graph["constants"]
+    return {
+        name: own[name].detach()
+        for name, value in known.items()
+        if name in own and own[name].shape == value.shape
+    }

@@ -34,7 +34,7 @@
  *   heads: number, families: Object<string, string>,
  *   properties: {name: string, label: string, meaning: string}[],
  *   encodings: Encoding[], first: string[], begin: string, story: Story, models: Model[],
- *   turnings: Object<string, Rotation>, words: Vectors | null, study: any, notes: string[]}} Data
+ *   turnings: Object<string, Rotation>, words: Vectors | null, study: any, notes: string[], missing: number}} Data
  */
 
 export const SCHEMA = 1;

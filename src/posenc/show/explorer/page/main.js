@@ -26,6 +26,8 @@ const MAKE = {
 
 const INSTRUMENT = VIEWS.filter((view) => view !== "story" && view !== "tour");
 
+const RELOAD = 3_000, PATIENCE = 300_000; // milliseconds
+
 function begin() {
   const by = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
   const data = readData(by("data").textContent ?? "");
@@ -76,7 +78,8 @@ function begin() {
   /** @param {State} state */
   function update(state) {
     const wrong = [...kept.misread(), ...lacking(state)];
-    notice.textContent = wrong.length ? `Not understood of this address: ${wrong.join("; ")}.` : "";
+    const more = data.missing ? `Encodings still being measured: ${data.missing}. This page loads them when they are ready. ` : "";
+    notice.textContent = more + (wrong.length ? `Not understood of this address: ${wrong.join("; ")}.` : "");
     const changed = open !== state.view;
     if (changed) {
       listeners = [];
@@ -124,6 +127,9 @@ function begin() {
   addEventListener("beforeprint", () => paper(true));
   addEventListener("afterprint", () => paper(false));
   document.documentElement.dataset.ready = "";
+  // The whole page is written to the same file, unless its writer was stopped
+  const age = Date.now() - Date.parse(document.lastModified);
+  if (data.missing && age < PATIENCE) setTimeout(() => location.reload(), RELOAD);
 }
 
 begin();

@@ -1,29 +1,28 @@
 """Graphs, run by the interpreter in JavaScript, held against the hooks in Python, in float64."""
 
 import functools
-import json
 import math
 from typing import Any
 
 import pytest
 import torch
 from javascript import evaluate
-from thorough import THOROUGH
 
 from posenc import masks
 from posenc.attention.scores import scores
 from posenc.catalog import CATALOG, create, find
 from posenc.properties.probe import in_float64
 from posenc.show.explorer import data, graphs, sliders
+from posenc.show.explorer.recording import run
 
-LENGTHS = 5, 23, 40  # none of them is that of the example that was exported
-RUN = """({ graph, contents, wanted, instead }) => contents.map((content) => {
+LENGTHS = 5, 23, 40  # none of them is that of an example that is recorded
+RUN = """(all) => all.map(({ graph, contents, wanted, instead }) => contents.map((content) => {
   const all = Object.entries({ ...content, ...instead });
   const given = Object.fromEntries(all.map(([n, one]) => [n, read(one)]));
   const shown = (x) => Array.from(values(x), (v) => (Number.isFinite(v) ? v : String(v)));
   const made = Object.entries(run(graph, given, wanted ?? undefined));
   return Object.fromEntries(made.map(([n, x]) => [n, { shape: x.shape, values: shown(x) }]));
-})"""
+}))"""
 SENTENCE = """({ graph }) => {
   try { run(graph, {}); } catch (error) {
     return [problem(graph), error.message, error instanceof UnknownOperation];
@@ -33,15 +32,25 @@ SENTENCE = """({ graph }) => {
 
 def in_javascript(graph: dict[str, Any], contents: list[dict[str, Any]], **how: Any) -> Any:
     """The outputs for each content, as tensors by name."""
-    written = [{n: graphs.numbers(x) for n, x in content.items()} for content in contents]
-    argument = {"graph": graph, "contents": written} | how
-    return [
+    return many_in_javascript([graph], [contents], **how)[0]
+
+
+def many_in_javascript(many: list[dict[str, Any]], each: list[Any], **how: Any) -> list[Any]:
+    """The outputs of several graphs, each for contents of its own."""
+    arguments = [
         {
-            n: torch.tensor([*map(float, x["values"])], dtype=torch.float64).view(x["shape"])
-            for n, x in one
+            "graph": graph,
+            "contents": [{n: graphs.numbers(x) for n, x in one.items()} for one in some],
         }
-        for one in (made.items() for made in evaluate(["interpreter.js"], RUN, argument))
+        for graph, some in zip(many, each, strict=True)
     ]
+    found = evaluate(["interpreter.js"], RUN, [one | how for one in arguments])
+    return [[{n: read(x) for n, x in made.items()} for made in outputs] for outputs in found]
+
+
+def read(x):
+    values = torch.tensor([*map(float, x["values"])], dtype=torch.float64)
+    return values.view(x["shape"])
 
 
 def of_each_head(encoding, tokens):
@@ -74,47 +83,39 @@ def expected(encoding, content):
 
 
 @functools.cache
-def exported(card):
-    """A card's encoding in float64, and its program: to export it takes most of the time."""
-    encoding = in_float64(graphs.make(card))
-    return encoding, graphs.export(card, encoding)
-
-
-def exported_graph(slug):
-    """As `graphs.graph(find(slug))`, from the program that other tests ask about too."""
-    return graphs.written(find(slug), *exported(find(slug)))
+def exported(slug):
+    """A card's encoding in float64, and its graph, whose constants are tensors."""
+    encoding = in_float64(graphs.make(find(slug)))
+    return encoding, graphs.export(find(slug), encoding)
 
 
 ONE_HEAD = ["alibi", "t5", "kerple", "fire", "cope", "path", "wall", "fox", "shaw"]
-# To export takes most of the time, and a packaged graph that is out of date gives other numbers
-# than Python. So a run that is not thorough exports those that a test below asks about, and one for
-# each other set of hooks; that all cards can be exported is shown in test_every_card.py.
-ANEW = [*ONE_HEAD, "nope", "sinusoidal", "rope", "axial-rope", "selective-rope"]
+
+
+def each_content(encoding):
+    return [content for tokens in LENGTHS for content in of_each_head(encoding, tokens)]
+
+
+@functools.cache
+def all_in_javascript():
+    """Outputs of each card's graph on the page, computed by JavaScript in one browser."""
+    packaged = data.catalog()
+    graphs_of = [packaged[card.slug]["graph"] for card in CATALOG]
+    each = [[one._asdict() for one in each_content(exported(card.slug)[0])] for card in CATALOG]
+    return dict(
+        zip([card.slug for card in CATALOG], many_in_javascript(graphs_of, each), strict=True)
+    )
 
 
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
 def test_every_encoding_runs_in_javascript_as_in_python_at_any_length(card):
-    """The graph that is kept, and the one that is exported now."""
-    encoding, each = in_float64(graphs.make(card)), [data.catalog()[card.slug]["graph"]]
-    if THOROUGH or card.slug in ANEW:
-        encoding, program = exported(card)
-        now = graphs.written(card, encoding, program)
-        each += [now] if now not in each else []
-    contents = [content for tokens in LENGTHS for content in of_each_head(encoding, tokens)]
-    for graph in each:
-        made = in_javascript(graph, [one._asdict() for one in contents])
-        for content, outputs in zip(contents, made, strict=True):
-            assert_equal(outputs, encoding, content)
-
-
-def test_of_each_set_of_hooks_a_graph_is_exported_anew():
-    """Also of several axes, and of what counts what came before."""
-
-    def kind(card):
-        encoding = graphs.make(card)
-        return frozenset(encoding.acts_on), encoding.axes > 1, encoding.causal
-
-    assert {kind(find(slug)) for slug in ANEW} == {*map(kind, CATALOG)}
+    """Against the hooks; and the graph without sliders, as `run` computes it in Python."""
+    encoding, graph = exported(card.slug)
+    made = all_in_javascript()[card.slug]
+    for content, outputs in zip(each_content(encoding), made, strict=True):
+        assert_equal(outputs, encoding, content)
+        with torch.no_grad():
+            assert_equal(run(graph, content._asdict()), encoding, content)
 
 
 def assert_equal(outputs, encoding, content):
@@ -129,7 +130,7 @@ def assert_equal(outputs, encoding, content):
             seen = seen.tril()
             assert (outputs[name][~seen] == -math.inf).all()
         torch.testing.assert_close(
-            outputs[name][seen], value[seen].double(), atol=1e-12, rtol=1e-12
+            outputs[name][seen].double(), value[seen].double(), atol=1e-12, rtol=1e-12
         )
 
 
@@ -140,17 +141,20 @@ def test_what_is_the_same_in_every_head_is_computed_once(slug):
 
 @pytest.mark.parametrize("slug", ONE_HEAD)
 def test_no_pair_is_computed_for_a_head_that_is_not_shown(slug):
-    """Nothing of all heads is as large as the scores: each node's shape, as torch exported it."""
-    _, program = exported(find(slug))
-    values = [node.meta.get("val") for node in program.graph.nodes]
+    """Nothing of all heads is as large as the scores: the shape of each value of the graph."""
+    encoding, graph = exported(slug)
+    count = len(graph["inputs"]) + len(graph["constants"]) + len(graph["nodes"])
+    every = graph | {"outputs": {str(number): f"${number}" for number in range(count)}}
+    with torch.no_grad():
+        values = run(every, graphs.content(encoding, 23)._asdict()).values()
     shapes = [value.shape for value in values if isinstance(value, torch.Tensor)]
-    pairs = [shape for shape in shapes if sum(not isinstance(size, int) for size in shape) == 2]
+    pairs = [shape for shape in shapes if [*shape].count(23) == 2]
     assert pairs
     assert all(graphs.HEADS not in shape for shape in pairs)
 
 
 def test_only_what_an_output_needs_has_to_be_given():
-    graph = exported_graph("sinusoidal")
+    graph = graphs.graph(find("sinusoidal"))
     pos = torch.tensor([3, 1000])
     (made,) = in_javascript(
         graph, [{"pos": pos, "x": torch.zeros(1, 2, 64).double()}], wanted=["embedded"]
@@ -162,7 +166,7 @@ def test_only_what_an_output_needs_has_to_be_given():
 
 def test_constants_of_a_graph_can_be_replaced():
     """RoPE with another base, though the graph was exported with the usual one."""
-    graph = exported_graph("rope")
+    graph = graphs.graph(find("rope"))
     other = in_float64(create("rope", graphs.DIM, graphs.HEADS, base=500.0))
     content = graphs.content(other, 9)
     (made,) = in_javascript(graph, [content._asdict() | {"freqs": other.freqs}], wanted=["q"])
@@ -194,7 +198,7 @@ def test_sliders_give_what_the_constructor_gives(slug, option):
 
 
 def test_an_unknown_operation_is_named_in_a_sentence():
-    graph = json.loads(json.dumps(exported_graph("alibi")))
+    graph = graphs.graph(find("alibi"))
     graph["nodes"][-1][0] = "teleport.default"
     sentence = "ALiBi cannot be shown: it uses `teleport.default`, which this page cannot run."
     said = evaluate(["interpreter.js"], SENTENCE, {"graph": graph})
