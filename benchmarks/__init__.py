@@ -1,1 +1,1 @@
-"""Time encodings beside other libraries in one run, as ratios to a limit such as a plain copy."""
+"""Benchmarks of posenc and other libraries in one run, as ratios to a limit such as a copy."""

@@ -1,7 +1,7 @@
-"""Time encodings plugged into a Llama of transformers: a prefill, and one token with a cache.
+"""Benchmark of encodings in a Llama of transformers: a prefill, and one token with a cache.
 
-The limit is the same model with its own rotation; weights are random. The half layout must give
-its logits; what `posenc.attend` encodes must give in a step with a cache what it gives in one pass.
+The limit is the same model with its own rotation; weights are random. The half layout must give the
+model's logits. With every encoding, a step with a cache must give the logits of a single pass.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from posenc.encodings.rotary.rope import RoPE
 LIMIT = "the model's own"
 HEADS, DIM, VOCABULARY = 8, 64, 1000
 TARGETS = {"prefill": 1.05, "one token more": 1.15}  # ratios to the limit
-COMPARED_TOKENS = 64  # the models are compared on these first ones
+COMPARED_TOKENS = 64  # number of first tokens on which the models are compared
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ FULL, QUICK = Size(4, 2048), Size(2, 512)
 
 
 def time_adapter(kind: str, size: Size, rounds: int, budget: float) -> BenchTable:
-    """Time the models. Raises AssertionError if one of them gives wrong logits."""
+    """Time the models of all encodings. Raises AssertionError for wrong logits."""
     ids = torch.randint(VOCABULARY, (1, size.tokens), generator=torch.Generator().manual_seed(0))
     models = _models(size)
     with torch.no_grad():

@@ -1,14 +1,14 @@
-"""Time attention with positional scores beside torch's plain kernel and materialised ones.
+"""Benchmark of attention with positional scores, torch's plain kernel and materialised scores.
 
-Shapes (1, 8 heads, tokens, 64 channels), float32; the limit is plain causal attention, for DeBERTa
-plain attention of everything. Decoding is one query at the end of the keys. Each way is compared
-with `reference` in the same run, at 512 tokens since the definition needs tokens²: outputs and
-gradients, also of those. Decoding, windows and small prefill are compared at
-their own lengths.
+Shapes are (1, 8 heads, tokens, 64 channels) in float32. The limit is plain causal attention, for
+DeBERTa plain attention without a mask. Outputs and gradients of each implementation are compared
+with `reference` in the same run, at 512 tokens, because the reference needs tokens² memory.
+Decoding, windows and small prefill are compared at their own lengths.
 
-    decode     one query; positions and mask prepared before; the limit is torch's call on the cache
+    decode     one query at the end of the keys, positions and mask prepared before; the limit is
+               torch's call on the cache
     window     a causal window of 256 tokens; the limit is ALiBi with the same window
-    prefill    few tokens; the limit is torch's call with its causal mask built in
+    prefill    few tokens; the limit is torch's call with its built-in causal mask
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,8 +52,10 @@ KINDS = ("forward", "training", "decode", "window", "prefill")
 LONGEST_TRAINED = 4096
 SHORTEST_CACHE, LONGEST_CACHE = 256, 65_536
 WINDOW = 256
-DECODED_SOON = 2.0  # the most times torch's call on 256 keys: of a bias of distance, or without
-MOST = {  # times the limit, and MB, by kind and tokens
+DECODED_SOON = (
+    2.0  # target ratio to torch's call on 256 keys, without a bias or with a distance bias
+)
+MOST = {  # target ratios to the limit, and MB, by kind and tokens
     ("forward", 2048): (("FoX", 1.4), ("PaTH", 4.0), ("Wall", 2.8), ("FIRE, L = 512", 3.5)),
     ("forward", 4096): (("FIRE, L = 512", 5.0),),
     ("training", 512): (("ALiBi", 1.2), ("Transformer-XL", 3.0)),
@@ -66,7 +68,7 @@ MOST = {  # times the limit, and MB, by kind and tokens
     ),
 }  # fmt: skip
 BY_CONTENT = ("Shaw", "Transformer-XL", "DeBERTa")
-DECODED = {  # the most times torch's call on 65,536 keys
+DECODED = {  # target ratios to torch's call on 65,536 keys
     "NoPE": 1.3, "RoPE, keys turned before": 1.3, "ALiBi": 1.5, "T5": 1.5, "KERPLE": 1.5,
     "FIRE, up to its L": 1.5, "Shaw": 2.0, "Transformer-XL": 3.0, "DeBERTa": 3.0,
 }  # fmt: skip
@@ -83,7 +85,7 @@ class Candidate:
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         mask = masks.causal() if self.causal else None
         if q.shape[2] == k.shape[2]:
-            at = _said(self.encoding, q.shape[2])
+            at = _from_hidden(self.encoding, q.shape[2])
             return attend(q, k, v, self.encoding, at, mask=mask, implementation=self.path)
         at, k_at, causal = _prepared_step(self.encoding, q.shape[2], k.shape[2])
         mask = causal if self.causal else None
@@ -102,7 +104,7 @@ class Windowed:
 
 @dataclass(frozen=True)
 class RowHeld:
-    """The row of a bias, held by the caller for all layers of one token."""
+    """Attention with the row of a bias held by the caller, for all layers of one token."""
 
     encoding: Encoding
 
@@ -120,7 +122,7 @@ def _decoding(encoding: Encoding, keys: int) -> Decoding:
 
 @dataclass(frozen=True)
 class KeysTurnedBefore:
-    """RoPE on a cache that holds turned keys, as inference engines do: only the query is turned."""
+    """RoPE on a cache of rotated keys, as in inference engines; only the query is rotated."""
 
     rope: RoPE
 
@@ -133,8 +135,8 @@ class KeysTurnedBefore:
 PLAIN = NoPE()
 
 
-def _said(encoding: Encoding, tokens: int) -> Any:
-    """What the tokens of a layer say of their positions, where it is more than these."""
+def _from_hidden(encoding: Encoding, tokens: int) -> Any:
+    """Return the result of the hook `on_hidden`, or None for encodings without it."""
     if "on_hidden" not in encoding.acts_on:
         return None
     return encoding.on_hidden(_hidden(tokens), encoding.prepare(sequence(tokens)))
@@ -147,7 +149,7 @@ def _hidden(tokens: int) -> Tensor:
 
 @cache
 def _prepared_step(encoding: Encoding, queries: int, keys: int) -> tuple[Any, Any, Mask]:
-    """Positions and mask that a decoding step prepares once for all layers."""
+    """Return the positions and the mask that a decoding step prepares once for all layers."""
     q_pos, k_pos = sequence(queries, keys - queries), sequence(keys)
     return encoding.prepare(q_pos), encoding.prepare(k_pos), masks.causal(q_pos, k_pos)
 
@@ -156,7 +158,7 @@ def torch_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return F.scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] == k.shape[2])
 
 
-# The usual ways: scores are materialised
+# The usual implementations, with materialised scores
 
 
 def offsets(q, k):
@@ -171,13 +173,13 @@ def masked(q, k, v, bias):
 
 
 def alibi_matrix(q, k, v):
-    """ALiBi as in transformers' models: a tokens × tokens bias, made in each call."""
+    """Compute ALiBi as in transformers' models, with a tokens × tokens bias made in each call."""
     return masked(q, k, v, -slopes(HEADS).float().view(-1, 1, 1) * offsets(q, k))
 
 
 @dataclass
 class T5Matrix:
-    """T5 as in transformers' T5Attention: look up the buckets of all pairs, add a mask."""
+    """T5 as in transformers' T5Attention: buckets of all pairs are looked up, and a mask added."""
 
     encoding: T5Bias
 
@@ -205,7 +207,7 @@ class ShawMatrix:
 
 @dataclass
 class DebertaModule:
-    """The attention of transformers' DeBERTa-v2, from its own scores on; without projections."""
+    """The attention of transformers' DeBERTa-v2, without projections."""
 
     encoding: DeBERTa
 
@@ -228,7 +230,7 @@ class DebertaModule:
             ("pos_query_proj", encoding.to_queries),
         ):
             linear = getattr(self.module, name)
-            # This DeBERTa has both terms
+            # Not None, because this DeBERTa has both terms
             assert own is not None
             linear.weight.data.copy_(own.data.transpose(1, 2).reshape(width, width))
             linear.bias.data.zero_()
@@ -246,7 +248,7 @@ class DebertaModule:
 
 
 def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
-    """Implementations to compare, by name; those that need tokens² only where it fits."""
+    """Return the implementations by name; those that need tokens² memory up to some length."""
     t5 = T5Bias(HEADS, bidirectional=False)
     shaw = Shaw(DIM, reach=REACH)
     deberta = DeBERTa(DIM, HEADS, buckets=256, released=True, clamped=False)
@@ -284,11 +286,12 @@ def _transformers() -> bool:
 TRAINED = (LIMIT, "posenc ALiBi", "posenc T5", "posenc KERPLE", "posenc FIRE, up to its L")
 TRAINED += ("posenc Shaw", "posenc Transformer-XL", "posenc DeBERTa", "posenc CoPE", "posenc FoX")
 TRAINED += ("posenc PaTH", "posenc Wall", "materialised ALiBi", "materialised T5")
-SAID = "posenc FoX", "posenc PaTH", "posenc Wall"  # positions go by what each token says
+# Encodings whose positions are computed from the layer's input
+FROM_HIDDEN = "posenc FoX", "posenc PaTH", "posenc Wall"
 
 
 def time_attention(tokens: int, kind: str, rounds: int, budget: float) -> BenchTable:
-    """Time every way."""
+    """Time every implementation, and compare outputs with the reference."""
     runs = _implementations(tokens, kind)
     trains = kind == "training"
     q, k, v = inputs(1 if kind == "decode" else tokens, tokens, trains)
@@ -301,7 +304,7 @@ def time_attention(tokens: int, kind: str, rounds: int, budget: float) -> BenchT
 
     calls = {name: lambda run=run: once(run) for name, run in runs.items()}
     times = timed(calls, rounds, budget)
-    peak_memory, errors = memory.peaks("attention", str(tokens), kind), check()
+    peak_memory, errors = memory.peaks("attention", str(tokens), kind), reference_errors()
     shown = f"1 query, {tokens:,} keys" if kind == "decode" else f"{tokens:,} tokens"
     _assert_equal_reference(runs, q, k, v)
     case = f"{kind}: {shown}, {HEADS} heads of {DIM}, float32"
@@ -314,7 +317,7 @@ def time_attention(tokens: int, kind: str, rounds: int, budget: float) -> BenchT
 
 
 def peaks(tokens: str, kind: str) -> dict[str, float]:
-    """Measure MB at the peak of one call, beyond q, k and v."""
+    """Measure the peak memory of one call in MB, without q, k and v."""
     trains = kind == "training"
 
     def once(run: Run, tokens: int) -> float:
@@ -330,14 +333,14 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
 
     peak_of = {}
     for name, run in _implementations(int(tokens), kind).items():
-        # The first call loads what is loaded once
+        # The first call loads libraries
         once(run, 256)
         peak_of[name] = once(run, int(tokens))
     return peak_of
 
 
 def _assert_equal_reference(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Compare the ways with `reference` at this length, up to a million pairs of query and key."""
+    """Compare with `reference` at this length, up to a million pairs of query and key."""
     if q.shape[2] * k.shape[2] > 1024**2:
         return
     for run in runs.values():
@@ -348,8 +351,11 @@ def _assert_equal_reference(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tenso
 
 
 @cache
-def check(tokens: int = 512) -> dict[str, float]:
-    """Measure the error of each way against `reference`; AssertionError if one is too large."""
+def reference_errors(tokens: int = 512) -> dict[str, float]:
+    """Return the error of each implementation against `reference`.
+
+    Raises AssertionError for an error that is too large.
+    """
     q, k, v = inputs(tokens, tokens, trains=True)
     errors, ways = {}, cases(tokens)
     for name, run in ways.items():
@@ -378,8 +384,9 @@ def _implementations(tokens: int, kind: str) -> dict[str, Run]:
     if kind == "training":
         return {name: run for name, run in ways.items() if name in TRAINED}
     if kind == "decode":
-        for name in ("materialised DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS, *SAID):
-            # DeBERTa as published has no cache; for one query at the end every key stands before it
+        without = ("materialised DeBERTa", "posenc DeBERTa in blocks", LIMIT_BOTH_WAYS)
+        for name in (*without, *FROM_HIDDEN):
+            # DeBERTa as published has no cache; for one query at the end no key is masked
             ways.pop(name, None)
         turned = KeysTurnedBefore(RoPE(DIM))
         ways |= {
@@ -404,7 +411,7 @@ HELD = {"NoPE": PLAIN, "ALiBi": ALiBi(HEADS), "T5": T5Bias(HEADS, bidirectional=
 
 
 def lengths(kind: str, tokens: Sequence[int]) -> list[int]:
-    """Lengths at which a kind is measured, in a benchmark of the lengths `tokens`."""
+    """Return the lengths at which a kind is measured, in a benchmark of the lengths `tokens`."""
     if kind == "training":
         return [n for n in tokens if n <= LONGEST_TRAINED]
     if kind == "decode" and max(tokens) > LONGEST_TRAINED:

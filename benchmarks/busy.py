@@ -1,12 +1,12 @@
-"""Time attention beside its usual form, on quiet cores and beside two busy processes.
+"""Benchmark of attention on quiet cores and with two busy processes, compared with the usual form.
 
-Shapes (1, 8 heads, tokens, 64 channels), float32, a thread for each core, torch's wait policy as
-the process was started with it. The limit is plain causal attention. The usual form makes the bias
-of all pairs and hands it to torch's kernel; where an encoding does more than add a bias, it is the
-definition. In each parallel region all threads wait for the one whose core another process has.
+Shapes are (1, 8 heads, tokens, 64 channels) in float32, with a thread for each core and the wait
+policy of the process. The limit is plain causal attention. The usual form computes the bias of all
+pairs and passes it to torch's kernel; for encodings that do more than add a bias, it is the
+reference. On busy cores, all threads of a parallel region wait for the one without a core.
 
-`OMP_WAIT_POLICY=passive python -m benchmarks busy` measures with the other policy. A run may be
-limited to some lengths and encodings, and `table` merges the tables of several runs.
+`OMP_WAIT_POLICY=passive python -m benchmarks busy` measures with the other policy. A run can be
+limited to some lengths and encodings, and `markdown` merges the tables of several runs.
 """
 
 import os
@@ -64,7 +64,7 @@ CASE = "{kind}, {load}, {policy} wait policy: {tokens:,} tokens, {heads} heads o
 
 @dataclass(frozen=True)
 class OfAllPairs:
-    """The bias of all pairs as a tensor, which torch's kernel adds to the scores."""
+    """Attention with the bias of all pairs as a tensor, which torch's kernel adds to the scores."""
 
     encoding: Encoding
 
@@ -106,7 +106,7 @@ def case(kind: str, condition: str, policy: str, tokens: int) -> str:
 
 
 def ways(names: Sequence[str] = NAMES) -> dict[str, Run]:
-    """Return some encodings by attention of posenc, and in their usual form."""
+    """Return attention with these encodings by posenc and in the usual form, by name."""
     encodings = {
         "ALiBi": ALiBi(HEADS), "T5": T5Bias(HEADS, bidirectional=False), "KERPLE": Kerple(HEADS),
         "FIRE": FIRE(HEADS), "Shaw": Shaw(DIM), "Transformer-XL": TransformerXL(DIM, HEADS),
@@ -137,7 +137,7 @@ def time_busy(
     budget: float,
     names: Sequence[str] = NAMES,
 ) -> BenchTable:
-    """Time every way after a comparison of outputs; the targets are ours / usual ≤ 1."""
+    """Compare outputs, then time every implementation; the targets are ours / usual ≤ 1."""
     runs, trains = ways(names), kind == "training"
     q, k, v = inputs(tokens, tokens, trains)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Time adding sinusoids to embeddings, beside other libraries; the limit is a copy."""
+"""Benchmark of adding sinusoids to embeddings by several libraries; the limit is a copy."""
 
 import importlib
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def time_embeddings(rounds: int, budget: float) -> BenchTable:
 
 
 def peaks() -> dict[str, float]:
-    """Measure MB at the peak of one call, result included."""
+    """Measure the peak memory of one call in MB, including the result."""
     x, peak_of = torch.randn(SHAPE), {}
     with torch.no_grad():
         for name, run in _implementations()[0].items():
@@ -58,7 +58,7 @@ def _implementations() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str,
 
 
 def _error(name: str, run: Callable[[Tensor], Tensor], x: Tensor) -> float | None:
-    """Measure the error of the rows alone, to float64: 10 000^(−2j/d), sines beside cosines."""
+    """Measure the error of the rows against float64 sines and cosines of p / 10,000^(2j/d)."""
     if name == LIMIT:
         return None
     tokens, dim = x.shape[1:]

@@ -1,10 +1,10 @@
-"""Fit the growth of time and memory with length: ~ tokensᵖ, p by least squares of logarithms.
+"""Growth of time and memory with length, ~ tokensᵖ, with p by least squares of logarithms.
 
-p = 1 is linear, p = 2 quadratic. Short texts cost calls rather than numbers, so p over all lengths
-is below the truth; the exponent between the two longest is given beside it.
+p = 1 is linear, p = 2 quadratic. For short texts the overhead of calls dominates, so p over all
+lengths is too small; the exponent between the two longest lengths is reported as well.
 
 A layer of each encoding (4 heads of 64, causal, no gradients) is measured at doubled lengths until
-the next doubling is refused, or would take too long or too much memory; the result says where.
+the next one is rejected, or would need too much time or memory; the result has this limit.
 """
 
 import os
@@ -30,7 +30,7 @@ HEADS, DIM = 4, 64
 
 
 def of_rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list[Growth]:
-    """Time rotations of q and k (1, 4, tokens, 64) in float32; `budget` seconds a length."""
+    """Time rotations of q and k (1, 4, tokens, 64) in float32, `budget` seconds for each length."""
     seconds: dict[str, dict[int, float]] = {}
     for tokens in (n for n in LENGTHS if n <= longest):
         q, k = torch.randn(2, 1, HEADS, tokens, DIM).unbind()
@@ -44,7 +44,7 @@ def of_rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list
 
 
 def of_attention(tables: list[BenchTable], tokens: list[int]) -> list[Growth]:
-    """Fit growth to the tables of forward attention, one for each of the first lengths or all."""
+    """Fit growth to tables of forward attention, of which an interrupted run may lack the last."""
     seconds: dict[str, dict[int, float]] = {}
     for length, table in zip(tokens, tables, strict=False):
         for row in table.rows:
@@ -55,16 +55,16 @@ def of_attention(tables: list[BenchTable], tokens: list[int]) -> list[Growth]:
 
 
 def of_layer(name: str, rounds: int, limit: float) -> list[Growth]:
-    """Time a layer with this encoding at the lengths whose memory another process measures first.
+    """Measure the memory of a layer in another process, then time it at the same lengths.
 
-    It goes on while four times the seconds of a call are within `limit`.
+    Lengths are doubled while four times the seconds of a call are within `limit`.
     """
     megabytes = {int(n): mb for n, mb in memory.peaks("growth", name, str(limit)).items()}
     seconds: dict[int, float] = {}
     for tokens in megabytes:
         call = layer_call(name, tokens)
         once = _seconds(call)
-        # A slow first call may have compiled a kernel, so a second one is asked
+        # A slow first call may have compiled a kernel, so a second one is timed
         if once > limit / 4:
             once = min(once, _seconds(call))
         again = {} if once > limit / 4 else timed({name: call}, rounds, limit)
@@ -88,24 +88,24 @@ def of_layer(name: str, rounds: int, limit: float) -> list[Growth]:
 
 
 def peaks(name: str, limit: str) -> dict[str, float]:
-    """Measure MB at the peak of a layer, length by length, while the next is within the limits.
+    """Measure the peak memory of a layer in MB, by length, while the next is within the limits.
 
-    An encoding that has a last position ends there.
+    For an encoding with a last position, measurements end there.
     """
     peak_of: dict[str, float] = {}
-    # The first call loads what is loaded once
+    # The first call loads libraries
     layer_call(name, 256)()
     for tokens in LAYERS:
         call = layer_call(name, tokens)
         try:
-            # This call may compile a kernel
+            # The first call of a length may compile a kernel
             call()
         except IndexError:
             # The encoding has a last position
             break
         begun = perf_counter()
         peak_of[str(tokens)] = peak = memory.peak(call)
-        # Twice the tokens take up to four times as much
+        # Twice the tokens need up to four times the time and memory
         if 4 * (perf_counter() - begun) > float(limit) or 4 * peak > _room() / 2:
             break
     return peak_of
@@ -118,7 +118,7 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def layer_call(name: str, tokens: int) -> Callable[[], object]:
-    """A call of a layer with this encoding on so many tokens."""
+    """Return a function that calls a layer with this encoding on `tokens` tokens."""
     options = {"length": LAYERS[-1]} if name == "learned" else {}
     layer = SelfAttention(HEADS * DIM, HEADS, create(name, DIM, HEADS, **options))
     x, pos = torch.randn(1, tokens, HEADS * DIM), folded(tokens, layer.encoding.axes)
@@ -131,7 +131,7 @@ def layer_call(name: str, tokens: int) -> Callable[[], object]:
 
 
 def _room() -> float:
-    """The memory of this machine that is free, in MB."""
+    """Return the free memory of this machine, in MB."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

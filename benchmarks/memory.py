@@ -1,8 +1,8 @@
-"""Measure peak memory of calls, in a process that gives freed memory back at once.
+"""Measurement of the peak memory of calls, in a process that returns freed memory at once.
 
-    peak = most memory resident during the call − memory resident before
+    peak = greatest resident memory during the call − resident memory before
 
-so results count, inputs do not. Linux only: elsewhere nothing is measured.
+Results are included and inputs are not. On systems other than Linux nothing is measured.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ FREE_AT_ONCE = {
 
 
 def peaks(part: str, *words: str) -> dict[str, float]:
-    """Measure MB by implementation: `benchmarks.{part}.peaks(*words)` in another process."""
+    """Call `benchmarks.{part}.peaks(*words)` in another process; return MB by implementation."""
     if not STATUS.exists():
         return {}
     code = f"import json; from benchmarks.{part} import peaks; print(json.dumps(peaks(*{words!r})))"
@@ -44,17 +44,17 @@ def peaks(part: str, *words: str) -> dict[str, float]:
 
 
 def peak(run: Callable[[], object]) -> float:
-    """Measure MB of one call in this process. Call it on less before, to load libraries."""
-    # Garbage that is collected during the call would be taken for memory that the call gave back
+    """Measure the peak of one call in this process in MB. Call `run` before, to load libraries."""
+    # Garbage collected during the call would count as memory returned by the call
     gc.collect()
-    # Freed memory that the heap still holds would serve the call without being counted
+    # The call could reuse freed memory of the heap, which would not be counted
     if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)
-    # Reset the peak that the kernel has recorded
+    # Reset the peak recorded by the kernel
     Path("/proc/self/clear_refs").write_text("5")
     before = _resident("VmRSS")
     run()
-    # Linux counts pages in lots, so that a call which takes none may seem to give some back.
+    # Linux counts pages in batches, so a call without new pages can seem to return some
     return max(0.0, _resident("VmHWM") - before)
 
 

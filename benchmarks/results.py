@@ -1,4 +1,4 @@
-"""Results of a benchmark, apart from how they are shown."""
+"""Result types of the benchmarks: rows, tables, targets and growth."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ OURS = "posenc"
 
 @dataclass(frozen=True)
 class TimedRow:
-    """One implementation, timed."""
+    """The measurements of one implementation."""
 
     name: str
     times: Times
-    ratio: float  # its median, over that of the limit
-    error: float | None = None  # largest difference to the definition, over its largest number
-    memory: float | None = None  # MB at the peak, beyond the inputs
+    ratio: float  # median time, divided by that of the limit
+    error: float | None = None  # largest difference from the reference, over its largest number
+    memory: float | None = None  # peak memory in MB, without the inputs
 
     @property
     def ours(self) -> bool:
@@ -27,7 +27,7 @@ class TimedRow:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on one number that was set beforehand; the report says whether it is met."""
+    """A bound on one number that was set before the measurement."""
 
     what: str
     found: float
@@ -40,19 +40,19 @@ class Target:
 
 @dataclass(frozen=True)
 class BenchTable:
-    """Implementations of the same thing, measured in one run."""
+    """The measurements of several implementations of one computation, made in one run."""
 
     part: str  # rotation, attention, …
-    case: str  # what exactly: shapes, dtype, forward or training
-    limit: str  # the name of the row that all are divided by
+    case: str  # shapes, dtype, forward or training
+    limit: str  # name of the row by which all times are divided
     rows: list[TimedRow]
-    skipped: dict[str, str]  # implementations left out, and why
+    skipped: dict[str, str]  # missing implementations, with the reasons
     malloc: str
     threads: int
     targets: list[Target] = field(default_factory=list)
 
     def row(self, name: str) -> TimedRow | None:
-        """The row of this name, or the first whose name begins with it."""
+        """Return the row of this name, or the first whose name starts with it."""
         exact = (row for row in self.rows if row.name == name)
         return next(exact, next((row for row in self.rows if row.name.startswith(name)), None))
 
@@ -67,7 +67,7 @@ def table(
     memory: Mapping[str, float] | None = None,
     limit_of: Callable[[str], str] | None = None,
 ) -> BenchTable:
-    """Make the table of times of this process; `limit_of` names the limit of a single row."""
+    """Make the table of times of this process; `limit_of` returns the limit of a single row."""
     errors, memory = errors or {}, memory or {}
     rows = []
     for name, t in times.items():
@@ -79,14 +79,14 @@ def table(
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds against tokens, and the exponent p of seconds ~ tokensᵖ by least squares of logs."""
+    """Seconds by tokens, and the exponent p of seconds ~ tokensᵖ by least squares of logarithms."""
 
     part: str
     name: str
     tokens: list[int]
     seconds: list[float]
     exponent: float
-    last: float  # the exponent between the two longest
-    megabytes: list[float] = field(default_factory=list)  # at the peak, where they were measured
-    last_of_memory: float | None = None  # the exponent of memory between the two longest
-    stopped: str = ""  # why no longer text was measured
+    last: float  # exponent between the two longest
+    megabytes: list[float] = field(default_factory=list)  # peak memory; empty: not measured
+    last_of_memory: float | None = None  # exponent of memory between the two longest
+    stopped: str = ""  # reason why no longer text was measured

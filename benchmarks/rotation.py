@@ -1,8 +1,8 @@
-"""Time the rotation of queries and keys beside other libraries; the limit is a copy of both.
+"""Benchmark of the rotation of queries and keys by several libraries; the limit is a copy of both.
 
-Before it is timed, each is compared with the formula in float64: ours must give the bits of the
-formula but for the last; the errors of others are listed. transformers and the code that is written
-out receive posenc's tables of cosines and sines, so their errors are those of the rotation alone.
+Before it is timed, each is compared with the formula in float64. Ours must equal the formula up to
+the last bit; the errors of others are listed. transformers and the code copied from other libraries
+receive posenc's tables of cosines and sines, so their errors are those of the rotation only.
 """
 
 import importlib
@@ -40,7 +40,7 @@ class Shapes:
 
     q: tuple[int, int, int, int]
     k: tuple[int, int, int, int]
-    strided: bool = False  # in memory (batch, token, head, channel), as a projection leaves them
+    strided: bool = False  # memory order (batch, token, head, channel), as after a projection
 
     def tensors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed(0)
@@ -65,14 +65,14 @@ CASES = {
     "decode": Shapes((32, 32, 1, 128), (32, 32, 1, 128)),
     "tiny": Shapes((1, 32, 1, 128), (1, 8, 1, 128)),
 }
-SMALL = ("decode", "tiny")  # cases that cost calls rather than numbers
-LARGE = 8 * 2**20  # bytes of the queries from which on targets hold
+SMALL = ("decode", "tiny")  # cases in which the overhead of calls dominates
+LARGE = 8 * 2**20  # least size of the queries in bytes for which there are targets
 
 
 def time_rotation(
     name: str, dtype: str, backward: bool, rounds: int, budget: float, compiled: bool = True
 ) -> BenchTable:
-    """Time every way but Numba, which has tables of its own: its threads disturb others."""
+    """Time every implementation but Numba, whose threads would disturb the others."""
     q, k = CASES[name].tensors(DTYPES[dtype])
     ways, skipped = candidates(q, k, compiled)
     return _timed("rotation", name, dtype, backward, ways, skipped, rounds, budget)
@@ -92,9 +92,9 @@ def time_numba(name: str, dtype: str, backward: bool, rounds: int, budget: float
 
 
 def time_beside_load(dtype: str, rounds: int, budget: float) -> BenchTable:
-    """Time the half layout with a thread for each core, beside two processes that are busy.
+    """Time the half layout with a thread for each core, while two other processes are busy.
 
-    A thread whose core is taken comes late, and in each parallel region the others wait for it.
+    A thread without a core is late, and in each parallel region all others wait for it.
     """
     q, k = CASES["long"].tensors(DTYPES[dtype])
     pos, dim = sequence(q.shape[2], FIRST), q.shape[-1]
@@ -159,7 +159,7 @@ def _timed(
 
 
 def peaks(name: str, dtype: str) -> dict[str, float]:
-    """Measure MB at the peak of one forward call, results included."""
+    """Measure the peak memory of one forward call in MB, including the results."""
     q, k = CASES[name].tensors(DTYPES[dtype])
     first_tokens = q[:, :, :8].contiguous(), k[:, :, :8].contiguous()
     warm = candidates(*first_tokens, compiled=False)[0]
@@ -173,17 +173,17 @@ def peaks(name: str, dtype: str) -> dict[str, float]:
 
 
 def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], dict[str, str]]:
-    """Ways to turn q and k, and the reasons why others are missing."""
+    """Return the implementations by name, and the reasons why others are missing."""
     pos, dim, dtype = sequence(q.shape[2], FIRST), q.shape[-1], q.dtype
     ways: dict[str, Both] = {LIMIT: _copy}
     if compiled:
-        # torch compiles the same code for a few shapes only
+        # torch compiles the same code for only a few shapes
         torch.compiler.reset()
     skipped = {}
     for layout in LAYOUTS:
         by = turn(pos, frequencies(dim))
         both = _both(by, layout)
-        # The Numba kernel has tables of its own
+        # `time_numba` measures the Numba kernel
         if kernel_for(q, by, layout) == "numba":
             ways["posenc half: halves"] = _halves(by)
         else:
@@ -194,7 +194,7 @@ def candidates(q: Tensor, k: Tensor, compiled: bool) -> tuple[dict[str, Both], d
                 run(q, k)
                 ways[f"posenc {layout}, compiled"] = run
             except Exception as error:
-                # A machine may be unable to compile for any reason
+                # Compilation may fail for any reason, such as a missing compiler
                 skipped[f"posenc {layout}, compiled"] = str(error).strip().splitlines()[0]
     for library in LIBRARIES:
         try:
@@ -213,7 +213,7 @@ def _both(by: Turn, layout: Layout) -> Both:
 
 
 def _halves(by: Turn) -> Both:
-    """The kernel of torch, where Numba would be taken."""
+    """Rotate with torch's kernel, also if Numba is installed."""
 
     def turned(x: Tensor) -> Tensor:
         if x.requires_grad and torch.is_grad_enabled():
@@ -227,11 +227,11 @@ def _run(who: str, run: Both, q: Tensor, k: Tensor, backward: bool) -> Callable[
     if not backward:
         if q.numel() > 1 << 20:
             return torch.no_grad()(lambda: run(q, k))
-        # Without no_grad, which would cost as much as a call
+        # Without no_grad, whose overhead would equal that of a call
         return lambda: run(q, k)
     q, k = q.clone().requires_grad_(), k.clone().requires_grad_()
     grads = torch.randn_like(q), torch.randn_like(k)
-    # The gradient of a copy copies nothing
+    # Two copies, because the gradient of a copy copies nothing
     if who == LIMIT:
         return torch.no_grad()(lambda: (run(q, k), run(*grads)))
     return lambda: torch.autograd.grad(run(q, k), (q, k), grads)
@@ -248,7 +248,7 @@ def _error(who: str, run: Both, q: Tensor, k: Tensor) -> float | None:
             exact = formula(x.double(), by, layout)
             worst = max(worst, ((turned - exact).abs().max() / exact.abs().max()).item())
             if who.startswith("posenc"):
-                # Sixteen bits may differ in the last bit
+                # In 16 bits the last bit may differ
                 rtol = 0 if x.dtype == torch.float32 else 2**-7
                 torch.testing.assert_close(turned, formula(x, by, layout), rtol=rtol, atol=1e-6)
     return worst
@@ -257,7 +257,7 @@ def _error(who: str, run: Both, q: Tensor, k: Tensor) -> float | None:
 def _targets(table: BenchTable, name: str, dtype: str, backward: bool) -> Iterator[Target]:
     def over(ours: str, other: str, most: float) -> Iterator[Target]:
         ours_row, other_row = table.row(ours), table.row(other)
-        # The peer is installed, and was compiled
+        # Only if the peer is installed, or was compiled
         if ours_row and other_row:
             yield Target(
                 f"{ours_row.name} / {other_row.name}",
@@ -330,22 +330,22 @@ def _torchtune(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
 
 
 def _written_out(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
-    """The code of libraries that cannot be installed without a GPU, copied."""
+    """Return the code of libraries that cannot be installed without a GPU."""
     cos, sin = _tables(pos, dim)
     cis = torch.complex(cos, sin)
 
-    # As vLLM's RotaryEmbedding.forward_native
+    # vLLM's RotaryEmbedding.forward_native
     def vllm(x: Tensor) -> Tensor:
         (a, b), c, s = x.chunk(2, -1), cos.to(x.dtype), sin.to(x.dtype)
         return torch.cat((a * c - b * s, b * c + a * s), -1)
 
-    # As flash-attn's apply_rotary_emb_torch
+    # flash-attn's apply_rotary_emb_torch
     def flash_attn(x: Tensor) -> Tensor:
         c, s = (t.to(x.dtype).repeat(1, 2) for t in (cos, sin))
         a, b = x.chunk(2, -1)
         return torch.cat((x[..., :dim] * c + torch.cat((-b, a), -1) * s, x[..., dim:]), -1)
 
-    # As Meta's apply_rotary_emb for Llama
+    # Meta's apply_rotary_emb for Llama
     def meta(x: Tensor) -> Tensor:
         pairs = torch.view_as_complex(x.float().reshape(*x.shape[:-1], -1, 2))
         return torch.view_as_real(pairs * cis).flatten(3).type_as(x)

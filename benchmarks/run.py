@@ -1,4 +1,4 @@
-"""Run all tables of one benchmark, with the machine they were measured on."""
+"""The run of a benchmark: its parts, their sizes, and the machine."""
 
 import platform
 import sys
@@ -35,7 +35,7 @@ PARTS = (
     "rotation", "embeddings", "attention", "serving", "training", "study", "adapter", "start-up",
     "fast", "busy", "growth",
 )  # fmt: skip
-BY_NAME = ("busy", "growth")  # parts that take long, and run where they are named
+BY_NAME = ("busy", "growth")  # slow parts, which run only if they are named
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
 PEERS += ("positional-encodings", "numba")
 
@@ -44,16 +44,16 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Effort:
-    """The size of a benchmark: samples of each way, seconds of each table, lengths, cases."""
+    """The size of a benchmark: samples of each implementation, seconds of each table, cases."""
 
     rounds: int
     budget: float
     tokens: tuple[int, ...]  # lengths for attention
     longest: int  # longest text for the rotation's growth
     compiled: tuple[str, ...]  # cases that are also compiled, half a minute each
-    peers: bool  # True: time the start-up of other libraries
+    peers: bool  # time the start-up of other libraries
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
-    model: adapter.Size = adapter.FULL  # model that encodings are plugged into
+    model: adapter.Size = adapter.FULL  # size of the adapted model
     profile: str = "cpu"  # profile of `posenc study`
     served: tuple[serving.Served, ...] = serving.FULL
     crowded: tuple[int, ...] = busy.LENGTHS  # on busy cores
@@ -78,6 +78,8 @@ QUICK = Effort(
 
 @dataclass(frozen=True)
 class Benchmark:
+    """The results of a run."""
+
     tables: list[BenchTable]
     growth: list[Growth]
     quick: bool
@@ -85,7 +87,7 @@ class Benchmark:
     libraries: dict[str, str]
     provenance: Provenance
     schema: int = SCHEMA
-    unmeasured: tuple[str, ...] = ()  # what was left when it was interrupted
+    unmeasured: tuple[str, ...] = ()  # cases that an interrupted run has not measured
 
     def __repr__(self) -> str:
         parts = ", ".join(dict.fromkeys(table.part for table in self.tables))
@@ -109,16 +111,15 @@ def benchmark(
     progress: Progress = lambda doing, done, of: None,
     cases: busy.Cases | None = None,
 ) -> Benchmark:
-    """Measure the parts named, or all but `BY_NAME`. Raises LookupError for an unknown part.
+    """Measure the named parts, or all but `BY_NAME`. Raises LookupError for an unknown part.
 
-    `cases` are those of the part `busy`; None: all at the lengths of the effort.
-
-    One that is interrupted ends with what it has measured, if anything.
+    `cases` are those of the part `busy`; None: all at the lengths of the effort. If the run is
+    interrupted, the finished measurements are returned.
     """
     wanted = list(dict.fromkeys(parts)) or [part for part in PARTS if part not in BY_NAME]
     for part in wanted:
         if part not in PARTS:
-            raise LookupError(f"there is no part {part!r}: name some of {', '.join(PARTS)}.")
+            raise LookupError(f"`parts` must be of {', '.join(PARTS)}, got {part!r}.")
     begun = time.time()
     effort = QUICK if quick else FULL
     cases = cases or busy.Cases(effort.crowded)
@@ -223,7 +224,7 @@ def _jobs(
 
 
 def processor() -> str:
-    """The model of the processor, and the instruction set that torch uses on it."""
+    """Return the model of the processor, and the instruction set that torch uses on it."""
     path, name = Path("/proc/cpuinfo"), platform.processor()
     for line in path.read_text().splitlines() if path.exists() else ():
         if line.startswith("model name"):
@@ -233,7 +234,7 @@ def processor() -> str:
 
 
 def libraries() -> dict[str, str]:
-    """Versions of the peers that are installed."""
+    """Return the versions of the installed peers."""
     versions = {}
     for name in PEERS:
         try:

@@ -1,14 +1,14 @@
-"""Time what serving a model is made of, each beside the least that torch does it in.
+"""Benchmark of the steps of serving a model, each compared with the fastest form in plain torch.
 
     grouped    one query whose heads share keys; the limit is torch's call with `enable_gqa`
-    cache      token by token, a layer with a `Cache`, whose first token makes room for the others;
-               the limit is a loop of projections and torch's call, with room allocated before
+    cache      a layer with a `Cache`, token by token, with memory allocated at the first token;
+               the limit is a loop of projections and torch's call, with memory allocated before
     packed     documents in one row, each causal; the limit is torch's causal call on each of them
     prefill    few tokens; the limit is torch's causal call
 
-Positions and masks of packed documents and of one query are prepared before, as all layers share
-them. Each way is first compared with the definition: with `reference`, document by document, or
-with the whole text at once.
+Positions and masks of packed documents and of one query are prepared before, because all layers
+share them. Each implementation is first compared: with `reference`, with each document alone, or
+with a single pass over the text.
 """
 
 import copy
@@ -38,7 +38,7 @@ from posenc.encodings.relative.shaw import Shaw
 from posenc.encodings.rotary.rope import RoPE
 
 MOST_ERROR = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
-COMPARED_KEYS = 8192  # at most; the definition copies keys that heads share
+COMPARED_KEYS = 8192  # greatest number for a comparison; the reference copies shared keys
 PACKED_MB = 40.0
 
 Way = Callable[[], Tensor]
@@ -46,7 +46,7 @@ Way = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Grouped:
-    """One query at the end of the keys, whose heads share them."""
+    """One query at the end of the keys, with heads that share keys."""
 
     keys: int
     dtype: torch.dtype = torch.float32
@@ -79,7 +79,7 @@ class Grouped:
         row = (-slopes(self.heads).float()[:, None] * apart).to(self.dtype)
 
         def as_rows(bias: Tensor | None = None) -> Tensor:
-            """The heads of a group as rows of one query, so that each key is read once."""
+            """Compute the heads of a group as rows of one query, so that each key is read once."""
             rows = q.view(1, self.groups, -1, self.dim)
             bias = None if bias is None else bias.view(1, *rows.shape[1:3], -1)
             return scaled_dot_product_attention(rows, k, v, bias).view_as(q)
@@ -110,7 +110,7 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Cached:
-    """A layer that takes a text on token by token, from a branch of the cache of its beginning."""
+    """A layer that reads a text token by token, from a copy of the cache of its beginning."""
 
     tokens: int
     groups: int = 16
@@ -122,7 +122,7 @@ class Cached:
 
     @property
     def shared(self) -> bool:
-        """Whether heads share keys."""
+        """True if heads share keys."""
         return self.heads != self.groups
 
     def __str__(self) -> str:
@@ -180,7 +180,7 @@ class Cached:
 
 @dataclass(frozen=True)
 class Packed:
-    """Documents in one row, none of which sees another."""
+    """Documents in one row, each of which attends only to itself."""
 
     documents: int = 8
     tokens: int = 512
@@ -261,7 +261,7 @@ QUICK: tuple[Served, ...] = (Grouped(8192), Cached(2048), Packed(), Prefill())
 
 @torch.no_grad()
 def time_serving(case: Served, rounds: int, budget: float) -> BenchTable:
-    """Time every way. Raises AssertionError if one of them is not what is expected."""
+    """Compare and time every implementation. Raises AssertionError for a wrong output."""
     ways, expected = case.ways()
     errors = _errors(ways, expected, getattr(case, "dtype", torch.float32))
     times = timed(ways, rounds, budget)
@@ -280,7 +280,7 @@ def time_serving(case: Served, rounds: int, budget: float) -> BenchTable:
 def _errors(
     ways: Mapping[str, Way], expected: Mapping[str, Way], dtype: torch.dtype
 ) -> dict[str, float | None]:
-    """The largest difference of each way to the definition of its encoding, the last word."""
+    """Return the error of each implementation; the last word of its name is its encoding."""
     errors: dict[str, float | None] = {}
     for name, way in ways.items():
         if (right := expected.get(name.split()[-1])) is not None:
@@ -293,9 +293,9 @@ def _errors(
 
 @torch.no_grad()
 def peaks() -> dict[str, float]:
-    """Measure MB at the peak of packed documents, beyond q, k and v."""
+    """Measure the peak memory of packed documents in MB, without q, k and v."""
     peak_of = {}
-    # The first case loads what is loaded once
+    # The first case loads libraries
     for case in (Packed(tokens=32), Packed()):
         for name, way in case.ways()[0].items():
             peak_of[name] = memory.peak(way)

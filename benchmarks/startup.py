@@ -1,6 +1,6 @@
-"""Time the import of posenc on top of torch, beside its peers, and two commands of posenc.
+"""Benchmark of importing posenc and other libraries on top of torch, and of two commands.
 
-Each runs in a new Python; the first round leaves all files in the cache of the disk.
+Each runs in a new Python process; after the first round all files are in the disk cache.
 """
 
 import subprocess
@@ -36,7 +36,7 @@ TARGET_SECONDS = 0.1  # seconds that `import posenc` may take on top of torch
 
 
 def time_start_up(rounds: int, budget: float, peers: bool = True) -> BenchTable:
-    """Time imports and commands; without `peers`, of torch and posenc only."""
+    """Time imports and commands; without `peers`, only imports of torch and posenc."""
     modules = {who: module for who, (module, _) in IMPORTS.items() if peers or module in OWN}
     calls = {who: ["-c", IMPORTS[who][1]] for who, module in modules.items() if find_spec(module)}
     calls |= {who: ["-m", "posenc", *words] for who, words in COMMANDS.items()}

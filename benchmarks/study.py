@@ -1,9 +1,9 @@
-"""Time a step of `posenc study` with every encoding of the catalogue: texts, loss, AdamW.
+"""Benchmark of a training step of `posenc study` with every encoding of the catalogue.
 
-The limit is NoPE in the same model; a ratio of 1.25 is 0.8 of its tokens a second. Additive and
-rotary encodings should train at 0.9 of NoPE's speed, and biases at 0.67. Those that read the input
-of a layer, or a vector for each pair of tokens, have no target. NoPE with rounded products, the
-`precision` "bfloat16" of a plan, should take 0.6 of its time, where a processor multiplies so.
+The limit is NoPE in the same model; a ratio of 1.25 means 0.8 of its tokens per second. Targets are
+0.9 of NoPE's speed for additive and rotary encodings, and 0.67 for biases. Encodings that read the
+layer's input, or a vector for each pair of tokens, have no target. The target for NoPE with rounded
+products, the `precision` "bfloat16" of a plan, is 0.6 of its time, on processors that support it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ TASK = "language"
 def time_study_steps(
     profile: str, rounds: int, budget: float, cards: Sequence[Card] = CATALOG
 ) -> BenchTable:
-    """Time steps of a profile of `posenc study`; `cards` has NoPE's among others."""
+    """Time training steps of a profile of `posenc study`; `cards` must contain NoPE."""
     task, sizes = tasks.find(TASK), PROFILES[profile]
     steps = {_row(card): _step(Cell(TASK, card.slug, 1, profile=sizes), task) for card in cards}
     steps[ROUNDED] = _step(Cell(TASK, "nope", 1, profile=sizes, precision="bfloat16"), task)
@@ -52,13 +52,13 @@ def _row(card: Card) -> str:
 
 
 def _speed(card: Card) -> Iterator[float]:
-    """The share of NoPE's speed that an encoding should train at, if one is set."""
+    """Yield the target share of NoPE's speed for an encoding, if it has one."""
     if card.family in SPEEDS and "on_hidden" not in card.make(16, 4).acts_on:
         yield SPEEDS[card.family]
 
 
 def _step(cell: Cell, task: Task) -> Callable[[], object]:
-    """Make a function that takes a step of training, each call the next one."""
+    """Return a function that runs the next training step in each call."""
     model, numbers = build(cell, len(task.vocabulary)), count()
     optimizer = adamw(model, cell.profile)
     return lambda: take_step(next(numbers), model, optimizer, cell, task)

@@ -1,4 +1,4 @@
-"""Benchmarks on the terminal: a table for each case, then targets and growth."""
+"""Terminal output of benchmarks: a table for each case, then targets and growth."""
 
 from itertools import groupby
 
@@ -13,7 +13,8 @@ from posenc.show.report.terminal.tables import empty_table
 MEMORY = {"warm": "memory reused", "default": "memory from the system"}
 
 
-def show(result: Benchmark, console: Console) -> None:
+def print_tables(result: Benchmark, console: Console) -> None:
+    """Print the results of a benchmark."""
     for table in result.tables:
         _ways(table, console)
     _targets(result, console)

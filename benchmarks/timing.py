@@ -1,8 +1,8 @@
-"""Time several callables fairly: they take turns, and disturbed samples are dropped.
+"""Fair timing of several functions, which are called in turn; disturbed samples are dropped.
 
-The callable with the least time so far goes next (± 10 % at random), so that slow ones are sampled
-less often and all are spread over the whole run. A sample counts if our threads hardly waited for
-a core, which Linux reports in `schedstat`. Figures are medians.
+The function with the least total time is called next (± 10 % at random), so that slow ones are
+sampled less often and all are spread over the whole run. A sample is disturbed if our threads
+waited for a core, which Linux reports in `schedstat`. Results are medians.
 """
 
 import gc
@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-SHORTEST_SAMPLE = 4e-3  # seconds; a faster call is repeated
-WAITED_AT_MOST = 0.05  # share of a sample that our threads may wait for a core
-FEWEST_SAMPLES = 3  # undisturbed; with fewer, disturbed samples are used as well
+SHORTEST_SAMPLE = 4e-3  # seconds; faster calls are repeated within a sample
+WAITED_AT_MOST = 0.05  # greatest share of an undisturbed sample spent waiting for a core
+FEWEST_SAMPLES = 3  # with fewer undisturbed samples, disturbed ones are used as well
 WARM = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000"}
 
 Run = Callable[[], object]
@@ -27,15 +27,18 @@ class Times:
     median: float  # seconds
     least: float
     samples: int
-    disturbed: int  # samples dropped; with too few left, they are the samples
+    disturbed: int  # number of disturbed samples, dropped unless too few are left
 
 
 def timed(
     runs: Mapping[str, Run], rounds: int, budget: float, busy: bool = False
 ) -> dict[str, Times]:
-    """Time one call of each, from `rounds` samples, or as many as fit into `budget` seconds.
+    """Time one call of each function.
 
-    With `busy` every sample counts: that threads wait for a core is what is measured.
+    - `runs`: functions by name
+    - `rounds`: number of samples of each
+    - `budget`: seconds after which no further sample is taken, except for three of each
+    - `busy`: True to keep every sample, because waiting for a core is part of the measurement
     """
     chance = random.Random(0)
     repeats = {name: _calls_a_sample(run) for name, run in runs.items()}
@@ -64,7 +67,7 @@ def timed(
 
 
 def malloc() -> str:
-    """The setting of malloc; `default` fetches large tensors from the system, zeroed, each time."""
+    """Return "warm", or "default" if large tensors are allocated from the system each time."""
     return "warm" if os.environ.get("MALLOC_MMAP_MAX_") == "0" else "default"
 
 
@@ -74,7 +77,7 @@ def _summary(calm: list[float], disturbed: list[float]) -> Times:
 
 
 def _calls_a_sample(run: Run) -> int:
-    """Number of calls in one sample."""
+    """Return the number of calls in one sample."""
     for calls in (1, 1, 3):
         seconds = _seconds(run, calls)[0]
         if seconds > 10 * SHORTEST_SAMPLE * calls:
@@ -83,7 +86,7 @@ def _calls_a_sample(run: Run) -> int:
 
 
 def _seconds(run: Run, repeats: int) -> tuple[float, float]:
-    """Time one call in seconds; with the seconds that our threads waited for a core meanwhile."""
+    """Return the seconds of one call, and the seconds that our threads waited for a core."""
     waited, start = _waited(), time.perf_counter()
     for _ in range(repeats):
         run()
@@ -92,7 +95,7 @@ def _seconds(run: Run, repeats: int) -> tuple[float, float]:
 
 def _waited() -> float:
     total = 0
-    # The folder is empty where there is no Linux
+    # On systems other than Linux the folder does not exist
     for thread in Path("/proc/self/task").glob("*/schedstat"):
         try:
             total += int(thread.read_text().split()[1])

@@ -1,8 +1,7 @@
-"""Time a training step of a small decoder: embeddings, attention, MLPs, loss, AdamW.
+"""Benchmark of a training step of a small decoder: embeddings, attention, MLPs, loss, AdamW.
 
-The limit is the same decoder without positions. The code by which transformers and others encode
-queries, keys and scores is put into the same decoder, so that nothing but the encoding differs;
-each must give the loss that posenc gives.
+The limit is the same decoder without positions. The encodings of transformers and others are called
+in the same decoder, so only the encoding differs, and each must give the loss of posenc's.
 """
 
 import importlib
@@ -33,7 +32,7 @@ Begin = Callable[[], Attention]
 
 
 class DecoderBlock(nn.Module):
-    """Pre-LN: attention, then an MLP of twice the width."""
+    """A pre-norm block: attention, then an MLP of twice the width."""
 
     def __init__(self, width: int):
         super().__init__()
@@ -76,7 +75,7 @@ def time_training(rounds: int, budget: float) -> BenchTable:
 
 
 def _implementations() -> tuple[dict[str, Begin], dict[str, str]]:
-    """Functions that prepare, at the beginning of a forward pass, the attention of all layers."""
+    """Return functions that prepare the attention of all layers at the start of a forward pass."""
     pos, t5 = sequence(TOKENS), T5Bias(HEADS, bidirectional=False)
     ways: dict[str, Begin] = {
         LIMIT: lambda: _plain,

@@ -1,1 +1,1 @@
-"""Plans, stores and findings of studies, with the scripts that write their pages."""
+"""Plans, stores and findings of studies, and the scripts that write their pages."""

@@ -1,35 +1,36 @@
-"""Write studies/README.md, a line for each study, and the README.md of each study from the stored
-outcomes; with --check, only report which are stale.
+"""Write studies/README.md and the README.md of each study from the stored outcomes.
 
-The text of a study is its finding.md, whose first lines are the title and, after "> ", the line for
-studies/README.md. Its numbers are places to be filled in:
+With --check, only report which pages are stale. The text of a study is its finding.md: the first
+line is the title, and the line after "> " is the line for studies/README.md. Places in braces are
+replaced by numbers:
 
     {copy.nope}         the metric of an encoding on a task, and its interval
-    {copy.nope.in}      the same in range
+    {copy.nope.in}      the mean within the trained length
     {copy.nope-rope}    a contrast of the plan: difference, interval, length, rate, seeds, Holm's p
-    {seeds}             how many seeds there are at least
-    {copy.properties}   whether measured properties foretell the metric; then a table of them
+    {seeds}             the least number of seeds of a row
+    {copy.properties}   the prediction of the metric by measured properties, and a table of these
     {copy.t5 published at 1.2}          the published number at 1.2 times its trained length
-    {copy.period-7 foretold}            the lengths that aliasing foretells against the others
+    {copy.period-7 predicted}           the difference of the lengths predicted by aliasing and the
+                                        other lengths
 
-and, of what no plan asked for:
+and for comparisons that are not in the plan:
 
-    {copy.none foretold as period-7}    the same lengths, of a row without that period
-    {copy.period-7 from 1.7 to 1.8}     how much more is right at the first length than at the next
+    {copy.none predicted as period-7}   the same difference for a row without that period
+    {copy.period-7 from 1.7 to 1.8}     the difference of one row at two lengths
     {language.fox equal to rope cropped over L…2L}  the least margin within which both are equal
-    {copy.period-7 share foretold}      the least and the largest mean at these lengths
-    {copy.period-7 most beyond L}       the largest mean at a length beyond L, and that length
+    {copy.period-7 share predicted}     the least and the greatest mean at the predicted lengths
+    {copy.period-7 most beyond L}       the greatest mean at a length beyond L, and that length
     {language.t5 at 4}                  the mean at 4 times the trained length, and its interval
-    {language.t5 - rope at 4}           the difference there; above 0 speaks for the first
-    {language.t5 - rope over L…2L}      the same over the lengths tested from L on up to 2 L
-    {language.t5 - rope cropped at 2}   T5 that reads all, RoPE that is shown the last L alone
-    {language.t5 - rope lost at 2}      the difference in what is lost from the trained length on
+    {language.t5 - rope at 4}           the difference there; above 0 favours the first
+    {language.t5 - rope over L…2L}      the difference of means over the tested lengths up to 2 L
+    {language.t5 - rope cropped at 2}   T5 that reads all, RoPE that reads only the last L tokens
+    {language.t5 - rope lost at 2}      the difference of the changes from L to 2 L
     {language.learned of all}           a property's rank correlation with the outcome, and Holm's p
     {language.learned of all but sine}  the same without some encodings
 
-    {shape-text|language.alibi at 2}    the same of another study
+    {shape-text|language.alibi at 2}    a place of another study
 
-A study that is under way has a pilot.md instead, of the cells that are there.
+A study that is not complete has a pilot.md instead, for the cells that are done.
 """
 
 import re
@@ -57,54 +58,55 @@ from studies.questions.prediction import Prediction, predict
 from studies.questions.repetition import Repeated, equal_cells, repetition
 
 STUDIES = Path(__file__).parent
-AGAIN = "again"  # a second run of the whole plan
-BANDS = "bands.csv"  # of `python -m studies.questions bands FOLDER FOLDER/bands.csv`
+AGAIN = "again"  # folder of a second run of the whole plan
+BANDS = "bands.csv"  # written by `python -m studies.questions bands FOLDER FOLDER/bands.csv`
 NOTHING = "not measured"
 PLACE = re.compile(r"\{([^{}\n]+)\}")
-ROUNDING = 1e-9  # of float32 outcomes: a difference up to it is none
+ROUNDING = 1e-9  # rounding error of float32 outcomes, up to which a difference counts as 0
 HEAD = """\
 # Studies
 
-Small transformers that differ in their encoding alone are trained on texts up to a length L and
+Small transformers that differ only in their encoding are trained on texts up to a length L and
 tested on longer ones. `python -m studies.findings` writes this page and the page of each study from
-the stored outcomes, and a test compares. Each folder has the plan, whose hash was registered
-before the first training, and `results.db`, the outcome of every prompt. To repeat a study in
-another folder:
+the stored outcomes, and a test compares pages and outcomes. Each folder has the plan, whose hash
+was registered before the first training, and `results.db` with the outcome of every prompt. To
+repeat a study in another folder:
 
     posenc study studies/shape-copy/plan.toml --out mine
 
 `posenc results studies/shape-copy` prints its table; `--csv` and `--parquet` export every
 outcome.
 
-- Every number holds for tiny models, at the lengths, learning rates and steps that stand with
-  it. "No difference shown" is not equality.
-- Two simple ways to read a longer text have rows of their own: *cropped*, where the same model
-  sees the last L tokens alone, and *windowed*, where each token sees L back.
-- A seed is trained when 95 % of its answers are right at n = L.
+- Every number holds for tiny models, at the stated lengths, learning rates and steps. "No
+  difference shown" is not equality.
+- Two simple baselines for longer texts have rows of their own: *cropped*, where the same model
+  reads only the last L tokens, and *windowed*, where each token attends only L tokens back.
+- A seed counts as trained if 95 % of its answers are right at n = L.
 - Intervals are t intervals for 95 % over seeds and prompts, which all seeds share; those of a
-  swapped band are over seeds alone, and those of one seed over prompts alone. In the worst of
-  several simulated worlds, some with seeds of two humps, of which a quarter learns the task,
-  they hold the truth in {held}.
-- A study that says "n of m cells" is not complete: `posenc study PLAN --out FOLDER` continues
-  it.
+  swapped band are over seeds only, and those of a single seed over prompts only. In the worst of
+  several simulated worlds, in some of which only a quarter of the seeds learn the task, the
+  intervals contain the true value in {held}.
+- The page of a study that is not complete has "n of m cells": `posenc study PLAN --out FOLDER`
+  continues it.
 
-[A paper](../docs/paper/paper.md) says what some of them show together. Your own encoding has [an
-arena](../docs/studies.md#the-arena) and [a board](board/v1.md).
+[A paper](../docs/paper/paper.md) combines the findings of some studies. To test your own encoding,
+use [the arena](../docs/studies.md#the-arena), which has [a board](board/v1.md).
 
 ## One line for each study
 
-Of a difference, above 0 speaks for the row that is named first. Points are percent of the texts
-that come out right; numbers without a unit are bits a character.
+A difference above 0 favours the row that is named first. Points are percent of the texts with all
+answers right; numbers without a unit are bits per character.
 
 """
 
 
 def number(value: float, bits: bool) -> str:
+    """Format an outcome: "2.374" bits, or "66 %"."""
     return f"{value:.3f}" if bits else f"{100 * value:.0f} %"
 
 
 def interval(value: Interval | None, bits: bool, sign: str = "") -> str:
-    """66 % [58, 73]; of a difference +32 points [20, 43]."""
+    """Format an interval: "66 % [58, 73]", or as a difference "+32 points [20, 43]"."""
     if value is None:
         return NOTHING
     factor, digits = (1, 3) if bits else (100, 0)
@@ -114,7 +116,7 @@ def interval(value: Interval | None, bits: bool, sign: str = "") -> str:
 
 
 def contrast(one: Contrast, result: Analysis) -> str:
-    """A difference of the plan with its conditions, and what speaks against it."""
+    """Format a contrast of the plan with its conditions, and the reason if it is not decided."""
     if one.difference is None:
         return one.verdict
     p = [] if one.adjusted is None else [f"p = {one.adjusted:.2g} by Holm"]
@@ -133,7 +135,7 @@ def difference(
     result: Analysis,
     more: list[str],
 ) -> str:
-    """+32 points [+29, +36] (1.2 L, rate 0.001; above 0 in 6 of 6 seeds; …)."""
+    """Format a difference: "+32 points [+29, +36] (1.2 L, rate 0.001; above 0 in 6 of 6 seeds)"."""
     one = None if result.profile is None else f"rate {short(result.profile.rate, 2)}"
     rate = f", {one or 'rates chosen at n ≤ L'}" if one or result.rates else ""
     wins = f"above 0 in {sum(x > ROUNDING for x in by_seed)} of {len(by_seed)} seeds"
@@ -141,6 +143,7 @@ def difference(
 
 
 def places(result: Analysis) -> dict[str, str]:
+    """Return the values of all places that are in the plan."""
     found = {}
     for row in result.rows:
         name = f"{row.task}.{row.encoding}"
@@ -155,16 +158,16 @@ def places(result: Analysis) -> dict[str, str]:
 
 
 TASK = r"([\w-]+)\."
-SIDE = r"(.+?)( cropped)?"  # labels may hold spaces
-AFTERWARDS = re.compile(rf"{TASK}{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over L…2L)")
+SIDE = r"(.+?)( cropped)?"  # labels may contain spaces
+UNPLANNED = re.compile(rf"{TASK}{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over L…2L)")
 
 
-def afterwards(place: str, contents: Contents, result: Analysis) -> str | None:
-    """What a place asks of lengths that the plan does not, or cropped; None for another place."""
-    asked = AFTERWARDS.fullmatch(place)
-    if asked is None:
+def at_unplanned_length(place: str, contents: Contents, result: Analysis) -> str | None:
+    """Fill a place with a length that is not in the plan; None for another kind of place."""
+    match = UNPLANNED.fullmatch(place)
+    if match is None:
         return None
-    task, one, one_cropped, other, other_cropped, lost, times = asked.groups()
+    task, one, one_cropped, other, other_cropped, lost, times = match.groups()
 
     def by_seed(name: str, cropped: str | None) -> dict[int, Tensor]:
         row, how = row_of(result, task, name), "cropped" if cropped else None
@@ -188,7 +191,7 @@ def afterwards(place: str, contents: Contents, result: Analysis) -> str | None:
 
 
 def unplanned(apart: Mapping[int, Tensor], bits: bool, where: str, result: Analysis) -> str:
-    """A difference that no plan asks for, by the prompts of each seed."""
+    """Format a difference that is not in the plan; `apart` has prompts by seed."""
     if not apart:
         return NOTHING
     means = means_of(apart)
@@ -199,7 +202,7 @@ def unplanned(apart: Mapping[int, Tensor], bits: bool, where: str, result: Analy
 
 
 def paired(one: Mapping[int, Tensor], other: Mapping[int, Tensor], bits: bool) -> dict[int, Tensor]:
-    """By seed, the difference of two rows, prompt by prompt; above 0 speaks for the first."""
+    """Return the difference of two rows by seed, prompt by prompt; above 0 favours the first."""
     sign = -1 if bits else 1
     return {seed: sign * (one[seed] - other[seed]) for seed in one if seed in other}
 
@@ -217,7 +220,7 @@ def at_times(row: Row, times: str) -> list[int]:
 def values(
     contents: Contents, row: Row, lengths: Sequence[int], how: str | None = None
 ) -> dict[int, Tensor]:
-    """By seed, the outcome of each prompt, mean over lengths, all of which were tested."""
+    """Return the outcome of each prompt by seed, averaged over tested lengths."""
     found = {}
     for record in contents.records.values():
         cell = record.cell
@@ -232,11 +235,11 @@ EQUALITY = re.compile(TASK + SIDE + " equal to " + SIDE + r" over L…2L")
 
 
 def equality(place: str, contents: Contents, result: Analysis) -> str | None:
-    """The least margin within which two one-sided t tests at 5 % show two rows to be equal."""
-    asked = EQUALITY.fullmatch(place)
-    if asked is None:
+    """Fill a place with the least margin within which two one-sided t tests show equality."""
+    match = EQUALITY.fullmatch(place)
+    if match is None:
         return None
-    task, one, one_cropped, other, other_cropped = asked.groups()
+    task, one, one_cropped, other, other_cropped = match.groups()
     rows = row_of(result, task, one), row_of(result, task, other)
     hows = ("cropped" if cropped else None for cropped in (one_cropped, other_cropped))
     if not all(row.seeds for row in rows):
@@ -251,56 +254,57 @@ def equality(place: str, contents: Contents, result: Analysis) -> str | None:
     )
 
 
-CLIFF = re.compile(TASK + r"(\S+) from ([\d.]+) to ([\d.]+)")
+TWO_LENGTHS = re.compile(TASK + r"(\S+) from ([\d.]+) to ([\d.]+)")
 
 
-def cliff(place: str, contents: Contents, result: Analysis) -> str | None:
-    """How much more of a row is right at one length than at another; None for another place."""
-    asked = CLIFF.fullmatch(place)
-    if asked is None:
+def difference_of_lengths(place: str, contents: Contents, result: Analysis) -> str | None:
+    """Fill a place with the difference of one row at two lengths; None for another place."""
+    match = TWO_LENGTHS.fullmatch(place)
+    if match is None:
         return None
-    row = row_of(result, asked[1], asked[2])
+    row = row_of(result, match[1], match[2])
     if row.trained is None or not row.seeds:
         return NOTHING
-    near, far = (values(contents, row, at_times(row, times)) for times in asked.groups()[2:])
-    where = f"{asked[3]} L against {asked[4]} L"
+    near, far = (values(contents, row, at_times(row, times)) for times in match.groups()[2:])
+    where = f"{match[3]} L against {match[4]} L"
     return unplanned(paired(near, far, row.bits), row.bits, where, result)
 
 
-FORETOLD = re.compile(TASK + r"(\S+) (foretold(?: as \S+)?|share foretold|most beyond L)")
-PERIOD = re.compile(r"period-(\d+)")  # labels of rows of which four pairs turn once in P tokens
+ALIASING = re.compile(TASK + r"(\S+) (predicted(?: as \S+)?|share predicted|most beyond L)")
+PERIOD = re.compile(r"period-(\d+)")  # label of a row with four pairs of period P in tokens
 
 
 def aliasing(place: str, contents: Contents, result: Analysis) -> str | None:
-    """What aliasing foretells of a row, as its plan says; None for another place.
+    """Fill a place with the plan's test of aliasing in a row; None for another place.
 
-    A text of n > L words is copied better where n − P is a trained length, from 1 to L: the mean
-    over these n minus the mean over the others beyond L, paired by seed, Holm over all periods.
+    The plan predicts that a text of n > L words is copied better if n − P is a trained length, from
+    1 to L. The test is the mean over these n minus the mean over the others beyond L, paired by
+    seed, with Holm over all periods.
     """
-    asked = FORETOLD.fullmatch(place)
-    if asked is None:
+    match = ALIASING.fullmatch(place)
+    if match is None:
         return None
-    task, name, what = asked.groups()
+    task, name, kind = match.groups()
     row = row_of(result, task, name)
     if row.trained is None or not row.seeds:
         return NOTHING
     far = [n for n in row.curve if n > row.trained]
-    if what == "share foretold":
-        shares = [row.means[n] for n in foretold(row, name)]
+    if kind == "share predicted":
+        shares = [row.means[n] for n in predicted_lengths(row, name)]
         ends = dict.fromkeys(number(end(shares), row.bits) for end in (min, max))
         return " to ".join(ends)
-    if what == "most beyond L":
+    if kind == "most beyond L":
         best = max(far, key=lambda n: row.means[n])
         return f"{number(row.means[best], row.bits)} at n = {best}"
-    period = what.removeprefix("foretold as ") if " as " in what else name
-    inside = foretold(row, period)
+    period = kind.removeprefix("predicted as ") if " as " in kind else name
+    inside = predicted_lengths(row, period)
     where = f"n from {inside[0]} to {inside[-1]} against the others from {far[0]} to {far[-1]}"
-    apart = foretold_by_seed(contents, row, period)
+    apart = predicted_by_seed(contents, row, period)
     if period != name:
         return unplanned(apart, row.bits, where, result)
     rows = [x for x in result.rows if x.task == task and PERIOD.fullmatch(x.encoding)]
-    tests = {x.encoding: means_of(foretold_by_seed(contents, x, x.encoding)) for x in rows}
-    # a row without seeds is tested all the same, so that no p is adjusted for fewer than planned
+    tests = {x.encoding: means_of(predicted_by_seed(contents, x, x.encoding)) for x in rows}
+    # A row without seeds counts as a test too, so that p is adjusted for all planned tests
     adjusted = holm({name: sign_flip(x) if x else 1.0 for name, x in tests.items()})
     against = [words.UNDECIDED] if adjusted[name] >= words.LEVEL else []
     if not may_rank(len(apart)):
@@ -315,27 +319,27 @@ def means_of(by_seed: Mapping[int, Tensor]) -> list[float]:
     return [vector.mean().item() for vector in by_seed.values()]
 
 
-def foretold(row: Row, period: str) -> list[int]:
-    """The tested lengths beyond L at which n − P is a trained length."""
-    asked = PERIOD.fullmatch(period)
-    assert asked
+def predicted_lengths(row: Row, period: str) -> list[int]:
+    """Return the tested lengths n > L for which n − P is a trained length."""
+    match = PERIOD.fullmatch(period)
+    assert match
     assert row.trained
-    phase = range(int(asked[1]) + 1, int(asked[1]) + row.trained + 1)
+    phase = range(int(match[1]) + 1, int(match[1]) + row.trained + 1)
     return [n for n in row.curve if n in phase and n > row.trained]
 
 
-def foretold_by_seed(contents: Contents, row: Row, period: str) -> dict[int, Tensor]:
-    """By seed, how much more of the texts of foretold lengths is copied than of the others."""
+def predicted_by_seed(contents: Contents, row: Row, period: str) -> dict[int, Tensor]:
+    """Return by seed the outcomes at predicted lengths minus those at the other lengths."""
     if row.trained is None or not row.seeds:
         return {}
-    inside = foretold(row, period)
+    inside = predicted_lengths(row, period)
     others = [n for n in row.curve if n > row.trained and n not in inside]
     near, far = values(contents, row, inside), values(contents, row, others)
     return {seed: near[seed] - far[seed] for seed in row.seeds}
 
 
 def beyond(row: Row) -> list[int]:
-    """The lengths beyond L, up to twice as long."""
+    """Return the tested lengths L < n ≤ 2 L."""
     assert row.trained is not None
     return [n for n in row.curve if row.trained < n <= 2 * row.trained]
 
@@ -344,13 +348,13 @@ PUBLISHED = re.compile(TASK + r"(\S+) published at ([\d.]+)")
 
 
 def as_published(place: str) -> str | None:
-    """A published number, in the unit of its paper; None for another place."""
-    asked = PUBLISHED.fullmatch(place)
-    shape = published(asked[1]) if asked else None
-    if asked is None or shape is None:
+    """Fill a place with a published number, in the unit of its paper; None for another place."""
+    match = PUBLISHED.fullmatch(place)
+    shape = published(match[1]) if match else None
+    if match is None or shape is None:
         return None
-    at = float(asked[3]) * shape.trained
-    (value,) = (point.value for point in shape.curves[asked[2]] if point.length == round(at))
+    at = float(match[3]) * shape.trained
+    (value,) = (point.value for point in shape.curves[match[2]] if point.length == round(at))
     return f"{value:g} %" if shape.percent else f"{value:g}"
 
 
@@ -358,11 +362,11 @@ PROPERTY = re.compile(TASK + r"(\w+) of all(?: but (.+))?")
 
 
 def property_alone(place: str, contents: Contents, result: Analysis) -> str | None:
-    """How one property goes with the outcome of all encodings, or of some; None elsewhere."""
-    asked = PROPERTY.fullmatch(place)
-    if asked is None:
+    """Fill a place with the rank correlation of one property; None for another place."""
+    match = PROPERTY.fullmatch(place)
+    if match is None:
         return None
-    task, name, without = asked.groups()
+    task, name, without = match.groups()
     out = (without or "").split()
     kept = [row.encoding for row in result.rows if row.encoding not in out]
     (found,) = predict(contents, result.only([task], kept))
@@ -371,7 +375,7 @@ def property_alone(place: str, contents: Contents, result: Analysis) -> str | No
 
 
 def table(rows: list[Row], metric: str) -> Iterator[str]:
-    """The metric, and every other length from L on."""
+    """Yield the rows of a table with the metric and every other length from L on."""
     others = lengths(rows, metric)
     heads = ["n ≤ L", words.span(metric)]
     heads += [f"n = {n}" for n in others] + [words.span("area")] * (metric != "area")
@@ -390,13 +394,16 @@ def table(rows: list[Row], metric: str) -> Iterator[str]:
 
 
 def lengths(rows: list[Row], metric: str) -> list[int]:
-    """All tested lengths from L on but that of the metric, for an order may hold at one alone."""
+    """Return all tested lengths from L on, except that of the metric.
+
+    All are listed, because a ranking at one length may differ at the next.
+    """
     trained = next((row.trained for row in rows if row.trained), 0)
-    asked = 0 if metric == "area" else round(float(metric.removeprefix("at ")) * trained)
-    return sorted({n for row in rows for n in row.curve if n >= trained} - {asked})
+    at = 0 if metric == "area" else round(float(metric.removeprefix("at ")) * trained)
+    return sorted({n for row in rows for n in row.curve if n >= trained} - {at})
 
 
-def effects(found: Prediction) -> Iterator[str]:
+def property_table(found: Prediction) -> Iterator[str]:
     heads = "property", f"rank correlation with {words.span(found.metric)}", "p by Holm"
     yield f"\n| {found.task}: {' | '.join(heads)} | holds for | does not hold for |"
     yield "|---|--:|--:|---|---|"
@@ -405,51 +412,51 @@ def effects(found: Prediction) -> Iterator[str]:
     yield f"\n{answers.ALIKE}"
 
 
-def bands(path: Path) -> Iterator[str]:
+def band_tables(path: Path) -> Iterator[str]:
     found = recoveries(read_csv(path))
     for name, length in dict.fromkeys((one.encoding, one.length) for one in found):
         rows = [one for one in found if (one.encoding, one.length) == (name, length)]
-        yield f"\nOf the bits that `{name}` loses at {length} tokens, its bands of pairs bring back"
-        yield f"([each swap]({path.name}), the mean of the shares of"
-        yield f"{len(rows[0].by_seed)} seeds, each of its own loss):\n"
+        yield f"\nShare of the bits lost by `{name}` at {length} tokens that each band of pairs"
+        yield f"recovers ([each swap]({path.name}); mean over {len(rows[0].by_seed)} seeds of the"
+        yield "share of the seed's own loss):\n"
         yield f"| pairs | {' | '.join(answers.WAYS.values())} |"
         yield "|---|--:|--:|"
         for row in answers.by_band(rows):
             yield f"| {' | '.join(row)} |"
 
 
-def begun(folder: Path) -> Iterator[str]:
-    """A study that is registered and under way; the cells that are there are a pilot."""
+def unfinished_page(folder: Path) -> Iterator[str]:
+    """Yield the page of a study that is not complete, whose finished cells are a pilot."""
     plan = Plan.read(folder / "plan.toml")
     yield f"# {title_of(folder)}\n"
-    yield (f"[plan](plan.toml), registered as `{plan.digest[:16]}…`; {under_way(folder, plan)}.\n")
-    yield f"Hypothesis, as registered, no finding: *{plan.hypothesis}*"
+    yield (f"[plan](plan.toml), registered as `{plan.digest[:16]}…`; {progress(folder, plan)}.\n")
+    yield f"Hypothesis, as registered, not a finding: *{plan.hypothesis}*"
     if plan.positive:
         yield f"\nPositive control: {plan.positive}. Negative control: {plan.negative}."
-        yield f"\nWould withdraw the claim: {plan.withdraw}"
-    yield from (f"\nSeen before the plan was written: {what}" for what in plan.pilots)
+        yield f"\nResult that would withdraw the claim, as registered: {plan.withdraw}"
+    yield from (f"\nKnown before the plan, as registered: {what}" for what in plan.pilots)
     if not (folder / "pilot.md").exists():
         return
     contents = read(folder)
     result = analyse(contents)
     result = replace(result, rows=[row for row in result.rows if row.seeds])
-    known, _ = filled(folder, text := (folder / "pilot.md").read_text(), contents, result)
-    yield f"\n**Pilot, and no evidence.** Outcomes hold {words.conditions(result)}.\n"
+    known, _ = fill_places(folder, text := (folder / "pilot.md").read_text(), contents, result)
+    yield f"\n**Pilot, not evidence.** Outcomes hold {words.conditions(result)}.\n"
     yield PLACE.sub(lambda place: known[place[1]], text.strip())
     yield from tables(result)
 
 
 def tables(result: Analysis) -> Iterator[str]:
-    """The table of each task; of a language model also what it looks back at."""
+    """Yield the table of each task, and for language models one by characters before."""
     for task in dict.fromkeys(row.task for row in result.rows):
         yield ""
         rows = [row for row in (*result.rows, *result.baselines) if row.task == task]
         yield from table(rows, result.metric)
-        yield from by_position(rows)
+        yield from position_table(rows)
 
 
-def by_position(rows: Sequence[Row]) -> Iterator[str]:
-    """The bits within L, by how many characters are before."""
+def position_table(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a table of the bits within L, by the number of characters before."""
     groups = {row.encoding: words.by_position(row) for row in rows if row.positions}
     if groups:
         heads = [*next(iter(groups.values()))]
@@ -459,89 +466,90 @@ def by_position(rows: Sequence[Row]) -> Iterator[str]:
         yield f"| {name} | {' | '.join(number(x, True) for x in bits.values())} |"
 
 
-def under_way(folder: Path, plan: Plan) -> str:
-    """How far a study is whose outcomes are not written about yet."""
+def progress(folder: Path, plan: Plan) -> str:
+    """Return the number of finished cells of a study that is not complete."""
     done = len(read(folder).records) if (folder / RUNNING).exists() else 0
     of = len(plan.cells())
-    return f"{done} of {of} cells are done" + ": a pilot, which decides nothing" * bool(done)
+    return f"{done} of {of} cells are done" + ": a pilot, not evidence" * bool(done)
 
 
-def elsewhere(folder: Path, place: str) -> str | None:
-    """What another study holds, as {shape-text|language.alibi at 2}; None for another place."""
-    study, _, what = place.partition("|")
-    if not what:
+def from_other_study(folder: Path, place: str) -> str | None:
+    """Fill a place of another study, {shape-text|language.alibi at 2}; None for another place."""
+    study, _, inner = place.partition("|")
+    if not inner:
         return None
     other = STUDIES / study
     contents = read(other)
-    return filled(other, f"{{{what}}}", contents, analyse(contents))[0][what]
+    return fill_places(other, f"{{{inner}}}", contents, analyse(contents))[0][inner]
 
 
-def filled(
+def fill_places(
     folder: Path, text: str, contents: Contents, result: Analysis
 ) -> tuple[dict[str, str], list[Prediction]]:
-    """What stands for each place of a text on a study, and what properties foretell, if asked."""
+    """Return the value of each place of a text, and the predictions by properties if it has any."""
     known = places(result)
     for place in PLACE.findall(text):
         found = (
-            elsewhere(folder, place)
+            from_other_study(folder, place)
             or as_published(place)
             or aliasing(place, contents, result)
             or equality(place, contents, result)
-            or afterwards(place, contents, result)
-            or cliff(place, contents, result)
+            or at_unplanned_length(place, contents, result)
+            or difference_of_lengths(place, contents, result)
             or property_alone(place, contents, result)
         )
         if found is not None:
             known[place] = found
-    asked = any(place.endswith(".properties") for place in PLACE.findall(text))
-    predicted = predict(contents, result) if asked else []
-    known |= {f"{one.task}.properties": answers.foretold(one) for one in predicted}
+    needed = any(place.endswith(".properties") for place in PLACE.findall(text))
+    predicted = predict(contents, result) if needed else []
+    known |= {f"{one.task}.properties": answers.summary(one) for one in predicted}
     unknown = {place for place in PLACE.findall(text) if place not in known}
     if unknown:
-        sys.exit(f"{folder.name}: its text asks for {', '.join(sorted(unknown))}: not measured.")
+        sys.exit(f"{folder.name}: finding.md has unknown places: {', '.join(sorted(unknown))}.")
     return known, predicted
 
 
 def title_of(folder: Path) -> str:
-    """The first line of its finding.md, or its name."""
+    """Return the title of a study: the first line of its finding.md, or its name."""
     text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
     return text.partition("\n")[0].removeprefix("# ") or folder.name
 
 
-def section(folder: Path) -> Iterator[str]:
+def study_page(folder: Path) -> Iterator[str]:
+    """Yield the lines of the page of a study."""
     if not (folder / RESULTS).exists():
-        yield from begun(folder)
+        yield from unfinished_page(folder)
         return
     contents = read(folder)
     result = analyse(contents)
     text = (folder / "finding.md").read_text() if (folder / "finding.md").exists() else ""
     _, _, rest = text.partition("\n")
-    known, predicted = filled(folder, text, contents, result)
+    known, predicted = fill_places(folder, text, contents, result)
     yield f"# {title_of(folder)}\n"
     yield (
         f"[plan](plan.toml), registered as `{result.registered[:16]}…`;"
         f" {result.done} of {result.of} cells.{' ' + result.stamp + '.' if result.stamp else ''}"
         f" Outcomes hold {words.conditions(result)}.\n"
     )
-    yield f"Hypothesis, as registered, no finding: *{result.hypothesis}*"
-    yield from (f"\nSeen before the plan was written: {what}" for what in result.pilots)
+    yield f"Hypothesis, as registered, not a finding: *{result.hypothesis}*"
+    yield from (f"\nKnown before the plan, as registered: {what}" for what in result.pilots)
     yield from (f"\nDeviation: {what}" for what in result.deviations)
     yield from (f"\n{sentence}" for sentence in words.controls(result))
     if rest.strip():
         yield "\n" + PLACE.sub(lambda place: known[place[1]], rest.strip())
     yield from tables(result)
     for one in predicted:
-        yield from effects(one)
+        yield from property_table(one)
     if (folder / BANDS).exists():
-        yield from bands(folder / BANDS)
+        yield from band_tables(folder / BANDS)
     if result.contrasts:
-        yield "\nDifferences, paired by seed; above 0 speaks for the first:\n"
+        yield "\nDifferences, paired by seed; above 0 favours the first:\n"
     for one in result.contrasts:
         yield f"- {one.task}, {words.sides(one)}: {contrast(one, result)}"
 
 
-def again(folders: list[Path]) -> Iterator[str]:
-    """Which cells two studies have both trained, and whether their outcomes are equal."""
+def repeated_cells(folders: list[Path]) -> Iterator[str]:
+    """Yield the section on cells that two studies have in common, and on repeated studies."""
     yield "\n## Cells that were run twice\n"
     yield (
         "`python -m studies.questions repetition MINE THEIRS` compares your own repetition with a"
@@ -551,61 +559,62 @@ def again(folders: list[Path]) -> Iterator[str]:
         equal, both = equal_cells(read(one), read(other))
         if both:
             yield (
-                f"- `{one.name}` and `{other.name}` have {both} cells in common, trained apart:"
-                f" the outcomes of every prompt are equal, bit by bit, in {equal} of them."
+                f"- `{one.name}` and `{other.name}` have {both} cells in common, trained"
+                f" separately: the outcomes of all prompts are equal to the bit in {equal} of them."
             )
     for folder in folders:
         if (folder / AGAIN / RESULTS).exists():
             rows = repetition(read(folder / AGAIN), read(folder))
             within, equal = sum(row.agrees is True for row in rows), sum(row.equal for row in rows)
             yield (
-                f"- `{folder.name}` was run a second time as a whole, into `{folder.name}/{AGAIN}`,"
-                f" on another day, by a later version of the code: {within} of {len(rows)} rows"
-                f" agree within the intervals of the first, at most {apart(rows):.4f} from its"
-                f" means; {equal} of {sum(row.both for row in rows)} cells are equal, bit by bit."
+                f"- The whole of `{folder.name}` was run again into `{folder.name}/{AGAIN}`, on"
+                f" another day, by a later version of the code: {within} of {len(rows)} rows are"
+                f" within the intervals of the first run, at most {largest_difference(rows):.4f}"
+                f" from its means; {equal} of {sum(row.both for row in rows)} cells are equal to"
+                " the bit."
             )
 
 
-def apart(rows: list[Repeated]) -> float:
-    """The largest difference between a mean and that of the repetition."""
+def largest_difference(rows: list[Repeated]) -> float:
+    """Return the largest difference between a mean and that of the repetition."""
     means = [(row.first, row.again) for row in rows]
     return max(abs(x.value - y.value) for x, y in means if x is not None and y is not None)
 
 
-def line(folder: Path, page: str) -> str:
-    """The line of studies/README.md: the title, what the page says first, and its conditions."""
-    (says,) = re.findall(r"^> (.*)", page, re.MULTILINE)[:1] or ["Nothing is measured yet."]
+def index_line(folder: Path, page: str) -> str:
+    """Return the line of studies/README.md: title, first statement of the page, conditions."""
+    (statement,) = re.findall(r"^> (.*)", page, re.MULTILINE)[:1] or ["Nothing is measured yet."]
     pilot = re.search(r"^\[plan\].* pilot: not evidence\.", page, re.MULTILINE)
-    says = f"Pilot, not evidence. {says}" if pilot else says
+    statement = f"Pilot, not evidence. {statement}" if pilot else statement
     holds = re.search(r"Outcomes hold (.*)\.$", page, re.MULTILINE)
     conditions = f" *({holds[1]})*" if holds else ""
-    return f"- [{title_of(folder)}]({folder.name}/README.md) {says}{conditions}"
+    return f"- [{title_of(folder)}]({folder.name}/README.md) {statement}{conditions}"
 
 
-def written() -> dict[Path, str]:
-    """Every page with its text."""
+def pages() -> dict[Path, str]:
+    """Return the text of every page by its path."""
     folders = sorted(path.parent for path in STUDIES.glob("*/plan.toml"))
     done = [folder for folder in folders if (folder / RESULTS).exists()]
-    pages = {folder: "\n".join(section(folder)) + "\n" for folder in folders}
+    texts = {folder: "\n".join(study_page(folder)) + "\n" for folder in folders}
     held = ", ".join(
         f"{100 * coverage(n):.0f} % of cases with {n} seeds" for n in (3, 6, 7, 8, 9, 10)
     )
-    lines = [line(folder, page) for folder, page in pages.items()]
-    index = HEAD.format(held=held) + "\n".join([*lines, *again(done)]) + "\n"
+    lines = [index_line(folder, page) for folder, page in texts.items()]
+    index = HEAD.format(held=held) + "\n".join([*lines, *repeated_cells(done)]) + "\n"
     return {STUDIES / "README.md": index} | {
-        folder / "README.md": page for folder, page in pages.items()
+        folder / "README.md": page for folder, page in texts.items()
     }
 
 
 def main() -> None:
     stale = {
         path: fresh
-        for path, fresh in written().items()
+        for path, fresh in pages().items()
         if not path.exists() or path.read_text() != fresh
     }
     if stale and "--check" in sys.argv:
         names = ", ".join(str(path.relative_to(STUDIES.parent)) for path in stale)
-        sys.exit(f"{names} must be written again: run `python -m studies.findings`.")
+        sys.exit(f"{names} must be up to date. Run `python -m studies.findings`.")
     for path, fresh in stale.items():
         path.write_text(fresh)
 

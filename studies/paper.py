@@ -1,19 +1,19 @@
 """Write docs/paper: paper.md from source.md and the stores, its figures, and their numbers as CSV.
 
-With --check, say if the text or a number is stale. A place of source.md is {study|what}: what
-finding.md may ask of that study (see findings.py), or
+With --check, only report stale files. A place in source.md is {study|place}. It can be any place of
+a finding.md (see findings.py), or
 
-    {bands-copy|state}        how many of its cells are done, and how many seeds each row has
-    {bands-copy|digest}       of its plan
+    {bands-copy|state}        the number of finished cells, and of seeds in each row
+    {bands-copy|digest}       the digest of the plan
     {pairs-text|design}       sizes and steps;  |conditions}  lengths, rates, steps, seeds
-    {pairs-text|processors}   on which its cells were trained;  |intervals}  what they are
-    {pairs-text|band all 128 4-7 slowed}    what a band brings back;  |bands all 128}  a table
-    {pairs-text|turns all 4-7}              the turns that its pairs make within L, fewest and most
-    {pairs-text|together all 128 4-7 slowed}    the same of the bits that all seeds lose together
-    {fair-text|trials}        bits at n ≤ L of each row at each rate, and which was chosen
-    {fair-text|orders}        bits at 2 L of each row, at one rate and at rates that were chosen
+    {pairs-text|processors}   processors of the training;  |intervals}  the kind of intervals
+    {pairs-text|band all 128 4-7 slowed}    the recovery by a band;  |bands all 128}  a table
+    {pairs-text|turns all 4-7}              the fewest and most turns of these pairs within L
+    {pairs-text|together all 128 4-7 slowed}    the recovery, of the summed loss of all seeds
+    {fair-text|trials}        bits at n ≤ L of each row at each rate, and the chosen rate
+    {fair-text|orders}        bits at 2 L of each row, at one rate and at chosen rates
     {fair-text|positions}     bits within L, by the number of characters before
-    {fair-text|contrasts}     the contrasts of the plan;  |outcome}  what they come to
+    {fair-text|contrasts}     the contrasts of the plan;  |outcome}  the contrasts, by decision
 """
 
 import csv
@@ -53,6 +53,7 @@ SHOWN = ("none", "all", "period-7", "period-11", "period-16", "period-23")  # of
 
 @cache
 def store(folder: Path) -> tuple[Contents, Analysis] | None:
+    """Read and analyse the store of a study; return None if it has none."""
     if not any((folder / name).exists() for name in (RESULTS, RUNNING)):
         return None
     contents = read(folder)
@@ -60,68 +61,70 @@ def store(folder: Path) -> tuple[Contents, Analysis] | None:
 
 
 def state(folder: Path) -> str:
+    """Describe the progress of a study."""
     held, plan = store(folder), Plan.read(folder / "plan.toml")
     if held is None or not (folder / RESULTS).exists():
-        return findings.under_way(folder, plan)
+        return findings.progress(folder, plan)
     result = held[1]
     complete = "it is complete" if result.done == result.of else "it is under way"
     return f"{complete}, {result.done} of {result.of} cells, {words.seeds(result.rows)} of each row"
 
 
-def filled(folder: Path, what: str) -> str:
-    """What stands for a place of the paper."""
-    if what == "state":
+def fill_place(folder: Path, place: str) -> str:
+    """Return the value of a place of the paper."""
+    if place == "state":
         return state(folder)
-    if what == "digest":
+    if place == "digest":
         return f"{Plan.read(folder / 'plan.toml').digest[:16]}…"
     held = store(folder)
     if held is None:
-        sys.exit(f"{folder.name} has no outcome: the paper asks for {what}.")
+        sys.exit(f"{folder.name} must have outcomes for the place {place}, got none.")
     contents, result = held
-    if what in ANSWERS:
-        return ANSWERS[what](folder, contents, result)
-    if asked := BAND.fullmatch(what):
-        name, length, first, last, how = asked.groups()
+    if place in ANSWERS:
+        return ANSWERS[place](folder, contents, result)
+    if match := BAND.fullmatch(place):
+        name, length, first, last, swap = match.groups()
         (one,) = (
             one
             for one in recoveries(read_csv(folder / "bands.csv"))
-            if (one.encoding, one.length, one.how) == (name, int(length), how)
+            if (one.encoding, one.length, one.how) == (name, int(length), swap)
             and one.pairs == (int(first), int(last) + 1)
         )
         value = one.recovered
         return f"{100 * value.value:+.0f} % [{100 * value.low:+.0f}, {100 * value.high:+.0f}]"
-    if asked := TOGETHER.fullmatch(what):
-        name, length, first, _, how = asked.groups()
-        return f"{100 * together(folder, contents, name, int(length), int(first), how):+.0f} %"
-    if asked := TURNS.fullmatch(what):
-        cell = next(x.cell for x in contents.records.values() if x.cell.name == asked[1])
-        pairs = slice(int(asked[2]), int(asked[3]) + 1)
+    if match := TOGETHER.fullmatch(place):
+        name, length, first, _, swap = match.groups()
+        share = jointly_recovered(folder, contents, name, int(length), int(first), swap)
+        return f"{100 * share:+.0f} %"
+    if match := TURNS.fullmatch(place):
+        cell = next(x.cell for x in contents.records.values() if x.cell.name == match[1])
+        pairs = slice(int(match[2]), int(match[3]) + 1)
         rope, trained = encoding_of(cell), result.rows[0].trained
         assert isinstance(rope, RoPE)
         turns = rope.theta.double()[pairs] * (trained or 0) / (2 * pi)
         return f"{short(turns.min().item(), 2)} to {short(turns.max().item(), 2)} turns"
-    if asked := BANDS.fullmatch(what):
+    if match := BANDS.fullmatch(place):
         rows = [
             one
             for one in recoveries(read_csv(folder / "bands.csv"))
-            if (one.encoding, one.length) == (asked[1], int(asked[2]))
+            if (one.encoding, one.length) == (match[1], int(match[2]))
         ]
         heads = [f"| pairs | {' | '.join(answers.WAYS.values())} |", "|---|--:|--:|"]
         return "\n".join([*heads, *(f"| {' | '.join(row)} |" for row in answers.by_band(rows))])
-    return findings.filled(folder, f"{{{what}}}", contents, result)[0][what]
+    return findings.fill_places(folder, f"{{{place}}}", contents, result)[0][place]
 
 
 def processors(folder: Path, contents: Contents, result: Analysis) -> str:
     named = contents.sources.get("processor", "")
     if not named:
-        return f"The store of `{folder.name}` is older than the naming of processors."
+        return f"The store of `{folder.name}` does not name a processor."
     return f"`{folder.name}` was trained on {named}."
 
 
-def together(
+def jointly_recovered(
     folder: Path, contents: Contents, name: str, length: int, first: int, how: str
 ) -> float:
-    """Of the bits that all seeds lose at a length, the share that one band brings back."""
+    """Return the share of the bits lost by all seeds at a length that one band recovers."""
     bits = {
         record.cell.seed: {n: outcome.mean for n, outcome in outcomes_graded(record).items()}
         for record in contents.records.values()
@@ -138,7 +141,7 @@ def together(
 
 
 def positions(folder: Path, contents: Contents, result: Analysis) -> str:
-    return "\n".join(findings.by_position(result.rows)).strip()
+    return "\n".join(findings.position_table(result.rows)).strip()
 
 
 def trials(folder: Path, contents: Contents, result: Analysis) -> str:
@@ -155,7 +158,7 @@ def trials(folder: Path, contents: Contents, result: Analysis) -> str:
 
 
 def at_rates(contents: Contents, row: Row, plan: Plan) -> list[float | None]:
-    """The mean outcome of the trials of a row at each rate, within the trained length."""
+    """Return the mean outcome of a row's trials within the trained length, for each rate."""
     means = []
     for rate in plan.rates:
         found = [
@@ -172,7 +175,7 @@ def at_twice(folder: Path, name: str) -> str:
     held = store(folder)
     if held is None or all(row.encoding != name for row in held[1].rows):
         return ""
-    return findings.afterwards(f"language.{name} at 2", *held) or ""
+    return findings.at_unplanned_length(f"language.{name} at 2", *held) or ""
 
 
 def orders(folder: Path, contents: Contents, result: Analysis) -> str:
@@ -185,7 +188,7 @@ def orders(folder: Path, contents: Contents, result: Analysis) -> str:
 
 
 def outcome(folder: Path, contents: Contents, result: Analysis) -> str:
-    """Sort what the plan compares: fewer bits than the other side, more, or open."""
+    """List the rows of the contrasts by decision: fewer bits, more bits, or undecided."""
     sorts: dict[str, list[str]] = {"fewer": [], "more": [], words.UNDECIDED: []}
     for one in result.contrasts:
         assert one.difference is not None
@@ -214,10 +217,10 @@ ANSWERS = {
 }
 
 
-def written(studies: Path = STUDIES) -> str:
-    """The text of the paper."""
+def paper_text(studies: Path = STUDIES) -> str:
+    """Return the text of the paper."""
     source = (PAPER / "source.md").read_text("utf-8")
-    text = PLACE.sub(lambda place: filled(studies / place[1], place[2]), source)
+    text = PLACE.sub(lambda place: fill_place(studies / place[1], place[2]), source)
     return f"<!-- written by `python -m studies.paper` from source.md -->\n\n{text}"
 
 
@@ -249,8 +252,8 @@ def bands_figure(folder: Path) -> Figure:
         panels.append(
             Panel(f"`{name}`", marks, "pairs of the band", "of the lost bits, %", x_names=ends)
         )
-    says = "One band brings back most of what is lost; the fastest is needed, the slowest are not."
-    return Figure("What each band brings back", panels, says, columns=2)
+    caption = "One band recovers most of the loss; the fastest is needed, the slowest are not."
+    return Figure("Recovery by each band", panels, caption, columns=2)
 
 
 def copied_figure(folder: Path) -> Figure:
@@ -262,17 +265,17 @@ def copied_figure(folder: Path) -> Figure:
             continue
         marks: list[Mark] = []
         if findings.PERIOD.fullmatch(row.encoding):
-            inside = findings.foretold(row, row.encoding)
+            inside = findings.predicted_lengths(row, row.encoding)
             left, right = inside[0] - 0.5, inside[-1] + 0.5
             corners = [left, right, right, left], [0.0, 0.0, 100.0, 100.0]
-            marks.append(Area(*corners, "foretold", faint=True))
+            marks.append(Area(*corners, "predicted", faint=True))
         marks.append(Line([*row.means], [100 * x for x in row.means.values()], ""))
         marks.append(Rule(row.trained or 0, "x"))
         panels.append(Panel(row.encoding, marks, "words n", "texts copied, %", y_range=(-3, 103)))
     return Figure(
         "Texts copied, by length",
         panels,
-        "Foretold lengths are shaded; the dotted line is L.",
+        "Predicted lengths are shaded; the dotted line is L.",
         columns=3,
     )
 
@@ -289,12 +292,13 @@ def rates_figure(folder: Path) -> Figure:
         look = style(n)
         at = [float(place) for place in range(len(names))]
         marks.append(Points(at, values, label, look["colour"], look["marker"]))
-    says = "Each row at 2 L, in two studies of other rates, steps and heads."
-    return Figure("Bits at 2 L", [Panel("", marks, "", "bits per character", x_names=names)], says)
+    caption = "Each row at 2 L, in two studies with different rates, steps and heads."
+    panel = Panel("", marks, "", "bits per character", x_names=names)
+    return Figure("Bits at 2 L", [panel], caption)
 
 
 def numbers(figure: Figure) -> str:
-    """The numbers behind a figure as CSV."""
+    """Return the numbers of a figure as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["panel", "series", "at", "value"])
@@ -314,7 +318,7 @@ def _rows(panels: Sequence[Panel]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def main() -> None:
-    text, drawn = written(), figures()
+    text, drawn = paper_text(), figures()
     files = {PAPER / "paper.md": text}
     files |= {PAPER / f"{name}.csv": numbers(figure) for name, figure in drawn.items()}
     if "--check" in sys.argv:
@@ -324,7 +328,7 @@ def main() -> None:
         ]  # fmt: skip
         stale += [f"{name}.svg" for name in drawn if not (PAPER / f"{name}.svg").exists()]
         if stale:
-            sys.exit(f"docs/paper: {', '.join(stale)} are stale: run `python -m studies.paper`.")
+            sys.exit(f"docs/paper: {', '.join(stale)} are stale. Run `python -m studies.paper`.")
         return
     from posenc.show.report.drawing.matplotlib import save
 

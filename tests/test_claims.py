@@ -102,7 +102,9 @@ def test_hypotheses_stand_in_plans_and_where_they_are_called_so(said):
         (hypothesis,) = re.findall(r'^hypothesis = "(.*)"$', plan.read_text(), re.M)
         text = (plan.parent / "README.md").read_text()
         assert (
-            text.count(hypothesis) == text.count(f"as registered, no finding: *{hypothesis}*") > 0
+            text.count(hypothesis)
+            == text.count(f"as registered, not a finding: *{hypothesis}*")
+            > 0
         )
 
 
@@ -124,17 +126,17 @@ COMPARISONS = {  # what is said to be more or less than another, where, and the 
     ("source.md", "makes all worse"): "test_what_it_says_of_bands_is_what_each_swap_came_to",
     ("pairs-text/finding.md", "cropping is better than reading on"):
         "test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed",
-    ("pairs-text/finding.md", "slowing the fastest band makes all worse"):
+    ("pairs-text/finding.md", "Slowing the fastest band makes everything worse"):
         "test_what_it_says_of_bands_is_what_each_swap_came_to",
     ("shape-text/finding.md", "needs fewer bits than one that reads all"):
         "test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed",
-    ("shape-text/finding.md", "needs fewer than RoPE"):
+    ("shape-text/finding.md", "needs fewer bits than RoPE"):
         "test_each_contrast_is_what_the_store_holds",
     ("shape-text/finding.md", "fewer bits than the five rows"):
         "test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed",
-    ("pairs-text/finding.md", "last L tokens alone needs fewer bits"):
+    ("pairs-text/finding.md", "only the last L tokens needs fewer bits"):
         "test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed",
-    ("properties-text/finding.md", "every row needs fewer bits at 2 L when it is cropped"):
+    ("properties-text/finding.md", "Every row needs fewer bits at 2 L if it is cropped"):
         "test_cropping_needs_fewer_bits_with_every_encoding_but_fox",
     ("scenes.js", "fewer is better"): "test_reading_on_stands_beside_cropping",
     ("scenes.js", "seeds are better off with less"): "test_reading_on_stands_beside_cropping",
@@ -147,7 +149,7 @@ SPOKEN = (
 ASKED = (
     r"copied better|copies? (a text|longer)|[Dd]o(es a)? decaying bias"
     r"|hether rows that read on|[Dd]oes a row that reads on"
-    r"|better where n − P"
+    r"|better (where|if) n − P"
 )
 
 
@@ -348,7 +350,7 @@ def test_hidden_words_are_told_by_rope_alone():
     rope, learned, none = (
         by_seed("masked", name, *lengths) for name in ("rope", "learned", "nope")
     )
-    assert "learned rows tell these models no more than none do" in page(
+    assert "learned rows give these models no more than no positions do" in page(
         "studies/masked/finding.md"
     )
     assert max(x - y for x, y in zip(rope, none, strict=True)) < -1

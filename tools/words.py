@@ -214,6 +214,8 @@ def of_markdown(text: str, kind: str = "page") -> Iterator[Paragraph]:
     for pattern in (r"(?ms)^ *```.*?^ *```", r"(?s)<!--.*?-->"):
         text = re.sub(pattern, lambda match: "\n" * match[0].count("\n"), text)
     text = re.sub(r"\]\([^)\s]*\)", "]", without_code(text)).replace("**", "")
+    # Registered texts of plans cannot be changed
+    text = re.sub(r"(as registered[^:\n]*:).*", r"\1", text)
     lines = [(n, re.sub(r"^#+ .*", "", line)) for n, line in enumerate(text.split("\n"), start=1)]
     for number, line in lines:
         if line.lstrip().startswith("|"):

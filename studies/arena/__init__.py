@@ -1,5 +1,5 @@
-"""The arena: one frozen suite for every encoding, and a board of what came of it.
+"""The arena: a frozen suite of studies for every encoding, and a board of verified results.
 
-`suite` is what is run, `board` what is verified and listed; docs/studies.md has the rules. A study
-runs the cells, stores them, and goes on where it was stopped: see `posenc.lab.study`.
+`suite` has the plans, `board` verifies results and writes the board; docs/studies.md has the rules.
+The studies run and resume as any other: see `posenc.lab.study`.
 """

@@ -1,9 +1,9 @@
-"""One's encoding through a frozen suite, and onto a board; from the root of the repository.
+"""Run the arena's suite for an encoding, and add results to the board, from the repository's root.
 
-python -m studies.arena                                          what the suite asks for
-python -m studies.arena my_module.py:Mine --quick                a first look, in ten minutes
-python -m studies.arena my_module.py:Mine --workers 8 --out mine again, to go on
-python -m studies.arena --add mine --allow-code my_module.py:Mine  verified, and on the board
+python -m studies.arena                                             describe the suite
+python -m studies.arena my_module.py:Mine --quick                   first look in ten minutes
+python -m studies.arena my_module.py:Mine --workers 8 --out mine    run it; again to continue
+python -m studies.arena --add mine --allow-code my_module.py:Mine   verify it, and add it
 """
 
 import shlex
@@ -16,10 +16,10 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter, validators
 
 from posenc.commands import cli
-from posenc.commands.errors import Failure, UsageError, of_studies
+from posenc.commands.errors import Failure, UsageError, study_errors
 from posenc.commands.options import AllowCode, AsJson, Flag, Name, Place, allowed, print_json
 from posenc.commands.progress import progress
-from posenc.commands.study import in_words, write_study_page
+from posenc.commands.study import status_printer, write_study_page
 from posenc.support.text import printable
 
 BOARD = Path("studies/board")
@@ -44,42 +44,44 @@ def arena(
     allow_code: AllowCode = (),
     as_json: AsJson = False,
 ) -> None:
-    """Measure an encoding by a frozen suite, beside NoPE, RoPE and RoPE in a window.
+    """Measure an encoding with a frozen suite, together with NoPE, RoPE and RoPE in a window.
 
-    Each part of the suite is a study in a folder of its own, and the same command goes on where it
-    was. Rates are chosen within the trained length. The rules: docs/studies.md.
+    Each part of the suite is a study in its own folder, and the same command continues after an
+    interruption. Learning rates are chosen within the trained length. docs/studies.md has the
+    rules.
 
     Parameters
     ----------
     encoding
-        As `posenc list` spells it, or my_module.py:Mine, which runs that code. Without one, say
-        what the suite asks for.
+        A name in `posenc list`, or my_module.py:Mine, whose code is run. Without one, the suite is
+        described.
     suite
         The name of the suite.
     out
-        A folder for the studies; by default arena- and the suite.
+        A folder for the studies; by default "arena-" and the name of the suite.
     workers
-        Processes, each with one thread: as many as there are cores to spare.
+        Number of processes, each with one thread; at most the number of free cores.
     device
-        Where cells are trained, as torch names it: cuda, cuda:1, mps.
+        A torch device for training: cuda, cuda:1, mps.
     max_minutes
-        Begin only what ends in that time.
+        Start only cells that will end within this time.
     quick
-        A first look: two seeds of one small study, beside the stored rows of
-        studies/content-or-place-10. It takes about ten minutes on two cores.
+        Run two seeds of one small study, and show them with the stored rows of
+        studies/content-or-place-10. Takes about ten minutes on two cores.
     add
-        A folder with the studies of an arena that is done: verify it, train cells of it again, and
+        A folder with finished studies of the suite: verify it, train some of its cells again, and
         add its row to the board.
     board
         The folder of the board.
     repeat
-        How many cells --add trains again, at least 4. The digests of the stores choose them.
+        Number of cells that --add trains again, at least 4. They are chosen by the digests of the
+        stores.
     as_json
-        Print one JSON document instead of words.
+        Print one JSON document instead of text.
     """
     if encoding is not None and add is not None:
-        raise UsageError("--add takes a folder that is done: name no encoding beside it.")
-    with of_studies():
+        raise UsageError("`--add` must be used without an encoding. Leave one of them out.")
+    with study_errors():
         from studies.arena.suite import Suite
 
         chosen = Suite.named(suite)
@@ -97,13 +99,13 @@ def arena(
 def _quick(
     suite: Any, encoding: str, folder: Path, settings: dict[str, Any], allow_code: AllowCode
 ) -> None:
-    """Train two seeds, print the curve beside stored ones, and name the command of a verdict."""
+    """Train two seeds, print their curve with stored ones, and print the command for a verdict."""
     from studies.arena import quick
 
-    with progress(estimate=False) as say:
+    with progress(estimate=False) as update:
         code = [encoding, *allowed(allow_code)]
         found = quick.run(
-            encoding, folder, in_words(say, f"in {folder}"), allow_code=code, **settings
+            encoding, folder, status_printer(update, f"in {folder}"), allow_code=code, **settings
         )
     print("\n".join(quick.lines(*found)))
     print(
@@ -126,7 +128,7 @@ def _run(
     words = [encoding, "--suite", suite.name, "--out", str(folder)]
     for name, value in settings.items():
         words.append(f"--{name}={value}")
-    go_on = f"to go on: {NAME} {shlex.join(words)}"
+    resume_line = f"to continue: {NAME} {shlex.join(words)}"
     plans = suite.plans(encoding)
     if estimate := _estimate(suite, settings["workers"]):
         print(estimate, file=sys.stderr)
@@ -138,10 +140,10 @@ def _run(
                 continue
             place = folder / name
             line = f"{name}: sha256 {plan.digest}, in {printable(str(place))}"
-            with progress(estimate=False) as say:
+            with progress(estimate=False) as update:
                 ended = execute.study(
                     plan, place, max_minutes=None if minutes is None else minutes - spent,
-                    progress=in_words(say, line), allow_code=code,
+                    progress=status_printer(update, line), allow_code=code,
                     pilot=bool(suite.draft), **settings,
                 )  # fmt: skip
             contents = store.read(place)
@@ -149,22 +151,22 @@ def _run(
             missing += len(ended.missing)
             wrong += sum(not why.startswith(("left out", "stopped")) for _, why in ended.missing)
     except KeyboardInterrupt:
-        print(f"\n{go_on}", file=sys.stderr)
+        print(f"\n{resume_line}", file=sys.stderr)
         raise
     if missing:
-        print(f"{missing} cells are not done; {go_on}", file=sys.stderr)
+        print(f"{missing} cells are not done; {resume_line}", file=sys.stderr)
     if wrong:
         raise Failure(f"{wrong} cells could not be done.")
 
 
 def _estimate(suite: Any, workers: int) -> str:
-    """The time that a suite takes from its beginning, in a sentence; empty where it is unknown."""
+    """Return a sentence with the time of a whole suite; empty if it is unknown."""
     hours = [suite.hours(name) for name in suite.studies]
     if None in hours:
         return ""
     return (
         f"suite {suite.name} takes about {sum(hours) / workers:.0f} hours with {workers} workers,"
-        f" {sum(hours):.0f} hours of one core, less what is done. It can be interrupted."
+        f" {sum(hours):.0f} hours of one core, less for finished cells. It can be interrupted."
     )
 
 
@@ -173,13 +175,13 @@ def _add(suite: Any, folder: Path, place: Path, count: int, code: Any, as_json: 
 
     try:
         stores = board.verify(folder, suite, code)
-        # Before minutes of training
+        # Read the board before the minutes of training, to find errors early
         rows = board.rows_before(place, suite, board.outcomes_of(stores))
     except board.BoardError as error:
         raise UsageError(str(error)) from None
-    print(f"{printable(str(folder))} is whole; {count} cells are trained again", file=sys.stderr)
-    with progress() as say:
-        again = board.repeat(stores, rows, count, progress=lambda cell, step, steps: say(
+    print(f"{printable(str(folder))} is verified; training {count} cells again", file=sys.stderr)
+    with progress() as update:
+        again = board.repeat(stores, rows, count, progress=lambda cell, step, steps: update(
             f"cell {cell + 1} of {count}", step, steps
         ))  # fmt: skip
     row = board.board_row(suite, stores, again)
@@ -187,12 +189,12 @@ def _add(suite: Any, folder: Path, place: Path, count: int, code: Any, as_json: 
     if as_json:
         return print_json(row)
     for cell in row["repeat"]["cells"]:
-        print(f"{printable(cell['cell'])} ({cell['study']}): {board.in_words(cell)}")
+        print(f"{printable(cell['cell'])} ({cell['study']}): {board.describe_repeat(cell)}")
     print(f"added to {printable(str(page), 4_000)}")
 
 
 def _describe(suite: Any, as_json: bool) -> None:
-    """Say what a suite asks for, with ALiBi in the place of the entry."""
+    """Print the plans of a suite, with ALiBi as the entry."""
     plans = suite.plans("alibi")
     if as_json:
         return print_json(
@@ -214,7 +216,7 @@ def _describe(suite: Any, as_json: bool) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run what is typed; errors are one line, as those of `posenc`."""
+    """Run the command line; errors are printed as one line, as by `posenc`."""
     cli.main(words, app)
 
 

@@ -1,14 +1,14 @@
-"""The board: stores of the arena that were verified, a row each, as JSON and as a page.
+"""The board: verified results of the arena, with a row for each entry, as JSON and as a page.
 
-verify      every study of the suite is there and complete, by the suite's own plans, with the
-            checksums of its outcomes, from one version of the code, without a deviation
-repeat      four cells, which follow from the digests of the stores, are trained again here: on the
-            same processor with the same code, losses and outcomes must be equal bit by bit;
-            elsewhere, no farther off at any length than seeds of the board's own baselines are
-add         a row: of each task, area, curve, gate and rate of the entry and of the rows that
-            were run beside it, and what the contrasts decide
+verify      checks that every study of the suite is complete, by the suite's own plans, with
+            checksums, made by one version of the code, and without deviations
+repeat      trains four cells again, which are chosen by the digests of the stores. On the same
+            processor with the same code, losses and outcomes must be equal to the bit; on others,
+            they must not differ more at any length than seeds of the board's baselines do
+add         adds a row: for each task area, curve, gate and rate of the entry and of the rows
+            trained with it, and the decisions on the contrasts
 
-No code of an entry runs in the process that does this: `studies.arena.training` has its own.
+The code of an entry is not run in this process, but in that of `studies.arena.training`.
 """
 
 import json
@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from posenc.lab.study import analysis, execute, origin, own_code, store
+from posenc.lab.study import analysis, environment, execute, store, user_code_gate
 from posenc.lab.study.analysis import Analysis, Row
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.plan import MOST_SEEDS, Plan
@@ -33,107 +33,117 @@ from posenc.support.writing import write_whole
 from studies.arena import training
 from studies.arena.suite import ENTRY, OBLIGATORY, Suite
 
-NEAR = 0.02  # of right answers, or bits: a cell may differ by as much elsewhere
-REPEATED = 4  # cells that are trained again, two of them the entry's
+NEAR = 0.02  # share of right answers, or bits, by which a cell may always differ on other machines
+REPEATED = 4  # number of cells that are trained again, two of them the entry's
 
-TrainAgain = Callable[[Sequence[Cell], training.Say], Sequence[Record]]
+TrainAgain = Callable[[Sequence[Cell], training.Progress], Sequence[Record]]
 
 
 class BoardError(ValueError):
-    """A store that cannot stand on the board, or a board that is none; the message says why."""
+    """A store cannot be added to the board, or the board is invalid; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Again:
-    """A cell that was trained again, and how it came out."""
+    """A cell that was trained again, and the difference from its stored outcomes."""
 
     study: str
     cell: str
-    equal: bool  # losses and outcomes, bit by bit
-    stored: float  # the mean of all its outcomes, as it is graded
-    again: float
-    apart: float  # the largest difference of the means at one length
+    equal: bool  # losses and outcomes are equal to the bit
+    stored: float  # mean of all its graded outcomes in the store
+    again: float  # the same of the repetition
+    apart: float  # largest difference of the means at one length
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """The cells that were trained again, and where."""
+    """The cells that were trained again, and the processor."""
 
-    drawn: str  # the digest that chose them
+    drawn: str  # digest by which the cells were chosen
     cells: Sequence[Again]
     processor: str
 
     @property
     def equal(self) -> bool:
-        """True if every cell came out equal bit by bit."""
+        """True if every cell is equal to the bit."""
         return all(cell.equal for cell in self.cells)
 
 
-def verify(folder: Path, suite: Suite, allow_code: own_code.Allowed = ()) -> dict[str, Contents]:
-    """Read the stores of a suite in a folder. Raises BoardError, in one sentence, for any flaw.
+def verify(
+    folder: Path, suite: Suite, allow_code: user_code_gate.Allowed = ()
+) -> dict[str, Contents]:
+    """Read and verify the stores of a suite in a folder.
 
-    A store that is damaged raises StoreError, and code of an entry that nobody allows CodeRefused.
+    Raises BoardError for an incomplete or changed store, StoreError for a damaged one, and
+    CodeRefused for code of an entry that is not allowed.
     """
     stores = {name: store.read(folder / name) for name in suite.studies}
     entry = _entry_of(folder, next(iter(stores.values())))
     plans = suite.plans(entry)
-    own_code.check([entry], allow_code, folder, next(iter(stores.values())).sources)
+    user_code_gate.check_allowed([entry], allow_code, folder, next(iter(stores.values())).sources)
     for name, contents in stores.items():
         where = folder / name
         digests = [(digest, sha256(text.encode()).hexdigest()) for digest, text in contents.plans]
         if not contents.checked:
             raise BoardError(
-                f"{where} is a store of format 1, without checksums of its outcomes: run the same"
+                f"{where} must be a store with checksums, got format 1. Run the same"
                 " `python -m studies.arena` on it, which writes them."
             )
         if any(digest != of_text for digest, of_text in digests):
-            raise BoardError(f"{where}: a plan is not that of its digest.")
+            raise BoardError(f"{where}: the digest of a plan must be that of its text.")
         if len(digests) != 1 or _plan(contents) != plans[name]:
-            raise BoardError(f"{where} is of another plan than suite {suite.name} has for {entry}.")
+            raise BoardError(f"{where} must have the plan of suite {suite.name} for {entry}.")
         if contents.deviations:
-            raise BoardError(f"{where} departs from its plan: {contents.deviations[0]}")
+            raise BoardError(f"{where} deviates from its plan: {contents.deviations[0]}")
         result, rates = analysis.analyse(contents), analysis.chosen_rates(plans[name], contents)
         if lacking := [
             row.encoding for row in result.rows if (row.task, row.encoding) not in rates
         ]:
             raise BoardError(
-                f"{where} lacks trials of the rate of {lacking[0]}: the same command goes on."
+                f"{where} lacks trials of the rate of {lacking[0]}. Run the same command to"
+                " continue."
             )
         if result.done < result.of:
             raise BoardError(
-                f"{where} has {result.done} of {result.of} cells: the same command goes on."
+                f"{where} has {result.done} of {result.of} cells. Run the same command to continue."
             )
         _refuse_other_cells(where, plans[name], contents, rates)
-        if changed := origin.changed(next(iter(stores.values())).sources, contents.sources):
-            raise BoardError(f"{where} was made otherwise than the other studies: {changed}.")
+        if changed := environment.changes(next(iter(stores.values())).sources, contents.sources):
+            raise BoardError(
+                f"{where} must be made with the versions and code of the other studies, got"
+                f" differences: {changed}."
+            )
     return stores
 
 
 def _refuse_other_cells(
     where: Path, plan: Plan, contents: Contents, rates: Mapping[tuple[str, str], float]
 ) -> None:
-    """Refuse cells that the plan does not have, for one of all is drawn; and tests left out."""
-    wanted = {execute.at_its_rate(cell, rates).digest for cell in execute.cells_of(plan)}
+    """Raise BoardError for cells that are not in the plan, and for missing outcomes.
+
+    Cells outside of the plan would change the choice of the cells to repeat.
+    """
+    wanted = {execute.with_rate(cell, rates).digest for cell in execute.cells_of(plan)}
     if other := [x for name, x in contents.records.items() if name not in wanted]:
         raise BoardError(
-            f"{where} has {_named(other[0].cell)}, which is no cell of its plan: leave it out."
+            f"{where} must have only cells of its plan, got {_named(other[0].cell)}. Leave it out."
         )
     for record in contents.records.values():
         graded = analysis.outcomes_graded(record)
         whole = {n: record.cell.profile.prompts for n in record.cell.tested}
         if record.failure is None and {n: x.prompts for n, x in graded.items()} != whole:
             raise BoardError(
-                f"{where}: {_named(record.cell)} lacks outcomes of some lengths or prompts that its"
-                " plan asks for."
+                f"{where}: {_named(record.cell)} must have outcomes of all lengths and prompts of"
+                " its plan, got fewer."
             )
 
 
 def _entry_of(folder: Path, contents: Contents) -> str:
-    """The encoding that takes part, as the plan of a store names it."""
+    """Return the name of the measured encoding in the plan of a store."""
     plan = _plan(contents)
     rows = [] if plan is None else [row for row in plan.encodings if row.name == ENTRY]
     if not rows:
-        raise BoardError(f"{folder} has no row called {ENTRY}: it is no store of the arena.")
+        raise BoardError(f"{folder} must have a row called {ENTRY}, as studies of the arena have.")
     return rows[0].encoding
 
 
@@ -142,7 +152,7 @@ def _plan(contents: Contents) -> Plan | None:
 
 
 def drawn_by(stores: Mapping[str, Contents]) -> str:
-    """The SHA-256 of the digests of all outcomes, from which the cells to repeat follow."""
+    """Return the SHA-256 of the digests of all outcomes, the seed of the choice of cells."""
     digests = "".join(f"{name} {digest}\n" for name, digest in sorted(outcomes_of(stores).items()))
     return sha256(digests.encode()).hexdigest()
 
@@ -150,7 +160,7 @@ def drawn_by(stores: Mapping[str, Contents]) -> str:
 def to_repeat(stores: Mapping[str, Contents], count: int = REPEATED) -> list[tuple[str, str]]:
     """Choose the cells to train again, as study and digest: two of the entry's, then any others.
 
-    Those two are tested beyond the trained length. Nothing but the stores decides the choice.
+    The two are tested beyond the trained length. The choice depends on the stores only.
     """
     everything = [(name, cell) for name in sorted(stores) for cell in sorted(stores[name].records)]
     entries = [
@@ -169,12 +179,18 @@ def repeat(
     stores: Mapping[str, Contents],
     rows: Sequence[Mapping[str, Any]],
     count: int = REPEATED,
-    train_again: TrainAgain = training.apart,
-    progress: training.Say = lambda *_: None,
+    train_again: TrainAgain = training.train_separately,
+    progress: training.Progress = lambda *_: None,
 ) -> Repeat:
-    """Train cells again that follow from the stores. Raises BoardError if one is not the same.
+    """Train some cells again, and compare them with the stores.
 
-    `rows` are those that the board has. `count` is the number of cells, four or more.
+    - `stores`: verified stores by study
+    - `rows`: rows of the board
+    - `count`: number of cells, at least four
+    - `train_again`: function that trains cells and returns their records
+    - `progress`: function that receives cell, step and steps
+
+    Raises BoardError if a cell differs by too much.
     """
     places = to_repeat(stores, count)
     stored = [stores[study].records[digest] for study, digest in places]
@@ -191,16 +207,16 @@ def repeat(
         before, now = (0.0 if x.failure else _mean(x) for x in (one, other))
         largest = max(apart.values(), default=0.0)
         cells.append(Again(study, _named(one.cell), equal, before, now, largest))
-    return Repeat(drawn_by(stores), cells, origin.processor())
+    return Repeat(drawn_by(stores), cells, environment.processor())
 
 
 def _bits(record: Record) -> tuple[Any, ...]:
-    """All of a record that training the same cell again makes equal bit by bit."""
+    """Return the parts of a record that are equal to the bit if the same cell is trained again."""
     return record.outcomes, record.losses, record.parameters, record.failure
 
 
 def _apart(one: Record, other: Record) -> dict[int, float]:
-    """The difference of two records by length, as they are graded."""
+    """Return the absolute difference of two records' graded means, by length."""
     first, second = analysis.outcomes_graded(one), analysis.outcomes_graded(other)
     return {n: abs(first[n].mean - second[n].mean) for n in first if n in second}
 
@@ -212,38 +228,38 @@ def _refuse_far(
     again: Record,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Refuse another outcome where there is no reason for one, or one that is too far off."""
-    cell, named, here = stored.cell, _named(stored.cell), origin.processor()
-    made_by = {"code": origin.code(), "torch": torch.__version__, "posenc": __version__}
+    """Raise BoardError for a different outcome on the same processor, or a distant one."""
+    cell, named, here = stored.cell, _named(stored.cell), environment.processor()
+    made_by = {"code": environment.code(), "torch": torch.__version__, "posenc": __version__}
     same = "device" not in contents.sources and all(
         contents.sources.get(name) == value for name, value in made_by.items()
     )
     if same and contents.sources.get("processor") == here:
         part = "losses" if stored.outcomes == again.outcomes else "outcomes"
         raise BoardError(
-            f"{named} came out with other {part}, with the same code on the same processor: the"
-            " store is refused."
+            f"{named} must have equal {part} with the same code on the same processor, got others."
+            " The store is rejected."
         )
     if (stored.failure is None) != (again.failure is None):
-        raise BoardError(f"{named} failed in one of two trainings: the store is refused.")
+        raise BoardError(f"{named} failed in one of two trainings. The store is rejected.")
     allowed = _spread(rows, study, cell.task)
     for n, apart in _apart(stored, again).items():
         if n not in allowed:
             raise BoardError(
-                f"{named} was trained elsewhere, and the board has no baselines at n = {n} that"
-                f" were equal bit by bit on {here}: add a store from this processor first."
+                f"{named} was trained on another processor, and the board has no baselines at n ="
+                f" {n} that were equal to the bit on {here}. Add a store from this processor first."
             )
         if apart > max(NEAR, allowed[n]):
             raise BoardError(
-                f"{named} differs by {apart:.4f} at n = {n}, and seeds of the board's baselines by"
-                f" {max(NEAR, allowed[n]):.4f}: the store is refused."
+                f"{named} must differ by at most {max(NEAR, allowed[n]):.4f} at n = {n}, as seeds"
+                f" of the board's baselines do, got {apart:.4f}. The store is rejected."
             )
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], study: str, task: str) -> dict[int, float]:
-    """The largest difference between seeds of the board's baselines by length, on one task.
+    """Return the largest difference between seeds of the board's baselines by length, on one task.
 
-    Only rows of stores whose cells were all equal bit by bit when they were trained again count.
+    Only stores whose repeated cells were all equal to the bit are used.
     """
     spread: dict[int, float] = {}
     for row in rows:
@@ -257,7 +273,7 @@ def _spread(rows: Sequence[Mapping[str, Any]], study: str, task: str) -> dict[in
 
 
 def _mean(record: Record) -> float:
-    """The mean over all lengths, as a record is graded."""
+    """Return the mean of a record's graded outcomes over all lengths."""
     graded = analysis.outcomes_graded(record)
     return sum(outcome.mean for outcome in graded.values()) / max(1, len(graded))
 
@@ -268,12 +284,12 @@ def _named(cell: Cell) -> str:
 
 
 def outcomes_of(stores: Mapping[str, Contents]) -> dict[str, str]:
-    """The digests of the outcomes, by study."""
+    """Return the digests of the outcomes, by study."""
     return {name: contents.digest for name, contents in stores.items()}
 
 
 def board_row(suite: Suite, stores: Mapping[str, Contents], again: Repeat) -> dict[str, Any]:
-    """The row of verified stores: everything on it is computed from them, but for `again`."""
+    """Return the board's row of verified stores, and of the cells that were trained again."""
     first = next(iter(stores.values()))
     entry = _entry_of(Path(), first)
     kept = ("posenc", "torch", "code", "commit", "processor", "device")
@@ -281,10 +297,11 @@ def board_row(suite: Suite, stores: Mapping[str, Contents], again: Repeat) -> di
         "suite": suite.name,
         "suite_digest": suite.digest,
         "entry": entry,
-        "entry_digest": first.sources.get(entry, ""),  # of its file, where it is one's own
+        "entry_digest": first.sources.get(entry, ""),  # of its file, for code of the user
         "outcomes": outcomes_of(stores),
         "made_by": {name: first.sources.get(name, "") for name in kept},
-        "repeat": asdict(again),  # trained by whoever adds the row; all else is its maker's word
+        # Only `repeat` was measured by the board's keeper; all other numbers are the author's
+        "repeat": asdict(again),
         "studies": {name: _study(analysis.analyse(contents)) for name, contents in stores.items()},
     }
 
@@ -315,49 +332,49 @@ def _row(row: Row) -> dict[str, Any]:
         "rate": row.rate,
         "seeds": len(row.seeds),
         "failed": {str(seed): why for seed, why in row.failures.items()},
-        "untrained": list(row.undertrained),  # the seeds that do not pass the gate at n = L
+        "untrained": list(row.undertrained),  # seeds that do not pass the gate at n = L
         "area": None if row.value is None else asdict(row.value),
         "curve": {str(n): mean for n, mean in row.means.items()},
-        "spread": {str(n): max(x) - min(x) for n, x in row.curve.items() if x},  # of its seeds
+        "spread": {str(n): max(x) - min(x) for n, x in row.curve.items() if x},  # over seeds
         "parameters": row.parameters,
-        "milliseconds": None if row.seconds is None else 1_000 * row.seconds,  # of a step
+        "milliseconds": None if row.seconds is None else 1_000 * row.seconds,  # for a step
     }
 
 
 def read(path: Path, suite: Suite) -> list[dict[str, Any]]:
-    """Read the rows of a board; of a file that is not there, none."""
+    """Read the rows of a board; return none if the file does not exist."""
     if not path.exists():
         return []
     try:
         held = json.loads(path.read_text("utf-8"))
         digest, rows = held["suite_digest"], held["rows"]
         if not isinstance(rows, list):
-            raise TypeError("its rows are no list")
+            raise TypeError("its rows must be a list")
         if digest == suite.digest:
-            as_page(suite, rows)  # with all that a row has
+            as_page(suite, rows)  # raises an error for a row that lacks an entry
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise BoardError(f"{path} is no board: {printable(str(error), 200)}.") from None
+        raise BoardError(f"{path} must be a board: {printable(str(error), 200)}.") from None
     if digest != suite.digest:
-        raise BoardError(f"{path} is the board of another suite, {brief(digest)}.")
+        raise BoardError(f"{path} must be the board of this suite, got that of {brief(digest)}.")
     return rows
 
 
 def rows_before(folder: Path, suite: Suite, outcomes: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Read the rows of the board in a folder, to which these outcomes are to come.
+    """Read the rows of the board in a folder, before a row with these outcomes is added.
 
-    Raises BoardError where it is no board of the suite, or has them already.
+    Raises BoardError if the board is invalid, or has these outcomes already.
     """
     path = folder / f"{suite.name}.json"
     rows = read(path, suite)
     if any(one["outcomes"] == outcomes for one in rows):
-        raise BoardError(f"{path} has these outcomes already: a store is on a board once.")
+        raise BoardError(f"{path} must not have these outcomes yet: a store is added only once.")
     return rows
 
 
 def add(folder: Path, suite: Suite, row: Mapping[str, Any]) -> Path:
-    """Add a row to the board in a folder, written as JSON and as a page; return the page.
+    """Add a row to the board in a folder, in its JSON file and its page; return the page.
 
-    Raises BoardError as `rows_before` does.
+    Raises the BoardError of `rows_before`.
     """
     rows = [*rows_before(folder, suite, row["outcomes"]), dict(row)]
     folder.mkdir(parents=True, exist_ok=True)
@@ -373,26 +390,29 @@ def as_json(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
-    """Write the board as Markdown: of each task a table with every row, and their curves."""
+    """Return the board as Markdown, with a table of all rows for each task."""
     lines = [
         f"# The board of suite {suite.name}{', a draft' * bool(suite.draft)}\n",
         *([f"**{suite.name} is a draft.** {suite.draft}\n"] if suite.draft else []),
         "Written by `python -m studies.arena --add`; the rules: docs/studies.md."
         f" Suite `{suite.digest[:16]}…`.",
-        "Rows stand in the order in which they were added: a smaller number is no decided",
-        "difference. `entry` is what takes part, the others were run beside it, on its machine.",
+        "Rows are in the order in which they were added; a smaller number is not a decided",
+        "difference. `entry` is the measured encoding. The others were trained with it, on the",
+        "same machine.",
     ]
     if not rows:
         return "\n".join([*lines, "", "No store has been added yet."]) + "\n"
     lines += [
         "",
-        "| entry | said by its maker: processor | posenc, torch | trained again by us | outcomes |",
+        "| entry | processor, by its author | posenc, torch | trained again by us | outcomes |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
         made, again = row["made_by"], row["repeat"]
         processor = f"{made['processor']}{', trained on ' * bool(made['device'])}{made['device']}"
-        cells = "; ".join(f"{x['cell']} ({x['study']}): {in_words(x)}" for x in again["cells"])
+        cells = "; ".join(
+            f"{x['cell']} ({x['study']}): {describe_repeat(x)}" for x in again["cells"]
+        )
         cell = f"on {again['processor']}: {cells}"
         digests = ", ".join(f"{name} `{x[:12]}…`" for name, x in row["outcomes"].items())
         words = [
@@ -408,16 +428,16 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def in_words(again: Mapping[str, Any]) -> str:
-    """Say how a cell came out that was trained again."""
+def describe_repeat(again: Mapping[str, Any]) -> str:
+    """Describe the result of a repeated cell."""
     if again["equal"]:
-        return "losses and outcomes equal bit by bit"
+        return "losses and outcomes equal to the bit"
     means = f"{again['again']:.4f}, stored {again['stored']:.4f}"
     return f"{means}, up to {again['apart']:.4f} apart at one length"
 
 
 def _tables(study: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Tables of one study, by task: area, gate, rate, curve; then what its contrasts decide."""
+    """Return the tables of one study, by task, each with the decisions on its contrasts."""
     lines = []
     first = rows[0]["studies"][study]["rows"]
     for task in dict.fromkeys(one["task"] for one in first):
@@ -432,7 +452,7 @@ def _tables(study: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
             "trained at n = L",
             "rate",
             "parameters",
-            "ms a step, said by its maker",
+            "ms a step, by its author",
             *(f"n = {n}" for n in lengths),
         ]
         lines += [f"| {' | '.join(heads)} | |", f"|{'---|' * (len(heads) + 1)}"]
@@ -492,5 +512,5 @@ def _number(value: float | None, unit: str, sign: str = "") -> str:
 
 
 def _plain(text: str) -> str:
-    """A cell of a table of Markdown, whatever an entry is called."""
+    """Escape text for a cell of a Markdown table."""
     return printable(text, 300).replace("|", "\\|").replace("<", "&lt;")

@@ -1,8 +1,8 @@
-"""Train cells again in a process of their own, the only one that imports an entry.
+"""Repeated training of cells in a separate process, the only one that imports an entry's code.
 
-The process writes what its models predict, as tensors in a safetensors file for each cell. The
-process that grades reads those files: they are data, and no code of an entry runs beside the
-grader. A process is no sandbox: code of a stranger belongs into a container.
+That process writes the predictions of its models as tensors, in a safetensors file for each cell.
+The grading process reads these files, which are data, so the code of an entry cannot change its own
+grades. A process is not a sandbox: run the code of strangers in a container.
 """
 
 import json
@@ -25,22 +25,22 @@ from posenc.lab.study.store import Record
 from posenc.support.text import printable
 
 KEY = "posenc"  # key of the metadata of a file
-Say = Callable[[int, int, int], None]  # cell, step, steps
+Progress = Callable[[int, int, int], None]  # cell, step, steps
 
 
 class TrainingFailed(RuntimeError):
-    """A cell could not be trained again; the message says why."""
+    """A cell could not be trained again; the message has the reason."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """The outputs of a trained model on all tests of its cell, and the course of its training."""
+    """The outputs of a trained model on all tests of its cell, and its training losses."""
 
     outputs: dict[str, Tensor]
     losses: tuple[float, ...]
     parameters: int | None
-    seconds: float | None  # the median of a step
-    failure: str | None  # the reason why the loss was lost
+    seconds: float | None  # median time of a step
+    failure: str | None  # reason of a failed training
 
     def save(self, path: Path) -> None:
         """Write a safetensors file."""
@@ -61,17 +61,17 @@ class Predictions:
                 outputs = {name: file.get_tensor(name) for name in file.keys()}
             losses = tuple(map(float, losses))
         except (SafetensorError, LookupError, TypeError, ValueError) as error:
-            raise ValueError(f"{path.name} holds no predictions: {error}") from None
+            raise ValueError(f"{path.name} must have predictions of `save`: {error}") from None
         return cls(outputs, losses, parameters, seconds, failure)
 
 
-def train_again(cell: Cell, say: Callable[[int, int], None] = lambda *_: None) -> Predictions:
+def train_again(cell: Cell, progress: Callable[[int, int], None] = lambda *_: None) -> Predictions:
     """Train a cell in this process and return its predictions."""
     task = tasks.find(cell.task, execute.file_of(cell)).at(cell.trained, cell.tested)
     model = build(cell, len(task.vocabulary), task.both_ways)
     try:
         losses, seconds = train.fit(
-            model, cell, task, progress=lambda far: say(far.step, far.steps)
+            model, cell, task, progress=lambda now: progress(now.step, now.steps)
         )
     except ArithmeticError as error:
         return Predictions({}, (), None, None, str(error))
@@ -80,7 +80,7 @@ def train_again(cell: Cell, say: Callable[[int, int], None] = lambda *_: None) -
 
 
 def graded(cell: Cell, predictions: Predictions) -> Record:
-    """Make the record of predictions. Raises ValueError for those of another cell."""
+    """Grade predictions; return the record. Raises ValueError for those of another cell."""
     if predictions.failure is not None:
         return Record(cell, None, (), predictions.failure, {})
     task = tasks.find(cell.task, execute.file_of(cell)).at(cell.trained, cell.tested)
@@ -89,25 +89,25 @@ def graded(cell: Cell, predictions: Predictions) -> Record:
     return Record.of(cell, Result(outcomes, predictions.losses, parameters, seconds))
 
 
-def apart(cells: Sequence[Cell], say: Say = lambda *_: None) -> list[Record]:
-    """Train cells in another process, and grade in this one what it has predicted.
+def train_separately(cells: Sequence[Cell], progress: Progress = lambda *_: None) -> list[Record]:
+    """Train cells in another process, and grade its predictions in this one.
 
-    Raises TrainingFailed where the process ends early or leaves something else.
+    Raises TrainingFailed if the process ends early or writes invalid files.
     """
     with TemporaryDirectory() as folder:
-        asked = [{"settings": x.settings, "label": x.label, "source": x.source} for x in cells]
+        jobs = [{"settings": x.settings, "label": x.label, "source": x.source} for x in cells]
         words = [sys.executable, "-P", __file__, folder]
         with subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, errors="replace"
         ) as process:
             assert process.stdin is not None
             assert process.stdout is not None
-            process.stdin.write(json.dumps(asked))
+            process.stdin.write(json.dumps(jobs))
             process.stdin.close()
             for line in process.stdout:
                 words = line.split()
                 if len(words) == 3 and all(x.isdecimal() and len(x) < 10 for x in words):
-                    say(*map(int, words))
+                    progress(*map(int, words))
         records = []
         for place, cell in enumerate(cells):
             try:
@@ -125,16 +125,16 @@ def _file(folder: str, place: int) -> Path:
     return Path(folder) / f"{place}.safetensors"
 
 
-def main(folder: str, asked: Sequence[dict[str, Any]]) -> None:
-    """Train the cells that are asked for, and write their predictions into a folder."""
-    torch.set_num_threads(1)  # as where they were trained first
-    for place, one in enumerate(asked):
-        cell = Cell.of(one["settings"], one["label"], one["source"])
+def main(folder: str, jobs: Sequence[dict[str, Any]]) -> None:
+    """Train cells, and write their predictions into a folder."""
+    torch.set_num_threads(1)  # as in the first training, so that bits can be equal
+    for place, job in enumerate(jobs):
+        cell = Cell.of(job["settings"], job["label"], job["source"])
 
-        def say(step: int, steps: int, place: int = place) -> None:
+        def report(step: int, steps: int, place: int = place) -> None:
             print(place, step, steps, flush=True)
 
-        train_again(cell, say).save(_file(folder, place))
+        train_again(cell, report).save(_file(folder, place))
 
 
 if __name__ == "__main__":

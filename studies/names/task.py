@@ -1,10 +1,10 @@
-"""A task of text in which a fresh name recurs n letters later: which encodings use what is far?
+"""A task in which an invented name recurs n letters later, to measure the use of distant text.
 
     KUVIDE ZAFOLE …, for as long as you like; but KUVIDE …      graded: letters 2 to 6 of the last
 
-Each text begins with two fresh names of six letters in random order; one of them stands again where
-the novel has a name, n letters after its first place. Nothing near the recurrence tells the two
-apart but its first letter, so letters 2 to 6 must be read n letters back. A draft: no plan uses it.
+Each text begins with two invented names of six letters in random order. One of them replaces a name
+of the novel, n letters after its first occurrence. Near the recurrence only the first letter
+distinguishes the two, so letters 2 to 6 must be read n letters back. A draft, used by no plan.
 """
 
 import re
@@ -17,19 +17,19 @@ from posenc.lab.study.tasks import Task, TaskText
 TEXT = novel_letters().replace("\n", " ")
 NAMES = "Catherine|Isabella|Tilney|Thorpe|Morland|Allen|Eleanor|Henry|James|John"
 FOUND = [*re.finditer(rf"(?<=[ (\"-])({NAMES})(?=[ ,.;:!?'])", TEXT)]
-HELD_OUT = round(len(TEXT) * 0.9)  # letters that are trained on; the rest is tested
+HELD_OUT = round(len(TEXT) * 0.9)  # number of letters for training; the rest is for tests
 INITIALS, VOWELS, CONSONANTS = "KQVXZ", "aeiou", "bcdfghjklmnprstvwz"
-FEWEST, AFTER = 200, 7  # letters before the first name that is taken, and after the recurrence
+FEWEST, AFTER = 200, 7  # letters before the first replaced name, and after the recurrence
 
 
 def fresh(random: Random, initials: str) -> str:
-    """Make a name of six letters, one of the initials first."""
+    """Make a name of six letters that starts with one of the initials."""
     rest = (random.choice(VOWELS if n % 2 == 0 else CONSONANTS) for n in range(5))
     return random.choice(initials) + "".join(rest)
 
 
 def writer(held_out: bool) -> Callable[[int, Random], TaskText]:
-    """Make the function that writes a text whose name recurs after n letters."""
+    """Return the function that writes a text with a name that recurs after n letters."""
     first = HELD_OUT + FEWEST if held_out else FEWEST
     last = len(TEXT) if held_out else HELD_OUT
     found = [match for match in FOUND if first <= match.start() and match.end() + AFTER < last]

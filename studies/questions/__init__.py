@@ -1,1 +1,1 @@
-"""Questions to stored studies that one paper asks: properties, bands of pairs, repetitions."""
+"""Analyses of stored studies for one paper: properties, bands of pairs, repetitions."""

@@ -1,8 +1,8 @@
-"""Ask a stored study one of three questions, from the root of the repository.
+"""Analyse a stored study in one of three ways, from the root of the repository.
 
-python -m studies.questions properties FOLDER        do measured properties foretell outcomes?
-python -m studies.questions bands FOLDER FILE        which pairs of a RoPE break long texts?
-python -m studies.questions repetition FOLDER FIRST  does it agree with the study it repeats?
+python -m studies.questions properties FOLDER        predict outcomes by measured properties
+python -m studies.questions bands FOLDER FILE        find the pairs of a RoPE that break long texts
+python -m studies.questions repetition FOLDER FIRST  compare a repetition with the first study
 """
 
 import argparse
@@ -15,14 +15,14 @@ from typing import Any
 from rich.console import Console
 
 from posenc.lab.study import analysis, export, store
-from posenc.lab.study.own_code import Allowed
+from posenc.lab.study.user_code_gate import Allowed
 from studies.questions import bands, prediction, repetition, words
 
 
 def properties(
     folder: Path, encodings: Sequence[str] = (), protocol: str | None = None, code: Allowed = ()
 ) -> list[prediction.Prediction]:
-    """Predict the outcomes of each task by the measured properties of its encodings."""
+    """Predict the outcomes of each task from the measured properties of its encodings."""
     contents = store.read(folder)
     result = analysis.analyse(contents, protocol).only((), encodings)
     return prediction.predict(contents, result, allow_code=code)
@@ -31,10 +31,10 @@ def properties(
 def swapped_bands(
     folder: Path, file: Path, encodings: Sequence[str] = (), code: Allowed = ()
 ) -> list[bands.Recovery]:
-    """Swap the bands of the models that a study kept, and write each outcome to a new CSV file."""
+    """Swap the bands of a study's saved models, and write each outcome to a new CSV file."""
     if file.exists():
-        raise ValueError(f"{file} exists already: name a new file.")
-    swaps = bands.swap_kept(folder, encodings, allow_code=code)
+        raise ValueError(f"FILE must be a new file, got {file}, which exists. Name another.")
+    swaps = bands.swap_saved(folder, encodings, allow_code=code)
     bands.write_csv(swaps, file)
     return bands.recoveries(swaps)
 
@@ -42,7 +42,7 @@ def swapped_bands(
 def repeated(
     folder: Path, first: Path, encodings: Sequence[str] = (), protocol: str | None = None
 ) -> list[repetition.Repeated]:
-    """Compare a study with the first one that it repeats."""
+    """Compare a repetition of a study with the first run."""
     chosen = export.chosen(store.read(folder), {"encoding": encodings})
     return repetition.repetition(chosen, store.read(first), protocol)
 
@@ -57,43 +57,44 @@ def _options() -> argparse.ArgumentParser:
         question.add_argument("folder", type=Path, help="the folder of a study")
         if second is not None:
             question.add_argument(second, type=Path)
-        question.add_argument("--encoding", nargs="+", default=(), help="only these, by label")
+        question.add_argument("--encoding", nargs="+", default=(), help="labels of encodings")
         question.add_argument("--json", action="store_true", help="print one JSON document")
         if name != "bands":
-            question.add_argument("--protocol", help="how answers are graded, as in the results")
+            question.add_argument("--protocol", help="grading protocol, as of `posenc results`")
         if name != "repetition":
             question.add_argument(
                 "--allow-code", nargs="+", default=(),
-                help="run this code, my_module.py:Mine, which a file names, spelled as it is there",
+                help="allow this code, my_module.py:Mine, named in a file, spelled as in the file",
             )  # fmt: skip
     return parser
 
 
-def _answers(asked: argparse.Namespace) -> list[Any]:
-    if asked.question == "properties":
-        return list(properties(asked.folder, asked.encoding, asked.protocol, asked.allow_code))
-    if asked.question == "bands":
-        return list(swapped_bands(asked.folder, asked.file, asked.encoding, asked.allow_code))
-    return list(repeated(asked.folder, asked.first, asked.encoding, asked.protocol))
+def _answers(options: argparse.Namespace) -> list[Any]:
+    folder, encodings = options.folder, options.encoding
+    if options.question == "properties":
+        return list(properties(folder, encodings, options.protocol, options.allow_code))
+    if options.question == "bands":
+        return list(swapped_bands(folder, options.file, encodings, options.allow_code))
+    return list(repeated(folder, options.first, encodings, options.protocol))
 
 
-def main(typed: Sequence[str]) -> int:
-    """Answer one question on the terminal, and return the exit status."""
-    asked = _options().parse_args(typed)
+def main(arguments: Sequence[str]) -> int:
+    """Run one analysis, print its results, and return the exit status."""
+    options = _options().parse_args(arguments)
     try:
-        answers = _answers(asked)
+        answers = _answers(options)
     except (LookupError, ValueError) as error:
         print(f"error: {error.args[0]}", file=sys.stderr)
         return 2
-    if asked.json:
+    if options.json:
         print(json.dumps([answer.to_json() for answer in answers], indent=1, allow_nan=False))
         return 0
     console = Console()
-    if asked.question == "properties":
+    if options.question == "properties":
         for answer in answers:
             words.prediction(answer, console)
     else:
-        {"bands": words.bands, "repetition": words.repetition}[asked.question](answers, console)
+        {"bands": words.bands, "repetition": words.repetition}[options.question](answers, console)
     return 0
 
 

@@ -1,13 +1,13 @@
-"""Find the pairs that break long texts: swap the angles of one band, and see what comes back.
+"""Bands of rotated pairs: the share of a long text's loss that each band causes.
 
-A model that was trained on L tokens reads n > L of them. The pairs of one band are slowed by n / L,
-so that none of their angles is one it has never met ("slowed"), or do not turn at all ("still");
-the others stay as they are, and nothing is trained. In bits per character,
+A model trained on L tokens reads n > L tokens. The pairs of one band are slowed by n / L, so that
+all their angles occurred in training ("slowed"), or do not rotate at all ("still"). The other pairs
+are unchanged, and nothing is trained. In bits per character,
 
     recovered = (bits(n) − bits(n, swapped)) / (bits(n) − bits(L))
 
-1 where the band alone broke it, 0 where it had no part in it, below 0 where it is needed. Models of
-a study are those that `posenc study --keep` left in its folder.
+is 1 if the band causes all of the loss, 0 if it has no effect, and below 0 if it is needed. The
+models are those that `posenc study --keep` saved.
 """
 
 import csv
@@ -22,12 +22,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from posenc.encodings.rotary.rope import RoPE
-from posenc.lab.study import own_code, tasks
+from posenc.lab.study import tasks, user_code_gate
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.evaluate import evaluate
 from posenc.lab.study.execute import MODELS, file_of
-from posenc.lab.study.kept import Kept, load
 from posenc.lab.study.model import Transformer
+from posenc.lab.study.saved_models import SavedModel, load
 from posenc.lab.study.statistics import Interval, interval
 from posenc.lab.study.tasks import Task
 from posenc.support.arguments import count
@@ -41,20 +41,20 @@ class Swap:
     """The bits per character of a text of `length`, with the pairs of one band swapped."""
 
     length: int
-    pairs: tuple[int, int]  # the first, and the one after the last
+    pairs: tuple[int, int]  # the first pair, and the one after the last
     how: How
     bits: float
     recovered: float
 
 
 def swapped(model: Transformer, pairs: slice, factor: float) -> Transformer:
-    """A copy of a model whose RoPE turns these pairs `factor` times as slowly; inf: not at all."""
+    """Copy a model with these pairs of its RoPE slowed by `factor`; inf stops them."""
     copy = deepcopy(model)
     for layer in copy.attentions():
         rope = layer.encoding
         if not isinstance(rope, RoPE) or rope.axes > 1:
             raise ValueError(
-                f"bands are those of a RoPE of one axis, this model has {type(rope).__name__}."
+                f"the model must have a RoPE of one axis for bands, got {type(rope).__name__}."
             )
         theta = rope.theta.detach().clone()
         theta[pairs] /= factor
@@ -67,13 +67,17 @@ def swapped(model: Transformer, pairs: slice, factor: float) -> Transformer:
 def swaps(
     model: Transformer, cell: Cell, task: Task, lengths: tuple[int, ...], bands: int = 4
 ) -> Iterator[Swap]:
-    """Swap each of so many bands, from the fastest pairs to the slowest, at each length.
+    """Swap each band, from the fastest pairs to the slowest, at each length.
 
-    Raises ValueError for a task that is not graded in bits, or a length that is not beyond L.
+    - `model`, `cell`, `task`: the trained model, its cell and its task
+    - `lengths`: lengths of text beyond L
+    - `bands`: number of bands, which must divide the number of pairs
+
+    Raises ValueError for a task that is not graded in bits, and for a length up to L.
     """
     task = task.at(cell.trained, cell.tested)
     if not task.in_bits or task.both_ways:
-        raise ValueError(f"bands are measured in bits per character, not by {task.name!r}.")
+        raise ValueError(f"`task` must be graded in bits per character, got {task.name!r}.")
     if not lengths or min(lengths) <= task.trained:
         raise ValueError(
             f"`lengths` must be beyond the trained one, {task.trained}, got {list(lengths)}."
@@ -91,8 +95,8 @@ def swaps(
         broken = bits(model, n)
         if broken == within or not isfinite(broken - within):
             raise ValueError(
-                f"bands are of a model that is worse at {n} than at {task.trained}, this one has"
-                f" {broken:.3g} and {within:.3g} bits: it has nothing to recover."
+                f"the model must have more bits at {n} than at {task.trained}, so that a loss can"
+                f" be recovered, got {broken:.3g} and {within:.3g}."
             )
         for first in range(0, pairs, size):
             factors: dict[How, float] = {"slowed": n / task.trained, "still": torch.inf}
@@ -102,8 +106,8 @@ def swaps(
                 yield Swap(n, (first, first + size), how, after, recovered)
 
 
-class KeptSwap(NamedTuple):
-    """A swap in a model that a study kept."""
+class SavedSwap(NamedTuple):
+    """A swap in a saved model of a study."""
 
     encoding: str
     seed: int
@@ -112,7 +116,7 @@ class KeptSwap(NamedTuple):
 
 @dataclass(frozen=True)
 class Recovery:
-    """The share of the loss that one band recovers, over seeds, which are drawn anew."""
+    """The share of the loss that one band recovers: its mean over seeds, and an interval."""
 
     encoding: str
     length: int
@@ -125,81 +129,86 @@ class Recovery:
         return asdict(self)
 
 
-def swap_kept(
+def swap_saved(
     folder: Path,
     encodings: Sequence[str] = (),
     times: Sequence[int] = (2, 4),
     bands: int = 4,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
-    allow_code: own_code.Allowed = (),
-) -> list[KeptSwap]:
-    """Swap the bands of every RoPE of a study that was kept, at so many times the trained length.
+    allow_code: user_code_gate.Allowed = (),
+) -> list[SavedSwap]:
+    """Swap the bands of every saved RoPE of a study in which all pairs rotate.
 
-    `encodings` are the labels to take, none of them: all. A RoPE in which some pairs do not turn is
-    left out. Code that a model names is run if `allow_code` names it too. Raises CodeRefused where
-    it does not, and ValueError where none is kept.
+    - `folder`: folder of the study
+    - `encodings`: labels of encodings; empty: all
+    - `times`: lengths of text as multiples of L
+    - `bands`: number of bands
+    - `progress`: progress function
+    - `allow_code`: names of code in the models that may be run
+
+    Raises CodeRefused for code that is not allowed, and ValueError if no model is saved.
     """
     paths = sorted((folder / MODELS).glob("*.safetensors"))
     kept = [load(path, allow_code) for path in paths]
-    own_code.check((entry.cell.task for entry in kept), allow_code, folder)
+    user_code_gate.check_allowed((entry.cell.task for entry in kept), allow_code, folder)
     chosen = [
         entry for entry in kept if _fits(entry) and (not encodings or entry.cell.name in encodings)
     ]
     if not chosen:
         raise ValueError(
-            f"{folder} has kept no model with a RoPE whose pairs all turn, of a task that is graded"
-            " in bits: run the study with --keep."
+            f"{folder} must have a saved model with a RoPE whose pairs all rotate, of a task that"
+            " is graded in bits, got none. Run the study with --keep."
         )
     chosen.sort(key=lambda entry: (entry.cell.name, entry.cell.seed))
-    kept_swaps = []
+    saved_swaps = []
     for done, entry in enumerate(chosen):
         name, task = entry.cell.name, _task(entry)
         progress(f"{name} {entry.cell.seed}", done, len(chosen))
         lengths = tuple(n * task.trained for n in times)
         for swap in swaps(entry.model, entry.cell, task, lengths, bands):
-            kept_swaps.append(KeptSwap(name, entry.cell.seed, swap))
-    return kept_swaps
+            saved_swaps.append(SavedSwap(name, entry.cell.seed, swap))
+    return saved_swaps
 
 
-def _task(kept: Kept) -> Task:
+def _task(kept: SavedModel) -> Task:
     return tasks.find(kept.cell.task, file_of(kept.cell)).at(kept.cell.trained, kept.cell.tested)
 
 
-def _fits(kept: Kept) -> bool:
+def _fits(kept: SavedModel) -> bool:
     task, theta = _task(kept), _theta(kept.model)
     graded = task.in_bits and not task.both_ways and not kept.cell.extend
     return graded and theta.dim() == 1 and len(theta) > 0 and bool((theta > 0).all())
 
 
-def write_csv(kept_swaps: Iterable[KeptSwap], path: Path) -> int:
-    """Write swaps into a new CSV file. Returns the number of rows."""
+def write_csv(saved_swaps: Iterable[SavedSwap], path: Path) -> int:
+    """Write swaps to a new CSV file; return the number of rows."""
     with open(path, "x", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         rows = 0
-        for rows, (name, seed, swap) in enumerate(kept_swaps, 1):  # noqa: B007
+        for rows, (name, seed, swap) in enumerate(saved_swaps, 1):  # noqa: B007
             numbers = f"{swap.bits:.6f}", f"{swap.recovered:.6f}"
             writer.writerow([name, seed, swap.length, *swap.pairs, swap.how, *numbers])
     return rows
 
 
-def read_csv(path: Path) -> list[KeptSwap]:
-    """Read swaps from such a file."""
-    kept_swaps = []
+def read_csv(path: Path) -> list[SavedSwap]:
+    """Read swaps from a file of `write_csv`."""
+    saved_swaps = []
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             pairs = int(row["first"]), int(row["end"])
             how: How = "still" if row["how"] == "still" else "slowed"
             numbers = float(row["bits"]), float(row["recovered"])
             swap = Swap(int(row["length"]), pairs, how, *numbers)
-            kept_swaps.append(KeptSwap(row["encoding"], int(row["seed"]), swap))
-    return kept_swaps
+            saved_swaps.append(SavedSwap(row["encoding"], int(row["seed"]), swap))
+    return saved_swaps
 
 
-def recoveries(kept_swaps: Iterable[KeptSwap]) -> list[Recovery]:
-    """Average over seeds, for each encoding, length, band and way."""
+def recoveries(saved_swaps: Iterable[SavedSwap]) -> list[Recovery]:
+    """Average over seeds, for each encoding, length, band and kind of swap."""
     by_seed: dict[tuple[str, int, tuple[int, int], How], list[float]] = defaultdict(list)
-    for name, _, swap in kept_swaps:
+    for name, _, swap in saved_swaps:
         by_seed[name, swap.length, swap.pairs, swap.how].append(swap.recovered)
     return [
         Recovery(*place, interval([torch.tensor([x]) for x in values]), values)

@@ -1,17 +1,18 @@
-"""Ask whether the measured properties of encodings tell beforehand how their models generalise.
+"""Prediction of an encoding's generalisation from its measured properties.
 
-    yₑ    the rank of encoding e by the metric of the study, of its mean over seeds; 1 is the worst
-    xₑₚ   1 where property p holds, 0 where it does not; the mean where it has no meaning
-    ŷₑ    a ridge regression of y on standardised x, fitted without the whole family of e
+    yₑ    the rank of encoding e by the study's metric, mean over seeds; 1 is the worst
+    xₑₚ   1 if property p holds, 0 if not; the mean over encodings if it is not applicable
+    ŷₑ    a ridge regression of y on standardised x, fitted without the family of e
 
-Encodings that come out alike count once: those whose outcomes differ, with each seed, by less than
-a hundredth of what the best and the worst differ by; where they disagree on a property, it has no
-meaning.
-ρ is Spearman's correlation of ŷ with the outcome. Nothing is chosen by looking at it: the ridge
-weighs as much as the outcomes do, and all properties take part. The interval draws seeds anew, then
-encodings; p is the share of 2,000 shufflings of outcomes among encodings whose ρ is as high. A mean
-fitted without a family is low where that family is high, so that ρ of nothing is below 0: p counts
-that in, and the bare ρ does not.
+Encodings with nearly equal outcomes count once: in each seed their outcomes differ by less than a
+hundredth of the difference between the best and the worst. A property on which they disagree is not
+applicable.
+
+ρ is Spearman's correlation of ŷ with the outcome. No setting was chosen by looking at ρ: the ridge
+has the same weight as the outcomes, and all properties are used. The interval is a bootstrap over
+seeds and then over encodings; p is the share of 2,000 permutations of the outcomes among encodings
+whose ρ is as high. A mean fitted without a family is low if that family is high, so without any
+relation ρ is below 0. The p accounts for this, and the bare ρ does not.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posenc.catalog import find
-from posenc.lab.study import own_code, statistics
+from posenc.lab.study import statistics, user_code_gate
 from posenc.lab.study.analysis import Analysis, Row, cells_of
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import Cell
@@ -32,32 +33,32 @@ from posenc.lab.study.statistics import Interval
 from posenc.lab.study.store import Contents
 from posenc.properties import Finding, check
 
-ALIKE = 0.01  # share of the spread of all outcomes, within which encodings are near-doubles
-FEWEST = 6  # encodings, and of three families: else there is nothing to leave out
+ALIKE = 0.01  # share of the range of all outcomes, within which encodings count as near-doubles
+FEWEST = 6  # least number of encodings, of three families, so that one family can be left out
 RESAMPLES = 2_000
 
 
 @dataclass(frozen=True)
 class PropertyEffect:
-    """One property: the encodings that have it, and how it goes with the outcome."""
+    """One property: the encodings that have it, and its rank correlation with the outcome."""
 
     property: str
     having: Sequence[str]
     lacking: Sequence[str]
-    correlation: float  # Spearman's, of ticks with outcomes; above 0: who has it does better
+    correlation: float  # Spearman's; above 0: encodings with the property do better
     adjusted: float  # two-sided p, by Holm over the properties
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction of one task by properties, every encoding predicted without its family."""
+    """The prediction of one task by properties; each encoding is predicted without its family."""
 
     task: str
     metric: str
     encodings: Sequence[str]
     families: Sequence[str]
-    outcome: Sequence[float]  # the metric's mean over seeds
-    predicted: Sequence[float]  # ranks of those that were fitted; the higher, the better
+    outcome: Sequence[float]  # mean of the metric over seeds
+    predicted: Sequence[float]  # predicted ranks, higher is better
     correlation: Interval
     p: float  # one-sided
     effects: Sequence[PropertyEffect]
@@ -67,16 +68,19 @@ class Prediction:
 
 
 def predict(
-    contents: Contents, analysis: Analysis, seed: int = 0, allow_code: own_code.Allowed = ()
+    contents: Contents, analysis: Analysis, seed: int = 0, allow_code: user_code_gate.Allowed = ()
 ) -> list[Prediction]:
-    """Predict each task of a store that has at least six encodings of three families.
+    """Predict the outcomes of each task with at least six encodings of three families.
 
-    Encodings of one's own are measured if `allow_code` names them. Raises CodeRefused where it does
-    not, and ValueError, in one sentence, where no task has as many.
+    - `contents`, `analysis`: contents and analysis of the store
+    - `seed`: seed of the bootstrap and the permutations
+    - `allow_code`: names of code in the store that may be run, to measure encodings of the user
+
+    Raises CodeRefused for code that is not allowed, and ValueError if no task has enough encodings.
     """
     cells = {cell.name: cell for cell in cells_of(contents)}
     encodings = {cell.encoding for cell in cells.values()}
-    own_code.check(encodings, allow_code, contents.path, contents.sources)
+    user_code_gate.check_allowed(encodings, allow_code, contents.path, contents.sources)
     kept: dict[str, list[Row]] = {}
     for row in analysis.rows:
         if row.by_seed and not row.undertrained:
@@ -90,8 +94,8 @@ def predict(
     if not enough:
         most = max((len(rows) for rows in kept.values()), default=0)
         raise ValueError(
-            f"To predict by properties takes {FEWEST} trained encodings of three families on one"
-            f" task; this study has {most}: add `encodings` to its plan."
+            f"the study must have at least {FEWEST} trained encodings of three families on one"
+            f" task, got {most}. Add `encodings` to its plan."
         )
     names = {row.encoding for rows in enough.values() for row in rows}
     findings = {name: _of(cells[name], _properties) for name in names}
@@ -102,7 +106,7 @@ def predict(
 
 
 def _of(cell: Cell, function: Callable[[Cell], Any]) -> Any:
-    """Call a function of a cell; of one whose encoding cannot be made, say so in a sentence."""
+    """Call a function of a cell; raise ValueError if its encoding cannot be made."""
     try:
         return function(cell)
     except (LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -115,7 +119,7 @@ def _family(cell: Cell) -> str:
 
 
 def _properties(cell: Cell) -> Mapping[str, Finding]:
-    """The properties of a cell's encoding before training, under the mask of its decoder."""
+    """Measure the properties of a cell's encoding before training, with a causal mask."""
     profile = cell.profile
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(cell.seed)
@@ -172,17 +176,18 @@ def _predict(
 
 
 def doubles(by_seed: Sequence[Sequence[float]]) -> list[list[int]]:
-    """Group encodings that come out alike with each seed; one joins a group if all are alike to it.
+    """Group encodings with nearly equal outcomes in each seed; all members must be near-doubles.
 
-    Encodings that lack seeds are alike to none, and at the floor, or the ceiling, nothing is told.
+    Encodings with different numbers of seeds are never grouped, nor those whose outcomes are all 0
+    or 1, because at the floor or ceiling differences cannot show.
     """
     means = [*map(fmean, by_seed)]
     near = ALIKE * (max(means) - min(means))
 
     def alike(one: Sequence[float], other: Sequence[float]) -> bool:
         pairs = zip(one, other, strict=False)
-        told = len(one) == len(other) and not {*one, *other} <= {0.0, 1.0}
-        return told and all(abs(x - y) < near for x, y in pairs)
+        comparable = len(one) == len(other) and not {*one, *other} <= {0.0, 1.0}
+        return comparable and all(abs(x - y) < near for x, y in pairs)
 
     groups: list[list[int]] = []
     for n, values in enumerate(by_seed):
@@ -196,7 +201,7 @@ def doubles(by_seed: Sequence[Sequence[float]]) -> list[list[int]]:
 
 
 def _common(ticks: Float[Tensor, "encoding property"]) -> Float[Tensor, "property"]:
-    """The ticks that all have, or all lack; NaN where they differ."""
+    """Return the ticks on which all encodings agree; NaN for others."""
     return torch.where((ticks == ticks[0]).all(0), ticks[0], torch.nan)
 
 
@@ -237,7 +242,7 @@ def without_family(
         mean = x.nanmean(0)
         apart = x - mean
         spread = apart.square().nanmean(0).sqrt()
-        # a property that all others share, or none of them has, says nothing
+        # A property that all or none of the other encodings have carries no information
         scale = torch.where(spread > 0, 1 / spread, 0.0)
         z = (apart * scale).nan_to_num(0.0)
         held = ((ticks[out] - mean) * scale).nan_to_num(0.0)
@@ -248,7 +253,7 @@ def without_family(
 
 
 def ranks(x: Float[Tensor, "encoding study"]) -> Float[Tensor, "encoding study"]:
-    """The places of each column's numbers from 1 on; equal ones share the mean of theirs."""
+    """Return the ranks of each column's numbers from 1 on; equal numbers share their mean rank."""
     below = (x.unsqueeze(0) < x.unsqueeze(1)).sum(1)
     same = (x.unsqueeze(0) == x.unsqueeze(1)).sum(1)
     return below.double() + (same.double() + 1) / 2
@@ -257,14 +262,14 @@ def ranks(x: Float[Tensor, "encoding study"]) -> Float[Tensor, "encoding study"]
 def spearman(
     x: Float[Tensor, "encoding study"], y: Float[Tensor, "encoding study"]
 ) -> Float[Tensor, "study"]:
-    """Compute the rank correlation of each column; 0 where all of one side are equal."""
+    """Compute the rank correlation of each column; 0 if all numbers of one side are equal."""
     x_ranks, y_ranks = (ranks(side) - (len(side) + 1) / 2 for side in (x, y))
     both = x_ranks.square().sum(0) * y_ranks.square().sum(0)
     return torch.where(both > 0, (x_ranks * y_ranks).sum(0) / both.sqrt(), 0.0)
 
 
 def _redrawn(by_seed: Sequence[float], random: torch.Generator) -> Float[Tensor, "study"]:
-    """Means of seeds that are drawn anew."""
+    """Return bootstrap means over seeds."""
     drawn = torch.randint(len(by_seed), (RESAMPLES, len(by_seed)), generator=random)
     return torch.tensor(by_seed, dtype=torch.float64)[drawn].mean(1)
 

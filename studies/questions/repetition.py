@@ -1,10 +1,10 @@
-"""Compare a study that was run again with the first: does each row agree within its interval?
+"""Comparison of a repeated study with its first run, row by row and cell by cell.
 
-    equal    cells of the same settings whose outcomes are the same for every prompt, bit by bit
-    agrees   the mean of the repetition lies within the interval of the first, over the same seeds
+    equal    cells with the same settings whose outcomes are equal to the bit for every prompt
+    agrees   the mean of the repetition is within the interval of the first run, over common seeds
 
-On one machine, with one version of the code and of torch, cells are equal. Elsewhere sums are
-formed in another order, a training parts from its path, and means agree as those of other seeds do.
+On one machine, with the same versions of code and torch, cells are equal. On another machine sums
+are computed in another order, so trainings diverge, and means agree like those of other seeds.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +17,7 @@ from posenc.lab.study.store import Contents, Record
 
 @dataclass(frozen=True)
 class Repeated:
-    """A row of the table, of the first study and of its repetition."""
+    """A row of the results, in the first run and in the repetition."""
 
     task: str
     encoding: str
@@ -25,18 +25,21 @@ class Repeated:
     seeds: int  # seeds that both studies have
     first: Interval | None
     again: Interval | None
-    equal: int  # cells, of those below
-    both: int  # cells of the same settings in both studies
-    agrees: bool | None  # None where one of them has not measured it
+    equal: int  # number of equal cells
+    both: int  # number of cells with the same settings in both studies
+    agrees: bool | None  # None if one of them has no outcome
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def repetition(again: Contents, first: Contents, protocol: str | None = None) -> list[Repeated]:
-    """Compare each row that both have, over the seeds that both have, by the first's metric.
+    """Compare the common rows over common seeds.
 
-    Raises ValueError where they have no run in common, or measure different things.
+    - `again`, `first`: contents of the repetition and of the first run
+    - `protocol`: protocol that is graded; None: the first of each task
+
+    Raises ValueError if they have no run in common, or different metrics.
     """
     runs = {_run(record) for record in again.records.values()}
     runs &= {_run(record) for record in first.records.values()}
@@ -44,11 +47,13 @@ def repetition(again: Contents, first: Contents, protocol: str | None = None) ->
     repeated, original = analyse(again, protocol), analyse(first, protocol)
     if repeated.metric != original.metric:
         raise ValueError(
-            f"a repetition has the metric of the first, {original.metric!r}, got"
-            f" {repeated.metric!r}: run the same plan."
+            f"the repetition must have the metric of the first run, {original.metric!r}, got"
+            f" {repeated.metric!r}. Run the same plan."
         )
     if not runs:
-        raise ValueError("a repetition has tasks, encodings and seeds of the first, got others.")
+        raise ValueError(
+            "the repetition must have tasks, encodings and seeds of the first run, got others."
+        )
     rows = {(row.task, row.encoding): row for row in repeated.rows}
     return [
         _repeated(rows[place], row, again, first)
@@ -58,13 +63,13 @@ def repetition(again: Contents, first: Contents, protocol: str | None = None) ->
 
 
 def equal_cells(again: Contents, first: Contents) -> tuple[int, int]:
-    """Count the cells of the same settings with the same outcomes, and those that both have."""
+    """Return the number of cells with equal outcomes, and the number of common cells."""
     both = again.records.keys() & first.records.keys()
     return sum(_equal(again.records[cell], first.records[cell]) for cell in both), len(both)
 
 
 def _equal(again: Record, first: Record) -> bool:
-    """Compare outcomes by the protocols that both have: a later version measures more of them."""
+    """Compare outcomes by common protocols, because later versions measure more of them."""
     common = {protocol for protocol, _ in again.outcomes} & {p for p, _ in first.outcomes}
     kept = [
         {place: outcome for place, outcome in one.outcomes.items() if place[0] in common}

@@ -1,4 +1,4 @@
-"""Sentences, table rows and terminal output of the questions."""
+"""Sentences, table rows and terminal output of the analyses in this folder."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,14 +14,14 @@ from studies.questions.prediction import Prediction, PropertyEffect
 from studies.questions.repetition import Repeated
 
 ALIKE = (
-    "Encodings that come out alike with each seed, as a = b, count once; p takes the others for"
-    " independent, which those of one family are not."
+    "Encodings with nearly equal outcomes in each seed, written as a = b, count once. The p assumes"
+    " that all others are independent, which those of one family are not."
 )
 WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stopped"}
 
 
 def effect(measured: PropertyEffect) -> tuple[str, str, str, str, str]:
-    """A property, its rank correlation, p by Holm, who has it, who lacks it."""
+    """Return a table row: property, rank correlation, p by Holm, encodings with and without it."""
     numbers = f"{measured.correlation:+.2f}", f"{measured.adjusted:.2g}"
     return (
         measured.property.replace("_", " "),
@@ -31,22 +31,22 @@ def effect(measured: PropertyEffect) -> tuple[str, str, str, str, str]:
     )
 
 
-def foretold(prediction: Prediction) -> str:
-    """Say how well properties foretold the order of encodings, and whether it may be chance."""
+def summary(prediction: Prediction) -> str:
+    """Return a sentence on the prediction: rank correlation, interval, p and verdict."""
     rho = prediction.correlation
     kinds = len({*prediction.families})
     chance = prediction.p >= LEVEL or rho.low <= 0
-    verdict = "not told from chance" if chance else "more than by chance"
+    verdict = "could be chance" if chance else "better than chance"
     return (
-        f"Of {len(prediction.encodings)} encodings of {kinds} families, each predicted by a fit on"
-        f" the other families: rank correlation {rho.value:+.2f} [{rho.low:+.2f}, {rho.high:+.2f}]"
-        f" of what was foretold with {span(prediction.metric)} as measured,"
-        f" p = {prediction.p:.2g}: {verdict}."
+        f"{len(prediction.encodings)} encodings of {kinds} families, each predicted by a fit on the"
+        f" other families: rank correlation {rho.value:+.2f} [{rho.low:+.2f}, {rho.high:+.2f}] of"
+        f" predicted and measured outcomes ({span(prediction.metric)}), p = {prediction.p:.2g}:"
+        f" {verdict}."
     )
 
 
 def by_band(rows: Sequence[Recovery]) -> Iterator[tuple[str, ...]]:
-    """A row for each band, the fastest first: its pairs, then what comes back in either way."""
+    """Yield a table row for each band, the fastest first: pairs, and recovery by each swap."""
     for pairs in dict.fromkeys(recovery.pairs for recovery in rows):
         shares = {recovery.how: recovery.recovered for recovery in rows if recovery.pairs == pairs}
         ends = f"{pairs[0]} to {pairs[1] - 1}"
@@ -54,20 +54,20 @@ def by_band(rows: Sequence[Recovery]) -> Iterator[tuple[str, ...]]:
 
 
 def _share(recovered: Interval) -> str:
-    """Write a share with its interval: "+12 % [+3, +20]"."""
+    """Format a share with its interval: "+12 % [+3, +20]"."""
     return (
         f"{100 * recovered.value:+.0f} % [{100 * recovered.low:+.0f}, {100 * recovered.high:+.0f}]"
     )
 
 
 def repeated(rows: Sequence[Repeated]) -> str:
-    """Say how much of a repetition agrees."""
+    """Return a sentence on the agreement of a repetition."""
     measured = [row for row in rows if row.agrees is not None]
     agree = sum(row.agrees is True for row in measured)
     equal, both = (sum(getattr(row, name) for row in rows) for name in ("equal", "both"))
     return (
-        f"{agree} of {len(measured)} rows agree within their intervals; {equal} of {both} cells of"
-        " the same settings are equal, bit by bit"
+        f"{agree} of {len(measured)} rows agree within their intervals; {equal} of {both} cells"
+        " with the same settings are equal to the bit"
     )
 
 
@@ -80,10 +80,10 @@ def repeated_row(row: Repeated) -> tuple[str, ...]:
 
 
 def prediction(predicted: Prediction, console: Console) -> None:
-    """Print whether properties foretold the outcomes, then each property by itself."""
+    """Print the prediction of a task, then a table of its properties."""
     console.print()
-    console.print(Text(f"{predicted.task}: do measured properties foretell it?", "bold"))
-    console.print(Text(foretold(predicted)))
+    console.print(Text(f"{predicted.task}: prediction by measured properties", "bold"))
+    console.print(Text(summary(predicted)))
     table = empty_table(
         "property", "rank correlation", "p (Holm)", "holds for", "does not hold for"
     )
@@ -96,7 +96,7 @@ def prediction(predicted: Prediction, console: Console) -> None:
 
 
 def bands(recoveries: Sequence[Recovery], console: Console) -> None:
-    """Print what each band of pairs brings back, slowed and stopped, at each length."""
+    """Print the recovery by each band of pairs, slowed and stopped, at each length."""
     for name, length in dict.fromkeys(
         (recovery.encoding, recovery.length) for recovery in recoveries
     ):
@@ -107,8 +107,8 @@ def bands(recoveries: Sequence[Recovery], console: Console) -> None:
         ]
         console.print()
         console.print(
-            Text(f"{name} at {length} tokens: what its bands of pairs bring back", "bold"),
-            Text(f"of the bits that were lost; {len(rows[0].by_seed)} seeds", "dim"),
+            Text(f"{name} at {length} tokens: recovery by each band of pairs", "bold"),
+            Text(f"share of the lost bits; {len(rows[0].by_seed)} seeds", "dim"),
         )
         table = empty_table("pairs", *WAYS.values())
         for column in table.columns[1:]:
@@ -119,7 +119,7 @@ def bands(recoveries: Sequence[Recovery], console: Console) -> None:
 
 
 def repetition(rows: Sequence[Repeated], console: Console) -> None:
-    """Print each row of the first study and of the repetition, and how many cells are equal."""
+    """Print each row of the first run and of the repetition, and the number of equal cells."""
     if not rows:
         return
     console.print()

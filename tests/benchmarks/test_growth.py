@@ -1,4 +1,4 @@
-"""Exponents of growth, against powers that are known."""
+"""Exponents of growth, compared with known powers."""
 
 import math
 
@@ -27,7 +27,7 @@ def test_growth_of_the_rotation_goes_to_the_longest():
 
 
 def test_a_layer_grows_until_the_next_length_would_take_too_long(monkeypatch):
-    """Time and memory, from what the other process would say."""
+    """Time and memory, with made-up results of the other process."""
     monkeypatch.setattr(growth, "LAYERS", (64, 128, 256))
     monkeypatch.setattr(growth.memory, "peaks", lambda *words: {"64": 2.0, "128": 8.0})
     (found,) = growth.of_layer("alibi", 1, 0.5)

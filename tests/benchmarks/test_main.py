@@ -55,4 +55,4 @@ def test_an_unknown_part_is_answered_with_the_known_ones(capsys):
     with pytest.raises(SystemExit) as ended:
         __main__.main(["rotating", "--malloc", "default"])
     assert ended.value.code == 2
-    assert "there is no part 'rotating': name some" in capsys.readouterr().err
+    assert "`parts` must be of rotation" in capsys.readouterr().err

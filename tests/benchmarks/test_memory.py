@@ -14,13 +14,13 @@ from benchmarks import memory
 
 pytestmark = pytest.mark.slow
 
-needs_linux = pytest.mark.skipif(not memory.STATUS.exists(), reason="reads what Linux tells")
+needs_linux = pytest.mark.skipif(not memory.STATUS.exists(), reason="reads /proc of Linux")
 
 
 @needs_linux
-@pytest.mark.parametrize("mb", [64, 128])  # which malloc always fetches anew
+@pytest.mark.parametrize("mb", [64, 128])  # malloc always allocates these anew
 def test_the_peak_is_what_is_made_and_not_what_was_there(mb):
-    there = torch.ones(mb, 2**18)  # so many MB
+    there = torch.ones(mb, 2**18)  # `mb` MB
 
     def twice_then_once():
         both = there + 1, there + 2

@@ -1,4 +1,4 @@
-"""What serving a model is made of, few samples of small cases: compared with the definition."""
+"""Benchmarks of serving, with few samples of small cases, compared with the reference."""
 
 import pytest
 import torch

@@ -63,7 +63,7 @@ def test_without_calm_samples_the_others_are_told(monkeypatch):
 
 
 def test_on_busy_cores_every_sample_counts(monkeypatch):
-    """That a thread waits for a core is what is measured there."""
+    """Waiting for a core is part of the measurement on busy cores."""
     monkeypatch.setattr(timing, "_waited", iter(range(1000)).__next__)
     found = timed({"waits": lambda: timing.time.sleep(0.001)}, 3, 1.0, busy=True)["waits"]
     assert (found.samples, found.disturbed) == (3, 0)

@@ -53,7 +53,7 @@ def test_says_so_as_json_and_as_sarif(posenc, folder, tmp_path):
     assert run["results"][0]["ruleId"] == "impossible-value"
     code, _, err = posenc("check", folder, "--sarif", tmp_path / "a.sarif")
     assert code == 2
-    assert "nothing is overwritten: name a new file" in err
+    assert "`--sarif` must be a new file" in err
 
 
 def test_compares_with_another_file(posenc, folder, tmp_path):
@@ -74,7 +74,7 @@ def test_inspect_of_two_says_in_what_they_differ(posenc, folder, tmp_path):
     other = tmp_path / "other.json"
     other.write_text(json.dumps(LLAMA))
     same = " ".join(posenc("inspect", folder, other)[1].split())  # lines break after long paths
-    assert "say the same about positions" in same
+    assert "the same about positions" in same
     other.write_text(json.dumps(LLAMA | {"rope_theta": 500000.0}))
     code, out, _ = posenc("inspect", folder, other)
     assert code == 0
@@ -88,7 +88,7 @@ def test_a_dangling_link_is_not_followed(posenc, folder, tmp_path):
     link.symlink_to(tmp_path / "elsewhere")
     code, _, err = posenc("check", folder, "--sarif", link)
     assert code == 2
-    assert "nothing is overwritten" in err
+    assert "`--sarif` must be a new file" in err
     assert not (tmp_path / "elsewhere").exists()
 
 

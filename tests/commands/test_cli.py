@@ -40,7 +40,7 @@ def test_every_python_that_is_begun_ignores_the_working_directory():
 
 
 def test_configs_and_cards_are_shown_without_torch(tmp_path):
-    """Of 2 s, its import took 1.9."""
+    """The import of torch took 1.9 of 2 s."""
     config = {"model_type": "qwen3", "hidden_size": 4096, "num_attention_heads": 32}
     config |= {"num_hidden_layers": 4, "max_position_embeddings": 40960, "rope_theta": 1e6}
     config |= {
@@ -82,7 +82,7 @@ def test_small_work_takes_one_thread_unless_another_number_is_set(set_to, taken)
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP prints its settings")
 @pytest.mark.parametrize(("set_to", "taken"), [(None, "PASSIVE"), ("active", "ACTIVE")])
 def test_threads_sleep_while_they_wait_unless_the_user_has_set_a_policy(set_to, taken):
-    """What OpenMP itself prints of its settings when torch loads it."""
+    """Reads the settings that OpenMP prints when torch loads it."""
     environment = {name: value for name, value in os.environ.items() if "OMP" not in name}
     environment |= {"OMP_DISPLAY_ENV": "true"}
     environment |= {} if set_to is None else {"OMP_WAIT_POLICY": set_to}
@@ -113,7 +113,7 @@ def test_what_went_wrong_is_json_where_that_is_asked_for(posenc, words):
 
 
 def test_one_name_too_many_is_named(posenc):
-    said = "error: alibi: the command takes no more names, see `posenc show --help`.\n"
+    said = "error: alibi: too many arguments. See `posenc show --help`.\n"
     assert posenc("show", "rope", "alibi") == (2, "", said)
 
 

@@ -1,4 +1,4 @@
-"""`posenc doctor`, held against what torch, pip and `explain` say of this installation."""
+"""`posenc doctor`, compared with torch, pip and `explain` in this installation."""
 
 import builtins
 import json
@@ -68,13 +68,12 @@ def test_numba_that_is_missing_or_fails_is_said(posenc, monkeypatch):
     monkeypatch.setattr(extras, "version", lambda package: None)
     said = posenc("doctor")[1]
     assert (
-        f"Numba      not installed, which is slower in places: {extras.how_to_install('fast')}"
-        in said
+        f"Numba      not installed, some paths are slower: {extras.how_to_install('fast')}" in said
     )
 
 
 def test_torch_that_cannot_be_imported_is_said(posenc, monkeypatch):
-    """As where a library of its own is missing, which is an OSError or an ImportError."""
+    """A missing library of torch raises an OSError or an ImportError."""
     usual = builtins.__import__
 
     def broken(name, *rest):
@@ -86,9 +85,9 @@ def test_torch_that_cannot_be_imported_is_said(posenc, monkeypatch):
     found = doctor._torch()
     monkeypatch.undo()
     assert found["torch"] == {"error": "OSError: libcudart.so.13: cannot open shared object file"}
-    found |= {name: one for name, one in doctor.examined().items() if name not in found}
+    found |= {name: one for name, one in doctor.installation().items() if name not in found}
     said = dict(doctor.lines(found))
-    assert said["torch"].startswith("✗ it cannot be imported: OSError: libcudart")
+    assert said["torch"].startswith("✗ cannot be imported: OSError: libcudart")
     assert "GPU" not in said
 
 
@@ -106,11 +105,11 @@ def test_a_device_that_cannot_compute_is_said(posenc, monkeypatch):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_paths_are_those_of_the_gpu():
-    assert doctor.examined()["attention"]["alibi"] == "flex"
+    assert doctor.installation()["attention"]["alibi"] == "flex"
 
 
 def test_paths_are_those_that_calls_take():
-    found = doctor.examined()
+    found = doctor.installation()
     assert found["attention"]["rope"] == "sdpa"
     assert found["rotation"]["interleaved"] in ("complex", "triton")
 

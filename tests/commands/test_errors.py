@@ -1,4 +1,4 @@
-"""What goes wrong in code of the user's own, or in what is asked, is one line."""
+"""Errors in code of the user, or in the command line, are reported in one line."""
 
 import json
 import re
@@ -100,7 +100,7 @@ def test_promises_that_one_of_ones_own_breaks_are_shown_with_their_witness(posen
             "Asks",
             r"mine\.py:Asks .*`dim`, `heads` or `width`.*`tokens`",
         ),
-        ("cite", "Mine", r"Mine is an encoding of your own, and has no paper to cite\."),
+        ("cite", "Mine", r"`NAMES` must be encodings of posenc, got Mine, one of your own\."),
     ],
 )
 def test_what_goes_wrong_in_ones_own_encoding_is_one_line(posenc, tmp_path, command, name, said):
@@ -115,7 +115,7 @@ def test_what_goes_wrong_in_ones_own_encoding_is_one_line(posenc, tmp_path, comm
     ("words", "says"),
     [
         (["report", "roep", "--out", "new"], "no encoding is called 'roep'. Did you mean rope"),
-        (["report", "rope"], "a report is a page: name its folder with --out"),
+        (["report", "rope"], "`--out` must be the folder of the report, got none"),
         (["report", "--out", "full"], "--out: full holds thesis.tex, which is not an earlier"),
         (["report", "--out", "new", "--figures", "gif"], "gif"),
         (["compare", "roep"], "no encoding is called 'roep'. Did you mean rope"),

@@ -1,4 +1,4 @@
-"""The examples of each command are run; what is no command is answered with one."""
+"""The examples of each command run, and an unknown command gets a suggestion."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""`posenc explore`, as a person types it: its file, its messages, and its errors."""
+"""`posenc explore` on the command line: its file, its output and its errors."""
 
 import json
 import re
@@ -37,7 +37,7 @@ class Fourier(Encoding):
 
 @pytest.fixture
 def opened(monkeypatch):
-    """The addresses opened in a browser."""
+    """The addresses that would be opened in a browser."""
     addresses = []
     monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) or True)
     return addresses
@@ -71,7 +71,7 @@ def test_a_model_is_baked_in(posenc, opened, tmp_path):
 
 @pytest.mark.slow
 def test_encodings_of_ones_own_are_baked_in_or_said(tmp_path):
-    """In a Python of its own: the shape checker stands in the way of an export."""
+    """Runs in a separate process, because the shape checker prevents an export."""
     (tmp_path / "mine.py").write_text(OWN)
     words = ["explore", "mine.py:Mine", "mine.py:Fourier", "--no-browser"]
     done = subprocess.run(
@@ -93,7 +93,7 @@ def test_encodings_of_ones_own_are_baked_in_or_said(tmp_path):
         (["nowhere.json"], "error: nowhere.json: does not exist"),
         (["mine.py:Mine"], "there is no file mine.py"),
         (["--out", "."], "is a folder: name a file in it"),
-        (["--out", "no/page.html"], "no is no folder: make it first."),
+        (["--out", "no/page.html"], "--out: no "),
         (["--out", "taken.html"], "taken.html is there, and no page of posenc"),
         (["--study", "nothing"], "nothing"),
     ],

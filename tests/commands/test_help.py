@@ -1,4 +1,4 @@
-"""`posenc help` and `posenc completion`, and what options without a page are told."""
+"""`posenc help` and `posenc completion`, and options that need a page."""
 
 import re
 import shutil

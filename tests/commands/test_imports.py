@@ -5,14 +5,14 @@ import json
 import subprocess
 import sys
 
-from posenc.commands.imports import uncollected
+from posenc.commands.imports import no_garbage_collection
 
 FRESH = """
 import gc, json
-from posenc.commands.imports import uncollected
+from posenc.commands.imports import no_garbage_collection
 states = [gc.isenabled()]
 try:
-    with uncollected():
+    with no_garbage_collection():
         states.append(gc.isenabled())
         import no_such_module
 except ImportError:
@@ -28,7 +28,7 @@ def test_it_is_off_while_modules_are_imported_and_passes_over_them_later():
 
 def test_nothing_changes_where_torch_is_imported_already():
     before = gc.isenabled(), gc.get_freeze_count()
-    with uncollected():
+    with no_garbage_collection():
         assert (gc.isenabled(), gc.get_freeze_count()) == before
     assert (gc.isenabled(), gc.get_freeze_count()) == before
 

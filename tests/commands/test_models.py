@@ -109,7 +109,7 @@ def test_what_it_advises_can_be_done_as_it_stands(posenc, tmp_path, monkeypatch,
     assert len(lines) == 2
     ran = done(lines[0], tmp_path)
     assert (ran.returncode, ran.stderr) == (0, "")
-    assert "the config as it was is kept as config.original.json" in ran.stdout
+    assert "the old config is kept as config.original.json" in ran.stdout
     longer = tmp_path / "longer" if kind == "link" else path
     _, out, _ = posenc("inspect", longer, "--target", 8192)
     assert "No fault is known at 8,192 tokens" in " ".join(out.split())
@@ -117,7 +117,7 @@ def test_what_it_advises_can_be_done_as_it_stands(posenc, tmp_path, monkeypatch,
 
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_each_command_that_it_advises_is_taken(posenc, tmp_path, kind):
-    """Of every spelling that `extend` knows; none is advised where a class heeds no key."""
+    """Covers every spelling of `extend`; a class that ignores the key gets no advice."""
     (tmp_path / "config.json").write_text(json.dumps(CONFIGS[kind]))
     lines = advised(posenc, tmp_path, 1 << 20)
     assert bool(lines) == (kind != "that heeds no key")
@@ -323,10 +323,10 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     assert code == 1
     assert "None of the ways tried serves: past" in out
     for words, says in (
-        (("--prove",), "give --to, and no --method or --factor"),
-        (("--to", 256), "`--method` is needed"),
-        (("--to", 256, "--method", "yarn", "--part", "b"), "is for --method table"),
-        (("--to", 256, "--method", "yarn", "--precision", "bfloat16"), "are for --prove"),
+        (("--prove",), "`--prove` needs `--to`, and no `--method` or `--factor`"),
+        (("--to", 256), "`--method` must be given, or `--prove`"),
+        (("--to", 256, "--method", "yarn", "--part", "b"), "needs `--method table`"),
+        (("--to", 256, "--method", "yarn", "--precision", "bfloat16"), "need `--prove`"),
     ):
         code, _, err = posenc("extend", tmp_path / "trained", *words)
         assert (code, says in err) == (2, True)
@@ -356,7 +356,7 @@ def test_a_table_is_made_longer(posenc, tmp_path):
     assert told["context"] == 128
     assert json.loads(posenc(*asked, "--out", "again", "--json")[1])["after"] == 128
     code, _, err = posenc(*asked)
-    assert (code, "takes --to and --out" in err) == (2, True)
+    assert (code, "needs `--to` and `--out`" in err) == (2, True)
 
 
 def test_qwen3_comes_from_its_config_to_131072_tokens(posenc, tmp_path):
@@ -383,7 +383,7 @@ def test_qwen3_comes_from_its_config_to_131072_tokens(posenc, tmp_path):
 
 
 def test_a_qwen3_is_proved_from_the_length_of_its_makers(posenc, tmp_path, monkeypatch):
-    """Its config says more than it was trained on; longer texts begin where training ended."""
+    """The config has more than the trained length; longer texts begin at the trained one."""
     small = replace(recipes.recipes()[0], model_types=("qwen3",), context=80, trained=64)
     monkeypatch.setattr(recipes, "recipes", lambda: (small,))
     model = slowed("Qwen3", tmp_path, 4.0, max_position_embeddings=80)

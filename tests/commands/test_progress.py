@@ -1,4 +1,4 @@
-"""How far a long command is."""
+"""The progress of a long command."""
 
 from posenc.commands import progress
 
@@ -14,7 +14,7 @@ def test_lines_of_progress_say_how_many_of_how_many_and_the_time_left(monkeypatc
 
 
 def test_where_what_is_done_says_the_time_left_it_is_said_once(monkeypatch, capsys):
-    """As a study does, which measured its cells; and one thing to do is not counted."""
+    """Steps of a study contain their own estimate; a single step is not counted."""
     clock = iter([0.0, 20.0, 40.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     say = progress.line_every(10.0, estimate=False)

@@ -47,7 +47,7 @@ def test_without_the_extra_for_pages_a_study_says_how_to_get_one(posenc, fast, m
     Path("plan.toml").write_text(Plan.of(PLAN).text)
     code, _, err = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert (code, Path("out/index.html").exists()) == (0, False)
-    assert "no page: it needs the extra `report` (jinja2 is missing)" in err
+    assert "no page: the extra `report` is not installed (jinja2 is missing)" in err
 
 
 def test_without_the_extra_for_studies_nothing_is_trained(posenc, fast, monkeypatch):
@@ -74,18 +74,21 @@ def test_a_plan_is_called_registered_once_it_is(posenc, fast, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["results"], "name one store: the folder of a study"),
-        (["results", "a", "--from", "b"], "name one store"),
-        (["results", "nowhere"], "nowhere does not exist: name the folder of a study"),
-        (["results", __file__], "is no store of a study, or damaged"),
+        (["results"], "PATH must be one store"),
+        (["results", "a", "--from", "b"], "PATH must be one store"),
+        (["results", "nowhere"], "got nowhere, which does not exist"),
+        (["results", __file__], "is not the store of a study, or damaged"),
         (["study", "--task", "copi"], "no task is called 'copi': did you mean copy?"),
         (["study", "--encoding", "ropy"], "encodings: ropy: "),
         (["study", "--profile", "tiny"], "profile: 'tiny' is not known: known are smoke, cpu, gpu"),
         (["study", "--seeds", "0"], "seeds: must be a whole number from 1"),
         (["study", "nowhere.toml"], "nowhere.toml cannot be read: No such file"),
-        (["study", "nowhere.toml", "--seeds", "3"], "leave out what else you named of it"),
-        (["study", "--resume", "x", "--seeds", "3"], "name nothing beside it"),
-        (["study", "--resume", "nowhere"], "does not exist: name the folder of a study"),
+        (
+            ["study", "nowhere.toml", "--seeds", "3"],
+            "nowhere.toml and options. Leave one of them out",
+        ),
+        (["study", "--resume", "x", "--seeds", "3"], "`--resume` continues the plan in its folder"),
+        (["study", "--resume", "nowhere"], "which does not exist"),
         (["study", "--workers", "0"], "Must be >= 1"),
         (["study", "--max-minutes", "-1"], "Must be > 0"),
         (["study", "--task", "language", "--text", "gone.txt"], "gone.txt cannot be read"),
@@ -110,9 +113,9 @@ def test_options_make_the_plan_and_nothing_is_needed(posenc, monkeypatch):
     monkeypatch.setattr(execute, "study", study)
     code, _, err = posenc("study", "--task", "copy")
     assert code == 130
-    assert f"to go on: posenc study --resume {made[0][1]}" in err
+    assert f"to continue: posenc study --resume {made[0][1]}" in err
     _, _, err = posenc("study", "--part", "1/2", "--keep")
-    assert f"to go on: posenc study --resume {made.pop()[1]} --part=1/2 --keep" in err
+    assert f"to continue: posenc study --resume {made.pop()[1]} --part=1/2 --keep" in err
     posenc("study", "--task", "copy", "sort", "--encoding", "rope", "--profile", "cpu")
     (smoke, folder), (cpu, _) = made
     assert (smoke.tasks, smoke.seeds, smoke.smoke) == (("copy",), 1, True)
@@ -133,7 +136,7 @@ def test_what_is_not_done_is_named_and_the_exit_code_says_so(posenc, fast, monke
     code, _, err = posenc("study", "plan.toml", "--pilot", "--out", "out")
     assert code == 1
     assert "not done: copy nope, seed 1: TypeError: no tensor" in err
-    assert "to go on: posenc study --resume out" in err
+    assert "to continue: posenc study --resume out" in err
     assert err.splitlines()[-1] == "error: 1 of 4 cells could not be done."
 
 
@@ -228,7 +231,7 @@ def test_without_scikit_learn_the_digits_say_how_to_get_it(posenc, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     code, _, err = posenc("study", "--task", "images", "--out", "out")
     assert code == 2
-    assert "give pictures of your own" in err
+    assert "your own pictures" in err
     assert 'python -m pip install -e ".[images]" in ' in err
 
 
@@ -253,4 +256,4 @@ def test_the_whole_way_with_training(posenc, tmp_path):
 def test_a_part_that_is_none_is_refused(posenc, fast, part):
     code, _, said = posenc("study", "plan.toml", "--pilot", "--out", "out", "--part", part)
     assert code != 0
-    assert f"--part must be as 2/5, the second of five, got '{part}'" in " ".join(said.split())
+    assert f"`--part` must be like 2/5, the second of five, got '{part}'" in " ".join(said.split())

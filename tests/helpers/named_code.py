@@ -9,7 +9,7 @@ from study_runner import TINY
 from posenc.lab.study import store
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell
-from posenc.lab.study.kept import keep
+from posenc.lab.study.saved_models import save_model
 from posenc.lab.study.store import Outcome, Record, Store
 from posenc.lab.study.tasks import TASKS
 
@@ -49,4 +49,4 @@ def kept(**changes):
     cell = Cell("copy", "rope", 1, profile=PROFILE, trained=8)
     model = build(cell, len(TASKS["copy"].vocabulary))
     named = replace(cell, **{"encoding": MINE, **changes})
-    return keep(model, named, TASKS["copy"], Path("theirs/models"))
+    return save_model(model, named, TASKS["copy"], Path("theirs/models"))

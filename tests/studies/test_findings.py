@@ -1,14 +1,14 @@
-"""Every number on the pages of studies, read out of the stores by SQL, without posenc's code."""
+"""Every number on the pages of studies, read from the stores by SQL, without posenc's code."""
 
 import inspect
 import json
 import re
 import runpy
 import shutil
-import sys
 from functools import cache
 from hashlib import sha256
 from itertools import product
+from math import pi
 from pathlib import Path
 from statistics import fmean
 from struct import unpack
@@ -45,7 +45,8 @@ UNPLANNED = re.compile(
     r"(?:at ([\d.]+)|over L…2L)"
 )
 ALIASING = re.compile(
-    r"[\w-]+\.(?:period-(\d+) (foretold|share foretold|most beyond L)|none foretold as period-\d+)"
+    r"[\w-]+\.(?:period-(\d+) (predicted|share predicted|most beyond L)"
+    r"|none predicted as period-\d+)"
 )
 EQUAL = re.compile(r"(\w+)\.(.+?) equal to (.+?) cropped over L…2L")
 CLIFF = re.compile(r"(\w+)\.(\S+) from ([\d.]+) to ([\d.]+)")
@@ -58,7 +59,7 @@ def tool():
 
 @cache
 def written():
-    return tool()["written"]()
+    return tool()["pages"]()
 
 
 def index():
@@ -69,7 +70,7 @@ def index():
 def section(study):
     study = study.partition("#")[0]
     if Path(study).is_absolute():  # a made one, by its path
-        return "\n".join(tool()["section"](Path(study)))
+        return "\n".join(tool()["study_page"](Path(study)))
     return (STUDIES / study / "README.md").read_text()
 
 
@@ -102,7 +103,7 @@ def all_lengths(study):
 
 
 def lengths(study, times=None):
-    """Those of the plan's metric, or at so many times the trained length."""
+    """Return the lengths of the plan's metric, or that at `times` the trained length."""
     metric, length = plan(study).metric, trained(study)
     if times is None and metric == "area":
         return [n for n in all_lengths(study) if length < n <= 2 * length]
@@ -122,7 +123,7 @@ def number(study, value, sign=""):
 
 @pytest.mark.parametrize("study", by_task(STORED))
 def test_each_number_of_its_table_is_what_the_store_holds(study):
-    """Of every tested length from L on, so that no order is shown at one length alone."""
+    """Covers every tested length from L on, so that no ranking is shown at one length only."""
     heads, *lines = re.findall(rf"^\| {task_of(study)} \|.*(?:\n\|.*)+", section(study), re.M)[
         0
     ].splitlines()
@@ -158,7 +159,7 @@ def mean_of(study, name, how, at):
 
 
 def untrained(study, names):
-    """Whether a seed of one of them has fewer than 95 % right at n = L."""
+    """Test whether a seed of a row has fewer than 95 % right at n = L."""
     length = trained(study)
     low = lambda name: min(by_seed(study, name, length), default=1)  # noqa: E731
     return not in_bits(study) and any(low(name) < 0.95 for name in names)
@@ -191,7 +192,7 @@ def test_it_says_at_which_length_rate_steps_and_seeds_its_outcomes_hold(study):
         at = f"learning rates that were chosen at n ≤ L of {tried} ({', '.join(listed)})"
     said = f"{where}, L = {trained(study)}, {at}, {steps:,} steps, {seeds} seeds."
     assert f"Outcomes hold {said}" in section(study)
-    assert f"Hypothesis, as registered, no finding: *{asked.hypothesis}*" in section(study)
+    assert f"Hypothesis, as registered, not a finding: *{asked.hypothesis}*" in section(study)
 
 
 def compared(study, apart, where):
@@ -234,7 +235,7 @@ def holm(p):
 
 @pytest.mark.parametrize("study", by_task([name for name in STORED if plan(name).contrast]))
 def test_each_contrast_is_what_the_store_holds(study):
-    """Its difference, seeds, exact p by all flips of signs, and Holm's by hand."""
+    """Checks difference, seeds, exact p by all flips of signs, and Holm's by hand."""
     asked = plan(study)
     where = "L…2L" if asked.metric == "area" else f"{asked.metric.removeprefix('at ')} L"
     every = [(f"{study.partition('#')[0]}#{task}", sides_of)
@@ -265,7 +266,7 @@ def test_each_contrast_is_what_the_store_holds(study):
 
 
 def places(study):
-    """Each place of finding.md, and what was written into it."""
+    """Return each place of finding.md with its text on the page."""
     text = (STUDIES / study / "finding.md").read_text().partition("\n")[2].strip()
     literal = map(re.escape, PLACE.split(text)[::2])
     found = re.search("(.+?)".join(literal) + r"\n", section(study), re.DOTALL)
@@ -277,7 +278,7 @@ def places(study):
     "study", [name for name in STORED if (STUDIES / name / "finding.md").exists()]
 )
 def test_what_no_plan_asked_for_is_what_the_store_holds(study):
-    """Each place of finding.md that names a length, and what was written into it."""
+    """Checks each place of finding.md with a length."""
     whole = study
     for place, said in places(whole):
         asked = UNPLANNED.fullmatch(place)
@@ -317,8 +318,8 @@ def test_what_no_plan_asked_for_is_what_the_store_holds(study):
         )
 
 
-def foretold(study, period, row=None):
-    """What bands-copy's plan says: n from P + 1 to P + 10 beyond L against the others, by seed."""
+def predicted(study, period, row=None):
+    """Return the test of bands-copy's plan: n from P + 1 to P + 10 beyond L against the others."""
     far = [n for n in all_lengths(study) if n > trained(study)]
     inside = [n for n in far if 1 <= n - period <= trained(study)]
     others = [n for n in far if n not in inside]
@@ -328,25 +329,25 @@ def foretold(study, period, row=None):
 
 
 @pytest.mark.parametrize("study", [name for name in STORED if name == "bands-copy"])
-def test_what_aliasing_foretells_is_tested_as_its_plan_says(study):
+def test_the_prediction_of_aliasing_is_tested_as_in_its_plan(study):
     periods = 7, 11, 16, 23
-    asked = {period: foretold(study, period) for period in periods}
+    asked = {period: predicted(study, period) for period in periods}
     p = holm({x: sign_flip(apart) if apart else 1.0 for x, (_, _, apart) in asked.items()})
     said = [(int(match[1]), match[2], text) for place, text in places(study)
             if (match := ALIASING.fullmatch(place)) and match[1]]  # fmt: skip
-    forms = "foretold", "share foretold", "most beyond L"
+    forms = "predicted", "share predicted", "most beyond L"
     assert sorted(place[:2] for place in said) == sorted(product(periods, forms))
     for period, what, text in said:
         inside, far, apart = asked[period]
         if not apart:
             assert text == "not measured"
-        elif what == "foretold":
+        elif what == "predicted":
             where = f"n from {inside[0]} to {inside[-1]} against the others from 11 to {far[-1]}"
             begin, _ = compared(study, apart, where)
             assert re.match(begin + re.escape(f"p = {p[period]:.2g} by Holm over 4"), text)
             open_ = re.search("no difference shown|no ranking claims", text) is not None
             assert open_ == (p[period] >= 0.05)
-        elif what == "share foretold":
+        elif what == "share predicted":
             shares = [mean(study, f"period-{period}", n) for n in inside]
             low, high = (number(study, end(shares)) for end in (min, max))
             assert text == (low if low == high else f"{low} to {high}")
@@ -361,14 +362,14 @@ def test_a_row_without_positions_passes_the_test_of_aliasing():
     found = dict(places("bands-copy"))
     assert "**The test of aliasing is withdrawn**" in section("bands-copy")
     for period, sign in ((7, 1), (16, -1)):
-        inside, far, apart = foretold("bands-copy", period, "none")
+        inside, far, apart = predicted("bands-copy", period, "none")
         assert all(sign * x > 0 for x in apart)
         begin, p = compared("bands-copy", apart, f"n from {inside[0]} to {inside[-1]} against the"
                             f" others from 11 to {far[-1]}")  # fmt: skip
-        said = found[f"copy.none foretold as period-{period}"]
+        said = found[f"copy.none predicted as period-{period}"]
         assert re.fullmatch(begin + re.escape(f"p = {p:.2g}; not in the plan)"), said)
-    assert sign_flip(foretold("bands-copy", 7)[2]) == sign_flip(
-        foretold("bands-copy", 7, "none")[2]
+    assert sign_flip(predicted("bands-copy", 7)[2]) == sign_flip(
+        predicted("bands-copy", 7, "none")[2]
     )
 
 
@@ -389,9 +390,9 @@ def test_a_period_of_seven_copies_up_to_its_cliff_and_not_one_word_further():
 
 
 def test_what_a_pilot_says_is_what_its_cells_hold():
-    """Of the running store, one seed; and each row of its tables, without a contrast."""
+    """The running store has one seed; its tables have every row, and no contrast."""
     text = section("use-of-length")
-    assert "**Pilot, and no evidence.**" in text
+    assert "**Pilot, not evidence.**" in text
     assert "0.004, 1,500 steps, 1 seed." in text
     assert "Differences, paired" not in text
     cells = {(cell["task"], label) for label, cell in labelled("use-of-length")}
@@ -411,7 +412,7 @@ def test_what_a_pilot_says_is_what_its_cells_hold():
 
 
 def test_no_page_prints_an_interval_that_is_wider_than_90_points():
-    """Of 1,200 wrong answers nobody may say "0 % [0, 98]"; 2 is 1 − 0.025^(1/200), in percent."""
+    """1,200 wrong answers cannot give "0 % [0, 98]"; 2 is 1 − 0.025^(1/200), in percent."""
     pages = [*STUDIES.rglob("README.md"), *(STUDIES.parent / "docs").rglob("*.md"),
              STUDIES.parent / "README.md"]  # fmt: skip
     count = 0
@@ -437,8 +438,8 @@ def test_what_a_plan_asks_for_is_not_called_unplanned():
 
 @pytest.mark.parametrize("study", ["fair-text", "pairs-text", "shape-text", "properties-text"])
 def test_bits_stop_falling_after_ten_letters_within_the_trained_length(study):
-    """What no text of these studies could have shown; by position, of all seeds and lengths."""
-    assert "bits stop falling after six to ten letters" in flat(study)
+    """Averages bits by position, over all seeds and lengths."""
+    assert "stop falling after six to ten letters" in flat(study)
     arena = " ".join((STUDIES.parent / "docs/studies.md").read_text("utf-8").split())
     assert "use their last 6 to 10 characters" in arena
     texts = {}
@@ -474,11 +475,11 @@ def test_alibi_is_quoted_with_two_heads_and_with_four():
 
 
 @pytest.mark.skipif("bands-copy" not in STORED, reason="no outcome is here")
-def test_periods_beyond_the_trained_length_copy_none_of_the_lengths_foretold():
-    """What its page and the paper say; and period 7 copies what is foretold, and not the next."""
+def test_periods_beyond_the_trained_length_copy_none_of_the_predicted_lengths():
+    """Claims of its page and the paper; period 7 copies the predicted lengths and not the next."""
     share = lambda period, n: mean("bands-copy", f"period-{period}", n)  # noqa: E731
-    assert max(share(p, n) for p in (11, 16, 23) for n in foretold("bands-copy", p)[0]) < 0.05
-    assert min(share(7, n) for n in foretold("bands-copy", 7)[0]) > 0.3
+    assert max(share(p, n) for p in (11, 16, 23) for n in predicted("bands-copy", p)[0]) < 0.05
+    assert min(share(7, n) for n in predicted("bands-copy", 7)[0]) > 0.3
     assert share(7, 18) < 0.05
     assert share(23, 11) > 0.5
 
@@ -506,7 +507,7 @@ def test_cropping_needs_fewer_bits_in_every_row_at_every_length_with_every_seed(
 
 def test_cropping_needs_fewer_bits_with_every_encoding_but_fox():
     study = "properties-text"
-    assert "every row needs fewer bits at 2 L when it is cropped" in flat(study)
+    assert "Every row needs fewer bits at 2 L if it is cropped" in flat(study)
     names = {name for _, name, *_ in means(study)}
     cost = {name: mean(study, name, 128) - mean(study, name, 128, cropped=True) for name in names}
     assert abs(cost.pop("fox")) < 0.0005
@@ -528,24 +529,26 @@ def test_published_numbers_stand_beside_at_the_same_multiple_of_the_length(study
     at = round(1.2 * shape.trained)
     asked = re.findall(r"\.(\S+) published at 1\.2\}", (STUDIES / study / "finding.md").read_text())
     values = [point.value for name in asked for point in shape.curves[name] if point.length == at]
-    said = flat(study).partition("Published, at 1.2 L of an L twice as large,")[2]
+    said = flat(study).partition("published numbers, at 1.2 L of an L twice as large, are")[2]
     assert [float(value) for value in re.findall(r"(\d+) %", said)[: len(asked)]] == values
 
 
 def test_what_is_said_of_speeds_is_what_the_cells_had():
     cells = rows("pairs-copy", "SELECT label, settings FROM cells WHERE label != 'none'")
     speeds = {label: json.loads(cell)["options"]["theta"] for label, cell in cells}
-    assert max(speeds["lowest-8"]) == 0.01  # "a hundredth of a radian a token or less"
+    assert max(speeds["lowest-8"]) == 0.01  # "a hundredth of a radian per token or less"
     assert set(speeds["equal-4"]) == {0, 1}
     assert max(max(theta) for theta in speeds.values()) == 1  # "the fastest speed here"
     between = {theta for theta in speeds["all"] if 0.01 < theta < 0.178}
     alone = [{x for x in theta if x} for theta in speeds.values()]
-    assert not any(turning <= between for turning in alone)  # "no row turns those between alone"
+    assert not any(
+        turning <= between for turning in alone
+    )  # "No row rotates only the pairs between"
 
 
 @pytest.mark.parametrize("study", ["shape-copy", "shape-reverse", "shape-text"])
 def test_t5_had_the_bias_of_an_encoder(study):
-    assert "bias is that of an encoder here" in flat(study)
+    assert "has the bias of an encoder here" in flat(study)
     options = [cell["options"] for cell in settings(study) if cell["encoding"] == "t5"]
     assert options == [{}] * len(options)
     assert inspect.signature(T5Bias).parameters["bidirectional"].default is True
@@ -555,7 +558,7 @@ def test_near_doubles_are_what_decided_a_property(monkeypatch):
     """By `predict`, with them and without: the reference of its p's is its own test."""
     said = section("properties-text")
     (alone,) = re.findall(r"^\| learned \| (\+[\d.]+) \| ([\d.]+) \|", said, re.M)
-    assert f"Of *learned* the rank correlation is\n{alone[0]}, p = {alone[1]} by Holm." in said
+    assert f"The rank correlation of *learned* is\n{alone[0]}, p = {alone[1]} by Holm." in said
     assert "nope = sine" in said
     assert "rope = p-rope" in said
     monkeypatch.setattr(prediction, "ALIKE", 0.0)
@@ -598,7 +601,7 @@ def test_a_second_run_of_a_whole_study_agrees_as_it_is_written():
         )
         assert float(low) <= other <= float(high), name
         apart.append(abs(one - other))
-    assert f"5 of {len(intervals)} rows agree" in index()
+    assert f"5 of {len(intervals)} rows are within" in index()
     assert f"at most {max(apart):.4f} from its means" in index()
 
 
@@ -611,7 +614,7 @@ def test_what_is_written_is_what_the_outcomes_say():
 
 @pytest.mark.parametrize("study", sorted(path.parent.name for path in STUDIES.glob("*/plan.toml")))
 def test_the_index_has_one_line_for_each_study(study):
-    """Its title, the first statement of its page and its conditions, with a link to the page."""
+    """Checks title, first statement of the page, conditions and the link to the page."""
     (entry,) = (one for one in index().splitlines() if f"({study}/README.md)" in one)
     page = section(study)
     statement = re.findall("^> (.*)", page, re.M)
@@ -636,10 +639,27 @@ def test_a_finding_has_no_number_of_its_own(file):
     assert not re.findall(r"\d+", text)
 
 
-@pytest.mark.parametrize("name", ["pairs_plan.py", "bands_plan.py"])
-def test_plans_of_pairs_are_as_their_tool_writes_them(monkeypatch, name):
-    monkeypatch.setattr(sys, "argv", [name, "--check"])
-    runpy.run_path(str(STUDIES / name), run_name="__main__")
+@pytest.mark.parametrize("study", ["pairs-text", "pairs-copy", "bands-copy"])
+def test_frequencies_of_pairs_follow_from_the_names_of_their_rows(study):
+    """Compares θ in the plan with 10,000^(−j/16), period by period and band by band."""
+    full = [10_000 ** (-j / 16) for j in range(16)]
+    found = {row.name: row.options["theta"] for row in plan(study).encodings if row.options}
+    assert len(found) > 8
+    for name, theta in found.items():
+        kind, *numbers = name.split("-")
+        n = [int(number) for number in numbers]
+        expected = {
+            "all": lambda n: full,
+            "base": lambda n: [500_000 ** (-j / 16) for j in range(16)],
+            "pairs": lambda n: [x if n[0] <= j <= n[1] else 0 for j, x in enumerate(full)],
+            "without": lambda n: [0 if n[0] <= j <= n[1] else x for j, x in enumerate(full)],
+            "period": lambda n: [2 * pi / n[0]] * 4 + [0] * 12,
+            "highest": lambda n: full[: n[0]] + [0] * (16 - n[0]),
+            "lowest": lambda n: [0] * (16 - n[0]) + full[-n[0] :],
+            "spread": lambda n: [10_000 ** (-j / n[0]) for j in range(n[0])] + [0] * (16 - n[0]),
+            "equal": lambda n: [1] * n[0] + [0] * (16 - n[0]),
+        }[kind](n)
+        assert list(theta) == pytest.approx(expected), name
 
 
 @pytest.mark.parametrize("seeds", [8, 3])
@@ -663,7 +683,7 @@ def test_a_store_that_is_not_complete_is_written_as_it_stands(tmp_path, study, s
     if (folder / "finding.md").exists():
         test_what_no_plan_asked_for_is_what_the_store_holds(made)
     if study == "bands-copy":
-        test_what_aliasing_foretells_is_tested_as_its_plan_says(made)
+        test_the_prediction_of_aliasing_is_tested_as_in_its_plan(made)
 
 
 @pytest.mark.parametrize("study", ["bands-copy", "fair-text"])

@@ -48,7 +48,7 @@ def swapped(name, length, first):
 
 def test_it_is_what_its_command_writes(tool):
     """Text and numbers of figures; figures are drawn of these numbers by the same command."""
-    assert (PAPER / "paper.md").read_text("utf-8") == tool["written"]()
+    assert (PAPER / "paper.md").read_text("utf-8") == tool["paper_text"]()
     for name, figure in tool["figures"]().items():
         assert (PAPER / f"{name}.csv").read_text("utf-8") == tool["numbers"](figure)
         assert (PAPER / f"{name}.svg").read_text("utf-8").startswith("<?xml")
@@ -102,7 +102,7 @@ def test_turns_are_those_of_its_speeds():
 
 
 def test_no_row_that_reads_on_needs_fewer_bits_than_the_same_row_cropped():
-    """None could: it says that these models look back six to ten letters."""
+    """No row could, because these models look back six to ten letters."""
     assert "look back six to ten letters" in (PAPER / "paper.md").read_text("utf-8")
     assert (
         min(fmean(cost_of_reading_on(study, name)) for study in TEXTS for name in names(study))
@@ -144,7 +144,7 @@ def made(tmp_path):
 
 def test_it_says_what_other_stores_hold(tool, made):
     folder = made(8)
-    text = tool["written"](folder)
+    text = tool["paper_text"](folder)
     flat = " ".join(text.split())
     assert "86 of 110 cells, 7 to 8 seeds of each row" in flat
     assert "Period seven: " in flat

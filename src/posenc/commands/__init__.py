@@ -1,1 +1,1 @@
-"""The command line: each command reads its arguments, calls the library, and shows the result."""
+"""The command line: each command reads its arguments, calls the library, and prints the result."""

@@ -1,9 +1,9 @@
-"""The app, and the decorator by which each file adds its commands.
+"""The app of the command line, and the decorator that adds a command.
 
     @command(LOOK, place=0, examples=(("posenc list", "all of them, by family"),))
     def list_(…) -> None: …
 
-`cli` imports every file of this folder, so a command is listed nowhere else.
+`cli` imports every file of this folder, so a new command needs no entry in any other file.
 """
 
 import gc
@@ -16,7 +16,7 @@ from posenc.support.version import __version__
 
 collects = gc.isenabled()
 try:
-    # Collecting garbage during imports costs a fifth of `posenc list`
+    # Garbage collection during imports takes a fifth of the time of `posenc list`
     gc.disable()
     from cyclopts import App, Group, Parameter
     from cyclopts.help import DefaultFormatter, PanelSpec
@@ -27,7 +27,7 @@ finally:
     if collects:
         gc.enable()
 
-NO_BOX = Box("    \n" * 8)  # pipes get help without bars, which `grep` would find
+NO_BOX = Box("    \n" * 8)  # help without borders, for pipes
 boxed = PanelSpec() if sys.stdout.isatty() else PanelSpec(box=NO_BOX, padding=(0, 0))
 
 LOOK, MODELS, MEASURE, HERE = GROUPS = tuple(
@@ -36,39 +36,39 @@ LOOK, MODELS, MEASURE, HERE = GROUPS = tuple(
         ("Look at encodings", "Read and extend models", "Measure", "This installation")
     )
 )
-Example = tuple[str, str]  # a line, and what it does or ""
+Example = tuple[str, str]  # a command line, and a description or ""
 
 
 class Command(NamedTuple):
-    """What a command declares beside its function."""
+    """The declared properties of a command."""
 
     group: Group
-    place: int  # in its group
-    examples: tuple[Example, ...]  # tests run each of them
-    small: bool  # its tensors are small: one thread
+    place: int  # order in its group
+    examples: tuple[Example, ...]  # examples in its help, each of which is tested
+    small: bool  # True if its tensors are small, so that one thread is fastest
 
 
 COMMANDS: dict[str, Command] = {}
 FIRST: tuple[Example, ...] = (  # the examples of `posenc --help`
-    ("posenc show rope", "what it is: formula, measured properties, paper"),
-    ("posenc compare --out report/", "all of them on a novel, with a page to look at"),
-    ("posenc inspect model/ --target 131072", "what breaks in a model at that length"),
+    ("posenc show rope", "formula, measured properties and paper of an encoding"),
+    ("posenc compare --out report/", "compare all encodings on a novel, with a page"),
+    ("posenc inspect model/ --target 131072", "problems of a model at that length"),
 )
 
 
-def _shown(examples: tuple[Example, ...]) -> str:
-    """Write examples in Markdown, each with what it does above it."""
-    lines = [f"# {does}\n{line}" if does else line for line, does in examples]
+def _as_markdown(examples: tuple[Example, ...]) -> str:
+    """Format examples as Markdown, each below its description."""
+    lines = [f"# {description}\n{line}" if description else line for line, description in examples]
     return "\n".join(["Examples:", "```sh", *lines, "```"])
 
 
 app = App(
     help_formatter=DefaultFormatter(panel_spec=boxed),
-    suppress_keyboard_interrupt=False,  # `main` says so itself, and exits with 130
+    suppress_keyboard_interrupt=False,  # `main` handles it, and exits with 130
     name="posenc",
-    help="Positional encodings: every one, plugged into real attention, and measured.",
+    help="Positional encodings for transformers: implemented, measured, compared and explained.",
     version=__version__,
-    help_epilogue=_shown(FIRST),
+    help_epilogue=_as_markdown(FIRST),
     default_parameter=Parameter(show_default=lambda value: value if value else None),
 )
 
@@ -78,11 +78,19 @@ for _place, _flag in enumerate(("--help", "--version")):
 
 
 def command(
-    group: Group, place: int, examples: tuple[Example, ...], takes: str = "", small: bool = False
+    group: Group,
+    place: int,
+    examples: tuple[Example, ...],
+    arguments: str = "",
+    small: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add a function to the app, by its name without a trailing underscore.
+    """Return a decorator that adds a function to the app; trailing underscores leave its name.
 
-    `takes` replaces the word ARGS of its usage line.
+    - `group`: group in the help
+    - `place`: order in the group
+    - `examples`: command lines with descriptions, which the help lists and tests run
+    - `arguments`: replacement for "ARGS" in the usage line; empty: "ARGS"
+    - `small`: True if its tensors are small, so that one thread is fastest
     """
 
     def added(function: Callable[..., None]) -> Callable[..., None]:
@@ -93,8 +101,8 @@ def command(
             name=name,
             group=group,
             sort_key=place,
-            help_epilogue=_shown(examples),
-            usage=f"Usage: posenc {name} [OPTIONS] {takes}" if takes else None,
+            help_epilogue=_as_markdown(examples),
+            usage=f"Usage: posenc {name} [OPTIONS] {arguments}" if arguments else None,
         )
         return function
 

@@ -1,4 +1,4 @@
-"""`posenc list`, `posenc show` and `posenc cite`: what encodings there are."""
+"""`posenc list`, `posenc show` and `posenc cite`: encodings of the catalogue."""
 
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from posenc.commands.app import LOOK, command
-from posenc.commands.errors import UsageError, own_code
-from posenc.commands.options import AsJson, chosen, print_json, printed_card
+from posenc.commands.errors import UsageError, user_code_errors
+from posenc.commands.options import AsJson, cards_of, packaged_card, print_json
 from posenc.support import glossary, made, names
 
 
@@ -17,17 +17,17 @@ from posenc.support import glossary, made, names
     LOOK,
     place=0,
     examples=(
-        ("posenc list", "all of them, by family, the most used first"),
-        ("posenc list --json", "with formulas, papers and what holds"),
+        ("posenc list", "all encodings by family, the most used first"),
+        ("posenc list --json", "with formulas, papers and properties"),
     ),
 )
 def list_(*, by: Literal["family", "use"] = "family", as_json: AsJson = False) -> None:
-    """List every encoding, with what it does and who uses it; or say which to take for what.
+    """List every encoding with a summary and the models that use it, or recommendations by use.
 
     Parameters
     ----------
     by
-        Encodings by family; or by use, what to take and why.
+        "family" lists encodings by family; "use" recommends an encoding for each use.
     as_json
         Print one JSON document instead.
     """
@@ -49,8 +49,8 @@ def list_(*, by: Literal["family", "use"] = "family", as_json: AsJson = False) -
     small=True,
     examples=(
         ("posenc show rope", ""),
-        ("posenc show examples/own_encoding.py:LogBias", "one of your own, measured"),
-        ("posenc show alibi --json", "for a program"),
+        ("posenc show examples/own_encoding.py:LogBias", "an encoding of your own, measured"),
+        ("posenc show alibi --json", "as JSON"),
     ),
 )
 def show(
@@ -60,20 +60,21 @@ def show(
     measure: Annotated[bool, Parameter(negative="")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show one encoding: what it means, its formula, its properties as measured, its paper.
+    """Show one encoding: its meaning, formula, measured properties and paper.
 
-    Of one of your own, also what attention, caches and packed texts ask of it, tried on it: the
-    exit code is 1 if a promise is broken, and the remedy stands below what was found. Of another
-    word about positions, or a config key, what it means, who uses it and whether posenc has it.
+    An encoding of your own is also tested for the requirements of attention, caches and packed
+    texts. If a test fails, the exit code is 1 and the remedy is printed below the finding. For
+    other words about positions and for config keys, the definition is shown, with the models that
+    use it and its name in posenc.
 
     Parameters
     ----------
     name
-        As `posenc list` spells it; case and dashes do not matter. Or an encoding of your own, as
-        my_module.py:Mine or package.module:Mine, which runs that code. Or a word in quotes, such
-        as "permutation invariant".
+        A name in `posenc list`; case and dashes are ignored. Or an encoding of your own,
+        my_module.py:Mine or package.module:Mine, whose code is run. Or a term in quotes, such as
+        "permutation invariant".
     measure
-        Measure the properties anew, not as they were measured once for these files.
+        Measure the properties anew instead of reading stored measurements of the same files.
     as_json
         Print one JSON document instead.
     """
@@ -110,12 +111,12 @@ def cite(*encodings: Annotated[str, Parameter(name="NAMES", required=True)]) -> 
     Parameters
     ----------
     encodings
-        As `posenc list` spells them.
+        Names in `posenc list`.
     """
     for name in filter(names.is_own, encodings):
         mine = name.rpartition(":")[2]
-        raise UsageError(f"{mine} is an encoding of your own, and has no paper to cite.")
-    papers = dict.fromkeys(card["paper"]["bibtex"] for card in map(printed_card, encodings))
+        raise UsageError(f"`NAMES` must be encodings of posenc, got {mine}, one of your own.")
+    papers = dict.fromkeys(card["paper"]["bibtex"] for card in map(packaged_card, encodings))
     print("\n\n".join(papers))
 
 
@@ -131,29 +132,29 @@ def print_term(term: glossary.Term) -> None:
 
 
 def _known(name: str) -> dict[str, Any]:
-    """The card with its properties, which are measured, with torch, if they never were."""
-    card = printed_card(name)
+    """Return a card with its measured properties, which are measured now if none are stored."""
+    card = packaged_card(name)
     modules = names.modules()[card["name"]], "posenc.properties.measures"
     found = made.read("properties", card["name"], modules)
     if found is None:
         from posenc.properties.card import findings
 
-        found = findings(*chosen([name]))
+        found = findings(*cards_of([name]))
     return card | {name: value for name, value in found.items() if name != "defects"}
 
 
 def _measured(name: str) -> dict[str, Any]:
-    """Measure the properties of an encoding; try on one's own what attention asks of it, too."""
-    (card,) = cards = chosen([name])
+    """Measure the properties of an encoding; test an own one for the requirements of attention."""
+    (card,) = cards = cards_of([name])
     import torch
 
     from posenc.compat.threads import threads
     from posenc.properties import check, conform
     from posenc.properties.card import described
 
-    # What is kept was measured with learned weights of this seed
+    # Stored properties were measured with random weights of this seed
     torch.manual_seed(0)
-    with own_code(cards), threads(1):
+    with user_code_errors(cards), threads(1):
         encoding = card.make(64, 4)
         findings = check(encoding, 64, 4)
         outcomes = conform(card, 64, 4) if names.is_own(name) else []

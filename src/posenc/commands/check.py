@@ -1,4 +1,4 @@
-"""`posenc check`: whether a model's config says what its weights were trained with."""
+"""`posenc check`: tests of a model's config against rules, its other files and its weights."""
 
 import os
 from pathlib import Path
@@ -8,12 +8,12 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from posenc.commands.app import MODELS, command
-from posenc.commands.errors import Failure, UsageError, finished, of_models
+from posenc.commands.errors import Failure, UsageError, check_failures, model_errors
 from posenc.commands.options import AsJson, Name, Place, print_json
 from posenc.commands.progress import progress
 from posenc.support.writing import written_beside
 
-EXISTS = "{} exists, and nothing is overwritten: name a new file."
+EXISTS = "`--sarif` must be a new file, got {}, which exists. Name another."
 Rules = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)]
 
 
@@ -21,8 +21,8 @@ Rules = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False
     MODELS,
     place=1,
     examples=(
-        ("posenc check model/", "its config, by rules and by its own weights"),
-        ("posenc check model/config.json --sarif faults.sarif", "the rules alone, for CI"),
+        ("posenc check model/", "check the config by rules and by the model's weights"),
+        ("posenc check model/config.json --sarif faults.sarif", "rules only, for CI"),
     ),
 )
 def check(
@@ -37,35 +37,36 @@ def check(
     ignore: Rules = (),
     as_json: AsJson = False,
 ) -> None:
-    """Check a model's config by rules, by its other files, and by the word of its own weights.
+    """Check a model's config by rules, against its other files, and by the loss of its weights.
 
-    The right reading is the one under which the model predicts best: bases, layouts, shares of
-    channels, scalings, factors, scales and windows are tried on a text. "No
-    fault found" lists what could not have been found.
+    The weights are tested on a text with other bases, layouts, shares of rotated channels,
+    scalings, factors, scales and windows. The right reading of the config is the one with the
+    lowest loss. "No fault found" lists the faults that could not be tested.
 
-    The exit code is 0 if no fault was found, 1 for a fault (a file that is cut off, lacks tensors
-    or holds NaN is one), 2 for wrong usage, 3 if it cannot be said, and 70 if the check itself
-    failed.
+    The exit code is 0 for no fault, 1 for a fault (also a file that is cut off, lacks tensors or
+    contains NaN), 2 for wrong usage, 3 for an unknown result, and 70 if the check itself failed.
 
     Parameters
     ----------
     model
-        A config.json, for the rules alone; or a model folder or a GGUF file, whose weights are
-        asked too, by transformers; or the model's id on the Hugging Face hub, for its config.
+        A config.json, for rules only; a model folder or a GGUF file, whose weights are tested by
+        transformers; or the model's id on the Hugging Face hub, for its config.
     text
-        What the weights read, in UTF-8: a text such as they were trained on. By default, a novel.
+        A text in UTF-8 for the test of the weights, similar to their training data. By default a
+        novel.
     against
-        Another file of the same model, such as its GGUF file, that must say the same. Those in the
-        folder are compared without being asked for.
+        Another file of the same model, such as its GGUF file, that must agree with the config.
+        Files in the model folder are always compared.
     sarif
-        Write the findings to this new file as SARIF, which GitHub shows beside the lines.
+        Write the findings to this new file as SARIF, which GitHub displays at the lines.
     used_by
-        Programs that will read the config, such as `vllm,mlx-vlm`: the keys that change its angles
-        and that one of them ignores are named. Without it, a key on which programs disagree is.
+        Programs that will read the config, such as `vllm,mlx-vlm`: report keys that change its
+        angles and that one of these programs ignores. Without this option, report keys on which
+        programs disagree.
     strict
         Count warnings as faults.
     ignore
-        The name of a rule to switch off, such as `base-too-small`; may be given several times.
+        The name of a rule to disable, such as `base-too-small`; can be repeated.
     as_json
         Print one JSON document.
     """
@@ -74,12 +75,12 @@ def check(
 
     if sarif is not None and os.path.lexists(sarif):
         raise UsageError(EXISTS.format(sarif))
-    with finished(), of_models(), progress() as say:
+    with check_failures(), model_errors(), progress() as update:
         path = hub.local(model)
         names = [name.strip() for name in used_by.split(",") if name.strip()]
-        checked = checked_by(path, _letters(text), against, say, names, strict, ignore)
+        checked = checked_by(path, _letters(text), against, update, names, strict, ignore)
     if sarif is not None:
-        with finished():
+        with check_failures():
             _write(checked, path, sarif)
     if as_json:
         print_json(checked.to_json())
@@ -100,7 +101,7 @@ def _letters(text: Path | None) -> str | None:
 
 
 def _write(checked: Any, path: Path, to: Path) -> None:
-    """Write SARIF to a new file, which is there as a whole or not at all."""
+    """Write SARIF to a new file, atomically."""
     import json
 
     from posenc.models.check.sarif import sarif

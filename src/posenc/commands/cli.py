@@ -1,9 +1,9 @@
-"""Entry point of the command line: it imports every file of commands, and runs the one asked for.
+"""The entry point of the command line: imports all commands and runs one.
 
-Exit codes: 0 done, 1 failed, 2 usage, 130 interrupted; of `check`, 1 is a fault, 3 "cannot say",
-70 "did not finish"; of `show`, 1 is a promise that an encoding of your own breaks.
-Data goes to stdout, progress and errors to stderr; bad input gets one line, and nothing is
-overwritten. torch is imported inside the commands, so that `posenc --help` answers at once.
+Exit codes are 0 done, 1 failed, 2 usage, 130 interrupted. For `check`, 1 is a fault, 3 is an
+unknown result and 70 is an error of the check; for `show`, 1 is a failed requirement of an encoding
+of your own. Data goes to stdout, progress and errors to stderr. Bad input is reported in one line,
+and nothing is overwritten. Commands import torch when they run, so that `posenc --help` is fast.
 """
 
 import json
@@ -32,59 +32,58 @@ for _found in iter_modules(posenc.commands.__path__):
 
 
 def main(words: Sequence[str] | None = None, program: App = app) -> None:
-    """The entry point: turns what went wrong into a line on stderr and an exit code.
+    """Run a command; print an error as one line on stderr, and exit with its code.
 
-    Of a command with `--json` the line is a JSON document: {"error": …, "code": 2}.
+    With `--json` the line is a JSON document: {"error": …, "code": 2}.
     """
     words = sys.argv[1:] if words is None else words
     try:
         wait_passively()
-        _take_threads(words)
+        _limit_threads(words)
         command_line.set(f"{program.name[0]} {shlex.join(words)}".rstrip())
         with interruptible(), output.writable():
             program(words, result_action="return_value", print_error=False, exit_on_error=False)
     except UnknownCommandError as error:
         word = next((word for word in words if not word.startswith("-")), "")
-        _say_wrong(unknown(word) if word else error, 2, words)
+        _exit_with_error(unknown(word) if word else error, 2, words)
     except UnusedCliTokensError as error:
         few = " ".join(error.unused_tokens or ())
-        _say_wrong(
-            f"{few}: the command takes no more names, see `posenc {words[0]} --help`.", 2, words
-        )
+        _exit_with_error(f"{few}: too many arguments. See `posenc {words[0]} --help`.", 2, words)
     except (UsageError, CycloptsError) as error:
-        _say_wrong(error, 2, words)
+        _exit_with_error(error, 2, words)
     except Failure as error:
-        _say_wrong(error, error.code, words)
+        _exit_with_error(error, error.code, words)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:
-        # The reader of a pipe has ended, as in `posenc list | head`
+        # The reading process has ended, as in `posenc list | head`
         output.abandon()
         sys.exit(1)
     except OSError as error:
         if error.filename is None:
             output.abandon()
         place = error.filename or "standard output"
-        _say_wrong(f"{place} cannot be written to: {error.strerror}.", 1, words)
+        _exit_with_error(f"{place} cannot be written to: {error.strerror}.", 1, words)
 
 
-def _take_threads(words: Sequence[str]) -> None:
-    """Take one thread where the work is small, before torch is imported and takes one a core.
+def _limit_threads(words: Sequence[str]) -> None:
+    """Set one thread for commands with small tensors, before torch is imported.
 
-    Several would wait for each other: `convert`, beside two busy processes on as many cores, took
-    51 s of processor time with two threads, where one takes 3. A number that the user sets stays.
+    Several threads would wait for each other: next to two busy processes on two cores, `convert`
+    needed 51 s of processor time with two threads and 3 s with one. A number of threads that the
+    user has set is kept.
     """
-    # With --model a text is read, which is worth several threads
+    # With --model a model reads a text, for which several threads are faster
     large = any(word.startswith("--model") for word in words)
     if words and words[0] in COMMANDS and COMMANDS[words[0]].small and not large:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-def _say_wrong(what: object, code: int, asked: Sequence[str]) -> NoReturn:
-    """Exit with a line on stderr that has no name without end and nothing a terminal obeys."""
-    words = (word if len(word) < 300 else f"{word[:100]}…" for word in str(what).split())
-    said = printable(" ".join(words), 2_000)
-    as_json = json.dumps({"error": said, "code": code})
-    print(as_json if "--json" in asked else f"error: {said}", file=sys.stderr)
+def _exit_with_error(error: object, code: int, arguments: Sequence[str]) -> NoReturn:
+    """Exit with a line on stderr, with long words cut and control characters escaped."""
+    words = (word if len(word) < 300 else f"{word[:100]}…" for word in str(error).split())
+    message = printable(" ".join(words), 2_000)
+    as_json = json.dumps({"error": message, "code": code})
+    print(as_json if "--json" in arguments else f"error: {message}", file=sys.stderr)
     sys.exit(code)

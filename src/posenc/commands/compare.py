@@ -1,4 +1,4 @@
-"""`posenc compare` and `posenc report`: encodings measured on a text, side by side and closely."""
+"""`posenc compare` and `posenc report`: measurements of encodings on a text."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter, validators
 
 from posenc.commands.app import MEASURE, command
-from posenc.commands.errors import UsageError, own_code
-from posenc.commands.options import NOWHERE, Output, Place, chosen
+from posenc.commands.errors import UsageError, user_code_errors
+from posenc.commands.options import NOWHERE, Output, Place, cards_of
 from posenc.commands.progress import progress
 
 Rounds = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000))]
@@ -19,11 +19,11 @@ Rounds = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000))
 @command(
     MEASURE,
     place=0,
-    takes="[NAMES...]",
+    arguments="[NAMES...]",
     small=True,
     examples=(
-        ("posenc compare --out report/", "all of them on a novel, with a page to look at"),
-        ("posenc compare rope alibi --text mine.txt", "two of them on a text of yours"),
+        ("posenc compare --out report/", "all encodings on a novel, with a page"),
+        ("posenc compare rope alibi --text mine.txt", "two encodings on your own text"),
         (
             "posenc compare rope alibi --out report/ --figures svg --width 85",
             "figures as wide as a column of a paper",
@@ -33,22 +33,22 @@ Rounds = Annotated[int, Parameter(validator=validators.Number(gte=1, lte=1_000))
 def compare(
     *names: str, text: Place | None = None, rounds: Rounds | None = None, output: Output = NOWHERE
 ) -> None:
-    """Measure encodings side by side on a real text; all of them, unless you name some.
+    """Measure encodings side by side on a real text; all encodings by default.
 
-    With --out, the page links to the explorer, which is written beside it.
+    With --out, a page is written, and the explorer, to which the page has links.
 
     Parameters
     ----------
     names
-        As `posenc list` spells them; encodings of your own as my_module.py:Mine or
-        package.module:Mine, which runs that code.
+        Names in `posenc list`, or encodings of your own, my_module.py:Mine or package.module:Mine,
+        whose code is run.
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     rounds
-        The number of times that each layer is timed, 9 by default. More rounds take longer and give
-        narrower intervals.
+        The number of timings of each layer, 9 by default. More rounds take longer and give narrower
+        intervals.
     """
-    cards = chosen(names)
+    cards = cards_of(names)
     parsed = _read(text)
     output.prepare()
     from posenc.lab.compare import comparison
@@ -56,16 +56,16 @@ def compare(
     settings = comparison.Settings()
     if rounds is not None:
         settings = replace(settings, cost_rounds=rounds)
-    with own_code(cards), progress() as say:
-        result = comparison.compare(cards, parsed, settings, progress=say)
-        output.write(result, say, _explorer(cards, output.out))
-    output.show(result)
+    with user_code_errors(cards), progress() as update:
+        result = comparison.compare(cards, parsed, settings, progress=update)
+        output.write(result, update, _explorer(cards, output.out))
+    output.print_result(result)
 
 
 @command(
     MEASURE,
     place=1,
-    takes="[NAMES...]",
+    arguments="[NAMES...]",
     small=True,
     examples=(
         ("posenc report rope alibi --out closer/", ""),
@@ -75,40 +75,39 @@ def compare(
 def report(
     *names: str, text: Place | None = None, model: Place | None = None, output: Output = NOWHERE
 ) -> None:
-    """Look closely at a few encodings, and at what a real model does with its own.
+    """Write a page with detailed figures of a few encodings, and of a real model.
 
     Parameters
     ----------
     names
-        As `posenc list` spells them; encodings of your own as my_module.py:Mine or
-        package.module:Mine, which runs that code. The way from integers to RoPE and ALiBi, unless
-        you name some.
+        Names in `posenc list`, or encodings of your own, my_module.py:Mine or package.module:Mine,
+        whose code is run. By default integers, binary numbers, sinusoids, RoPE and ALiBi.
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     model
-        A folder with a model of transformers, in safetensors, and its tokenizer.json; it reads the
-        text. No code of it is run, and nothing is fetched.
+        A folder with a model of transformers, in safetensors, and its tokenizer.json, which is
+        measured on the text. No code of the model is run, and nothing is downloaded.
     """
     if output.out is None:
-        raise UsageError("a report is a page: name its folder with --out.")
-    cards = chosen(names)
+        raise UsageError("`--out` must be the folder of the report, got none. Add --out report/.")
+    cards = cards_of(names)
     parsed = _read(text)
     output.prepare()
     from posenc.analysis.text import novel
     from posenc.lab.compare import portrait
 
     parsed = parsed or novel()
-    with own_code(cards), progress() as say:
+    with user_code_errors(cards), progress() as update:
         if model is not None:
-            say("reading the text with the model", 0, 1)
+            update("reading the text with the model", 0, 1)
         reading = None if model is None else _read_quietly(model, parsed)
-        result = portrait.portray(cards, parsed, reading, progress=say)
-        output.write(result, say, _explorer(cards, output.out))
-    output.show(result)
+        result = portrait.portray(cards, parsed, reading, progress=update)
+        output.write(result, update, _explorer(cards, output.out))
+    output.print_result(result)
 
 
 def _read(path: Path | None) -> Any:
-    """Read the text of a file; None stands for the packaged novel."""
+    """Read a text file; return None, for the packaged novel, without a path."""
     from posenc.analysis import text
 
     try:
@@ -118,7 +117,7 @@ def _read(path: Path | None) -> Any:
 
 
 def _read_quietly(folder: Path, text: Any) -> Any:
-    """Run a model on a text, and keep the messages of transformers to ourselves."""
+    """Measure a model on a text, without messages of transformers."""
     from posenc.lab.compare import real_model
 
     with suppress(ImportError):
@@ -133,7 +132,10 @@ def _read_quietly(folder: Path, text: Any) -> Any:
 
 
 def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
-    """Write the explorer beside a report: the names of its views; None if a file is in the way."""
+    """Write the explorer into the folder of a report; return its views by encoding, or None.
+
+    None is returned without a folder, or if another file has the explorer's name.
+    """
     if out is None:
         return None
     from posenc.catalog import CATALOG
@@ -143,7 +145,7 @@ def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
     try:
         out.mkdir(parents=True, exist_ok=True)
         document.check_place(out / EXPLORER)
-        with own_code(cards):
+        with user_code_errors(cards):
             document.write(document.Explorer(data.page(cards)).html, out / EXPLORER)
     except OSError:
         return None

@@ -1,4 +1,4 @@
-"""`posenc doctor`: what is installed here, what is missing, and what posenc does with it."""
+"""`posenc doctor`: versions, missing packages, and the computation paths of this installation."""
 
 import os
 import platform
@@ -18,26 +18,26 @@ from posenc.support import extras, provenance
 from posenc.support.version import __version__
 
 TOKENS, WIDTH, HEADS = 4096, 64, 8
-SHOWN = "rope", "alibi", "shaw", "cope"  # encodings that attention takes different paths for
+SHOWN = "rope", "alibi", "shaw", "cope"  # encodings with different paths of attention
 
 
 @command(
     HERE,
     place=0,
     examples=(
-        ("posenc doctor", "versions, extras, GPU, and which paths serve"),
-        ("posenc doctor --json", "to be sent with a question"),
+        ("posenc doctor", "versions, extras, GPU and paths"),
+        ("posenc doctor --json", "as JSON, for bug reports"),
     ),
 )
 def doctor(*, as_json: AsJson = False) -> None:
-    """Say what is installed here, what is missing and how to install it, and which paths serve.
+    """Print versions, missing packages with install commands, and the paths of attention.
 
     Parameters
     ----------
     as_json
         Print one JSON document instead.
     """
-    found = examined()
+    found = installation()
     if as_json:
         return print_json(found)
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, show_header=False)
@@ -48,8 +48,8 @@ def doctor(*, as_json: AsJson = False) -> None:
     Console().print(table)
 
 
-def examined() -> dict[str, Any]:
-    """Examine this installation, as `--json` prints it."""
+def installation() -> dict[str, Any]:
+    """Return the facts about this installation, the document of `--json`."""
     where = {
         "posenc": {
             "version": __version__,
@@ -66,7 +66,7 @@ def examined() -> dict[str, Any]:
 
 
 def _torch() -> dict[str, Any]:
-    """Torch, its devices, and the paths that a call takes on the first of them."""
+    """Return torch's version and devices, and the paths of attention and rotation on the first."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -85,23 +85,24 @@ def _torch() -> dict[str, Any]:
         try:
             found[what] = paths(device)
         except RuntimeError as error:
-            # As of a GPU that this build of torch has no code for
+            # For example a GPU that this build of torch does not support
             found[what] = {"error": str(error).partition("\n")[0]}
     return found
 
 
 def _numba() -> dict[str, Any] | None:
-    """Numba's version, and why its kernels do not serve; None where it is not installed."""
+    """Return Numba's version and the error of its kernels; None if it is not installed."""
     if (version := extras.version("numba")) is None:
         return None
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        serves = kernels.load("posenc.rotation.numba_kernel") is not None
-    return {"version": version, "error": None if serves else " ".join(str(w.message) for w in said)}
+        works = kernels.load("posenc.rotation.numba_kernel") is not None
+    error = None if works else " ".join(str(warning.message) for warning in caught)
+    return {"version": version, "error": error}
 
 
 def _attention(device: str) -> dict[str, str]:
-    """The path of attention by encoding, for a text that is read causally."""
+    """Return the path of causal attention by encoding."""
     import torch
 
     from posenc.attention.attend import explain
@@ -117,7 +118,7 @@ def _attention(device: str) -> dict[str, str]:
 
 
 def _rotation(device: str) -> dict[str, str]:
-    """The kernel that turns queries and keys, by layout."""
+    """Return the kernel that rotates queries and keys, by layout."""
     import torch
 
     from posenc.core.frequencies import LAYOUTS, frequencies
@@ -129,7 +130,7 @@ def _rotation(device: str) -> dict[str, str]:
 
 
 def _extra(name: str) -> dict[str, Any]:
-    """What an extra brings that is here, what is missing or too old, and the command for it."""
+    """Return the installed and missing packages of an extra, and the command that installs it."""
     versions = {package: extras.version(package) for package in extras.requirements()[name]}
     missing = [package for package, version in versions.items() if version is None]
     return {
@@ -140,18 +141,18 @@ def _extra(name: str) -> dict[str, Any]:
 
 
 def lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What was found, a line for each thing: its name, and what is to be said of it."""
+    """Yield the rows of the printed table: a name and a description."""
     posenc, python, torch, numba = (found[name] for name in ("posenc", "python", "torch", "numba"))
     commit = f", commit {posenc['commit']}" if posenc["commit"] else ""
     yield "posenc", f"{posenc['version']}{commit}, in {posenc['folder']}"
     yield "python", f"{python['version']}, {python['program']}; {python['machine']}"
     if "error" in torch:
-        yield "torch", f"✗ it cannot be imported: {torch['error']}"
+        yield "torch", f"✗ cannot be imported: {torch['error']}"
     else:
         build = f"CUDA {torch['cuda']}" if torch["cuda"] else "a build without CUDA"
         yield "torch", f"{torch['version']}, {build}; {_threads(torch)}"
-        yield "GPU", ", ".join(found["gpus"]) or "none that torch sees"
-        yield "Numba", _said_of(numba)
+        yield "GPU", ", ".join(found["gpus"]) or "none found by torch"
+        yield "Numba", _numba_status(numba)
         yield "attention", " · ".join(f"{n}: {path}" for n, path in found["attention"].items())
         yield "rotation", " · ".join(f"{n}: {path}" for n, path in found["rotation"].items())
     for name, extra in found["extras"].items():
@@ -167,7 +168,7 @@ def _threads(torch: dict[str, Any]) -> str:
     return f"{count}, {wait_policy.POLICY}={torch['waiting'] or '(not set)'}"
 
 
-def _said_of(numba: dict[str, Any] | None) -> str:
+def _numba_status(numba: dict[str, Any] | None) -> str:
     if numba is None:
-        return f"not installed, which is slower in places: {extras.how_to_install('fast')}"
-    return f"{numba['version']}, its kernels serve" if not numba["error"] else f"✗ {numba['error']}"
+        return f"not installed, some paths are slower: {extras.how_to_install('fast')}"
+    return f"{numba['version']}, kernels work" if not numba["error"] else f"✗ {numba['error']}"

@@ -1,4 +1,4 @@
-"""What goes wrong, as one sentence: what the user can mend, and what the machine failed at."""
+"""Exceptions of the command line, and context managers that turn other errors into them."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -6,28 +6,28 @@ from typing import Any
 
 from posenc.support.extras import how_to_install
 
-OURS = "posenc.lab.study"  # the wing whose ValueErrors of its own are sentences
+OURS = "posenc.lab.study"  # its exception classes have messages for users
 
 
 class UsageError(Exception):
-    """An error that the user can mend; the message says how."""
+    """An error that the user can correct; the message gives the remedy."""
 
 
 class Failure(Exception):
-    """An error of the machine or the library, though nothing was wrong with what was asked."""
+    """An error of the machine or the library, with correct input."""
 
     code = 1
 
 
 class Unfinished(Failure):
-    """An error of a command whose exit code 1 is an answer. The code is EX_SOFTWARE of sysexits."""
+    """An error of a command whose exit code 1 is a result; 70 is EX_SOFTWARE of sysexits."""
 
     code = 70
 
 
 @contextmanager
-def own_code(cards: Sequence[Any]) -> Iterator[None]:
-    """Say in one line what goes wrong in an encoding of the user's own."""
+def user_code_errors(cards: Sequence[Any]) -> Iterator[None]:
+    """Turn errors raised in the code of a user's own encoding into a UsageError of one line."""
     from posenc.properties import user_code
 
     try:
@@ -39,11 +39,8 @@ def own_code(cards: Sequence[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def finished() -> Iterator[None]:
-    """Turn any failure but a usage error into one sentence, and an exit code of its own.
-
-    Panics of Rust do not derive from `Exception`.
-    """
+def check_failures() -> Iterator[None]:
+    """Turn any error but a UsageError into `Unfinished`, with its own exit code."""
     try:
         yield
     except UsageError:
@@ -51,17 +48,18 @@ def finished() -> Iterator[None]:
     except Failure as error:
         raise Unfinished(str(error)) from None
     except BaseException as error:
+        # Panics of Rust do not derive from `Exception`
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise Unfinished(
-            f"the check failed with {type(error).__name__}: {error}. This says nothing about the"
-            " model. Report it with the output of `posenc doctor --json`."
+            f"the check failed with {type(error).__name__}: {error}. The model may be right or"
+            " wrong. Report this error with the output of `posenc doctor --json`."
         ) from error
 
 
 @contextmanager
-def of_models() -> Iterator[None]:
-    """Turn errors in a model's files into a sentence for the user to mend."""
+def model_errors() -> Iterator[None]:
+    """Turn errors in a model's files into a UsageError, and failed reads into a Failure."""
     try:
         yield
     except (ValueError, FileExistsError) as error:
@@ -71,8 +69,8 @@ def of_models() -> Iterator[None]:
 
 
 @contextmanager
-def of_studies() -> Iterator[None]:
-    """Turn errors in a plan, a store or a folder into a sentence for the user to mend."""
+def study_errors() -> Iterator[None]:
+    """Turn errors in a plan, a store or a folder of a study into a UsageError."""
     try:
         yield
     except ImportError as error:
@@ -80,6 +78,6 @@ def of_studies() -> Iterator[None]:
             raise
         raise UsageError(f"this needs the extra `study`: {how_to_install('study')}") from None
     except ValueError as error:
-        if type(error).__module__.startswith(OURS):  # a sentence
+        if type(error).__module__.startswith(OURS):
             raise UsageError(str(error)) from None
         raise

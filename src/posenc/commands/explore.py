@@ -1,12 +1,12 @@
-"""`posenc explore`: a page that runs the encodings themselves."""
+"""`posenc explore`: an interactive page that computes encodings in the browser."""
 
 import sys
 from pathlib import Path
 
 from posenc.commands.app import LOOK, command
-from posenc.commands.errors import Failure, UsageError, of_models, of_studies, own_code
-from posenc.commands.imports import uncollected
-from posenc.commands.options import Flag, Name, Place, open_in_browser, printed_card
+from posenc.commands.errors import Failure, UsageError, model_errors, study_errors, user_code_errors
+from posenc.commands.imports import no_garbage_collection
+from posenc.commands.options import Flag, Name, Place, open_in_browser, packaged_card
 from posenc.models.files import hub
 from posenc.support import names
 from posenc.support.text import printable
@@ -15,11 +15,11 @@ from posenc.support.text import printable
 @command(
     LOOK,
     place=2,
-    takes="[WHAT...]",
+    arguments="[WHAT...]",
     small=True,
     examples=(
-        ("posenc explore", "a page that runs the encodings, with sliders"),
-        ("posenc explore rope alibi --out mine.html --no-browser", "two of them, to a file"),
+        ("posenc explore", "an interactive page with sliders"),
+        ("posenc explore rope alibi --out mine.html --no-browser", "two encodings, to a file"),
     ),
 )
 def explore(
@@ -29,28 +29,28 @@ def explore(
     browser: bool = True,
     force: Flag = False,
 ) -> None:
-    """Write a page that runs the encodings themselves, and open it: sliders, order, context.
+    """Write an interactive page about encodings, word order and context lengths, and open it.
 
     Parameters
     ----------
     what
-        Encodings to begin with, as `posenc list` spells them; encodings of your own as
-        my_module.py:Mine or package.module:Mine, which runs that code; and models: a config.json, a
+        Encodings shown first, by their names in `posenc list`; encodings of your own,
+        my_module.py:Mine or package.module:Mine, whose code is run; and models: a config.json, a
         model folder, or an id on the Hugging Face hub. No code of a model is run. The first folder
-        with a tokenizer.json and weights gives 2,000 common words their vectors.
+        with a tokenizer.json and weights provides the vectors of 2,000 common words.
     study
-        The folder of a study, whose results stand beside the encodings.
+        The folder of a study, whose results are shown with the encodings.
     out
-        The file, which opens offline. It must be new, or an earlier page.
+        The file, which can be opened offline. It must be new, or an earlier page.
     browser
         Open the page; with --no-browser it is only written.
     force
-        Replace the file whatever it is.
+        Replace the file even if it is not an earlier page.
     """
-    # A typo is answered before torch is imported
-    with of_models():
+    # Names are checked before the slow import of torch
+    with model_errors():
         items = [hub.local(name) if hub.is_model(name) else _encoding(name) for name in what]
-    with uncollected():
+    with no_garbage_collection():
         from posenc.show.explorer import data, document
         from posenc.show.explorer.document import Explorer
         from posenc.show.explorer.explore import explorer, sorted_out
@@ -62,12 +62,12 @@ def explore(
     lacking = data.unmeasured()
 
     def write(whole: bool) -> Explorer:
-        with of_models(), of_studies():
+        with model_errors(), study_errors():
             try:
                 cards, paths = sorted_out(items)
             except LookupError as error:
                 raise UsageError(error.args[0]) from None
-            with own_code(cards):
+            with user_code_errors(cards):
                 page = explorer(cards, paths, study, whole)
         try:
             document.write(page.html, out)
@@ -89,7 +89,7 @@ def explore(
 
 
 def _encoding(name: str) -> str:
-    """Return a name of the catalogue, or of one's own code. Raises UsageError on a typo."""
+    """Return the name of an encoding. Raises UsageError for one that is not in the catalogue."""
     if not names.is_own(name):
-        printed_card(name)
+        packaged_card(name)
     return name

@@ -1,4 +1,4 @@
-"""`posenc help` and `posenc completion`."""
+"""`posenc help` and `posenc completion`: help texts and completion scripts."""
 
 from typing import Annotated, Literal
 
@@ -12,16 +12,16 @@ from posenc.support import names
 @command(
     HERE,
     place=2,
-    takes="[COMMAND...]",
+    arguments="[COMMAND...]",
     examples=(("posenc help compare", "the same as `posenc compare --help`"),),
 )
 def help_(*words: Annotated[str, Parameter(name="COMMAND")]) -> None:
-    """Show the help of a command, or of all.
+    """Show the help of a command, or the list of commands.
 
     Parameters
     ----------
     words
-        Its name.
+        Name of the command.
     """
     if words and words[0] not in COMMANDS:
         raise UsageError(unknown(words[0]))
@@ -33,12 +33,12 @@ def help_(*words: Annotated[str, Parameter(name="COMMAND")]) -> None:
     place=1,
     examples=(
         ("posenc completion bash > ~/.local/share/bash-completion/completions/posenc", ""),
-        ("posenc completion zsh > ~/.zfunc/_posenc", "where `fpath` has ~/.zfunc"),
+        ("posenc completion zsh > ~/.zfunc/_posenc", "if `fpath` contains ~/.zfunc"),
         ("posenc completion fish > ~/.config/fish/completions/posenc.fish", ""),
     ),
 )
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a script that lets a shell complete commands and options.
+    """Print a script with which a shell completes commands and options.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
 
 
 def unknown(word: str) -> str:
-    """Say that there is no such command, and what may be meant.
+    """Return the message for an unknown command, with a suggestion.
 
     >>> unknown("rope")
     'there is no command `rope`: did you mean `posenc show rope`?'
     """
-    # Imported here, since few commands need it
+    # Imported here, because few runs need it
     from difflib import get_close_matches
 
     message = f"there is no command `{word}`"

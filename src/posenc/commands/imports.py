@@ -1,4 +1,4 @@
-"""Import torch without the garbage collector."""
+"""Suspension of garbage collection while torch is imported."""
 
 import gc
 import sys
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Switch the garbage collector off for imports, and exempt what they make from later runs.
+def no_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection in the block, and exempt the imported objects from later runs.
 
-    Importing torch makes hundreds of thousands of objects that stay. Without this, looking through
-    them again and again is a seventh of the CPU time of `posenc explore`.
+    Importing torch creates hundreds of thousands of permanent objects. Scanning them repeatedly
+    would take a seventh of the CPU time of `posenc explore`.
     """
     if "torch" in sys.modules or not gc.isenabled():
         yield

@@ -1,4 +1,4 @@
-"""Options that several commands have: names and paths, what is written, and how it is shown."""
+"""Shared options of commands: names, paths, numbers of tokens, output folders and JSON."""
 
 import json as json_text
 import sys
@@ -19,9 +19,9 @@ from posenc.support import names
 from posenc.support.extras import how_to_install
 from posenc.support.text import printable, shown
 
-LARGEST = 2**53  # beyond, readers of JSON disagree
-UNITS = {"k": 2**10, "K": 2**10, "m": 2**20, "M": 2**20}  # of tokens
-PAGE_WIDTH = 183.0
+LARGEST = 2**53  # greatest integer that all readers of JSON represent exactly
+UNITS = {"k": 2**10, "K": 2**10, "m": 2**20, "M": 2**20}  # suffixes of numbers of tokens
+PAGE_WIDTH = 183.0  # millimetres
 
 
 def token_count(_: type, words: Sequence[Token]) -> int:
@@ -34,17 +34,18 @@ def token_count(_: type, words: Sequence[Token]) -> int:
         if count == int(count) and 1 <= count <= LARGEST:
             return int(count)
     raise UsageError(
-        f"`{words[0].keyword}` is a whole number of tokens from 1 to {LARGEST:,}, also as 128k"
+        f"`{words[0].keyword}` must be a whole number of tokens from 1 to {LARGEST:,}, such as 128k"
         f" (131,072) or 1M (1,048,576), got {shown(text, 40)}."
     )
 
 
 def path_name(_: type, words: Sequence[Token]) -> str:
-    """Read a path. An empty one, as of a variable that is not set, does not mean this folder."""
+    """Read a path. An empty one, such as that of an unset variable, is rejected."""
     path = words[0].value
     if not path or "\0" in path:
-        what = words[0].keyword or "the path"
-        raise UsageError(f"`{what}` is {'empty' if not path else 'no path: it holds a zero byte'}.")
+        named = words[0].keyword or "the path"
+        got = "an empty text" if not path else "a zero byte in it"
+        raise UsageError(f"`{named}` must be a path, got {got}.")
     return path
 
 
@@ -62,8 +63,8 @@ AllowCode = Annotated[
     Sequence[str],
     Parameter(
         negative="",
-        help="Run this code, my_module.py:Mine, which a file names, spelled as it is there; give it"
-        " again for more. No other code that a file names is run.",
+        help="Allow this code, my_module.py:Mine, which is named in a file, spelled as in the file;"
+        " can be repeated. No other code named in files is run.",
     ),
 ]
 
@@ -71,21 +72,21 @@ AllowCode = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Output:
-    """Where a result goes, and how it is shown: the same options in each command that has a page.
+    """The output options of every command with a page.
 
     Attributes
     ----------
     out
-        A folder for `index.html`, which opens offline, and `results.json`. It must be new, empty,
-        or hold an earlier report.
+        A folder for `index.html`, which can be opened offline, and `results.json`. It must be new,
+        empty, or contain an earlier report.
     figures
-        Write each figure as a file too, in the folder `figures`: png, svg or pdf.
+        Write each figure also as a file in the folder `figures`: png, svg or pdf.
     width
-        Millimetres of those files across: 85 is a column of a paper, 183 a page.
+        The width of these files in millimetres: 85 for a column of a paper, 183 for a page.
     force
-        Write into the folder whatever else it holds. Only earlier pages are ever replaced.
+        Write into the folder even if it contains other files. Only earlier pages are replaced.
     open
-        Show the page in a browser.
+        Open the page in a browser.
     json
         Print one JSON document instead of tables.
     """
@@ -98,22 +99,25 @@ class Output:
     json: Flag = False
 
     def prepare(self, beside: bool = False) -> None:
-        """Check what is asked to be written, before the work begins."""
-        for asked, option in ((self.figures, "--figures"), (self.open, "--open")):
-            if asked and self.out is None:
-                raise UsageError(f"{option} needs a page: name its folder with --out.")
+        """Check the options and reserve the folder before the work begins.
+
+        - `beside`: the page may be written into a folder with other files, such as that of a study
+        """
+        for given, option in ((self.figures, "--figures"), (self.open, "--open")):
+            if given and self.out is None:
+                raise UsageError(f"`{option}` needs a page. Add --out FOLDER.")
         if self.out is not None:
-            _writable(self.out, self.force, beside)
+            _reserve(self.out, self.force, beside)
 
     def write(
         self, result: Any, progress: Progress = quiet, views: dict[str, str] | None = None
     ) -> None:
-        """Write the page of a result, where one is asked for."""
+        """Write the page of a result if there is an `out`."""
         if self.out is not None:
             write_page(result, self.out, progress, self.figures, self.width, views)
 
-    def show(self, result: Any) -> None:
-        """Say what was found, as JSON or as its tables, and where its page is; open that."""
+    def print_result(self, result: Any) -> None:
+        """Print a result as JSON or as tables with the path of its page; open the page if set."""
         if self.json:
             print_json(result.to_json())
         else:
@@ -121,21 +125,21 @@ class Output:
 
             console = Console()
             kind_of(result).show(result, console)
-            self.say_where(console)
+            self.print_paths(console)
         self.open_page()
 
     def open_page(self) -> None:
         if self.open and self.out is not None:
             open_in_browser(self.out / "index.html")
 
-    def say_where(self, console: Console) -> None:
+    def print_paths(self, console: Console) -> None:
         if self.out is None:
             return
         files = {"The page": "index.html", "The explorer": EXPLORER, "The numbers": "results.json"}
         console.print()
         for what, name in files.items():
             if (path := self.out / name).exists():
-                # Paths stay whole
+                # Without wrapping, so that a path can be copied
                 line = f"{what}: {printable(str(path), 4_000)}"
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -159,13 +163,14 @@ def write_page(
         raise Failure(f"{out} could not be written: {error.strerror}.") from None
 
 
-def _writable(out: Path, force: bool, beside: bool) -> None:
-    """Check the folder before the work begins, so that nothing is measured in vain."""
+def _reserve(out: Path, force: bool, beside: bool) -> None:
+    """Reserve the folder of a page, so that an error is found before the measurements."""
     try:
         from posenc.show.report import page
     except ImportError as error:
         raise UsageError(
-            f"--out needs the extra `report` ({error.name} is missing): {how_to_install('report')}"
+            f"`--out` needs the extra `report` ({error.name} is missing):"
+            f" {how_to_install('report')}"
         ) from None
     try:
         page.reserve(out, force, beside)
@@ -187,19 +192,19 @@ def print_json(document: Any) -> None:
     print(json_text.dumps(document, ensure_ascii=plain, indent=1, allow_nan=False))
 
 
-def printed_card(name: str) -> dict[str, Any]:
-    """The printed card of an encoding of the catalogue; a typo is answered without torch."""
+def packaged_card(name: str) -> dict[str, Any]:
+    """Return the packaged card of an encoding without torch. Raises UsageError for other names."""
     try:
         return names.find(name)
     except LookupError as error:
         raise UsageError(error.args[0]) from None
 
 
-def chosen(wanted: Sequence[str]) -> list[Any]:
-    """The cards of these encodings."""
+def cards_of(wanted: Sequence[str]) -> list[Any]:
+    """Return the cards of encodings. Raises UsageError for unknown names."""
     for name in wanted:
         if not names.is_own(name):
-            printed_card(name)
+            packaged_card(name)
     from posenc.catalog import choose
 
     try:
@@ -209,8 +214,8 @@ def chosen(wanted: Sequence[str]) -> list[Any]:
 
 
 def allowed(wanted: Sequence[str]) -> Sequence[str]:
-    """Check the names of code that may be run."""
+    """Return the names of `--allow-code`. Raises UsageError for a name that is not one of code."""
     for name in wanted:
         if not names.is_own(name):
-            raise UsageError(f"`--allow-code` names code as my_module.py:Mine, got {shown(name)}.")
+            raise UsageError(f"`--allow-code` must be as my_module.py:Mine, got {shown(name)}.")
     return wanted

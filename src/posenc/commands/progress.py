@@ -1,22 +1,22 @@
-"""How far a long command is: a bar on a terminal, else a line every ten seconds."""
+"""Progress of long commands: a bar on a terminal, otherwise a line every ten seconds."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-Progress = Callable[[str, int, int], None]  # what is being done, how much is, of how much
+Progress = Callable[[str, int, int], None]  # name of the current step, steps done, all steps
 
 
 def quiet(doing: str, done: int, of: int) -> None:
-    """Say nothing."""
+    """Print nothing; the progress function of quiet calls."""
 
 
 @contextmanager
 def progress(estimate: bool = True) -> Iterator[Progress]:
-    """A bar on stderr; where that is no terminal, a line every ten seconds.
+    """Yield a progress function that draws a bar on a terminal, or prints lines to a pipe.
 
-    Without `estimate` the time that is left is not guessed: what is being done says it.
+    - `estimate`: estimate the remaining time; False if the names of steps contain it
     """
     if not sys.stderr.isatty():
         yield line_every(10.0, estimate)
@@ -45,9 +45,10 @@ def progress(estimate: bool = True) -> Iterator[Progress]:
 
 
 def line_every(seconds: float, estimate: bool = True) -> Progress:
+    """Return a progress function that prints a line to stderr at most once in `seconds`."""
     begun = last = time.monotonic()
 
-    def say(doing: str, done: int, of: int) -> None:
+    def update(doing: str, done: int, of: int) -> None:
         nonlocal last
         if (now := time.monotonic()) - last >= seconds:
             last = now
@@ -56,9 +57,9 @@ def line_every(seconds: float, estimate: bool = True) -> Progress:
             count = f"{done} of {of}: " if of > 1 else ""
             print(f"{count}{doing}{about}", file=sys.stderr, flush=True)
 
-    return say
+    return update
 
 
 def _time_in_words(seconds: float) -> str:
-    """A time to wait, in words: "40 s", "12 min"."""
+    """Format a waiting time: "40 s", "12 min"."""
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"

@@ -1,4 +1,4 @@
-"""`posenc results`: read what a study has stored, and export it."""
+"""`posenc results`: tables, pages and exports of a study's store."""
 
 import sys
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from posenc.commands.app import MEASURE, command
-from posenc.commands.errors import UsageError, of_studies
+from posenc.commands.errors import UsageError, study_errors
 from posenc.commands.options import (
     NOWHERE,
     Flag,
@@ -26,14 +26,14 @@ from posenc.support.text import printable
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Export:
-    """Files with every outcome.
+    """The options for files with all outcomes.
 
     Attributes
     ----------
     csv
-        Write all outcomes, prompt by prompt, to this new file.
+        Write all outcomes, prompt by prompt, to this new CSV file.
     parquet
-        The same as Parquet, which needs the extra `parquet`.
+        Write all outcomes to this new Parquet file, which needs the extra `parquet`.
     """
 
     csv: Place | None = None
@@ -53,10 +53,10 @@ NO_EXPORT = Export()
 @command(
     MEASURE,
     place=3,
-    takes="[PATH]",
+    arguments="[PATH]",
     examples=(
         ("posenc results runs/", ""),
-        ("posenc results runs/ --task copy --csv outcomes.csv", "every outcome"),
+        ("posenc results runs/ --task copy --csv outcomes.csv", "all outcomes of one task"),
     ),
 )
 def results(
@@ -72,32 +72,32 @@ def results(
     exported: Export = NO_EXPORT,
     output: Output = NOWHERE,
 ) -> None:
-    """Read the results of a study: its table, its cells, every outcome.
+    """Print or export the results of a study: its table, its cells, or all outcomes.
 
-    Nothing in it is changed but by --merge. Its page may be written into the folder of the study.
+    Only --merge changes the store. With --out, the page may be written into the study's folder.
 
     Parameters
     ----------
     path
         The folder of a study, or its results.db.
     from_
-        The same of somebody else.
+        Another spelling of PATH.
     task
         Only these tasks.
     encoding
-        Only these encodings, by their names or by their labels.
+        Only these encodings, by name or label.
     protocol
-        How answers are graded: generated, forced, windowed, shuffled; sliding, apart, cropped.
+        The grading protocol: generated, forced, windowed, shuffled; sliding, apart, cropped.
     merge
-        First write the cells of these stores, parts of the same plan, into the store of this
-        folder, which is made where there is none.
+        First write the cells of these stores, which are parts of the same plan, into the store of
+        PATH, which is created if it does not exist.
     cells
         List the cells instead of the table.
     """
     if (path is None) == (from_ is None):
-        raise UsageError("name one store: the folder of a study, or its results.db.")
+        raise UsageError("PATH must be one store, the folder of a study or its results.db.")
     where = path or from_ or Path()
-    with of_studies():
+    with study_errors():
         from posenc.lab.study import analysis, export, store
 
         output.prepare(beside=_is_a_study(output.out))
@@ -110,8 +110,8 @@ def results(
         contents = store.read(where)
         if not contents.checked:
             print(
-                f"note: {printable(str(contents.path))} has format 1, which holds no checksums:"
-                " a changed outcome would not show",
+                f"note: {printable(str(contents.path))} has format 1, which has no checksums,"
+                " so a changed outcome would not be detected",
                 file=sys.stderr,
             )
         try:
@@ -128,8 +128,8 @@ def results(
     if output.out is not None:
         from posenc.lab.study.summary import summarise
 
-        with progress() as say:
-            output.write(summarise(contents, result), say)
+        with progress() as update:
+            output.write(summarise(contents, result), update)
         output.open_page()
     if output.json:
         return print_json(_cells(chosen) if cells or result is None else result.to_json())
@@ -145,7 +145,7 @@ def _is_a_study(folder: Path | None) -> bool:
 
 
 def _cells(chosen: Any) -> list[dict[str, Any]]:
-    """The cells as JSON."""
+    """Return the cells as JSON values."""
     return [
         {"cell": digest, "settings": record.cell.settings, "label": record.cell.name}
         | {"failure": record.failure, "parameters": record.parameters}
@@ -155,7 +155,7 @@ def _cells(chosen: Any) -> list[dict[str, Any]]:
 
 
 def _print(result: Any, chosen: Any, output: Output) -> None:
-    """Print the table of a result; without one, its cells."""
+    """Print the table of a result, or the cells if `result` is None."""
     from posenc.show.report.kinds.study import terminal
 
     console = Console()
@@ -163,14 +163,14 @@ def _print(result: Any, chosen: Any, output: Output) -> None:
         terminal.cells(chosen, console)
     else:
         terminal.show(result, console)
-    output.say_where(console)
+    output.print_paths(console)
 
 
 def _export(file: Path, contents: Any, write: Callable[[Any, Path], int]) -> None:
     try:
         rows = write(contents, file)
     except FileExistsError:
-        raise UsageError(f"{file} exists already: name a new file.") from None
+        raise UsageError(f"{file} must be a new file, got one that exists. Name another.") from None
     except ImportError as error:
         raise UsageError(str(error)) from None
     print(f"{printable(str(file), 4_000)}: {rows:,} rows", file=sys.stderr)

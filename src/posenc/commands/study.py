@@ -1,4 +1,4 @@
-"""`posenc study`: train short, test long, as a plan says."""
+"""`posenc study`: runs a registered plan that trains on short texts and tests on longer ones."""
 
 import shlex
 import sys
@@ -11,7 +11,7 @@ from cyclopts import Parameter, validators
 from rich.console import Console
 
 from posenc.commands.app import MEASURE, app, command
-from posenc.commands.errors import Failure, UsageError, of_studies
+from posenc.commands.errors import Failure, UsageError, study_errors
 from posenc.commands.options import (
     AllowCode,
     AsJson,
@@ -27,30 +27,30 @@ from posenc.commands.progress import Progress, progress
 from posenc.support.extras import how_to_install
 from posenc.support.text import printable
 
-# Studied where none is named
+# Encodings of a study without a plan and names
 USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Content:
-    """What to study, where no plan says it.
+    """The options of a study without a plan.
 
     Attributes
     ----------
     task
         copy, copy-unique, copy-repeat, copy-constant, reverse, sort, mode, count, addition,
         hinted-addition, parity, recall, flip-flop; language, passkey, masked and sentences, made of
-        a text; images; or one of your own, as my_tasks.py:double, which runs that code.
+        a text; images; or one of your own, my_tasks.py:double, whose code is run.
     encoding
-        As `posenc list` spells them, or my_module.py:Mine, which runs that code.
+        Names in `posenc list`, or my_module.py:Mine, whose code is run.
     seeds
-        Runs of each encoding, which are paired by seed; 6 can show a difference, fewer cannot.
+        Number of runs of each encoding, paired by seed; at least 6 can show a difference.
     profile
-        smoke (minutes), cpu (hours) or gpu: sizes of the model and of its training.
+        Sizes of the model and of its training: smoke (minutes), cpu (hours) or gpu.
     text
         A text file in UTF-8 for language, passkey and masked, by default Jane Austen's Northanger
-        Abbey; for sentences, with a label, a tab and a sentence a line.
+        Abbey; for sentences, a file whose lines are a label, a tab and a sentence.
     images
         An .npz file with arrays `pictures` (picture, side, side) and `labels`, for images; by
         default the digits of scikit-learn.
@@ -65,11 +65,11 @@ class Content:
 
     @property
     def named(self) -> bool:
-        """True where an option is given."""
+        """True if any option is given."""
         return any(value not in (None, ()) for value in vars(self).values())
 
     def of_plan(self) -> dict[str, Any]:
-        """The content of a plan."""
+        """Return the content of a plan with these options."""
         profile = self.profile or "smoke"
         usual = 1 if profile == "smoke" else 6
         files = {"text": self.text, "images": self.images}
@@ -87,11 +87,11 @@ NOTHING = Content()
 @command(
     MEASURE,
     place=2,
-    takes="[PLAN]",
+    arguments="[PLAN]",
     examples=(
-        ("posenc study --profile smoke --out runs/", "to see that everything runs"),
+        ("posenc study --profile smoke --out runs/", "test that everything runs"),
         ("posenc study plan.toml --workers 8 --out runs/", ""),
-        ("posenc study --resume runs/", "to go on after an interruption"),
+        ("posenc study --resume runs/", "continue after an interruption"),
     ),
 )
 def study(
@@ -111,51 +111,58 @@ def study(
     allow_code: AllowCode = (),
     as_json: AsJson = False,
 ) -> None:
-    """Train small transformers that differ in their encoding alone, and test them on longer texts.
+    """Train small transformers that differ only in their encoding, and test them on longer texts.
 
-    What is done is kept: the same command goes on where it was, after Ctrl-C too.
+    Finished work is kept: the same command continues after an interruption, also by Ctrl-C.
 
     Parameters
     ----------
     plan
-        A TOML file: hypothesis, tasks, encodings, profile, seeds, metric, contrast. Its hash is
-        registered in the results before the first training. Without one, the options say it. Code
-        that it names is run only with --allow-code.
+        A TOML file with hypothesis, tasks, encodings, profile, seeds, metric and contrasts. Its
+        hash is registered in the results before the first training. Without a plan, the options
+        below are used. Code named in the plan is run only with --allow-code.
     out
-        A folder for the results, or one that has some of this plan; by default named by the plan.
-        Its page, `index.html`, opens offline; the numbers of it are in `results.json`.
+        A folder for the results, new or with results of this plan; by default named by the plan's
+        hash. Its page, `index.html`, can be opened offline; `results.json` has the numbers.
     resume
-        A folder with a study: go on with the plan that is registered there.
+        A folder with a study, whose registered plan is continued.
     workers
-        Processes, each with one thread: as many as there are cores to spare.
+        Number of processes, each with one thread; at most the number of free cores.
     device
-        Where cells are trained, as torch names it: cuda, cuda:1, mps. They are tested on the CPU.
+        A torch device for training: cuda, cuda:1, mps. Tests run on the CPU.
     part
-        Run a share of the cells, 2/5 the second fifth, each in a folder of its own; then join them
-        by `posenc results FOLDER --merge PART …`. An array of jobs on a cluster, or one command for
-        each GPU, needs no shared folder.
+        Run a share of the cells, 2/5 for the second of five, in a folder of its own; then merge the
+        parts with `posenc results FOLDER --merge PART …`. Jobs on a cluster, or commands for
+        several GPUs, need no shared folder.
     max_minutes
-        Begin only what ends in that time, by what was measured, and say what is left out.
+        Start only cells that will end within this time, estimated from finished cells, and list the
+        others.
     keep
-        Leave the trained models in the folder.
+        Save the trained models in the folder.
     deviate
-        Go on although the plan, the code or a version has changed; the results will say so.
+        Continue although the plan, the code or a version has changed; the results list the changes.
     pilot
-        Run a plan without controls, or with too few seeds, and mark its results as no evidence.
-        What options ask for, without a plan, is a pilot too.
+        Run a plan without controls, or with too few seeds, and mark its results as not evidence. A
+        study without a plan is always a pilot.
     as_json
         Print one JSON document instead of tables.
     """
     if not (content.named or keep) and plan is resume is out is part is None:
         return app.help_print(["study"])
     if resume is not None and (plan or content.named or out):
-        raise UsageError("--resume goes on with the plan in its folder: name nothing beside it.")
+        raise UsageError(
+            "`--resume` continues the plan in its folder. Leave out PLAN, --out, and the options"
+            " for a study without a plan."
+        )
     if plan is not None and content.named:
-        raise UsageError(f"{plan} says what to study: leave out what else you named of it.")
+        raise UsageError(
+            f"the study must be described by a plan or by options, got {plan} and options. Leave"
+            " one of them out."
+        )
     folder = out if resume is None else resume
     share = _part(part)
     code = [*content.task, *content.encoding, *allowed(allow_code)]
-    with of_studies():
+    with study_errors():
         _refuse_running(folder)
         from posenc.lab.study import analysis, execute, store
 
@@ -170,14 +177,16 @@ def study(
         if pilot:
             print("note: this is a pilot, not evidence", file=sys.stderr)
         try:
-            with progress(estimate=False) as say:
+            with progress(estimate=False) as update:
                 ended = execute.study(
                     registered, folder, workers, max_minutes=max_minutes,
-                    keep=keep, deviate=deviate, progress=in_words(say, line), allow_code=code,
+                    keep=keep, deviate=deviate, progress=status_printer(update, line),
+                    allow_code=code,
                     part=share, device=device, pilot=pilot,
                 )  # fmt: skip
         except KeyboardInterrupt:
-            print(f"\nto go on: {_resuming(folder, *again, code=registered.code)}", file=sys.stderr)
+            resume_line = _resume_line(folder, *again, code=registered.code)
+            print(f"\nto continue: {resume_line}", file=sys.stderr)
             raise
         contents = store.read(folder)
         result = analysis.analyse(contents)
@@ -192,7 +201,8 @@ def study(
     for line in missing:
         print(f"not done: {printable(line, 1_000)}", file=sys.stderr)
     if missing:
-        print(f"to go on: {_resuming(folder, *again, code=registered.code)}", file=sys.stderr)
+        resume_line = _resume_line(folder, *again, code=registered.code)
+        print(f"to continue: {resume_line}", file=sys.stderr)
     wrong = [why for _, why in ended.missing if not why.startswith(("left out", "stopped"))]
     if wrong:
         raise Failure(f"{len(wrong)} of {ended.of} cells could not be done.")
@@ -204,12 +214,12 @@ def _part(words: str | None) -> tuple[int, int]:
         return 1, 1
     parts = [int(word) if word.isdecimal() else 0 for word in words.split("/")]
     if len(parts) != 2 or not 1 <= parts[0] <= parts[1] <= 100_000:
-        raise UsageError(f"--part must be as 2/5, the second of five, got {words!r}.")
+        raise UsageError(f"`--part` must be like 2/5, the second of five, got {words!r}.")
     return parts[0], parts[1]
 
 
 def _refuse_running(folder: Path | None) -> None:
-    """Refuse a folder in which a study runs: before torch is loaded, so that it answers at once."""
+    """Raise Locked for a folder in which a study runs, before the slow import of torch."""
     from posenc.lab.study import lock
 
     if folder is not None and folder.exists():
@@ -218,19 +228,19 @@ def _refuse_running(folder: Path | None) -> None:
 
 
 def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any:
-    """The plan: of the folder, of the file, or of the options."""
+    """Return the plan of the folder to resume, of the file, or of the options."""
     from posenc.lab.study import analysis, store
     from posenc.lab.study.plan import Plan
 
     if resume is not None:
         if (registered := analysis.plan_of(store.read(resume))) is None:
-            raise UsageError(f"{resume} has no plan: name one.")
+            raise UsageError(f"`--resume` must be a folder with a plan, got {resume} without one.")
         return registered
     return Plan.of(content.of_plan(), "the options") if plan is None else Plan.read(plan)
 
 
 def _check_page_folder(folder: Path) -> None:
-    """Refuse a folder whose page is not one of posenc's, before a study begins in it."""
+    """Raise UsageError for a folder with a page that was not written by posenc."""
     from posenc.show.report.saving.folder import reserve
 
     try:
@@ -240,12 +250,12 @@ def _check_page_folder(folder: Path) -> None:
 
 
 def write_study_page(contents: Any, result: Any, folder: Path) -> None:
-    """Write the page of a study beside its store; without the extra for pages, say how to."""
+    """Write the page of a study into its folder; without the extra `report`, print the remedy."""
     try:
         from posenc.show.report import page
     except ImportError as error:
         print(
-            f"no page: it needs the extra `report` ({error.name} is missing):"
+            f"no page: the extra `report` is not installed ({error.name} is missing):"
             f" {how_to_install('report')}",
             file=sys.stderr,
         )
@@ -256,19 +266,21 @@ def write_study_page(contents: Any, result: Any, folder: Path) -> None:
     print(f"the page: {printable(str(folder / page.PAGE), 4_000)}", file=sys.stderr)
 
 
-def _resuming(folder: Path, *options: str, code: Sequence[str]) -> str:
+def _resume_line(folder: Path, *options: str, code: Sequence[str]) -> str:
+    """Return the command that continues a study."""
     words = (word for name in code for word in ("--allow-code", name))
     return shlex.join(["posenc", "study", "--resume", str(folder), *options, *words])
 
 
-def in_words(progress: Progress, first: str) -> Callable[[Any], None]:
-    """Say how far a study is: what runs, the last loss, tokens a second; and what went wrong.
+def status_printer(progress: Progress, first: str) -> Callable[[Any], None]:
+    """Return a function that prints the status of a study: running cells, losses, speed, notes.
 
-    `first` is printed when it begins, for by then its plan is in the store.
+    - `progress`: progress function that receives the status as a line
+    - `first`: line that is printed with the first status, when the plan is in the store
     """
     noted, begun = 0, False
 
-    def say(status: Any) -> None:
+    def update(status: Any) -> None:
         nonlocal noted, begun
         if not begun:
             print(first, file=sys.stderr)
@@ -286,4 +298,4 @@ def in_words(progress: Progress, first: str) -> Callable[[Any], None]:
             parts.append(f"{status.fit} fit into the time")
         progress("; ".join(parts) or "starting", status.done, status.of)
 
-    return say
+    return update

@@ -4,7 +4,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posenc.commands.app import MODELS, command
-from posenc.commands.errors import Failure, UsageError, finished, of_models, own_code
+from posenc.commands.errors import (
+    Failure,
+    UsageError,
+    check_failures,
+    model_errors,
+    user_code_errors,
+)
 from posenc.commands.options import AsJson, Name, Place, Tokens, print_json
 from posenc.support import names
 from posenc.support.text import printable
@@ -76,7 +82,7 @@ def vectors(
             print(f"{count:,} cases in {printable(str(out))}")
             return
         assert check is not None
-        checked = files.check(check)
+        checked = files.check_folder(check)
     except (ValueError, FileExistsError) as error:
         raise UsageError(str(error)) from None
     except OSError as error:
@@ -98,7 +104,7 @@ def _against(name: str, config: Path, as_json: bool, *options: Any) -> None:
     if not names.is_own(name):
         raise UsageError(f"--against must be a function as my_module.py:apply, got {name!r}.")
     apply = _function(name)
-    with finished(), of_models():
+    with check_failures(), model_errors():
         verdict = against(apply, read_json(config), *options)
     if as_json:
         print_json(verdict.to_json())
@@ -120,7 +126,7 @@ def _function(name: str) -> Any:
     """Load the user's function. Runs its file or module."""
     from posenc.properties import user_code
 
-    with own_code(()):
+    with user_code_errors(()):
         try:
             found = user_code.named(name)
         except LookupError as error:

@@ -1,1 +1,1 @@
-"""The laboratory: encodings compared, trained and timed."""
+"""The laboratory: comparisons of encodings, and training studies."""

@@ -34,7 +34,7 @@ def test_only_what_ends_refuses_a_million_and_the_relative_ones_stay(everything)
     for measured in everything.encodings:
         relative = measured.properties["shift_invariant"].holds
         changes = [far.change for far in measured.far]
-        # Of all, Learned and xPos among them; Binary ends later than at a million.
+        # All encodings, also Learned and xPos; Binary ends beyond a million
         ends = any_length not in find(measured.slug).holds and measured.slug != "binary"
         assert (None in changes) == ends
         assert ends or measured.slug not in ("learned", "xpos")
@@ -42,7 +42,7 @@ def test_only_what_ends_refuses_a_million_and_the_relative_ones_stay(everything)
 
 
 def test_all_see_the_same_words_and_weights(everything):
-    """So an encoding that adds nothing at distance 0 scores there as none does."""
+    """An encoding that adds nothing at distance 0 has the scores of no encoding there."""
     at_zero = {name: measured.curve.mean[0] for name, measured in by_name(everything).items()}
     for name in ("alibi", "rope", "p-rope", "axial-rope"):
         assert at_zero[name] == pytest.approx(at_zero["nope"], abs=1e-5)

@@ -68,7 +68,7 @@ def test_a_row_is_what_its_outcomes_say():
 
 
 def test_rows_stand_as_the_plan_has_them_and_nobody_has_a_place():
-    """What came out higher by chance is no order: a contrast decides, or nothing does."""
+    """A higher mean by chance is not a ranking: only contrasts decide."""
     found = analysis.analyse(contents(plan(["rope", "nope", "alibi"]), falling))
     assert found.stamp == ""
     assert [row.encoding for row in found.rows] == ["rope", "nope", "alibi"]
@@ -150,7 +150,8 @@ def test_the_metric_at_a_length_takes_that_length_alone():
 
 def test_another_protocol_is_read_where_it_is_asked_for():
     found = analysis.analyse(contents(plan(), falling), protocol="forced")
-    assert found.stamp == "graded by forced, as no plan asks: no ranking claims"
+    assert "forced" in found.stamp
+    assert "no ranking claims" in found.stamp
     assert not any(contrast.decided for contrast in found.contrasts)
     with refused(PlanError, "'nonsense'"):
         analysis.analyse(contents(plan(), falling), protocol="nonsense")
@@ -271,7 +272,7 @@ def test_a_study_goes_on_until_its_intervals_are_narrow():
 
 
 def test_a_study_that_stopped_at_its_intervals_is_whole():
-    """Six seeds of twelve were asked for by nobody but them; of what has gaps all twelve are."""
+    """A plan that stopped after six of twelve seeds has six; one with gaps has all twelve."""
     planned = plan(seeds=None, stop={"half_width": 0.2, "most": 12}, contrast=[["nope", "rope"]])
     flat = lambda cell, n: {"nope": 1.0, "rope": 0.0, "alibi": 1.0}[cell.encoding]  # noqa: E731
     wild = lambda cell, n: float((cell.seed % 2) == (cell.encoding == "nope"))  # noqa: E731
@@ -308,7 +309,7 @@ def test_some_rows_can_be_asked_for_and_keep_their_numbers():
 
 
 def test_over_tasks_all_runs_of_an_encoding_count_once():
-    """Against the rows; ALiBi has no run of one task, and bits per character are no shares."""
+    """Compares with the rows; ALiBi lacks a task, and bits per character are not shares."""
     planned = plan(tasks=["copy", "sort", "language"])
     held = contents(planned, falling)
     for digest, record in held.records.items():
@@ -348,7 +349,7 @@ def test_too_few_seeds_for_so_many_contrasts_are_said(contrasts, seeds, able):
 
 
 def test_the_rate_of_a_row_is_its_best_within_the_trained_length():
-    """By trials alone, of which those beyond L and the other seeds say something else."""
+    """Uses trials only; outcomes beyond L and other seeds would give another choice."""
     planned = plan(["nope", "rope"], rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
     best = {"nope": 2e-3, "rope": 4e-3}
     records = {}
@@ -442,7 +443,7 @@ def test_nothing_is_decided_where_the_positive_control_shows_no_gain(positive, n
     planned = made_studies.plan(**controls, contrast=[["nope", "rope"]])
     result = analysis.analyse(made_studies.study(planned))
     assert [bool(analysis.refusal(control)) for control in result.controls] == [not asked] * 2
-    assert all(("cannot be asked here" in x.verdict) is not asked for x in result.contrasts)
+    assert all(("cannot be decided here" in x.verdict) is not asked for x in result.contrasts)
     assert [x.decided for x in result.contrasts] == [asked] * 2
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from refusals import refused
 
-from posenc.lab.study.build import build, encoding_of, number
+from posenc.lab.study.build import build, derived_seed, encoding_of
 from posenc.lab.study.cell import Cell, Profile
 
 PROFILE = Profile(width=16, heads=2, layers=2)
@@ -42,7 +42,7 @@ def test_another_seed_draws_all_anew():
 
 def test_each_use_of_a_seed_has_numbers_of_its_own():
     uses, seeds = ("weights", "encoding", "data", "tests"), range(50)
-    numbers = {number(use, seed) for use in uses for seed in seeds}
+    numbers = {derived_seed(use, seed) for use in uses for seed in seeds}
     assert len(numbers) == len(uses) * len(seeds)
     assert max(numbers) < 2**56  # what every generator takes
 

@@ -1,4 +1,4 @@
-"""Names of cells, against the SHA-256 of their settings written by hand, and what is refused."""
+"""Digests of cells, compared with a SHA-256 of settings written by hand, and invalid settings."""
 
 from dataclasses import fields, replace
 from hashlib import sha256

@@ -1,7 +1,7 @@
 """Stores in which bits, bytes and types were changed, against the store as it was written.
 
-A store says what was written, or one sentence. One of format 1 has no checksums, so that it may
-say something else; but no command ends in a traceback.
+A store returns the written contents, or raises an error of one sentence. Format 1 has no checksums,
+so its contents may differ; but no command ends in a traceback.
 """
 
 import random
@@ -84,7 +84,7 @@ def changed(path, tmp_path, statement):
 
 
 def attempted(call, *words):
-    """What a call returns, or None after a sentence of ours."""
+    """Return the result of a call, or None after an error with our message."""
     said = ""
     try:
         return call(*words)
@@ -96,7 +96,7 @@ def attempted(call, *words):
 
 
 def same_or_refused(path, expected):
-    """Test whether a store says what was written; else it says nothing, in a sentence."""
+    """Test whether a store returns the written contents or raises an error with our message."""
     held = attempted(store.read, path)
     assert held in (None, expected)
     return held is not None
@@ -143,7 +143,7 @@ def all_that_is_said(path, capsys):
 
 @pytest.mark.parametrize("part", range(2))
 def test_commands_end_in_no_traceback(whole, tmp_path, monkeypatch, capsys, part):
-    """A store without checksums, in which nobody sees that a number is another."""
+    """A store without checksums, in which a changed number is not detected."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(analysis.analyse, "__defaults__", (None, 10))  # of resamples
     path = whole / "before" / store.RESULTS

@@ -100,7 +100,7 @@ def test_the_share_of_tokens_is_that_of_answers_after_the_true_ones():
 
 
 def test_without_its_end_a_text_is_right_that_was_ended_early():
-    """A model that always says <eos>, and of the others the right ones; against `generated`."""
+    """A model that always predicts <eos>, otherwise right answers; compared with `generated`."""
     task = tasks.find("copy-constant").at(3, (3,))
     model, cell = trained(task=task)
     with torch.no_grad():

@@ -19,7 +19,7 @@ from refusals import refused
 from study_runner import TINY
 from thorough import some
 
-from posenc.lab.study import execute, origin, store, tasks
+from posenc.lab.study import environment, execute, store, tasks
 from posenc.lab.study.cell import Result
 from posenc.lab.study.lock import Locked, locked
 from posenc.lab.study.plan import Plan, PlanError
@@ -65,7 +65,7 @@ STEPS = 8  # of 12, after which cells are held: they have two checkpoints
 
 @pytest.fixture
 def held(monkeypatch):
-    """Cells wait after 8 steps until they are asked to stop; say whether both workers have come."""
+    """Let cells wait after 8 steps until they are stopped; return whether both workers arrived."""
     monkeypatch.setenv("HELD", str(STEPS))
     monkeypatch.setattr(execute, "OFTEN", 0.0)
 
@@ -302,7 +302,7 @@ def test_signals_leave_checkpoints_and_the_same_command_goes_on(tmp_path, number
     words = ["-c", SAYS_MORE, "study", "plan.toml", "--pilot", "--out", "out", "--workers", "1"]
     process = subprocess.Popen(
         [sys.executable, *words], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which `&` ignores
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored after `&`
     )  # fmt: skip
     for line in process.stderr:
         if "loss " in line:
@@ -310,7 +310,7 @@ def test_signals_leave_checkpoints_and_the_same_command_goes_on(tmp_path, number
     process.send_signal(number)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130, said
-    assert "to go on: posenc study --resume out" in said
+    assert "to continue: posenc study --resume out" in said
     assert (tmp_path / "out/results.db").exists()
     assert [*(tmp_path / "out/cells").glob("*/step-*")]
 
@@ -359,7 +359,7 @@ def test_another_plan_in_the_folder_is_refused_and_recorded_if_it_must_be(tmp_pa
 
 def test_other_versions_are_refused_like_another_plan(tmp_path, monkeypatch):
     study(tmp_path, plan(seeds=1))
-    monkeypatch.setattr(origin, "__version__", "99")
+    monkeypatch.setattr(environment, "__version__", "99")
     with refused(PlanError, "`posenc`", "'99'"):
         study(tmp_path, plan(seeds=1))
 
@@ -443,58 +443,49 @@ from posenc.lab.study.tasks import TASKS
 long = replace(TASKS["copy"], trained=10**9)
 """
 REFUSED = [
-    ({"metric": "at 99"}, r"metric: 'at 99' is at none of the lengths of copy, .* 5, 10, 15, 20: "),
-    (
-        {"metric": "at 0"},
-        "metric: 'at 0' is at none of the lengths of copy, which is trained at 10",
-    ),
-    ({"metric": "at 1.15"}, "metric: 'at 1.15' is at none"),
-    ({"metric": "at " + "9" * 400}, "is at none of the lengths"),
-    ({"metric": "at 1.35"}, "metric: 'at 1.35' is at none of the lengths of copy"),
-    (
-        {"contrast": [["nope at 11", "rope cropped"]]},
-        "contrast: 'nope at 11' must be at a tested length of copy, got 11",
-    ),
-    ({"tested": [5, 10]}, "metric: 'area' is at none of the lengths of copy"),
-    ({"tested": [12, 16]}, "tested: copy is trained at 10, and tested at 12, 16: test n = 10 too,"),
-    ({"tasks": ["language"], "text": "/dev/zero"}, "/dev/zero must be a regular file, it is a dev"),
-    ({"tasks": ["language"], "text": "pipe"}, "pipe must be a regular file, it is a device or a p"),
-    ({"tasks": ["language"], "text": "."}, "tasks: language: . cannot be read: Is a directory"),
-    ({"tasks": ["language"], "text": "large"}, "large must have at most 268,435,456 bytes, it has"),
-    ({"tasks": ["images"], "images": "/dev/zero"}, "tasks: images: /dev/zero must be a regular"),
-    ({"tasks": ["copy-unique"], "tested": [10, 12, 101]}, "copy-unique has up to 100 .* got 101"),
-    ({"tasks": ["language"], "tested": [10, 12, 99_999]}, "of 43,341 symbols have .* got 99,999"),
+    ({"metric": "at 99"}, "`metric`", "'at 99'", "5, 10, 15, 20"),
+    ({"metric": "at 0"}, "`metric`", "'at 0'", 10),
+    ({"metric": "at 1.15"}, "`metric`", "'at 1.15'"),
+    ({"metric": "at " + "9" * 400}, "`metric`"),
+    ({"metric": "at 1.35"}, "`metric`", "'at 1.35'", "copy"),
+    ({"contrast": [["nope at 11", "rope cropped"]]}, "`contrast`", "'nope at 11'", "copy", 11),
+    ({"tested": [5, 10]}, "`metric`", "'area'", "copy"),
+    ({"tested": [12, 16]}, "`tested`", "copy", 10, "12, 16"),
+    ({"tasks": ["language"], "text": "/dev/zero"}, "/dev/zero", "regular file"),
+    ({"tasks": ["language"], "text": "pipe"}, "pipe", "regular file"),
+    ({"tasks": ["language"], "text": "."}, "tasks: language", "Is a directory"),
+    ({"tasks": ["language"], "text": "large"}, "large", "268,435,456"),
+    ({"tasks": ["images"], "images": "/dev/zero"}, "tasks: images", "/dev/zero", "regular file"),
+    ({"tasks": ["copy-unique"], "tested": [10, 12, 101]}, "copy-unique", 100, 101),
+    ({"tasks": ["language"], "tested": [10, 12, 99_999]}, "43,341", "99,999"),
     (
         {"tested": [10, 12, 299], "encodings": ["nope", "learned"]},
-        "encodings: learned: `pos` .* 511, .* 0 … 599",
+        *("encodings: learned", "`pos`", 511, "0 … 599"),
     ),
-    (
-        {"positions": "random 30"},
-        "encodings: nope: `positions` 'random 30' are too few for a text of 42 tokens",
-    ),
+    ({"positions": "random 30"}, "encodings: nope", "`positions`", "'random 30'", 42),
     (
         {
             "positions": "random 50",
             "encodings": [{"name": "a", "encoding": "rope", "extend": "yarn 4 after 2"}],
         },
-        "encodings: a: `positions` 'random 50' are too few for a text of 83 tokens",
+        *("encodings: a", "`positions`", "'random 50'", 83),
     ),
     (
         {"encodings": [{"name": "a", "encoding": "rope", "extend": "pi 200000 after 2"}]},
-        "'pi 200000 after 2' trains on texts of 2,000,000, and 1,048,576 are the most",
+        *("`extend`", "'pi 200000 after 2'", "2,000,000", "1,048,576"),
     ),
-    ({"tasks": ["flip-flop"], "trained": 1, "tested": [1, 2]}, "got 1 orders: take 2 or more"),
-    ({"tasks": ["mine.py:long"]}, "tasks: mine.py:long: a cell cannot have the `trained` 10000"),
+    ({"tasks": ["flip-flop"], "trained": 1, "tested": [1, 2]}, "flip-flop", "`n`", 2, 1),
+    ({"tasks": ["mine.py:long"]}, "tasks: mine.py:long", "`trained`", 10**9),
     (
         {"encodings": [{"name": "mine.py:Mine", "extend": "pi 2"}]},
-        "encodings: mine.py:Mine: only a RoPE of one axis can be extended, this model has NoPE",
+        *("encodings: mine.py:Mine", "RoPE", "NoPE"),
     ),
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), REFUSED)
-def test_what_would_fail_in_training_is_refused_before_anything_is_written(
-    tmp_path, monkeypatch, change, said
+@pytest.mark.parametrize(("change", "facts"), [(change, facts) for change, *facts in REFUSED])
+def test_a_plan_that_would_fail_in_training_is_rejected_before_anything_is_written(
+    tmp_path, monkeypatch, change, facts
 ):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
@@ -504,7 +495,7 @@ def test_what_would_fail_in_training_is_refused_before_anything_is_written(
     planned = plan(**change)
     if "mine.py:long" in planned.tasks:
         planned = replace(planned, trained=None, tested=())
-    with pytest.raises(PlanError, match=said) as raised:
+    with refused(PlanError, *facts) as raised:
         study(tmp_path / "out", planned, allow_code=planned.code)
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "out").exists()
@@ -600,7 +591,7 @@ def test_the_rate_of_a_row_without_losses_is_chosen_by_its_outcomes(tmp_path):
 
 
 def calls_of_leader(folder, rows, left):
-    """The functions that are called for each cell while so many rows of 20 seeds are led."""
+    """Return the number of function calls for each cell of a study with 20 seeds of these rows."""
     named = [{"name": f"r{n}", "encoding": "rope", "base": 1e4 + n} for n in range(rows)]
     planned, calls = plan(seeds=20, encodings=named), 0
 
@@ -625,7 +616,7 @@ def calls_of_leader(folder, rows, left):
 
 @pytest.mark.slow
 def test_a_cell_costs_its_leader_no_more_among_many(tmp_path):
-    """Every event asked every cell that waited for every wall there was: hours for 10,000."""
+    """Estimates once compared all waiting cells with all times, hours for 10,000 cells."""
     left = []
     few, many = (calls_of_leader(tmp_path / str(rows), rows, left) for rows in (10, 40))
     assert many < few

@@ -1,4 +1,4 @@
-"""The lock of a folder, against what another process of the system is told."""
+"""The lock of a folder, tested from another process."""
 
 import errno
 import fcntl
@@ -11,7 +11,7 @@ import pytest
 from refusals import refused
 
 from posenc.lab.study.lock import NAME, Locked, locked
-from posenc.lab.study.regular import NotRegular
+from posenc.lab.study.safe_files import NotRegular
 
 HOLD = "import sys; from posenc.lab.study.lock import locked\nwith locked(__import__('pathlib').Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"  # noqa: E501
 
@@ -37,7 +37,7 @@ def test_who_holds_it_is_named(tmp_path, holder):
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "a").write_text("")
-    with pytest.raises(NotRegular, match="a is a file: name a folder"), locked(tmp_path / "a"):
+    with refused(NotRegular, tmp_path / "a", "a file"), locked(tmp_path / "a"):
         pass
 
 
@@ -50,7 +50,7 @@ def test_a_holder_that_is_killed_leaves_it_free(tmp_path, holder):
 
 def test_a_holder_that_wrote_no_sense_is_another_process(tmp_path, holder):
     (tmp_path / NAME).write_text("[1]")
-    with pytest.raises(Locked, match="in use by another process: wait"), locked(tmp_path):
+    with pytest.raises(Locked, match="in use by another process"), locked(tmp_path):
         pass
 
 
@@ -81,6 +81,6 @@ def test_a_contender_leaves_the_name_of_the_holder(tmp_path, holder):
 def test_a_link_is_not_followed(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / NAME).symlink_to(tmp_path / "mine")
-    with pytest.raises(NotRegular, match="it is a link"), locked(tmp_path):
+    with refused(NotRegular, tmp_path / NAME, "a link"), locked(tmp_path):
         pass
     assert (tmp_path / "mine").read_text() == "mine"

@@ -6,7 +6,7 @@ import pytest
 import study_runner
 from refusals import refused
 
-from posenc.lab.study import execute, origin, store
+from posenc.lab.study import environment, execute, store
 from posenc.lab.study.merge import merge
 from posenc.lab.study.plan import Plan, PlanError
 from posenc.lab.study.store import StoreError, read
@@ -29,16 +29,16 @@ def test_parts_that_were_run_apart_make_the_store_of_the_whole(tmp_path):
     whole, merged = (folder / store.RESULTS for folder in (whole, tmp_path / "merged"))
     assert merged.read_bytes() == whole.read_bytes()
     assert sum("cell" in line for line in store.times(tmp_path / "merged")) == 4
-    study(tmp_path / "merged")  # which has nothing left to do
+    study(tmp_path / "merged")  # no cell is left
     assert merged.read_bytes() == whole.read_bytes()
 
 
 def test_what_does_not_belong_together_is_refused_and_nothing_is_written(tmp_path, monkeypatch):
     part = study(tmp_path / "part", part=(1, 2))
     others = study(tmp_path / "others", replace(PLAN, hypothesis="Another."), part=(2, 2))
-    with pytest.raises(StoreError, match="others is of another plan, or of none"):
+    with pytest.raises(StoreError, match="others must be a part of the same plan"):
         merge(tmp_path / "merged", [part, others])
-    monkeypatch.setattr(origin, "code", lambda: "another")
+    monkeypatch.setattr(environment, "code", lambda: "another")
     later = study(tmp_path / "later", part=(2, 2))
     with refused(StoreError, "`code`"):
         merge(tmp_path / "merged", [part, later])
@@ -58,5 +58,5 @@ def test_a_cell_that_came_out_otherwise_is_named(tmp_path):
 
 def test_a_study_that_stops_by_its_intervals_has_no_parts(tmp_path):
     planned = Plan.of({k: v for k, v in study_runner.PLAN.items() if k != "seeds"} | {"stop": {}})
-    with pytest.raises(PlanError, match="the parts of a study do not know when all are narrow"):
+    with refused(PlanError, "`stop`", "`seeds`"):
         study(tmp_path, planned, part=(1, 2))

@@ -68,7 +68,7 @@ def test_the_spread_of_weights_keeps_the_size_of_what_they_read():
 
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
 def test_every_encoding_runs_and_moves_no_other_weight(card):
-    """Weights that are shared are equal to the bit, whatever the encoding draws."""
+    """Shared weights are equal to the bit for every encoding."""
     model = decoder(lambda: create(card.slug, 16, 2), seed=5, encoding_seed=9)
     shared, plain = model.shared, decoder(seed=5, encoding_seed=4).shared
     assert shared.keys() == plain.keys()

@@ -41,7 +41,7 @@ def test_the_other_name_has_another_initial_and_either_comes_first(module):
 
 
 def test_texts_of_training_are_not_those_of_tests(module):
-    """The novel is cut: a text of tests stands in its last tenth."""
+    """Texts for tests come from the last tenth of the novel only."""
     tail, head = module.TEXT[module.HELD_OUT :], module.TEXT[: module.HELD_OUT]
     for seed in range(20):
         tested = "".join(module.writer(True)(64, Random(seed)).symbols)[14:62]

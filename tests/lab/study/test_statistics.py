@@ -19,7 +19,7 @@ def test_the_interquartile_mean_leaves_out_a_quarter_at_either_end(n):
 
 
 def test_values_at_the_edges_count_by_their_share():
-    """Of five, the middle half is the third, and three quarters of its neighbours."""
+    """The middle half of five values is the third, and three quarters of its neighbours."""
     expected = (0.75 * 1 + 2 + 0.75 * 3) / 2.5
     assert stats.interquartile_mean([0, 1, 2, 3, 90]) == pytest.approx(expected)
     assert stats.interquartile_mean([7.0]) == 7
@@ -158,7 +158,7 @@ def test_three_seeds_rank_nothing():
 
 @pytest.mark.parametrize("values", [[], [float("nan")], torch.ones(1, 1)])
 def test_what_is_no_list_of_numbers_is_refused(values):
-    with pytest.raises(ValueError, match="a list of finite numbers, at least one"):
+    with pytest.raises(ValueError, match="finite number"):
         stats.sign_flip(values)
 
 

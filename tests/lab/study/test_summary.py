@@ -16,7 +16,7 @@ def test_it_holds_the_plan_the_table_and_what_is_published_of_the_same_tasks():
     contents = study(PLAN, deviations=["after 3 cells"])
     found = summarise(contents)
     assert (found.plan, found.title) == (PLAN.text, "5 encodings on copy, sort")
-    assert "None." not in found.title  # a hypothesis is no headline
+    assert "None." not in found.title  # the title never contains the hypothesis
     assert found.analysis == analyse(contents)
     assert found.outcomes == contents.digest
     assert [*found.published] == ["copy"]

@@ -239,7 +239,7 @@ def test_cells_are_refused_that_say_what_is_not_known():
 
 
 def test_a_run_on_a_named_device_is_the_same_there(tmp_path):
-    """Its second name of the CPU goes the way of all other devices, a stop and checkpoints too."""
+    """Another name of the CPU takes the path of other devices, also for a stop and checkpoints."""
     alone = train.run(cell(), COPY)
     stops = iter([False] * 3 + [True])
     with pytest.raises(train.Stopped):

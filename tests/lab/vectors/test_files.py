@@ -45,7 +45,7 @@ def whole():
 def test_all_cases_are_written_and_equal(whole, tmp_path):
     count = files.write(tmp_path / "vectors")
     assert count >= 2000
-    assert files.check(tmp_path / "vectors") == files.Checked(count, ())
+    assert files.check_folder(tmp_path / "vectors") == files.Checked(count, ())
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
@@ -76,7 +76,7 @@ def test_the_core_set_is_small(folder):
 
 
 def test_a_folder_is_checked(folder, tmp_path):
-    checked = files.check(folder)
+    checked = files.check_folder(folder)
     assert (checked.wrong, checked.equal) == (
         (),
         json.loads((folder / "index.json").read_text())["cases"],
@@ -85,7 +85,7 @@ def test_a_folder_is_checked(folder, tmp_path):
     text = (other / "mask.json").read_text()
     (other / "mask.json").write_text(text.replace('"data":[1', '"data":[0', 1))
     (other / "ids.json").unlink()
-    wrong = " ".join(files.check(other).wrong)
+    wrong = " ".join(files.check_folder(other).wrong)
     assert "mask.json" in wrong
     assert "ids.json is missing" in wrong
 
@@ -97,7 +97,7 @@ def test_a_changed_number_is_found_whatever_its_digest(folder, tmp_path):
     index = json.loads((other / "index.json").read_text())
     index["files"]["mask.json"] = files._digest(text)
     (other / "index.json").write_text(json.dumps(index))
-    (line,) = files.check(other).wrong
+    (line,) = files.check_folder(other).wrong
     assert "seen differs" in line
 
 
@@ -107,7 +107,7 @@ def test_nothing_is_overwritten(folder, tmp_path):
         files.write(folder)
     assert (folder / "index.json").read_bytes() == before
     with refused(ValueError, "index.json", files.FORMAT):
-        files.check(tmp_path)
+        files.check_folder(tmp_path)
 
 
 def built(language, tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made_suite import TOML
 
-from posenc.lab.study import analysis, execute, origin, store, train
+from posenc.lab.study import analysis, environment, execute, store, train
 from posenc.lab.study.plan import Plan
 from studies.arena import quick, suite
 from studies.arena.__main__ import main
@@ -75,7 +75,7 @@ def test_from_an_encoding_of_ones_own_to_the_board(tiny):
     code, _, err = tiny(*words, "--max-minutes", "0.0000001")
     assert code == 0
     go_on = f"python -m studies.arena {entry} --suite tiny --out mine"
-    assert f"20 cells are not done; to go on: {go_on}" in err
+    assert f"20 cells are not done; to continue: {go_on}" in err
     assert "--workers=2" in err
     code, _, err = tiny(*words)
     assert (code, "not done" in err) == (0, False)
@@ -92,17 +92,17 @@ def test_from_an_encoding_of_ones_own_to_the_board(tiny):
         mark.unlink()
     code, said, _ = tiny(*added, "--allow-code", entry, "--repeat", "5")
     assert code == 0
-    assert said.count("(near): losses and outcomes equal bit by bit") == 5
+    assert said.count("(near): losses and outcomes equal to the bit") == 5
     page = Path("board/tiny.md").read_text("utf-8")
     assert f"| {entry} | entry | " in page
     processes = {x.name for x in Path().glob("made-*")}
     assert processes
     assert f"made-{os.getpid()}" not in processes
-    for held, said in ((None, "has these outcomes already"), ("{", "is no board")):
+    for held, said in ((None, "must not have these outcomes yet"), ("{", "must be a board")):
         if held is not None:
             Path("board/tiny.json").write_text(held)
         code, _, err = tiny(*added, "--allow-code", entry)
-        assert (code, said in err, "is trained again" in err) == (2, True, False)
+        assert (code, said in err, "again" in err) == (2, True, False)
     assert Path("board/tiny.json").read_text() == "{"
 
 
@@ -133,7 +133,7 @@ def test_a_first_look_stands_beside_stored_rows(tiny, monkeypatch):
     assert rows["entry"][5] == f"{result.rows[0].parameters:,}"
     assert "not a verdict" in last
     assert "python -m studies.arena mine.py:Mine" in last
-    assert store.read(Path("look")).sources[origin.PILOT]
+    assert store.read(Path("look")).sources[environment.PILOT]
 
 
 def test_a_first_look_needs_trained_rows(tiny, monkeypatch):
@@ -145,10 +145,10 @@ def test_a_first_look_needs_trained_rows(tiny, monkeypatch):
 
 def test_what_cannot_be_is_said_in_one_line(tiny):
     for words, said in (
-        (("rope", "--suite", "tiny"), "rope is a row of every arena"),
-        (("kerple", "--suite", "huge"), "no suite is called 'huge': known are tiny"),
-        (("kerple", "--add", "x", "--suite", "tiny"), "name no encoding beside it"),
-        (("--add", "nothing", "--suite", "tiny"), "nothing/near does not exist"),
+        (("rope", "--suite", "tiny"), "the entry must differ from"),
+        (("kerple", "--suite", "huge"), "`--suite` must be one of tiny, got 'huge'"),
+        (("kerple", "--add", "x", "--suite", "tiny"), "`--add` must be used without an encoding"),
+        (("--add", "nothing", "--suite", "tiny"), "got nothing/near, which does not"),
     ):
         code, _, err = tiny(*words)
         assert (code, said in err.splitlines()[-1]) == (2, True), err
@@ -161,4 +161,4 @@ def test_an_interrupted_arena_says_how_to_go_on(tiny, monkeypatch):
     monkeypatch.setattr(execute, "study", interrupted)
     code, _, err = tiny("alibi", "--suite", "tiny", "--out", "mine", "--workers", "3")
     assert code != 0
-    assert "to go on: python -m studies.arena alibi --suite tiny --out mine --workers=3" in err
+    assert "to continue: python -m studies.arena alibi --suite tiny --out mine --workers=3" in err

@@ -45,11 +45,11 @@ def test_a_lost_loss_is_the_outcome_of_a_cell():
 def test_files_of_something_else_are_refused(tmp_path):
     path = tmp_path / "0.safetensors"
     path.write_bytes(b"cos\nsystem\n(S'true'\ntR.")  # a pickle, which nothing here reads
-    with pytest.raises(ValueError, match="holds no predictions"):
+    with pytest.raises(ValueError, match="must have predictions"):
         Predictions.read(path)
     for about in (None, {"posenc": "{"}, {"posenc": "[1, 2, 3, 4]"}, {"posenc": "[[1], 2]"}):
         save_file({"x": torch.zeros(1)}, path, about)
-        with pytest.raises(ValueError, match="holds no predictions"):
+        with pytest.raises(ValueError, match="must have predictions"):
             Predictions.read(path)
 
 
@@ -58,4 +58,4 @@ def test_a_process_that_leaves_nothing_is_named_with_its_cell(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text("import os\n\nos._exit(7)\n")
     with refused(TrainingFailed, 2, 7):
-        training.apart([replace(CELL, encoding="mine.py:Mine")])
+        training.train_separately([replace(CELL, encoding="mine.py:Mine")])

@@ -11,8 +11,8 @@ from posenc.lab.study import tasks
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell, Profile
 from posenc.lab.study.evaluate import evaluate
-from posenc.lab.study.kept import keep
-from studies.questions.bands import read_csv, recoveries, swap_kept, swapped, swaps, write_csv
+from posenc.lab.study.saved_models import save_model
+from studies.questions.bands import read_csv, recoveries, swap_saved, swapped, swaps, write_csv
 
 PROFILE = Profile(width=32, heads=2, layers=1, steps=3, batch=4, warmup=1, prompts=8)
 CELL = Cell("language", "rope", 0, profile=PROFILE)
@@ -62,11 +62,11 @@ def test_the_bands_of_kept_models_are_swapped_and_read_again(tmp_path):
         torch.manual_seed(seed)
         cell = replace(CELL, seed=seed, label=label, options={"theta": theta}, trained=16)
         task = tasks.find("language")
-        keep(build(cell, len(task.vocabulary)), cell, task, tmp_path / "models")
-    found = swap_kept(tmp_path, times=(2,), bands=2)
+        save_model(build(cell, len(task.vocabulary)), cell, task, tmp_path / "models")
+    found = swap_saved(tmp_path, times=(2,), bands=2)
     places = [(one.encoding, one.seed, one.swap.length) for one in found]
     assert places == [("all", 1, 32)] * 4 + [("all", 2, 32)] * 4
-    assert swap_kept(tmp_path, ["all"], times=(2,), bands=2) == found
+    assert swap_saved(tmp_path, ["all"], times=(2,), bands=2) == found
     assert write_csv(found, tmp_path / "bands.csv") == 8
     again = read_csv(tmp_path / "bands.csv")
     assert [one.swap.pairs for one in again] == [one.swap.pairs for one in found]
@@ -75,7 +75,7 @@ def test_the_bands_of_kept_models_are_swapped_and_read_again(tmp_path):
     by_hand = (found[0].swap.recovered + found[4].swap.recovered) / 2
     assert fastest.recovered.value == pytest.approx(by_hand, abs=1e-5)
     with refused(ValueError, "RoPE"):
-        swap_kept(tmp_path, ["some"])
+        swap_saved(tmp_path, ["some"])
 
 
 def test_what_has_no_bands_is_refused():
@@ -86,5 +86,5 @@ def test_what_has_no_bands_is_refused():
         next(swaps(with_theta(THETA), CELL, TASK, (16,)))
     with refused(ValueError, "`bands`", 8, 3):
         next(swaps(with_theta(THETA), CELL, TASK, (32,), bands=3))
-    with pytest.raises(ValueError, match="bands are measured in bits"):
+    with pytest.raises(ValueError, match="must be graded in bits"):
         next(swaps(with_theta(THETA), CELL, tasks.find("copy"), (32,)))

@@ -56,7 +56,7 @@ def test_each_family_is_fitted_by_the_others():
     random = np.random.default_rng(0)
     ticks = random.integers(0, 2, (12, 5)).astype(float)
     ticks[3, 1] = ticks[7, 4] = float("nan")
-    ticks[:, 2] = 1  # all have it: it says nothing
+    ticks[:, 2] = 1  # all have it, so it carries no information
     outcomes, families = random.random((12, 3)), ["a", "b", "c", "d"] * 3
     found = without_family(torch.tensor(ticks), torch.tensor(outcomes), families)
     wanted = [by_hand(ticks, column, families) for column in outcomes.T]
@@ -84,7 +84,7 @@ def measure(name):
 
 
 def stored(share, encodings=NAMES, seeds=3):
-    """A store of copying, right in range; beyond it the share that `share(name)` says."""
+    """Make a store of copying: all right within L, and beyond it the share `share(name)`."""
     profile = Profile(steps=5, prompts=PROMPTS, width=64, heads=4)
     content = {"tasks": ["copy"], "encodings": encodings, "profile": asdict(profile)}
     plan = Plan.of(content | {"trained": 10, "tested": [10, 12, 20], "seeds": seeds})
@@ -161,7 +161,7 @@ def test_too_few_encodings_are_refused():
     ],
 )
 def test_an_encoding_that_cannot_be_made_is_named(monkeypatch, change, said):
-    """As a store may have it that somebody else has written."""
+    """Names that a store of a stranger could have."""
     monkeypatch.setattr(prediction, "_properties", prediction.encoding_of)
     names = ("nope", "rope", "p-rope", "alibi", "kerple", "sinusoidal")
     held = made_studies.study(made_studies.plan(names, seeds=1))

@@ -21,7 +21,7 @@ def first() -> Contents:
 
 
 def changed(contents: Contents, encoding: str, seeds: set[int], bits: float) -> Contents:
-    """The same, but that these runs need so many bits more for every character."""
+    """Return the contents with more bits per character in these runs."""
     records = dict(contents.records)
     for name, record in contents.records.items():
         if record.cell.name == encoding and record.cell.seed in seeds:
@@ -60,5 +60,5 @@ def test_a_study_of_something_else_is_no_repetition(first: Contents):
     with refused(ValueError, "'at 1.2'", "'at 2.0'"):
         repetition(first, store.read(STUDIES / "shape-copy"))
     nothing = replace(first, records={})
-    with pytest.raises(ValueError, match="tasks, encodings and seeds of the first, got others"):
+    with pytest.raises(ValueError, match="tasks, encodings and seeds of the first run, got others"):
         repetition(first, nothing)

@@ -1,1 +1,1 @@
-"""Whole studies: encodings compared, a few of them looked at closely, a real model that reads."""
+"""Comparisons of encodings on a text, close-ups of a few, and measurements of a real model."""

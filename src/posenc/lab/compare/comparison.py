@@ -1,4 +1,4 @@
-"""`compare`: measure every encoding on the same text. The result is data, and drawn elsewhere."""
+"""`compare`: measurements of encodings on the same text, with the same random weights."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,12 +32,12 @@ from posenc.support.provenance import Provenance, since
 
 SCHEMA = 3
 MEMORY = "forward_memory", "training_memory"
-BUSY = 0.1  # share of the timing that this process waited for a processor
+BUSY = 0.1  # share of the timing spent waiting for a processor, above which a machine is busy
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the layer and the text windows that everything is measured with."""
+    """Sizes of the layer, and numbers of text windows, sentences and timing rounds."""
 
     dim: int = 64
     heads: int = 4
@@ -58,7 +58,7 @@ class Settings:
 
     @property
     def length_rounds(self) -> dict[int, int]:
-        """Rounds of timing by length, for texts of other lengths than `cost_tokens`."""
+        """The number of timing rounds by length, for lengths other than `cost_tokens`."""
         others = [self.cost_tokens * 2**n // 8 for n in (0, 2, 4)]
         few = max(1, (2 * self.cost_rounds) // 3)
         return {n: self.cost_rounds if n < self.cost_tokens else few for n in others}
@@ -66,7 +66,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class OrderChange:
-    """The change of outputs, without a mask and with a causal one, averaged over real sentences."""
+    """The mean change of outputs over sentences, without a mask and with a causal one."""
 
     plain: float
     causal: float
@@ -74,11 +74,11 @@ class OrderChange:
 
 @dataclass(frozen=True)
 class Multiple:
-    """Time and memory of a forward pass of `tokens`, over NoPE's; None where it is refused."""
+    """Time and memory of a forward pass as ratios to NoPE's; None if the encoding rejects it."""
 
     tokens: int
     time: float | None
-    low: float | None  # the interval of `time`, as of `Ratio`
+    low: float | None  # interval of `time`, as in `Ratio`
     high: float | None
     memory: float | None
 
@@ -89,14 +89,14 @@ class Measured:
 
     name: str
     slug: str
-    family: str  # additive, rotary, bias, relative, none, own: where it acts
-    used_by: str  # published models that have it
+    family: str  # additive, rotary, bias, relative, none or own
+    used_by: str  # published models that use it
     summary: str
-    text: str  # the docstring of its file
+    text: str  # docstring of its file
     formula: str
     acts_on: list[str]
     axes: int
-    causal: bool  # True of one made for causal attention, under whose mask it is measured
+    causal: bool  # made for causal attention, and measured with a causal mask
     parameters: int
     paper: dict[str, str] | None  # None: an encoding of a user's own
     properties: dict[str, Finding]
@@ -104,30 +104,32 @@ class Measured:
     duplicate: OrderChange | None  # None: no word occurs twice in a sentence of this text
     curve: Curve
     effect: Effect
-    # What the first head adds to scores of 32 queries and keys
+    # Scores added by the first head for 32 queries and keys
     added: list[list[float | None]] | None
     far: list[FarChange]
-    rows: list[list[float]] | None  # PE(p), or what p makes of ones: 64 positions, 64 channels
+    rows: list[list[float]] | None  # PE(p), or a rotated vector of ones: 64 positions, 64 channels
     cost: Cost
-    cost_ratio: dict[str, float]  # ratio to NoPE: of times in the same round, of memory
+    cost_ratio: dict[str, float]  # ratios to NoPE, of times in the same round and of memory
     cost_by_length: list[AtLength]
     cost_ratio_by_length: list[Multiple]
 
     @property
     def untrained(self) -> bool:
-        """True if it has parameters, which are random here: its numbers describe how it begins."""
+        """True if the encoding has parameters; these are random here, as before training."""
         return self.parameters > 0
 
 
 @dataclass(frozen=True)
 class Comparison:
+    """The result of `compare`."""
+
     source: str
     words: int
     distinct_words: int
-    sentence: str  # one of those that were shuffled
+    sentence: str  # example of a sentence that was shuffled
     settings: Settings
     encodings: list[Measured]
-    nope_cost: Cost  # cost of the layer without positions, which all are measured against
+    nope_cost: Cost  # cost of the layer without positions, the baseline of all ratios
     nope_by_length: list[AtLength]
     waited: float  # share of the timing that this process waited for a processor
     provenance: Provenance
@@ -143,7 +145,7 @@ class Comparison:
         return f"Comparison of {len(self.encodings)} encodings on {self.source}: {names}"
 
     def _repr_html_(self) -> str:
-        """A table for a notebook; `posenc.show.plot.pictures` has the figures."""
+        """Return a table for a notebook."""
         heads = ["", "effect on scores by distance", "holds", "change when shuffled"]
         heads += ["time × NoPE", "training × NoPE"]
         rows = [
@@ -158,13 +160,13 @@ class Comparison:
             for measured in self.encodings
         ]
         words = (
-            f"{self.source}, {self.words:,} words; * learns, and has random numbers here."
-            " `posenc.plot.pictures` has the figures, `posenc.guide()` says which to take"
+            f"{self.source}, {self.words:,} words. * has parameters, which are random here."
+            " `posenc.plot.pictures` draws the figures, `posenc.guide()` helps to choose."
         )
         return table(heads, rows, words)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for JSON; a number that is infinite or undefined becomes null."""
+        """Return plain data for JSON; infinite and undefined numbers become null."""
         tree = asdict(self)
         for measured, source in zip(tree["encodings"], self.encodings, strict=True):
             for name, finding in source.properties.items():
@@ -177,10 +179,10 @@ def _label(name: str) -> str:
 
 
 def _effect_curve(measured: Measured) -> str:
-    """What it adds to the scores of the text, nearest key first."""
+    """Draw the mean change of the scores of the text by distance, nearest key first."""
     mean = measured.effect.mean
-    says = f"{measured.name}: from {mean[0]:.3g} at the query to {mean[-1]:.3g}, farthest back"
-    return curve(mean, says)
+    caption = f"{measured.name}: from {mean[0]:.3g} at the query to {mean[-1]:.3g}, farthest back"
+    return curve(mean, caption)
 
 
 def ratio_text(ratio: Ratio) -> str:
@@ -203,14 +205,15 @@ def compare(
     """Compare encodings: properties, similarity, attention on a text, and cost.
 
     - `names`: names of the catalogue, cards, or encodings of your own, as instances or as
-      "my_module.py:Mine"; all of the catalogue by default. An instance keeps the sizes that it was
-      made with, which must be those of the settings
+      "my_module.py:Mine"; all of the catalogue by default. An instance keeps its sizes, which must
+      be those of the settings
     - `text`: a `Text`; None: the packaged novel
     - `settings`: sizes of the layer, numbers of texts and rounds, and the seed; None: `Settings()`
-    - `progress`: function that is called with what is being done, the steps done, and all steps
+    - `progress`: function that receives the name of the current step, the number of steps done, and
+      the number of all steps
 
-    Returns a `Comparison`, which a notebook shows. Random weights are private: no global seed is
-    touched. Raises LookupError for unknown names.
+    Returns a `Comparison`, which a notebook displays. Torch's global random state is unchanged.
+    Raises LookupError for unknown names.
 
     >>> few = Settings(windows=1, sentences=1, cost_tokens=64, cost_rounds=1)
     >>> [one.name for one in compare(["rope"], settings=few).encodings]
@@ -223,7 +226,7 @@ def compare(
     of = 1 + len(cards) + settings.cost_rounds + sum(settings.length_rounds.values())
     progress("reading", 0, of)
     text = text or novel()
-    # The work is small: several threads would wait for each other on a busy machine.
+    # One thread, because on a busy machine several would wait for each other in such small work
     with threads(1), torch.random.fork_rng(devices=[]):
         material = Material(text, settings)
         encodings = [seeded(card, settings) for card in cards]
@@ -261,22 +264,23 @@ def compare(
 def _check(text: Any, settings: Any, progress: Any) -> None:
     if not isinstance(text, Text | None):
         raise TypeError(
-            f"`text` must be a text in words, got {brief(text)}: of a file pass"
+            f"`text` must be a `Text`, got {brief(text)}. For a file, pass"
             " `posenc.analysis.text.load_text(path)`."
         )
     if settings is not None and not hasattr(settings, "dim"):
         raise TypeError(
             "`settings` must be `Settings` of `posenc.lab.compare.comparison`, got"
-            f" {brief(settings)}: pass `Settings(dim=64)`, for instance."
+            f" {brief(settings)}. Pass `Settings(dim=64)`, for example."
         )
     if not callable(progress):
         raise TypeError(
-            f"`progress` is a function of (doing, done, of), got {brief(progress)}: pass `print`."
+            f"`progress` must be a function of (doing, done, of), got {brief(progress)}. Pass"
+            " `print`, for example."
         )
 
 
 class Material:
-    """The input that all encodings get: the same vectors, sentences, windows and weights."""
+    """The input of all encodings: the same vectors, sentences, windows and layer weights."""
 
     def __init__(self, text: Text, settings: Settings):
         self.settings = settings
@@ -297,7 +301,7 @@ class Material:
         return similarity.of_words(self.layer(NoPE()), self.windows)
 
     def layer(self, encoding: Encoding) -> SelfAttention:
-        """A layer whose queries and keys have entries of about 1, the same for every encoding."""
+        """Make a layer with the same weights for every encoding; q and k have variance 1."""
         width = self.settings.width
         layer = SelfAttention(width, self.settings.heads, encoding)
         generator = torch.Generator().manual_seed(self.settings.seed)
@@ -357,7 +361,7 @@ def _properties(card: Card, encoding: Encoding, settings: Settings) -> dict[str,
 def _costs(
     cards: list[Card], encodings: list[Encoding], settings: Settings, step: Callable[[int], None]
 ) -> list[tuple[Cost, list[AtLength]]]:
-    """Measure the costs, NoPE's first, named or not: the others are measured against it."""
+    """Measure the costs of NoPE, which is the baseline, and then of each encoding."""
     done = count(1 + len(cards))
     baseline = seeded(find("NoPE"), settings)
     layers = [SelfAttention(settings.width, settings.heads, e) for e in (baseline, *encodings)]
@@ -371,7 +375,7 @@ def _costs(
 
 
 def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
-    """Order all lengths; that of `cost` is measured already."""
+    """Add the length of `cost` to the others, and sort by length."""
     tokens = settings.cost_tokens
     usual = AtLength(tokens, cost.forward, cost.forward_memory, cost.forward_ratio)
     return sorted([*others, usual], key=lambda entry: entry.tokens)
@@ -379,9 +383,9 @@ def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[
 
 @contextmanager
 def _waiting() -> Iterator[list[float]]:
-    """Measure the share of the time inside that this process waited for a processor.
+    """Measure the share of the time in the block that this process waited for a processor.
 
-    It computes on one thread, so that wall time beyond its CPU time is waiting.
+    The process computes with one thread, so wall time beyond its CPU time is waiting.
     """
     waited = [0.0]
     wall, used = time.perf_counter(), time.process_time()
@@ -410,7 +414,7 @@ def seeded(card: Card, settings: Settings) -> Encoding:
 
 def _rows_drawn(card: Card) -> list[list[float]] | None:
     with torch.no_grad():
-        # An instance keeps its own sizes, whatever is asked for
+        # An instance keeps its own sizes
         encoding = card.make(64, 1)
         dim, heads = encoding.dim or 64, encoding.heads or 1
         probe = Probe(encoding, dim, heads, encoding.width or dim * heads)
@@ -419,7 +423,7 @@ def _rows_drawn(card: Card) -> list[list[float]] | None:
 
 
 def _added(difference: Tensor) -> list[list[float | None]]:
-    """Round scores (query, key) of the first head and window; None where a pair is hidden."""
+    """Round scores (query, key) of the first head and window; None for a masked pair."""
     return [
         [round(value, 4) if isfinite(value) else None for value in row]
         for row in difference[0, 0, :32, :32].tolist()
@@ -427,7 +431,7 @@ def _added(difference: Tensor) -> list[list[float | None]]:
 
 
 def _spread(spans: list[slice], most: int) -> list[slice]:
-    """Pick so many spans, evenly spread."""
+    """Select at most `most` spans, evenly spaced."""
     places = torch.linspace(0, len(spans) - 1, min(most, len(spans))).long()
     return [spans[place] for place in places]
 
@@ -437,7 +441,7 @@ def _mean(values: list[float]) -> float:
 
 
 def plain(tree: Any, digits: int = 17) -> Any:
-    """Reduce data to what JSON knows, fractions rounded to so many significant digits."""
+    """Convert data to JSON values, with fractions rounded to `digits` significant digits."""
     if isinstance(tree, dict):
         return {key: plain(value, digits) for key, value in tree.items()}
     if isinstance(tree, list | tuple):

@@ -1,8 +1,7 @@
-"""`portray`: a closer look at a few encodings on the words of a text, as data.
+"""`portray`: a `Comparison` of a few encodings, with detailed data for figures of each.
 
-What can be said of all of them is a `Comparison`; here is what it takes pictures to see. Random
-weights are those of the comparison, but that queries and keys are projected alike: a word looks for
-words like itself, and what else it does is the encoding's doing.
+Weights are those of the comparison, except that queries and keys have the same projection: without
+an encoding each word attends to similar words, so every other pattern is due to the encoding.
 """
 
 import time
@@ -44,36 +43,36 @@ from posenc.lab.compare.real_model import ModelReading
 from posenc.properties.card import Card
 from posenc.support.provenance import since
 
-USUAL = "integer", "binary", "sinusoidal", "rope", "alibi"  # those shown where none is named
+USUAL = "integer", "binary", "sinusoidal", "rope", "alibi"  # encodings if none is named
 POSITIONS = 64  # rows of a similarity matrix
-CHANNELS = 16  # sizes of a vector whose position advances, and of the matrix that moves it
-ADVANCE = 48  # positions
-PATCHES, CHOSEN = 24, (8, 10)  # patches along a side of an image; row and column of one of them
-FAR = 4_096  # tokens of a similarity curve, and those that frequencies are trained on
-FACTOR = 8.0  # factor by which frequencies are stretched
-TARGET = 200  # tokens back, of a key that is made to be found there
+CHANNELS = 16  # channels of the vector that moves through positions, and of the shift matrix
+ADVANCE = 48  # number of these positions
+PATCHES, CHOSEN = 24, (8, 10)  # patches along a side of an image; row and column of the query
+FAR = 4_096  # tokens of a similarity curve, and the trained length of frequencies
+FACTOR = 8.0  # factor of the context extension
+TARGET = 200  # distance in tokens of the key at which a score is made to peak
 
 
 @dataclass(frozen=True)
 class Closeup:
-    """One encoding; None where it acts elsewhere."""
+    """The detailed data of one encoding; None for data that this kind of encoding lacks."""
 
     slug: str
     similarity: Between | None
     shift: Group | None
     advance: Advance | None
-    clocks: Clocks | None  # None where queries and keys are not turned by a number
+    clocks: Clocks | None  # None unless queries and keys are rotated, by positions of one axis
     waves: PairsApart | None
-    clouds: Clouds | None  # None where the text has too few words
+    clouds: Clouds | None  # None if the text has too few words
     patches: Map | None  # scores over an image, for an encoding with two axes
-    attention: list[list[list[float]]]  # (head, query, key) of the sentence
-    without: list[list[list[float]]]  # the same layer without the encoding
+    attention: list[list[list[float]]]  # weights (head, query, key) for the sentence
+    without: list[list[list[float]]]  # weights of the same layer without the encoding
     parts: Decomposition
 
 
 @dataclass(frozen=True)
 class FirstTurning:
-    """The frequencies of the first encoding that turns queries and keys, and what they do."""
+    """The frequencies of the first rotary encoding, with extensions, precision and bounds."""
 
     slug: str
     pair: tuple[str, str] | None  # two words that follow each other in two sentences
@@ -87,11 +86,13 @@ class FirstTurning:
 
 @dataclass(frozen=True)
 class Portrait:
+    """The result of `portray`."""
+
     comparison: Comparison
-    sentence: list[str]  # the words that attention is shown of
+    sentence: list[str]  # words of the sentence for attention weights
     encodings: list[Closeup]
     turning: FirstTurning | None
-    reading: ModelReading | None  # what a real model does, if one was given
+    reading: ModelReading | None  # measurements of a real model, if one was given
 
     def __repr__(self) -> str:
         return f"Portrait: {self.comparison!r}"
@@ -100,7 +101,7 @@ class Portrait:
         return self.comparison._repr_html_()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the portrait for JSON, to six digits; the comparison as `compare` has it."""
+        """Return plain data for JSON, to six digits; the comparison is that of `compare`."""
         tree = self.comparison.to_json()
         close = {
             "sentence": self.sentence,
@@ -118,9 +119,16 @@ def portray(
     settings: Settings | None = None,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> Portrait:
-    """Look closely at encodings of the catalogue, a usual few unless named, on a text or the novel.
+    """Compare a few encodings, and compute detailed data for figures of each.
 
-    Raises LookupError for unknown names. Random weights are private: no global seed is touched.
+    - `names`: names, cards or encodings, as of `compare`; five usual ones by default
+    - `text`: a `Text`; None: the packaged novel
+    - `reading`: measurements of a real model on the text, from `real_model.read`
+    - `settings`: as of `compare`
+    - `progress`: as of `compare`
+
+    Returns a `Portrait`. Torch's global random state is unchanged. Raises LookupError for unknown
+    names.
     """
     begun = time.time()
     cards = choose(names or USUAL)
@@ -154,14 +162,14 @@ def _closeup(card: Card, material: Material, text: Text) -> Closeup:
     encoding = layer.encoding
     small = card.make(CHANNELS, 1)
     added = "on_embeddings" in encoding.acts_on
-    # An instance keeps its own sizes, whatever is asked for
+    # An instance keeps its own sizes
     channels = (small.width if added else small.dim) or CHANNELS
     vector = torch.randn(channels, generator=torch.Generator().manual_seed(settings.seed))
     moved = None
-    # Nothing moves in an encoding that acts on scores alone
+    # `advance` raises ValueError for an encoding that acts on scores only
     with suppress(ValueError):
         moved = advance(small, vector, range(ADVANCE)) if encoding.axes == 1 else None
-    # All have one width here, so that likeness can be compared
+    # The same width for all encodings, so that their similarities can be compared
     same = card.make(settings.dim, 1)
     freqs = getattr(same, "freqs", None)
     line = freqs if isinstance(freqs, Tensor) and freqs.ndim == 1 else None
@@ -235,7 +243,7 @@ def _turning(card: Card, encoding: RoPE, material: Material, text: Text) -> Firs
 
 
 def _twice(text: Text) -> tuple[tuple[str, str] | None, list[slice]]:
-    """Find two words that follow each other in two short sentences, places as far as can be."""
+    """Find two adjacent words that occur in two short sentences, at the most distant places."""
     met: dict[tuple[str, str], list[tuple[int, slice]]] = {}
     for span in text.sentences(shortest=6, longest=14):
         words = text.words[span]
@@ -258,6 +266,6 @@ def _place(met: tuple[int, slice]) -> int:
 
 
 def _with_keys_as_queries(layer: SelfAttention) -> SelfAttention:
-    """Project keys by the weights of queries."""
+    """Use the projection of queries for keys too."""
     layer.k.load_state_dict(layer.q.state_dict())
     return layer

@@ -1,7 +1,7 @@
-"""A real model that reads text, from a folder on this machine, and the same without its positions.
+"""Models of transformers in a folder of this machine, with and without their positional encoding.
 
-What gives positions is switched off where it enters, for the time of a `with`; no weight is
-touched:
+`without_positions` disables the encoding within a `with` block, by hooks on these modules. Weights
+are unchanged:
 
     learned tables        every row becomes 0
     rotary embeddings     cos becomes 1, sin becomes 0
@@ -28,18 +28,20 @@ ROTARY = "rotary_emb"
 
 @dataclass(frozen=True)
 class Words:
+    """The tokens of a text."""
+
     ids: Int[Tensor, "1 token"]
     tokens: list[str]
-    own: list[int]  # places of the tokens of the text, without those that the tokenizer adds
+    own: list[int]  # places of the tokens of the text, without special tokens
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A model of transformers without a head on top, and its tokenizer."""
+    """A model of transformers without its head, and its tokenizer."""
 
     model: Any
     tokenizer: Any
-    unused: tuple[str, ...] = ()  # weights of heads, which are left aside
+    unused: tuple[str, ...] = ()  # names of unused weights, such as those of a head
 
     def words(self, text: str) -> Words:
         encoded = self.tokenizer(text, return_tensors="pt", return_special_tokens_mask=True)
@@ -54,19 +56,21 @@ class Reader:
 
 
 def open_reader(folder: Path) -> Reader:
-    """Open a model. Raises ValueError in one sentence for other folders, ImportError without
-    transformers."""
+    """Open the model in a folder.
+
+    Raises ValueError for a folder without a model, and ImportError without transformers.
+    """
     try:
         import transformers  # noqa: F401
     except ImportError as missing:
         raise ImportError(
-            "real models are opened by transformers, which is not installed: python -m pip install"
-            " 'transformers>=5,<6'"
+            "real models are opened by transformers, which is not installed. Run `python -m pip"
+            " install 'transformers>=5,<6'`."
         ) from missing
     if not (folder / "config.json").is_file():
         raise ValueError(
-            f"{printable(str(folder), 200)} is no folder with a config.json: give that of a model"
-            " on this machine."
+            "the model must be a folder of this machine with a config.json, got"
+            f" {printable(str(folder), 200)}."
         )
     from posenc.models.hf.loading import load
 
@@ -76,7 +80,10 @@ def open_reader(folder: Path) -> Reader:
 
 @contextmanager
 def without_positions(model: nn.Module) -> Iterator[nn.Module]:
-    """Switch positions off within. Raises TypeError where nothing that gives them is known."""
+    """Disable the positional encoding of a model in the block.
+
+    Raises TypeError for a model without a module of a known name.
+    """
     with ExitStack() as undo:
         switched_off = False
         for name, module in model.named_modules():
@@ -87,14 +94,14 @@ def without_positions(model: nn.Module) -> Iterator[nn.Module]:
                 switched_off = True
         if not switched_off:
             raise TypeError(
-                f"nothing in {type(model).__name__} is called {', '.join(TABLES)} or {ROTARY}: how"
-                " it gives positions is not known here."
+                f"the model must have a module called {', '.join(TABLES)} or {ROTARY}, by which its"
+                f" positions can be disabled, got {type(model).__name__}."
             )
         yield model
 
 
 def order_known(reader: Reader, text: str, seed: int = 0) -> Order:
-    """Measure a shuffle of the words; what the tokenizer adds at the ends stays there."""
+    """Measure the change of outputs if words are shuffled; special tokens keep their places."""
     words = reader.words(text)
     own = torch.tensor(words.own)
     order = torch.arange(len(words.tokens))

@@ -1,7 +1,7 @@
-"""A real model on a text: what it does about the order of words, by its own positions.
+"""Measurements of a real model on a text: attention weights, score curves, and use of word order.
 
-The model is opened by `reader`, what it attends with is written down by `capture`, and what its
-config says is read by `inspection`.
+The model is opened by `reader`, its queries and keys are recorded by `capture`, and its config is
+read by `inspection`.
 """
 
 from collections.abc import Mapping
@@ -25,32 +25,34 @@ from posenc.models.files.errors import ModelError
 from posenc.models.hf.loading import TOKENIZER, named, one_sentence
 from posenc.models.inspection import Inspection, inspect
 
-WINDOW = 256  # tokens of the text for curves, or as many as the model takes
-LAYERS = 3  # looked at: the first, the last, and between
-HEADS = 8  # shown of the first layer
+WINDOW = 256  # tokens of the text for curves; fewer if the model's context is shorter
+LAYERS = 3  # number of layers: the first, the last, and one between
+HEADS = 8  # number of heads of the first layer
 
 
 @dataclass(frozen=True)
 class LayerReading:
+    """The measurements of one layer."""
+
     number: int
-    weights: list[list[float]]  # (query, key), the mean of its heads, on the sentence
-    curve: Curve  # scores of the text against their distance
+    weights: list[list[float]]  # weights (query, key) for the sentence, mean over heads
+    curve: Curve  # scores of the text by distance
 
 
 @dataclass(frozen=True)
 class ModelReading:
-    """A model reading one sentence, and a window of text for the curves."""
+    """The measurements of a model on one sentence, and for curves on a window of text."""
 
     name: str  # name of its folder
     inspection: Inspection
     tokens: list[str]
     window: int
     layers: list[LayerReading]
-    heads: list[list[list[float]]]  # (head, query, key) of the first layer
+    heads: list[list[list[float]]]  # weights (head, query, key) of the first layer
     parts: Decomposition | None  # decomposition of the first layer
     bound: Bound | None  # bound for a real query and key of the first layer
     order: Order | None
-    notes: list[str]  # what is not shown, and why
+    notes: list[str]  # missing measurements, with the reasons
 
     def to_json(self) -> dict[str, Any]:
         tree = asdict(self)
@@ -58,9 +60,9 @@ class ModelReading:
 
 
 def read(folder: Path, text: Text) -> ModelReading:
-    """Let a model read. Raises ValueError or TypeError, in one sentence, for others."""
+    """Measure the model in a folder on a text. Raises ValueError or TypeError for other folders."""
     inspection, reader = inspect(folder), open_reader(folder)
-    sentence = " ".join(text.words[_telling(text)])
+    sentence = " ".join(text.words[_example(text)])
     with one_sentence("config.json", "makes a model that cannot read the text"):
         words = reader.words(sentence)
         _refuse_unreadable(reader, words, inspection.spec.context)
@@ -68,17 +70,17 @@ def read(folder: Path, text: Text) -> ModelReading:
 
 
 def _refuse_unreadable(reader: Reader, words: Words, context: int | None) -> None:
-    """Raise ModelError where the tokenizer and the model do not belong together."""
+    """Raise ModelError if the tokenizer does not fit the model."""
     count, own = words.ids.shape[-1], words.ids[0, words.own]
     rows = reader.model.get_input_embeddings().weight.shape[0]
     if context and count > context:
-        long = f"takes a sentence for {count:,} tokens, and the model reads {context:,}"
+        long = f"splits a sentence into {count:,} tokens, and the model reads at most {context:,}"
         raise ModelError(TOKENIZER, "", long)
     if not 0 <= int(words.ids.min()) <= int(words.ids.max()) < rows:
         token = int(words.ids.max())
-        raise ModelError(TOKENIZER, "", f"has a token {token:,}, and the model knows {rows:,}")
+        raise ModelError(TOKENIZER, "", f"has a token {token:,}, and the model embeds {rows:,}")
     if len(own) < 2 or len(own.unique()) < 2:
-        raise ModelError(TOKENIZER, "", "takes every word of the text for the same token")
+        raise ModelError(TOKENIZER, "", "maps every word of the text to the same token")
 
 
 def _read(
@@ -86,10 +88,12 @@ def _read(
 ) -> ModelReading:
     notes: list[str] = []
     if reader.unused:
-        notes.append(f"Its body alone reads; left aside: {named(reader.unused)}.")
+        notes.append(
+            f"The model was used without its head; unused weights: {named(reader.unused)}."
+        )
     if reader.model.config.is_encoder_decoder:
         reader = replace(reader, model=reader.model.get_encoder())
-        notes.append("It has an encoder and a decoder: what is shown is the encoder's.")
+        notes.append("The model has an encoder and a decoder; figures show the encoder.")
     near = capture(reader.model, {"input_ids": words.ids})
     if not all(torch.isfinite(attended.scores()).all() for attended in near):
         raise ModelError(folder.resolve(), "", "computes numbers that are not finite")
@@ -117,8 +121,8 @@ def _read(
     )
 
 
-def _telling(text: Text) -> slice:
-    """Find a sentence of a dozen words or more with a word that comes twice, if there is one."""
+def _example(text: Text) -> slice:
+    """Find a sentence of 12 to 20 words, if possible with a word that occurs twice."""
     spans = text.sentences(shortest=12, longest=20) or text.sentences()
     twice = [span for span in spans if order.repeated(text.words[span], shortest=4)]
     return next(iter(twice or spans), slice(0, min(16, len(text.words))))
@@ -132,7 +136,7 @@ def _encodings(inspection: Inspection, notes: list[str]) -> list[Encoding]:
     try:
         return inspection.spec.encodings()
     except ValueError as error:
-        notes.append(f"What turns queries and keys is not known: {error}")
+        notes.append(f"The encoding of queries and keys is not known: {error}")
         return []
 
 
@@ -143,7 +147,7 @@ def _parts(
     inputs: Mapping[str, Tensor],
     notes: list[str],
 ) -> Decomposition | None:
-    """Split scores into BERT's four terms, else into what turned and what biased q and k."""
+    """Split scores into BERT's four terms, or those of other models into rotation and bias."""
     model = reader.model
     if hasattr(getattr(model, "encoder", None), "layer") and hasattr(
         getattr(model, "embeddings", None), "position_embeddings"
@@ -152,12 +156,12 @@ def _parts(
     try:
         return decomposition.of_attended(attended, encoding if attended.turned else None)
     except ValueError as error:
-        notes.append(f"Scores are not taken apart: {error}")
+        notes.append(f"Scores are not split into parts: {error}")
         return None
 
 
 def _bound(encoding: Encoding | None, attended: Attended) -> Bound | None:
-    """Bound the score of the last query and the first key, where all of a head is turned."""
+    """Bound the score of the last query and the first key, if a head is rotated completely."""
     if not isinstance(encoding, RoPE) or encoding.axes > 1 or not attended.turned:
         return None
     q, k = attended.q_plain[0, 0, -1], attended.k_plain[0, 0, 0]
@@ -170,5 +174,5 @@ def _order(reader: Reader, sentence: str, notes: list[str]) -> Order | None:
     try:
         return order_known(reader, sentence)
     except TypeError as error:
-        notes.append(f"The order test is left out: {error}")
+        notes.append(f"Use of word order was not measured: {error}")
         return None

@@ -1,18 +1,18 @@
-"""Train short, test long: tasks with lengths, small models, and the statistics of comparing them.
+"""Length-generalisation studies: tasks, small transformers, training, and statistics.
 
-`load` gives back a model that `posenc study --keep` has written.
+`load` reads a model that `posenc study --keep` has saved.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posenc.lab.study.kept import load as load
+    from posenc.lab.study.saved_models import load as load
 
 
-# Imported when asked for, so that a folder's lock answers before torch is loaded
+# Imported on first use, because the lock of a folder must be checked before torch is loaded
 def __getattr__(name: str) -> Any:
     if name == "load":
-        from posenc.lab.study.kept import load
+        from posenc.lab.study.saved_models import load
 
         return load
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

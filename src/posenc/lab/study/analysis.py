@@ -1,15 +1,15 @@
-"""Sum up the outcomes of a study: rows of a table, and contrasts with their p.
+"""Analysis of a study's outcomes: a row for each encoding and task, and contrasts with their p.
 
-    in range   share of right answers, mean over the lengths n ≤ L of training
-    gate       at n = L, 95 % of the answers right, with each seed by itself
-    area       the same over L < n ≤ 2L, with a t interval over seeds and prompts
-    below      the first length with fewer than half of the answers right
-    over tasks the interquartile mean of all runs, and the share of them above each score
+    in range   share of right answers, mean over the trained lengths n ≤ L
+    gate       95 % of the answers at n = L are right, for each seed separately
+    area       mean share over L < n ≤ 2L, with a t interval over seeds and prompts
+    below      first length at which fewer than half of the answers are right
+    over tasks the interquartile mean of all runs, and the share of runs above each score
 
-Of a language model they are bits per character, where less is better; what its models do when they
-are shown the last L tokens alone ("cropped"), or see L tokens back ("windowed"), has rows of its
-own. Contrasts are of runs that are paired by seed; a difference above 0 speaks for the first side.
-Nobody has a place: rows stand as the plan has them, for contrasts alone are decided.
+For a language model these are bits per character, where less is better. Reading only the last L
+tokens ("cropped") and attending only L tokens back ("windowed") have rows of their own. Contrasts
+compare runs paired by seed; a difference above 0 favours the first side. Rows are in the order of
+the plan and not ranked, because only contrasts are tested.
 """
 
 import tomllib
@@ -33,11 +33,11 @@ from posenc.support.names import is_own
 from posenc.support.text import printable
 
 PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
-RANGE = 0.95  # share of right answers at n = L from which on a seed counts as trained
-SHARES = ("tokens",)  # protocols whose numbers are shares of right answers, and no bits
+RANGE = 0.95  # least share of right answers at n = L for a seed that counts as trained
+SHARES = ("tokens",)  # protocols of float32 outcomes that are shares of right answers, not bits
 RESAMPLES = 2_000
 SCORES = tuple(n / 20 for n in range(20))  # steps of a performance profile
-LEVEL = 0.05  # Holm's p, below which a contrast is decided
+LEVEL = 0.05  # a contrast is decided if its p by Holm is below
 
 
 @dataclass(frozen=True)
@@ -50,25 +50,25 @@ class Row:
     bits: bool  # bits per character instead of shares of right answers
     trained: int | None  # the length; None before a seed is done
     seeds: Sequence[int]
-    failures: Mapping[int, str]  # why a seed has no outcome
+    failures: Mapping[int, str]  # failed seeds, with the reason
     curve: Mapping[int, Sequence[float]]  # by length, the mean of each seed
     means: Mapping[int, float]  # by length, the mean over seeds
     in_range: float | None
     value: Interval | None  # interval of the metric
-    area: Interval | None  # over L < n ≤ 2L, where the metric is at one length
+    area: Interval | None  # interval over L < n ≤ 2L; None if that is the metric
     by_seed: Sequence[float]
     below: int | None
     parameters: int | None
-    rate: float | None  # learning rate; None where there are several
-    seconds: float | None  # seconds of a step
-    undertrained: Sequence[int]  # the seeds that do not pass the gate
-    baseline: str = ""  # "cropped" or "windowed", where the row is how another one reads
+    rate: float | None  # learning rate; None if seeds have several
+    seconds: float | None  # median time of a step
+    undertrained: Sequence[int]  # seeds that do not pass the gate
+    baseline: str = ""  # "cropped" or "windowed" for the row of a baseline
     positions: Sequence[float] = ()  # bits of each character within L, mean over seeds and lengths
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """A difference that the plan names, on one task."""
+    """A contrast of the plan on one task: the difference of two sides, or of two differences."""
 
     task: str
     one: Sequence[str]
@@ -76,22 +76,22 @@ class Contrast:
     seeds: Sequence[int]
     difference: Interval | None
     by_seed: Sequence[float]
-    p: float | None  # two-sided, exact, of flipped signs
+    p: float | None  # two-sided, exact sign-flip test
     adjusted: float | None  # p by Holm, over all contrasts of the plan
-    equal: float | None  # p of a difference as large as the plan's margin, by Holm; None: no margin
-    improvement: float | None  # the probability that a run of one side beats one of the other
-    verdict: str  # why it may not be decided; empty where it may
-    # Two more sides: the difference of the first two minus the difference of these
+    equal: float | None  # p by Holm of a difference of the plan's margin or more; None: no margin
+    improvement: float | None  # probability that a run of `one` beats a run of `other`
+    verdict: str  # reason why the contrast cannot be decided; empty if it can
+    # Two further sides, whose difference is subtracted from that of the first two
     than: tuple[Sequence[str], Sequence[str]] | None = None
 
     @property
     def terms(self) -> list[str]:
-        """All rows that it compares, as its plan names them."""
+        """The terms of all sides, as the plan names them."""
         return [name for side in (self.one, self.other, *(self.than or ())) for name in side]
 
     @property
     def decided(self) -> bool:
-        """True if Holm's p and the interval both say that one side is better, and not equal."""
+        """True if both p by Holm and the interval favour one side, and equality is not shown."""
         if self.verdict or self.difference is None or self.adjusted is None:
             return False
         if self.equal is not None and self.equal < LEVEL:
@@ -101,7 +101,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Overall:
-    """One encoding over all tasks that have right answers, and all seeds."""
+    """The summary of an encoding over all tasks with right answers, and over all seeds."""
 
     encoding: str
     tasks: Sequence[str]
@@ -112,48 +112,48 @@ class Overall:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The table of a study."""
+    """The analysis of a study: rows, contrasts and controls."""
 
     hypothesis: str
-    registered: str  # the digest of the plan; empty without one
+    registered: str  # digest of the plan; empty without one
     metric: str
-    stamp: str  # why nothing may be ranked; empty where it may
+    stamp: str  # reason why no claims can be made; empty if they can
     deviations: Sequence[str]
-    pilots: Sequence[str]  # what was seen before the plan was written
+    pilots: Sequence[str]  # results known before the plan was written
     done: int
     of: int
     rows: Sequence[Row]
-    baselines: Sequence[Row]  # of text studies: each row, cropped to L and through a window
+    baselines: Sequence[Row]  # for each row its baselines, cropped or windowed
     contrasts: Sequence[Contrast]
     overall: Sequence[Overall]
-    profile: Profile | None  # of all cells; None where there are none, or several profiles
-    steps: int | None  # of training; None where they differ
-    rates: Sequence[float]  # of which each row took its best; empty: one for all
-    # The positive control of each task against the negative one; empty: the plan names none
+    profile: Profile | None  # profile of all cells; None if there are none or several
+    steps: int | None  # training steps; None if they differ
+    rates: Sequence[float]  # candidate rates, of which each row used its best; empty: no choice
+    # The positive control against the negative one, for each task; empty: the plan names none
     controls: Sequence[Contrast] = ()
-    withdraw: str = ""  # the result that would withdraw the claim, as registered
+    withdraw: str = ""  # registered result that would withdraw the claim
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
-        """Keep only the rows and contrasts of these tasks and encodings."""
+        """Select the rows and contrasts of these tasks and encodings; all if none are given."""
 
-        def asked(name: str, *encodings: str) -> bool:
+        def selected(name: str, *encodings: str) -> bool:
             return (not task or name in task) and (not encoding or {*encodings} <= {*encoding})
 
-        rows = [row for row in self.rows if asked(row.task, row.encoding)]
-        baselines = [
-            row
-            for row in self.baselines
-            if asked(row.task, row.encoding.removesuffix(f" {row.baseline}"))
-        ]
-        kept = [contrast for contrast in self.contrasts if asked(contrast.task, *contrast.terms)]
-        controls = [control for control in self.controls if asked(control.task)]
-        overall = [
-            entry
-            for entry in self.overall
-            if asked(entry.tasks[0], entry.encoding) and (not task or {*entry.tasks} <= {*task})
-        ]
         return replace(
-            self, rows=rows, baselines=baselines, contrasts=kept, overall=overall, controls=controls
+            self,
+            rows=[row for row in self.rows if selected(row.task, row.encoding)],
+            baselines=[
+                row
+                for row in self.baselines
+                if selected(row.task, row.encoding.removesuffix(f" {row.baseline}"))
+            ],
+            contrasts=[one for one in self.contrasts if selected(one.task, *one.terms)],
+            controls=[control for control in self.controls if selected(control.task)],
+            overall=[
+                one
+                for one in self.overall
+                if selected(one.tasks[0], one.encoding) and (not task or {*one.tasks} <= {*task})
+            ],
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -163,7 +163,12 @@ class Analysis:
 def analyse(
     contents: Contents, protocol: str | None = None, resamples: int = RESAMPLES
 ) -> Analysis:
-    """Compute the table of the last plan of a store; without a plan, of all its cells."""
+    """Analyse the outcomes of the last plan of a store, or of all its cells without a plan.
+
+    - `contents`: contents of the store
+    - `protocol`: protocol that is graded; None: the first of `PROTOCOLS` that a task has
+    - `resamples`: number of bootstrap resamples of the interquartile mean
+    """
     plan = plan_of(contents)
     cells = cells_of(contents)
     grid = _grid(contents, cells, plan)
@@ -183,7 +188,7 @@ def analyse(
                 _row(*place, grid[place], metric, how), encoding=f"{place[1]} {how}", baseline=how
             )
             for place, row in zip(grid, rows, strict=True)
-            for how in _read_otherwise(row, grid[place])
+            for how in _baselines(row, grid[place])
         ]
     )
     seeds = min((len(row.seeds) for row in rows), default=0)
@@ -196,11 +201,11 @@ def analyse(
     elif profiles & {PROFILES["smoke"]}:
         stamp = "smoke: no ranking claims"
     if any(_protocol(record, None) != _protocol(record, protocol) for record in graded):
-        stamp = f"graded by {protocol}, as no plan asks: no ranking claims"
+        stamp = f"graded by {protocol}, which is not the registered protocol: no ranking claims"
     contrasts = [] if plan is None else _contrasts(plan, grid, protocol)
     controls = [] if plan is None else _controls(plan, grid)
     if plan is not None:
-        contrasts = [_asked(contrast, controls, plan) for contrast in contrasts]
+        contrasts = [_with_controls(contrast, controls, plan) for contrast in contrasts]
     done = sum(record is not None for runs in grid.values() for _, record in runs.values())
     return Analysis(
         "" if plan is None else plan.hypothesis,
@@ -223,28 +228,27 @@ def analyse(
     )
 
 
-def _read_otherwise(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tuple[str, ...]:
-    """The other ways to read texts that have rows of their own in the table."""
+def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tuple[str, ...]:
+    """Return the baselines that have outcomes for this row."""
     if row.protocol == "sliding":
         return BASELINES
     held = {name for _, record in runs.values() if record for name, _ in record.outcomes}
     return ("cropped",) if row.protocol == "generated" and "cropped" in held else ()
 
 
-def _check_protocol(contents: Contents, asked: str | None) -> None:
-    """Refuse a protocol of which a store of outcomes has none."""
+def _check_protocol(contents: Contents, protocol: str | None) -> None:
+    """Raise PlanError for a protocol that no outcome of the store has."""
     held = {name for record in contents.records.values() for name, _ in record.outcomes}
-    if asked and held and asked not in held:
+    if protocol and held and protocol not in held:
         raise PlanError(
-            f"protocol: no outcome is graded by {brief(asked)}: there are"
-            f" {', '.join(sorted(held))}."
+            f"`protocol` must be one of {', '.join(sorted(held))}, got {brief(protocol)}."
         )
 
 
 def cells_of(contents: Contents) -> list[Cell]:
-    """The cells of the last plan of a store; of a store without one, those that it has.
+    """Return the cells of the last plan of a store, or the stored cells without a plan.
 
-    A plan that stops at an interval has no cells after the seed at which it has stopped.
+    A plan with `stop` has no cells after the seed at which it has stopped.
     """
     if (plan := plan_of(contents)) is None:
         return [record.cell for record in contents.records.values()]
@@ -253,7 +257,7 @@ def cells_of(contents: Contents) -> list[Cell]:
 
 
 def _until_narrow(plan: Plan, contents: Contents, cells: list[Cell]) -> list[Cell]:
-    """Those of the seeds that were asked for; all, where it has not come to its end."""
+    """Return the cells up to the seed at which the plan has stopped; all if it has not yet."""
     for seeds in range(statistics.RANKING, plan.seeds):
         first = [cell for cell in cells if cell.seed <= seeds]
         grid = _grid(contents, first, plan)
@@ -265,19 +269,19 @@ def _until_narrow(plan: Plan, contents: Contents, cells: list[Cell]) -> list[Cel
 
 
 def plan_of(contents: Contents) -> Plan | None:
-    """The plan that was registered last. Raises PlanError if it is none of this version's."""
+    """Return the plan that was registered last. Raises PlanError if this version cannot read it."""
     if not contents.plans:
         return None
     try:
         return Plan.stored(contents.plans[-1][1])
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise PlanError(f"the store's plan is no TOML: {error}.") from None
+        raise PlanError(f"the store's plan must be TOML: {error}.") from None
 
 
 def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]:
     """Choose the rate of each row: the best mean over n ≤ L of its trials, then the least loss.
 
-    A row of which trials are missing has none; a rate of which a trial failed comes last.
+    A row with missing trials has no rate; a rate with a failed trial comes last.
     """
     chosen = {}
     for rate in plan.rates:
@@ -285,31 +289,29 @@ def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]
         for place, runs in _grid(contents, cells, plan).items():
             records = [record for _, record in runs.values() if record is not None]
             if len(records) == len(runs):
-                chosen.setdefault(place, []).append((*_trial(records), rate))
+                chosen.setdefault(place, []).append((*_trial_score(records), rate))
     return {
         place: min(scores)[-1] for place, scores in chosen.items() if len(scores) == len(plan.rates)
     }
 
 
-def _trial(records: Sequence[Record]) -> tuple[float, float]:
-    """How bad trials came out within the trained length: their outcomes, then their last losses."""
+def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
+    """Return the scores of trials, less is better: mean outcome within L, then mean last loss."""
     if any(record.failure is not None for record in records):
         return inf, inf
     means = []
     for record in records:
         if not (graded := outcomes_graded(record, None)):
             name = f"{printable(record.cell.task)} {printable(record.cell.name)}"
-            raise StoreError(
-                f"{name}, seed {record.cell.seed}: it has no outcomes, and no failure."
-            )
+            raise StoreError(f"{name}, seed {record.cell.seed} has neither outcomes nor a failure.")
         sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
         means += [sign * fmean(outcome.mean for outcome in graded.values())]
-    # A model that is stretched after its training has no losses of its own
+    # A model whose RoPE is extended without further training has no losses of its own
     return fmean(means), fmean(record.losses[-1] if record.losses else 0.0 for record in records)
 
 
 def narrow(plan: Plan, contents: Contents, seeds: int) -> bool:
-    """Test whether the intervals of a plan, of contrasts or of rows, are as narrow as it asks."""
+    """Test whether all intervals of a plan are narrow enough: those of contrasts, or of rows."""
     cells = plan.cells(chosen_rates(plan, contents))
     first = [cell for cell in cells if cell.seed <= seeds]
     return _narrow(plan, _grid(contents, first, plan), seeds)
@@ -331,15 +333,16 @@ Grid = dict[tuple[str, str], dict[int, tuple[Cell, Record | None]]]
 
 
 def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
-    """Sort records by task and encoding, then by seed, in the order of the cells.
+    """Arrange cells and their records by task and encoding, then by seed, in the cells' order.
 
-    Cells of a plan leave to the task what the plan does not say; those of records have it said.
+    Cells of a plan lack the settings that come from the task, which records have; they are compared
+    without these settings.
     """
 
     def key(cell: Cell) -> str:
         if plan is None:
             return cell.digest
-        # a trial is tested within the trained length alone, which its plan does not say
+        # Trials are tested within the trained length only, also if the plan has tested lengths
         tested = cell.tested if plan.tested and cell.seed <= MOST_SEEDS else ()
         trained, told = cell.trained if plan.trained else None, 1 if cell.told else None
         return replace(cell, trained=trained, tested=tested, told=told, data="").digest
@@ -349,7 +352,7 @@ def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
     for cell in sorted(cells, key=lambda cell: cell.seed):
         record = records.get(key(cell))
         if record is not None and plan is not None and plan.trained is not None:
-            # A row that was trained on other texts is measured from the plan's L on
+            # A row with its own trained length is measured from the plan's L on
             record = replace(record, cell=replace(record.cell, trained=plan.trained))
         grid.setdefault((cell.task, cell.name), {})[cell.seed] = cell, record
     return grid
@@ -370,12 +373,12 @@ def _row(
     graded = {seed: outcomes_graded(record, protocol) for seed, record in good.items()}
     where = f"{printable(task)} {printable(name)}"
     if len({_shape(outcomes) for outcomes in graded.values()}) > 1:
-        raise StoreError(f"{where}: its seeds were not tested on the same lengths and prompts.")
+        raise StoreError(f"{where}: all seeds must be tested on the same lengths and prompts.")
     trained = next((_trained(record.cell) for record in records.values()), 0)
     lengths = sorted(next(iter(graded.values()), {}))
     curve = {n: [outcomes[n].mean for outcomes in graded.values()] for n in lengths}
     if not all(map(isfinite, chain.from_iterable(curve.values()))):
-        raise StoreError(f"{where}: some of its outcomes are no finite numbers.")
+        raise StoreError(f"{where}: all outcomes must be finite numbers.")
     used = _protocol(next(iter(good.values())), protocol) if good else ""
     bits = used not in SHARES and any(
         outcome.kind != BITS for outcomes in graded.values() for outcome in outcomes.values()
@@ -422,7 +425,7 @@ def _positions(records: Iterable[Record], trained: int) -> list[float]:
 
 
 def _untrained(records: Mapping[int, Record], trained: int, protocol: str | None) -> list[int]:
-    """List the seeds whose answers at n = L, or at the longest length tested within, are wrong."""
+    """List the seeds with too few right answers at n = L, or at the longest tested n ≤ L."""
     weak = []
     for seed, record in records.items():
         within = {n: x for n, x in outcomes_graded(record, protocol).items() if n <= trained}
@@ -438,16 +441,16 @@ def _shape(outcomes: Mapping[int, Outcome]) -> tuple[tuple[int, str, int], ...]:
 def _measured(
     records: Iterable[Record], protocol: str | None, metric: str, trained: int
 ) -> list[Tensor]:
-    """Compute the metric of each run that was tested by a protocol, prompt by prompt.
+    """Compute the metric of each run with a protocol, prompt by prompt.
 
-    Raises StoreError where that is not the same number of finite numbers for each.
+    Raises StoreError if runs have different numbers of prompts, or outcomes that are not finite.
     """
     vectors = [_vector(outcomes_graded(record, protocol), metric, trained) for record in records]
     measured = [vector for vector in vectors if vector is not None]
     if len({len(vector) for vector in measured}) > 1:
-        raise StoreError("the seeds of an encoding were not tested on the same prompts.")
+        raise StoreError("all seeds of an encoding must be tested on the same prompts.")
     if not all(vector.isfinite().all() for vector in measured):
-        raise StoreError("some outcomes are no finite numbers.")
+        raise StoreError("all outcomes must be finite numbers.")
     return measured
 
 
@@ -479,7 +482,7 @@ def _contrasts(plan: Plan, grid: Grid, protocol: str | None) -> list[Contrast]:
 
 
 def _controls(plan: Plan, grid: Grid) -> list[Contrast]:
-    """The positive control against the negative one, on each task; they decide nothing else."""
+    """Return the contrast of the positive with the negative control, for each task."""
     if not (plan.positive and plan.negative):
         return []
     sides = (plan.positive,), (plan.negative,)
@@ -487,8 +490,8 @@ def _controls(plan: Plan, grid: Grid) -> list[Contrast]:
     return [replace(control, adjusted=control.p) for control in controls]
 
 
-def _asked(contrast: Contrast, controls: Sequence[Contrast], plan: Plan) -> Contrast:
-    """Leave a contrast undecided where the positive control of its task shows no gain."""
+def _with_controls(contrast: Contrast, controls: Sequence[Contrast], plan: Plan) -> Contrast:
+    """Make a contrast undecidable if the positive control of its task shows no gain."""
     terms = [plan.reading(name).task or contrast.task for name in contrast.terms]
     for control in controls:
         if control.task in terms and (why := refusal(control)):
@@ -497,13 +500,13 @@ def _asked(contrast: Contrast, controls: Sequence[Contrast], plan: Plan) -> Cont
 
 
 def refusal(control: Contrast) -> str:
-    """Return why nothing can be asked of a task; empty if its positive control gains."""
+    """Return the reason why a task cannot decide anything, "" if its positive control gains."""
     if control.decided and control.difference is not None and control.difference.value > 0:
         return ""
-    sides = f"{control.one[0]} shows no gain over {control.other[0]}"
+    one, other = control.one[0], control.other[0]
     if control.verdict:
-        return f"not known whether {sides.replace(' shows no gain', ' gains')}: {control.verdict}"
-    return f"cannot be asked here: {sides}"
+        return f"not known whether {one} gains over {other}: {control.verdict}"
+    return f"cannot be decided here: {one} shows no gain over {other}"
 
 
 def _contrast(
@@ -528,7 +531,7 @@ def _contrast(
         nothing = "no paired seeds yet"
         return Contrast(task, one, other, [], None, [], None, None, None, None, nothing, than=than)
     if len({len(values[name][seed]) for name in names for seed in seeds}) > 1:
-        raise StoreError(f"{task}: the sides of a contrast were not tested on the same prompts.")
+        raise StoreError(f"{task}: all sides of a contrast must be tested on the same prompts.")
     means = [
         {
             seed: (-1.0 if rows[side[0]].bits else 1.0)
@@ -572,7 +575,7 @@ def _contrast(
 def _overall(
     rows: Sequence[Row], grid: Grid, metric: str, protocol: str | None, resamples: int
 ) -> list[Overall]:
-    """Sum up each encoding that has outcomes of every task with right answers."""
+    """Summarise each encoding that has outcomes of every task with right answers."""
     able = [row for row in rows if row.value is not None and not row.bits]
     names = [*dict.fromkeys(row.task for row in able)]
     overall = []
@@ -600,29 +603,23 @@ def _values(
     return values
 
 
-def _protocol(record: Record, asked: str | None) -> str:
-    """The protocol by which a record is graded; empty if it lacks the one that is asked for."""
-    known = {protocol for protocol, _ in record.outcomes}
-    return next(
-        (candidate for candidate in ([asked] if asked else PROTOCOLS) if candidate in known), ""
-    )
+def _protocol(record: Record, protocol: str | None) -> str:
+    """Return `protocol`, or the first of `PROTOCOLS` if it is None; "" if the record lacks it."""
+    held = {name for name, _ in record.outcomes}
+    return next((name for name in ([protocol] if protocol else PROTOCOLS) if name in held), "")
 
 
-def outcomes_graded(record: Record, asked: str | None = None) -> dict[int, Outcome]:
-    """Outcomes by length, by the protocol that is asked for, or the first that a task has."""
-    chosen = _protocol(record, asked)
-    return {
-        n: outcome
-        for (protocol, n), outcome in sorted(record.outcomes.items())
-        if protocol == chosen
-    }
+def outcomes_graded(record: Record, protocol: str | None = None) -> dict[int, Outcome]:
+    """Return the outcomes of a protocol by length; None: of the first that the record has."""
+    chosen = _protocol(record, protocol)
+    return {n: outcome for (name, n), outcome in sorted(record.outcomes.items()) if name == chosen}
 
 
 def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tensor | None:
-    """Compute the metric of one run, prompt by prompt; None where its lengths were not tested.
+    """Compute the metric of one run, prompt by prompt; None if its lengths were not tested.
 
-    The prompts of several lengths are different texts: those of the same number are averaged, which
-    leaves the mean as it is, and its variance too.
+    Prompts of different lengths are different texts. Averaging those of the same number preserves
+    the mean and its variance.
     """
     kept = [outcomes[n] for n in lengths_of(metric, trained, outcomes)]
     prompts = min((outcome.prompts for outcome in kept), default=0)
@@ -634,18 +631,18 @@ def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tenso
 
 
 def lengths_of(metric: str, trained: int, lengths: Iterable[int]) -> list[int]:
-    """Those of the tested lengths that a metric is measured at."""
+    """Select the tested lengths at which a metric is measured."""
     if metric == "area":
         return [n for n in lengths if trained < n <= 2 * trained]
-    asked = float(metric.removeprefix("at ")) * trained
-    return [n for n in lengths if isclose(n, asked)]
+    length = float(metric.removeprefix("at ")) * trained
+    return [n for n in lengths if isclose(n, length)]
 
 
 def _trained(cell: Cell) -> int:
     if cell.trained is None and is_own(cell.task):
         raise StoreError(
-            f"a cell of the task {brief(cell.task)} lacks `trained`, the length, which only the"
-            " code of that task knows, and reading a store runs none: run the study again."
+            f"a cell of the task {brief(cell.task)} must have `trained`, got none. Only the code of"
+            " that task has this length, and reading a store runs no code. Run the study again."
         )
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
 

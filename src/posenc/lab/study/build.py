@@ -1,4 +1,4 @@
-"""The model of a cell before training, each part of it drawn after a seed of its own."""
+"""Construction of the untrained model of a cell, with a separate seed for each part."""
 
 from hashlib import sha256
 from typing import Any
@@ -15,13 +15,13 @@ from posenc.support.names import is_own
 
 
 def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
-    """Build the model of a cell; its shared weights depend on the seed and sizes alone."""
+    """Build the model of a cell; the weights that all encodings share depend on seed and sizes."""
     model = Transformer(
         symbols,
         cell.profile,
         lambda: encoding_of(cell, both_ways),
-        seed=number("weights", cell.seed),
-        encoding_seed=number("encoding", cell.seed),
+        seed=derived_seed("weights", cell.seed),
+        encoding_seed=derived_seed("encoding", cell.seed),
         oracle=cell.control == "oracle",
         both_ways=both_ways,
     )
@@ -30,12 +30,13 @@ def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
     return model
 
 
-def told(cell: Cell, both_ways: bool) -> dict[str, Any]:
-    """The settings of an encoding that follow from the mask and the trained length, in tokens.
+def length_hints(cell: Cell, both_ways: bool) -> dict[str, Any]:
+    """Return the constructor arguments that follow from the mask and from `cell.told`, the length
+    of the longest training text in tokens.
 
-    T5's last bucket begins within training, beyond the exact half of its buckets; DeBERTa's table
-    ends with training; FIRE begins with its length; xPos fades over half of it, and is centred
-    there, as in its paper.
+    T5's last bucket starts within the trained length, and after the half of its buckets that are
+    exact. DeBERTa's table ends at the trained length. FIRE's initial length is the trained length.
+    xPos decays over half of the trained length, and is centred there, as in its paper.
     """
     length = cell.told
     if length is None or is_own(cell.encoding):
@@ -53,13 +54,15 @@ def told(cell: Cell, both_ways: bool) -> dict[str, Any]:
 
 
 def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
-    """Build the encoding of one layer; the option `theta` has a RoPE's frequencies, one a pair."""
+    """Build the encoding of one layer; `theta` in its options lists a RoPE's frequencies."""
     dim = cell.profile.width // cell.profile.heads
-    options = told(cell, both_ways) | dict(cell.options)
+    options = length_hints(cell, both_ways) | dict(cell.options)
     if "theta" not in options:
         return create(cell.encoding, dim, cell.profile.heads, **options)
     if find(cell.encoding).name != "RoPE":
-        raise ValueError(f"`theta` is an option of rope, not of {cell.encoding!r}.")
+        raise ValueError(
+            f"`theta` must be an option of rope, got one of {cell.encoding!r}. Leave it out."
+        )
     try:
         theta = torch.tensor(options.pop("theta"), dtype=torch.float64)
     except (TypeError, ValueError):
@@ -68,6 +71,6 @@ def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
     return RoPE(theta, dim, **options)
 
 
-def number(use: str, seed: int) -> int:
-    """Derive a seed for each use of a run's seed, so that none of them moves the others."""
+def derived_seed(use: str, seed: int) -> int:
+    """Derive a seed for one use from a run's seed, so that different uses are independent."""
     return int.from_bytes(sha256(f"{use} {seed}".encode()).digest()[:7])

@@ -1,6 +1,6 @@
-"""A cell of a study: one training run, named by the hash of all its settings.
+"""A cell of a study: one training run, identified by the hash of all its settings.
 
-Two runs of the same cell make the same bits on the CPU, so a cell that is in the store is done.
+Two runs of the same cell give the same bits on the CPU, so a cell that is in the store is done.
 """
 
 import json
@@ -14,18 +14,19 @@ from torch import Tensor
 
 from posenc.support.arguments import brief, precision
 
-# The format of settings; a change of meaning raises it, so that old cells keep their names
+# The version of the settings. A setting whose meaning changes needs a new number, because the
+# digests of stored cells are computed from it.
 FORMAT = 1
 CONTROLS = ("", "window", "shuffled", "oracle")
 EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d{0,8}))?")
-WORDS = {"label", "source"}  # fields that change no number
-LONGEST = 2**20  # length of a text, in the measure of its task
+WORDS = {"label", "source"}  # fields that do not affect the outcomes
+LONGEST = 2**20  # greatest length n of a text, in the unit of its task
 # The largest settings of a profile
 MOST = {
     "width": 2**16, "heads": 2**10, "layers": 2**10, "steps": 2**31, "batch": 2**20,
     "warmup": 2**31, "prompts": 2**24,
 }  # fmt: skip
-DEEPEST = 16  # lists and tables in one another
+DEEPEST = 16  # greatest nesting of lists and tables
 
 
 @dataclass(frozen=True)
@@ -37,13 +38,13 @@ class Profile:
     layers: int = 2
     steps: int = 800
     batch: int = 64  # texts in a step
-    rate: float = 1e-3  # AdamW's rate at the end of the warm-up; a cosine takes it to a tenth
+    rate: float = 1e-3  # AdamW's learning rate after the warm-up; a cosine lowers it to a tenth
     warmup: int = 100  # steps
     prompts: int = 200  # prompts for each tested length
 
     @property
     def weights(self) -> int:
-        """The numbers in the linear maps of all layers: most of those that a model learns."""
+        """The number of weights in the linear maps of all layers, most of the model's weights."""
         return 12 * self.width**2 * self.layers
 
 
@@ -58,21 +59,27 @@ PROFILES = {
 class Cell:
     """One encoding, one task, one seed.
 
-    `encoding` is a name of the catalogue or `module.py:Mine`, `options` is what its constructor is
-    given beside `dim` and `heads`, as JSON has it; `label` is its name in tables. `trained` and
-    `tested` are lengths of the task, None and () for the task's own. `positions` are those of
-    training: "plain", or "random 2048", drawn anew from 0 … 2047 in each step, in order (Ruoss et
-    al. 2023). `control` is "", or "window" (attention reaches as far as the longest text of
-    training), "shuffled" (positions change places in each text) or "oracle" (each answer is told to
-    the model where it has to give it: a task that fails even so is broken). `extend` stretches a
-    trained RoPE before it is tested: "yarn 2", or "yarn 2 after 100" steps more on longer texts.
-
-    `data_seed` gives the order of the data a seed of its own. With the `precision` "bfloat16" the
-    products of the model's linear maps are rounded to it in training; weights, sums, attention,
-    encodings and tests stay in float32.
-    `source` is the file of a text, `data` the digest of its content. `told` is the length in tokens
-    of the longest text of training, which encodings that have a setting for it are told, and the
-    direction of attention with it; None: they have their defaults.
+    - `task`: name of a task, or "module.py:mine"
+    - `encoding`: name in the catalogue, or "module.py:Mine"
+    - `seed`: seed of the run
+    - `label`: name of the encoding in tables; empty: `encoding`
+    - `options`: keyword arguments of the encoding's constructor besides `dim` and `heads`, as JSON
+    - `profile`: sizes of the model and of its training
+    - `trained`, `tested`: lengths of the task; None and () for the task's own
+    - `positions`: positions in training: "plain" for 0, 1, 2, …, or "random 2048" for positions
+      drawn anew from 0 … 2047 in each step and sorted (Ruoss et al. 2023)
+    - `control`: "", or "window" (attention reaches as far back as the longest training text is
+      long), "shuffled" (positions are permuted within each text) or "oracle" (the model's input
+      contains the right answers; a task that fails with these is broken)
+    - `extend`: context extension of the trained RoPE before the test, such as "yarn 2", or
+      "yarn 2 after 100" with 100 further steps on longer texts
+    - `data_seed`: seed of the order of the data; None: `seed`
+    - `data`: SHA-256 of the content of `source`
+    - `source`: file of a text or of images
+    - `precision`: with "bfloat16" the products of the model's linear maps are rounded to bfloat16
+      in training; weights, sums, attention, encodings and tests stay in float32
+    - `told`: length in tokens of the longest training text. Encodings with a setting for the
+      trained length or the direction of attention receive both; None: they keep their defaults
     """
 
     task: str
@@ -106,8 +113,8 @@ class Cell:
         precision(self.precision)
         if self.extend and not EXTEND.fullmatch(self.extend):
             raise ValueError(
-                '`extend` must be "pi 2", "ntk 2", "yarn 2" or "drope 2", and " after 100" steps if'
-                f" you like, got {self.extend!r}."
+                '`extend` must be "pi 2", "ntk 2", "yarn 2" or "drope 2", optionally followed by'
+                f' " after 100" (steps), got {self.extend!r}.'
             )
 
     @property
@@ -117,10 +124,10 @@ class Cell:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings as JSON has them, without those that change nothing: label and source."""
+        """The settings as JSON values, without label and source, which do not affect outcomes."""
         written = asdict(self)
         kept = {name: value for name, value in written.items() if name not in WORDS}
-        # so that earlier cells keep their digest
+        # Stored cells from before these settings existed must keep their digest
         if self.precision == "float32":
             del kept["precision"]
         if self.told is None:
@@ -134,15 +141,15 @@ class Cell:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], label: str = "", source: str = "") -> "Cell":
-        """Make the cell of settings, as `settings` gives them.
+        """Make the cell that has these `settings`.
 
-        Raises ValueError for those of another version or with names that are not known.
+        Raises ValueError for settings of another format, and for unknown names or invalid values.
         """
         known = {setting.name for setting in fields(cls)} - WORDS
         rest = {name: value for name, value in settings.items() if name != "format"}
         if settings.get("format") != FORMAT or set(rest) - known:
             odd = ", ".join(sorted(set(rest) - known)) or f"format {settings.get('format')!r}"
-            raise ValueError(f"a cell has settings of format {FORMAT}: {odd} is not known to it.")
+            raise ValueError(f"a cell must have settings of format {FORMAT}, got {odd}.")
         for name, value in rest.items():
             check_setting(name, value)
         profile = Profile(**rest.pop("profile"))
@@ -154,18 +161,18 @@ class Cell:
 
     @property
     def drawn_below(self) -> int | None:
-        """The bound of random positions; None where they are plain."""
+        """The upper bound of random positions; None for plain positions."""
         return None if self.positions == "plain" else int(self.positions.split()[1])
 
 
 def check_setting(name: str, value: Any) -> None:
-    """Refuse, by a ValueError, what a cell cannot have as this setting."""
+    """Raise ValueError for a value of the wrong type or size for this setting of a cell."""
     if not _fits(name, value):
         raise ValueError(f"a cell cannot have the `{name}` {brief(value)}.")
 
 
 def too_deep(value: Any, most: int = DEEPEST) -> bool:
-    """Test whether more than `most` lists and tables lie in one another."""
+    """Test whether lists and tables are nested more than `most` deep."""
     level = [value]
     for _ in range(most + 1):
         level = [
@@ -178,7 +185,7 @@ def too_deep(value: Any, most: int = DEEPEST) -> bool:
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Test whether a setting of a file is of the type and size that a cell has there."""
+    """Test whether a setting that was read from a file has the right type and size."""
     match name:
         case "profile":
             return isinstance(value, dict) and all(_fits(*item) for item in value.items())
@@ -202,19 +209,21 @@ def _whole(value: Any, least: int, most: int) -> bool:
 
 
 def digest_of(settings: Mapping[str, Any]) -> str:
-    """The name of the cell with these settings."""
+    """Return the digest that identifies the cell with these settings."""
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return sha256(canonical.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a cell. All but `seconds` is the same each time, to the bit, on the CPU.
+    """The outcome of a cell; on the CPU all fields but `seconds` are reproducible to the bit.
 
-    `outcomes` has a vector over prompts for each protocol and length: bool, where a prompt is right
-    or wrong ("forced": every answer is the likeliest token after the true ones; "generated": after
-    its own), or float32, bits per character ("sliding", "apart"). `losses` is the mean loss of each
-    50 steps. `seconds` is the median time of a training step.
+    - `outcomes`: by protocol and length, a vector over prompts. Bool if a prompt is right or wrong
+      ("forced": every answer is the likeliest token after the true ones; "generated": after the
+      model's own), or float32 for bits per character ("sliding", "apart")
+    - `losses`: mean loss of each 50 steps
+    - `parameters`: number of parameters of the model
+    - `seconds`: median time of a training step
     """
 
     outcomes: Mapping[tuple[str, int], Tensor]

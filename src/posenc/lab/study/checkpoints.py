@@ -1,8 +1,8 @@
-"""Checkpoints of a training run: written whole or not at all, and verified when they are read.
+"""Checkpoints of a training run, written atomically and verified when they are read.
 
-A checkpoint is one file of safetensors, `step-00000500-<digest>.safetensors`. The digest in its
-name is the SHA-256 of all its bytes, so a flipped bit or a missing end shows. The newest two are
-kept: if the newest is damaged, the one before it serves.
+A checkpoint is one safetensors file, `step-00000500-<digest>.safetensors`. The digest in its name
+is the first 16 digits of the SHA-256 of all its bytes, so a flipped bit or a missing end is
+detected. The newest two are kept: if the newest is damaged, training resumes from the other.
 """
 
 import json
@@ -17,14 +17,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.lab.study import regular
+from posenc.lab.study import safe_files
 from posenc.support.arguments import brief
 from posenc.support.version import __version__
 from posenc.support.writing import write_whole
 
 KEPT = 2
 NAME = re.compile(r"step-(\d{8,})-([0-9a-f]{16})\.safetensors")
-# One key of the metadata of safetensors, which does not keep the order of several
+# All metadata is stored under one key, because safetensors does not keep the order of several
 KEY = "posenc"
 
 
@@ -39,11 +39,11 @@ class Checkpoint:
 
 
 class Refused(ValueError):
-    """A run cannot go on from its checkpoints; the message says why."""
+    """A run cannot resume from its checkpoints; the message gives the reason."""
 
 
 class Damaged(Refused):
-    """No checkpoint of a folder can be read, though it has some."""
+    """All checkpoints of a folder are damaged."""
 
 
 def save(
@@ -51,9 +51,14 @@ def save(
 ) -> Path:
     """Write a checkpoint, wait until it is on the disk, and remove all but the newest two.
 
-    `state` is what JSON can hold: states of generators, losses, and as "cell" the settings of the
-    run, which `latest` compares. Raises OSError where it cannot be
-    written, with the bytes that are needed and free; earlier checkpoints stay as they are.
+    - `directory`: folder of the checkpoints of one run
+    - `step`: number of training steps that are done
+    - `tensors`: tensors by name
+    - `state`: JSON values, such as losses; "cell" has the settings of the run, which `latest`
+      compares
+
+    Returns the path of the checkpoint. Raises OSError, with the bytes that are needed and free, if
+    the file cannot be written; earlier checkpoints are left unchanged.
     """
     from safetensors.torch import save as serialized
 
@@ -70,22 +75,22 @@ def save(
 
 
 def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoint | None:
-    """Read the newest checkpoint that is whole; None in a folder without any.
+    """Read the newest undamaged checkpoint; return None if the folder has no checkpoint.
 
-    Warns of damaged ones by name. Raises Damaged if all are, and Refused for a checkpoint of
-    a run with other settings, or made by other versions, with the difference.
+    Warns of damaged checkpoints by name. Raises Damaged if all are damaged, and Refused, with the
+    differences, for a checkpoint made with other settings or by other versions.
     """
     damaged: list[str] = []
     for path in reversed(_paths(directory)):
         try:
             checkpoint = _read_file(path, settings)
         except FileNotFoundError:
-            # Another process has just removed it, for it has newer ones
+            # Another process has written newer checkpoints and removed this one
             continue
         if checkpoint is not None:
             if damaged:
                 warnings.warn(
-                    f"{', '.join(damaged)} in {directory} is damaged: training goes on from"
+                    f"{', '.join(damaged)} in {directory} is damaged. Training resumes from"
                     f" {path.name}.",
                     RuntimeWarning,
                     stacklevel=2,
@@ -94,18 +99,18 @@ def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkp
         damaged.append(path.name)
     if damaged:
         raise Damaged(
-            f"all checkpoints in {directory} are damaged ({', '.join(damaged)}): delete the folder"
+            f"all checkpoints in {directory} are damaged ({', '.join(damaged)}). Delete the folder"
             " to train from the beginning."
         )
     return None
 
 
 def _paths(directory: Path) -> list[Path]:
-    """Checkpoints of a folder, the oldest first."""
+    """Return the checkpoints of a folder, oldest first."""
     if not directory.is_dir():
         return []
     named = (path for path in directory.iterdir() if NAME.fullmatch(path.name))
-    return sorted(path for path in named if regular.is_file(path))
+    return sorted(path for path in named if safe_files.is_file(path))
 
 
 def _step(path: Path) -> int:
@@ -115,7 +120,7 @@ def _step(path: Path) -> int:
 
 
 def _read_file(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | None:
-    """Read a file of a checkpoint; None if it is damaged."""
+    """Read a checkpoint file; return None if it is damaged."""
     from safetensors.torch import load
 
     data = path.read_bytes()
@@ -133,12 +138,12 @@ def _read_file(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | N
 
 
 def _versions() -> dict[str, str]:
-    """Versions without which a run would not go on with the same bits."""
+    """Return the versions on which the bits of a resumed run depend."""
     return {"posenc": __version__, "torch": torch.__version__}
 
 
 def differences(there: Mapping[str, Any], asked: Mapping[str, Any], most: int = 6) -> str:
-    """Name the settings that differ, "`seed` is 1 there and 2 here, …"; empty where none does.
+    """Name the settings that differ, as "`seed` is 1 there and 2 here, …", or return "".
 
     >>> differences({"seed": 1, "task": "copy"}, {"seed": 2, "task": "copy"})
     '`seed` is 1 there and 2 here'
@@ -152,7 +157,7 @@ def differences(there: Mapping[str, Any], asked: Mapping[str, Any], most: int = 
 
 
 def flat(settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Settings with those of the profile by their own names."""
+    """Flatten settings: those of the profile are named "profile.width" and so on."""
     rest = dict(settings or {})
     profile = rest.pop("profile", {})
     return rest | {f"profile.{name}": value for name, value in profile.items()}

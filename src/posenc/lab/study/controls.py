@@ -1,4 +1,4 @@
-"""Controls of a study: where the tokens of its texts stand, and how far attention reaches."""
+"""Controls of a cell: the mask, the oracle's answers, and random or shuffled positions."""
 
 from random import Random
 
@@ -11,31 +11,31 @@ from posenc.lab.study.tasks import Batch, Task
 
 
 def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
-    """The mask of a cell beside that of the model itself; None: there is none.
+    """Return the mask that applies besides the model's causal one, or None.
 
-    It is a window as long as the longest text of training, where that is the control; and it hides
-    the filling of a text that is read both ways.
+    The control "window" limits attention to the length of the longest training text. For an
+    encoder the padding of shorter texts is masked.
     """
     near = window(task.longest) if cell.control == "window" else None
     if not task.both_ways or min(batch.lengths) == batch.inputs.shape[1]:
         return near
-    no_filling = padding(batch.lengths)
-    return no_filling if near is None else no_filling & near
+    no_padding = padding(batch.lengths)
+    return no_padding if near is None else no_padding & near
 
 
 def oracle_targets(cell: Cell, batch: Batch) -> Tensor | None:
-    """The targets that an oracle is given: those of graded places, 0 at the others."""
+    """Return the right answers for the control "oracle", 0 at ungraded tokens; otherwise None."""
     return batch.targets * batch.answers if cell.control == "oracle" else None
 
 
 def draw_positions(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor | None:
-    """Draw positions (text, token): in order below a bound, or mixed; None stands for 0, 1, 2, …"""
+    """Draw random sorted or shuffled positions (text, token); return None for plain positions."""
     texts, tokens = shape
     if cell.drawn_below is not None:
         if tokens > cell.drawn_below:
             raise ValueError(
-                f"`positions` {cell.positions!r} are too few for a text of {tokens} tokens: draw"
-                " them from more."
+                f"`positions` must be drawn below {tokens} or more for a text of {tokens} tokens,"
+                f' got {cell.positions!r}. Write "random {tokens}".'
             )
         rows = [sorted(random.sample(range(cell.drawn_below), tokens)) for _ in range(texts)]
     elif cell.control == "shuffled":

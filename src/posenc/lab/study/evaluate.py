@@ -1,23 +1,26 @@
-"""Test a trained model at each length, prompt by prompt, on texts that no seed changes.
+"""Evaluation of a trained model at each length, prompt by prompt, on texts that depend on no seed.
 
-    forced      every answer is the likeliest token after the true ones before it
-    generated   … after the model's own answers before it, one by one through a key cache
-    endless     generated, where <eos> is neither said nor graded
-    tokens      the share of answers that are the likeliest token after the true ones
-    windowed    forced, where attention reaches as far as the longest text of training
-    cropped     forced, of a model that is shown as many tokens as the longest text of training has
-    shuffled    forced, where the positions of each text change places
+Protocols of tasks whose answers are right or wrong:
 
-An encoder says all answers at once: it is neither `generated` nor `endless`, nor `cropped`. Of a
-language model, whose every character is an answer, in bits per character:
+    forced      every answer is the likeliest token after the true tokens before it
+    generated   every answer is the likeliest token after the model's own answers, with a key cache
+    endless     as generated, but <eos> is neither generated nor graded
+    tokens      share of answers that are the likeliest token after the true tokens
+    windowed    as forced; attention reaches as far back as the longest training text is long
+    cropped     as forced; the model reads only the last tokens, as many as the longest training
+                text has
+    shuffled    as forced; positions are permuted within each text
 
-    sliding     the last quarter of the trained length, read after all of the text before it
-    apart       all characters of the text, the first ones included
-    cropped     as sliding, of a model that is shown the trained length alone
+An encoder predicts all answers at once, so it has no `generated`, `endless` or `cropped`.
+Protocols of a language model, in which every character is an answer, in bits per character:
+
+    sliding     the last quarter of the trained length, after all of the text before it
+    apart       all characters of the text, from the first on
+    cropped     as sliding; the model reads only the last characters, as many as it was trained on
     windowed, shuffled   as sliding
-    position    the mean over texts, for each character of a text
+    position    for each character of a text, the mean over texts
 
-Of hidden words, `apart` is the mean over those of a text, in bits per word.
+For masked words, `apart` is the mean over the masked words of a text, in bits per word.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,14 +41,13 @@ from posenc.lab.study.tasks import END, MARKS, Batch, Task
 
 AT_ONCE = 2**14  # tokens in a batch of evaluation
 
-
-Predictions = dict[str, Tensor]  # outputs of a model by protocol: tokens, or logits of a text
+Predictions = dict[str, Tensor]  # outputs of a model by protocol: predicted tokens, or logits
 
 
 def evaluate(
     model: Transformer, cell: Cell, task: Task, lengths: Sequence[int] | None = None
 ) -> dict[tuple[str, int], Tensor]:
-    """Measure outcomes by protocol and length, one for each prompt; bool, or bits per character."""
+    """Return outcomes by protocol and length: for each prompt bool, or bits per character."""
     outcomes = {}
     for n in task.lengths if lengths is None else lengths:
         texts = _texts(cell, task, n)
@@ -57,7 +59,7 @@ def evaluate(
 
 
 def predict(model: Transformer, cell: Cell, task: Task) -> Predictions:
-    """Return all outputs that `grade` needs, as tensors named "length/batch/protocol"."""
+    """Return all model outputs that `grade` needs, as tensors named "length/batch/protocol"."""
     return {
         f"{n}/{place}/{protocol}": output
         for n in task.lengths
@@ -67,9 +69,9 @@ def predict(model: Transformer, cell: Cell, task: Task) -> Predictions:
 
 
 def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, int], Tensor]:
-    """Compute the outcomes of saved predictions, without a model: those that `evaluate` measures.
+    """Compute the outcomes of `evaluate` from saved predictions, without a model.
 
-    Raises ValueError for predictions of other protocols, shapes or types than the cell's.
+    Raises ValueError for predictions whose protocols, shapes or types are not those of the cell.
     """
     outcomes, left = {}, dict(predictions)
     for n in task.lengths:
@@ -86,7 +88,7 @@ def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, i
 
 
 def _protocols(task: Task) -> tuple[str, ...]:
-    """Names of the outputs that a task is graded by."""
+    """Return the names of the outputs that a task is graded by."""
     if task.in_bits:
         return ("apart", "windowed", "shuffled", *(() if task.both_ways else ("cropped",)))
     forward = () if task.both_ways else ("cropped", "generated", "endless")
@@ -94,25 +96,25 @@ def _protocols(task: Task) -> tuple[str, ...]:
 
 
 def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -> None:
-    """Refuse outputs that would broadcast, or that are no tokens or logits."""
+    """Raise ValueError for outputs of another type or shape, which could broadcast silently."""
     for name in _protocols(task):
-        tokens = batch.inputs[:, -_kept(task) :] if name == "cropped" else batch.inputs
+        tokens = batch.inputs[:, -_cropped_length(task) :] if name == "cropped" else batch.inputs
         shape = (*tokens.shape, len(task.vocabulary)) if task.in_bits else tuple(tokens.shape)
         kind = torch.float32 if task.in_bits else torch.int64
         held = outputs.get(name)
         if held is None or tuple(held.shape) != shape or held.dtype != kind:
             got = "none" if held is None else f"{held.dtype} of shape {tuple(held.shape)}"
-            raise ValueError(f"`{name}` of {where} must be {kind} of shape {shape}, got {got}.")
+            raise ValueError(f"`{name}` must be {kind} of shape {shape} for {where}, got {got}.")
 
 
 def _joined(graded: Sequence[dict[str, Tensor]], n: int) -> dict[tuple[str, int], Tensor]:
-    """Join the outcomes of batches; of `position`, the mean over all texts."""
+    """Concatenate the outcomes of batches; average `position` over all texts."""
     joined = {name: torch.cat([one[name] for one in graded]) for name in graded[0]}
     return {(name, n): x.mean(0) if name == "position" else x for name, x in joined.items()}
 
 
 def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
-    """Yield batches of the prompts of length n, and a generator of their positions."""
+    """Yield batches of the prompts of length n, each with a random generator for its positions."""
     random, left = Random(f"evaluation {task.name} {n}"), cell.profile.prompts
     tokens = len(task.text(n, Random(0), held_out=True).symbols)
     while left:
@@ -125,7 +127,7 @@ def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
 def _predict(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> Predictions:
-    """Run a model on a batch; the outputs by protocol."""
+    """Run a model on a batch in evaluation mode, and return the outputs by protocol."""
     was_training = model.training
     model.eval()
     outputs = (_logits if task.in_bits else _tokens)(model, cell, task, batch, random)
@@ -140,29 +142,29 @@ def _grade(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 def _tokens(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Int[Tensor, "text token"]]:
-    """The likeliest tokens at all answers, by protocol; 0 elsewhere."""
+    """Return by protocol the likeliest token at each answer; 0 elsewhere."""
     pos, mask = draw_positions(cell, batch.inputs.shape, random), mask_of(cell, task, batch)
     shuffled = draw_positions(replace(cell, control="shuffled"), batch.inputs.shape, random)
     near = mask_of(replace(cell, control="window"), task, batch)
 
-    def said(
+    def predicted(
         pos: Tensor | None, mask: Mask | None, points: Tensor | None, batch: Batch = batch
     ) -> Tensor:
         targets = oracle_targets(cell, batch)
         hidden = model.hidden(batch.inputs, pos, mask, oracle_targets=targets, points=points)
-        said = torch.zeros_like(batch.targets)
-        said[batch.answers] = model.head(hidden[batch.answers]).argmax(-1)
-        return said
+        tokens = torch.zeros_like(batch.targets)
+        tokens[batch.answers] = model.head(hidden[batch.answers]).argmax(-1)
+        return tokens
 
     outputs = {
-        "forced": said(pos, mask, batch.points),
-        "windowed": said(pos, near, batch.points),
-        "shuffled": said(shuffled, mask, _mixed(batch.points, shuffled)),
+        "forced": predicted(pos, mask, batch.points),
+        "windowed": predicted(pos, near, batch.points),
+        "shuffled": predicted(shuffled, mask, _permuted(batch.points, shuffled)),
     }
     if not task.both_ways:
-        kept = _kept(task)
+        kept = _cropped_length(task)
         where = None if pos is None else pos[:, -kept:]
-        outputs["cropped"] = said(where, mask, None, _cropped(batch, kept))
+        outputs["cropped"] = predicted(where, mask, None, _cropped(batch, kept))
         outputs["generated"] = _generated(model, cell, batch, pos, mask)
         outputs["endless"] = _generated(model, cell, batch, pos, mask, ends=False)
     return outputs
@@ -171,12 +173,12 @@ def _tokens(
 def _right(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
     """Test whether all answers of a text are right, by protocol."""
     wrong = {}
-    for name, said in outputs.items():
-        answers, targets = (x[:, -said.shape[1] :] for x in (batch.answers, batch.targets))
-        wrong[name] = answers & (said != targets)
-        if said.shape[1] < batch.answers.shape[1]:
-            # An answer that is cropped away cannot be given
-            lost = batch.answers[:, : -said.shape[1]].any(-1, keepdim=True)
+    for name, tokens in outputs.items():
+        answers, targets = (x[:, -tokens.shape[1] :] for x in (batch.answers, batch.targets))
+        wrong[name] = answers & (tokens != targets)
+        if tokens.shape[1] < batch.answers.shape[1]:
+            # An answer that is cropped away counts as wrong
+            lost = batch.answers[:, : -tokens.shape[1]].any(-1, keepdim=True)
             wrong[name] |= lost
     outcomes = {name: ~x.any(-1) for name, x in wrong.items() if name != "endless"}
     outcomes["tokens"] = 1 - wrong["forced"].sum(-1) / batch.answers.sum(-1)
@@ -193,16 +195,16 @@ def _generated(
     mask: Mask | None,
     ends: bool = True,
 ) -> Int[Tensor, "text token"]:
-    """Let the model go on from its own answers; what is no answer is given to it.
+    """Generate the answers of a batch; tokens that are not answers are read from the batch.
 
-    Without `ends`, it cannot say that a text is over, nor is it asked whether it is.
+    With `ends=False`, the model cannot generate <eos>, and reads it from the batch.
     """
-    said, cache = torch.zeros_like(batch.targets), model.new_cache()
+    generated, cache = torch.zeros_like(batch.targets), model.new_cache()
     inputs, tokens = batch.inputs.clone(), batch.inputs.shape[1]
     answers = oracle_targets(cell, batch)
     place, first = 0, int(batch.answers.any(0).int().argmax())
     while place < tokens:
-        # The prompt is read at once, then token by token
+        # The first pass reads the prompt, each later one a token
         until = max(place, first) + 1
         part = slice(0 if cache is None else place, until)
         where = None if pos is None else pos[:, part]
@@ -212,19 +214,19 @@ def _generated(
         if not ends:
             logits = logits.index_fill(-1, torch.tensor(MARKS.index(END)), -torch.inf)
         place, next_ = until, logits.argmax(-1)
-        said[:, place - 1] = next_
+        generated[:, place - 1] = next_
         graded = batch.answers[:, place - 1]
         if not ends:
             graded = graded & (batch.targets[:, place - 1] != MARKS.index(END))
         if place < tokens:
             inputs[:, place] = torch.where(graded, next_, inputs[:, place])
-    return said
+    return generated
 
 
 def _logits(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Float[Tensor, "text token word"]]:
-    """The logits of a text, by protocol."""
+    """Return the logits of each text, by protocol."""
     shape = batch.inputs.shape
     pos, mask = draw_positions(cell, shape, random), mask_of(cell, task, batch)
     near = mask_of(replace(cell, control="window"), task, batch)
@@ -239,19 +241,19 @@ def _logits(
         "shuffled": logits(batch, shuffled, mask),
     }
     if not task.both_ways:
-        kept = _kept(task)
+        kept = _cropped_length(task)
         where = None if pos is None else pos[:, -kept:]
         outputs["cropped"] = logits(_cropped(batch, kept), where, mask)
     return outputs
 
 
-def _kept(task: Task) -> int:
-    """The number of tokens that are read of the longest text of training."""
+def _cropped_length(task: Task) -> int:
+    """Return the number of input tokens of the longest training text; its last is only a target."""
     return task.longest - 1
 
 
 def _cropped(batch: Batch, most: int) -> Batch:
-    """The last tokens of each text, after <bos>, as in training."""
+    """Crop each text to <bos> and its last tokens."""
     first, kept = batch.inputs[:, :1], slice(-most, None)
     return Batch(
         torch.cat((first, batch.inputs[:, kept][:, 1:]), -1),
@@ -268,8 +270,8 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
         / log(2)
         for name, logits in outputs.items()
     }
-    # The mean over the tokens that are hidden
     if task.both_ways:
+        # The mean over the masked words of each text
         share = batch.answers / batch.answers.sum(-1, keepdim=True)
         return {protocol: (outcome * share).sum(-1) for protocol, outcome in bits.items()}
     last = slice(-max(1, task.trained // 4), None)
@@ -282,6 +284,6 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
     }
 
 
-def _mixed(points: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Points that change places as positions do, (text, token, axis)."""
+def _permuted(points: Tensor | None, order: Tensor | None) -> Tensor | None:
+    """Permute points in the order of shuffled positions; return (text, token, axis)."""
     return None if points is None or order is None else points[order]

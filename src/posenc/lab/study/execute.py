@@ -1,8 +1,8 @@
-"""Carry out a plan: one process a core, each with one thread, and one writer of the store.
+"""Execution of a plan by worker processes with one thread each, and one writer of the store.
 
-Whatever ends it, nothing that was done is lost. A worker that is killed is replaced, and its cell
-goes on from its checkpoint; when the process that leads is killed, the workers write checkpoints
-and end; the same command goes on where it was.
+Finished work is never lost. A worker that is killed is replaced, and its cell resumes from its
+checkpoint. If the main process is killed, the workers write checkpoints and end, and the same
+command resumes the study.
 """
 
 import multiprocessing
@@ -27,12 +27,21 @@ import torch
 
 from posenc.attention.layer import SelfAttention
 from posenc.compat.wait_policy import wait_passively
-from posenc.lab.study import analysis, origin, own_code, regular, statistics, store, tasks, train
+from posenc.lab.study import (
+    analysis,
+    environment,
+    safe_files,
+    statistics,
+    store,
+    tasks,
+    train,
+    user_code_gate,
+)
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.cell import Cell, Result, check_setting
 from posenc.lab.study.checkpoints import Refused
+from posenc.lab.study.context_extension import check_encoding, longer_texts
 from posenc.lab.study.controls import draw_positions
-from posenc.lab.study.extended import check_encoding, longer_texts
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import MOST_SEEDS, Plan, PlanError
 from posenc.lab.study.store import Contents, Record, Store
@@ -44,19 +53,19 @@ from posenc.support.extras import how_to_install
 
 MODELS = "models"
 CELLS = "cells"  # the folder of checkpoints, one inside for each cell
-RETRIES = 3  # times that a cell is begun again whose worker was killed
-GRACE = 30.0  # seconds that a worker has after its parent has ended
-PATIENCE = 120.0  # seconds in which workers write their checkpoints
-OFTEN = 0.5  # seconds between two messages of a worker about its progress
+RETRIES = 3  # restarts of a cell whose worker is killed
+GRACE = 30.0  # seconds until a worker ends after its parent has ended
+PATIENCE = 120.0  # seconds that workers have to write their checkpoints
+OFTEN = 0.5  # seconds between two progress messages of a worker
 
 Runner = Callable[..., Result]
-# Cells of one kind take equally long: sizes, task, encoding, or the first of these
+# The properties of a cell that determine its time: sizes, task, encoding, or the first of these
 Kind = tuple[Any, ...]
 
 
 class Event(NamedTuple):
-    """News of a cell: "done" with its record, "progress", "warning", "killed", "stopped", or
-    "error" with a sentence."""
+    """An event of a cell: "done" with its record, "progress", "warning", "killed", "stopped", or
+    "error" with a message."""
 
     kind: str
     cell: Cell
@@ -65,7 +74,7 @@ class Event(NamedTuple):
 
 @runtime_checkable
 class Executor(Protocol):
-    """Runs cells: `Processes`, or another in tests."""
+    """An engine that runs cells: `Processes`, or a replacement in tests."""
 
     @property
     def free(self) -> int: ...
@@ -83,20 +92,20 @@ class Status:
 
     done: int = 0
     of: int = 0
-    left: float | None = None  # seconds to the end, where cells like these were measured
-    fit: int | None = None  # cells that will be done in time, where there is a limit
+    left: float | None = None  # estimated seconds to the end; None before cells were timed
+    fit: int | None = None  # estimated cells done at the time limit; None without a limit
     running: dict[str, Any] = field(default_factory=dict)  # progress by the name of the cell
-    notes: list[str] = field(default_factory=list)  # what went wrong, a sentence each
+    notes: list[str] = field(default_factory=list)  # warnings and errors, a sentence each
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The end of a study: how many cells are done, and which are not and why."""
+    """The result of running a study: the number of finished cells, and the missing cells."""
 
     done: int
     of: int
-    missing: Sequence[tuple[Cell, str]]
-    narrow: bool | None  # whether the intervals are as narrow as the plan asks; None: it does not
+    missing: Sequence[tuple[Cell, str]]  # cells and the reasons
+    narrow: bool | None  # True if all intervals are as narrow as the plan's; None: it has no limit
 
 
 def study(
@@ -110,49 +119,61 @@ def study(
     keep: bool = False,
     deviate: bool = False,
     start: str = "spawn",
-    allow_code: own_code.Allowed = (),
+    allow_code: user_code_gate.Allowed = (),
     part: tuple[int, int] = (1, 1),
     device: str = "cpu",
     pilot: bool = False,
 ) -> Ended:
-    """Run the cells of a plan that are not done yet, and store what they come to.
+    """Run the cells of a plan that are not done yet, and store their outcomes.
 
-    `runner` is an importable function, called as `train.run` is. `engine` makes where the cells are
-    run from it and the folder of checkpoints; by default, `workers` processes, each begun by
-    `start`. `keep` leaves trained models in `models`. `allow_code` are the names of code in the
-    plan that may be run, each as it is spelled there. `part` is the share of the cells to be run,
-    (2, 5) the second fifth; `merge` joins the stores of all. `device` is where cells are trained,
-    as torch names it; another than the CPU is a source of the outcomes, by its name. `pilot` runs
-    a plan that cannot be evidence, and marks its store.
+    - `plan`: the plan
+    - `folder`: folder of the store, the checkpoints and the saved models
+    - `workers`: number of processes
+    - `runner`: importable function with the arguments of `train.run`
+    - `max_minutes`: time limit; cells that would end later are not started
+    - `progress`: function that receives a `Status` after each event
+    - `engine`: function that makes an `Executor` from the runner and the folder of checkpoints;
+      None: `Processes`
+    - `keep`: save trained models in `folder/models`
+    - `deviate`: continue although plan, versions or code have changed, and record the changes
+    - `start`: start method of multiprocessing
+    - `allow_code`: names of code in the plan that may be run, spelled as in the plan
+    - `part`: share of the cells to run, (2, 5) for the second of five; `merge` joins their stores
+    - `device`: torch device for training; other than "cpu" it is recorded with the outcomes
+    - `pilot`: run a plan that cannot be evidence, and mark its store
 
-    Raises CodeRefused for other code, Locked if another process works in the folder, PlanError if
-    it holds another plan or the plan cannot be evidence, and KeyboardInterrupt after checkpoints.
+    Raises CodeRefused for code that is not allowed, Locked if another process works in the folder,
+    PlanError if the folder has another plan or the plan cannot be evidence, and KeyboardInterrupt
+    once checkpoints are written.
     """
-    own_code.check(plan.code, allow_code, "the plan")
-    # Checkpoints need safetensors: without it all cells would be trained and lost
+    user_code_gate.check_allowed(plan.code, allow_code, "the plan")
+    # Without safetensors the first checkpoint would fail after minutes of training
     try:
         import safetensors.torch  # noqa: F401
     except ImportError:
         raise ImportError(
-            f"a study needs the extra `study`: {how_to_install('study')}",
+            f"a study needs the extra `study`, which is not installed: {how_to_install('study')}",
             name="safetensors",
         ) from None
-    where = origin.device(device)
+    where = environment.device(device)
     if pilot:
-        where |= {origin.PILOT: "not evidence"}
+        where |= {environment.PILOT: "not evidence"}
     cells = resolved(plan)[part[0] - 1 :: part[1]]
     if not (pilot or _begun(plan, folder)):
         plan.check_evidence()
     if part[1] > 1 and plan.half_width is not None:
-        raise PlanError("stop: the parts of a study do not know when all are narrow: plan `seeds`.")
+        raise PlanError(
+            "`seeds` must be planned for a study in parts, got `stop`. A part lacks outcomes that"
+            " `stop` needs. Write `seeds` instead."
+        )
     with locked(folder):
-        regular.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
+        safe_files.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
         try:
             _register(writer, plan, deviate, where)
             runs = partial(runner, models=folder / MODELS) if keep else runner
             runs = runs if device == "cpu" else partial(runs, device=device)
-            cells = _as_begun(plan, cells, writer.contents)
+            cells = _with_stored_lengths(plan, cells, writer.contents)
             begun = engine or partial(Processes, workers=workers, start=start)
             pool = begun(runs, folder / CELLS)
             try:
@@ -164,19 +185,19 @@ def study(
 
 
 def _begun(plan: Plan, folder: Path) -> bool:
-    """Test whether the store of a folder was begun with this plan."""
+    """Test whether a folder has a store in which this plan is registered."""
     if not any((folder / name).exists() for name in (store.RUNNING, store.RESULTS)):
         return False
     return any(digest == plan.digest for digest, _ in store.read(folder).plans)
 
 
 def resolved(plan: Plan) -> list[Cell]:
-    """The cells of a plan with what it leaves to the task: lengths, and the digest of its text.
+    """Return the cells of a plan, with the lengths and the text's digest that come from the task.
 
-    Raises PlanError for a text, a task or an encoding of the user's own that cannot be used, for an
-    encoding that cannot be extended or ends before the longest text, for a length of which the task
-    can write no text, for a metric that is measured at none of the lengths, and for a margin, a
-    rate or a `theta` that cannot be meant.
+    Raises PlanError for a text, task or encoding of the user's own that cannot be used; an encoding
+    that cannot be extended or does not reach the end of the longest text; a length of which the
+    task cannot write a text; a metric that is measured at none of the lengths; and a margin, rate
+    or `theta` out of range.
     """
     plan.check_settings()
     by_task, made_of = _by_task(plan)
@@ -203,10 +224,7 @@ def resolved(plan: Plan) -> list[Cell]:
 
 
 def cells_of(plan: Plan) -> list[Cell]:
-    """The cells of a plan as `resolved` makes them, without a look at its encodings.
-
-    No code of an encoding is imported.
-    """
+    """Return the cells of `resolved` without checking or importing the plan's encodings."""
     return _cells(plan, *_by_task(plan))
 
 
@@ -218,7 +236,7 @@ def _cells(
     def whole(cell: Cell) -> Cell:
         settings, trained = by_task[cell.task], lengths[cell.name]
         if trained is not None:
-            # A row that is trained on other texts is told their length
+            # A row with its own trained length: its encoding receives that length
             with _usable(f"encodings: {cell.name}"):
                 longest = made_of[cell.task].at(trained, settings["tested"]).longest
             told = None if settings["told"] is None else longest
@@ -233,36 +251,37 @@ def _cells(
 
 
 def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Task]]:
-    """The settings of cells that their task decides, and the tasks, by name."""
+    """Return the settings of cells that follow from their task, and the tasks; both by name."""
     by_task, made_of = {}, {}
     for name in plan.tasks:
         source = plan.source(name)
         with _usable(f"tasks: {name}"):
-            data = regular.digest(Path(source)) if source else ""
+            data = safe_files.digest(Path(source)) if source else ""
             task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
             check_setting("trained", task.trained if plan.trained is None else plan.trained)
             task = task.at(plan.trained, plan.tested)
             by_task[name] = {"trained": task.trained, "tested": task.lengths}
             by_task[name] |= {"data": data, "source": source}
             by_task[name] |= {"told": task.longest if plan.told else None}
-            Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)  # as it will be read
+            # Raises ValueError for settings that could not be read from the store
+            Cell.of(replace(plan.of_seed(1)[0], **by_task[name]).settings)
         made_of[name] = task
     return by_task, made_of
 
 
 def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
-    """Refuse lengths, a metric or a contrast that a task does not measure."""
+    """Raise PlanError for lengths, a metric or a contrast that a task does not measure."""
+    tested = ", ".join(map(str, task.lengths))
     if task.trained not in task.lengths:
         raise PlanError(
-            f"tested: {name} is trained at {task.trained}, and tested at"
-            f" {', '.join(map(str, task.lengths))}: test n = {task.trained} too, where each"
-            " seed shows that it is trained."
+            f"`tested` must contain the trained length of {name}, {task.trained}, at which a seed"
+            f" shows that it has learned the task, got {tested}. Add {task.trained}."
         )
     if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
         raise PlanError(
-            f"metric: {brief(plan.metric)} is at none of the lengths of {name}, which is"
-            f" trained at {task.trained} and tested at {', '.join(map(str, task.lengths))}:"
-            " test others, or name another metric."
+            f"`metric` must be measured at a tested length of {name}, which is trained at"
+            f" {task.trained} and tested at {tested}, got {brief(plan.metric)}. Test other lengths,"
+            " or use another metric."
         )
     read = sorted({part for sides in plan.contrast for side in sides for part in side})
     for key, term in [("contrast", term) for term in read] + [
@@ -273,28 +292,27 @@ def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
             continue
         if reading.how and task.both_ways:
             raise PlanError(
-                f"{key}: {brief(term)} is measured of a task that is read forward, which"
-                f" {name} is not: leave one of them out."
+                f"`{key}` must not be {brief(term)} for {name}, which is not read forward, so it is"
+                " never cropped or windowed. Leave one of them out."
             )
         if reading.length is not None and reading.length not in task.lengths:
             raise PlanError(
-                f"{key}: {brief(term)} must be at a tested length of {name}, got"
-                f" {reading.length}: test it, or name one of"
-                f" {', '.join(map(str, task.lengths))}."
+                f"`{key}` {brief(term)} must be at a tested length of {name}, {tested}, got"
+                f" {reading.length}. Test it too, or use one of these."
             )
 
 
-def at_its_rate(cell: Cell, rates: Mapping[tuple[str, str], float]) -> Cell:
-    """The cell at the rate that was chosen for its row; one that chooses rates keeps its own."""
+def with_rate(cell: Cell, rates: Mapping[tuple[str, str], float]) -> Cell:
+    """Set the learning rate that was chosen for the cell's row; trial cells keep their own."""
     if cell.seed > MOST_SEEDS:
         return cell
     return replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name]))
 
 
 def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
-    """Read the first and the last of so many tokens: positions or an encoding may end before.
+    """Run one layer on the first and last positions of the longest text.
 
-    Raises what they raise there, which would else come after the training.
+    Raises the error of positions or an encoding that do not reach that far, before training.
     """
     draw_positions(cell, (1, tokens), Random(0))
     encoding, width = encoding_of(cell, both_ways), cell.profile.width
@@ -304,15 +322,16 @@ def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
 
 
 def _within(cell: Cell) -> tuple[int, ...]:
-    """The lengths at which rates are chosen: nothing beyond the trained one is seen."""
+    """Return the tested lengths up to the trained one, at which learning rates are chosen."""
     assert cell.trained is not None
     return tuple(n for n in cell.tested if n <= cell.trained) or (cell.trained,)
 
 
-def _as_begun(plan: Plan, cells: list[Cell], contents: Contents) -> list[Cell]:
-    """Test the lengths that a study was begun with, whatever a later version of its task tests.
+def _with_stored_lengths(plan: Plan, cells: list[Cell], contents: Contents) -> list[Cell]:
+    """Keep the test lengths of the first run, even if the task's defaults have changed.
 
-    Those that choose rates are tested within the trained length alone, and say nothing of others.
+    Trial cells, which choose rates, are tested up to the trained length only, so their lengths are
+    looked up separately.
     """
     if plan.tested:
         return cells
@@ -327,7 +346,7 @@ def _as_begun(plan: Plan, cells: list[Cell], contents: Contents) -> list[Cell]:
 
 @contextmanager
 def _usable(what: str) -> Iterator[None]:
-    """Say in one sentence what is wrong with a file or code that the plan names."""
+    """Turn errors of a file or of code that the plan names into a PlanError of one sentence."""
     try:
         yield
     except OSError as error:
@@ -338,11 +357,11 @@ def _usable(what: str) -> Iterator[None]:
 
 
 def file_of(cell: Cell) -> Path | None:
-    """The file that a cell's task is made of; None: the packaged novel, or none."""
+    """Return the file that a cell's task is made of, or None; raise ValueError if it changed."""
     if not cell.source:
         return None
     path = Path(cell.source)
-    if regular.digest(path) != cell.data:
+    if safe_files.digest(path) != cell.data:
         raise ValueError(f"{cell.source} has changed since the study began.")
     return path
 
@@ -354,29 +373,29 @@ def run_cell(
     stop: Callable[[], bool],
     progress: Callable[[Any], None],
 ) -> Event:
-    """Run a cell in this process; every outcome becomes an event."""
-    asked = False
+    """Run a cell in this process, and return its result or its error as an event."""
+    stopping = False
 
-    def asked_to_stop() -> bool:
-        nonlocal asked
-        asked = asked or stop()
-        return asked
+    def stop_requested() -> bool:
+        nonlocal stopping
+        stopping = stopping or stop()
+        return stopping
 
     begun = time.monotonic()
     place = cells / cell.digest
     resumed = place.is_dir()
     try:
         task = tasks.find(cell.task, file_of(cell))
-        result = runner(cell, task, place, asked_to_stop, progress)
+        result = runner(cell, task, place, stop_requested, progress)
         record = Record.of(cell, result)
     except ArithmeticError as error:
-        # The loss is not finite: that is the outcome of the cell
+        # The loss is not finite, which is the outcome of this cell
         record = Record(cell, None, (), str(error), {})
     except train.Stopped:
-        # Stopping was asked here, or of another process that shares the run
+        # Requested here, or by another process that shares the run
         return Event("stopped", cell)
     except Exception as error:
-        if asked:
+        if stopping:
             return Event("stopped", cell)
         message = str(error) if isinstance(error, Refused) else f"{type(error).__name__}: {error}"
         return Event("error", cell, " ".join(message.split()))
@@ -385,7 +404,7 @@ def run_cell(
 
 
 class Processes:
-    """Processes of this machine, each with one thread."""
+    """An engine that runs cells in processes of this machine, each with one thread."""
 
     def __init__(self, runner: Runner, cells: Path, workers: int = 2, start: str = "spawn") -> None:
         self._most, self._runner, self._cells = workers, runner, cells
@@ -413,7 +432,7 @@ class Processes:
         try:
             connection.send(cell)
         except OSError:
-            # The worker was killed while it was idle: `wait` sees that, and says so
+            # The worker was killed while it was idle; `wait` returns a "killed" event for the cell
             pass
 
     def _new(self) -> tuple[Connection, Any]:
@@ -451,7 +470,7 @@ class Processes:
                 pass
 
     def close(self) -> None:
-        """End all processes; those that still work are killed."""
+        """End all processes; kill those that still work."""
         self.stop()
         for connection, (process, cell) in self._workers.items():
             if cell is None:
@@ -463,9 +482,9 @@ class Processes:
 
 
 def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> None:
-    """Run cells in a worker, one after the other, until it has to stop or its parent has ended."""
+    """Run cells in a worker, one after the other, until it is stopped or its parent has ended."""
     torch.set_num_threads(1)
-    # A terminal sends these to all processes, and the parent says when to stop
+    # A terminal sends these signals to all processes, but only the parent stops workers
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -495,7 +514,7 @@ def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> N
             with warnings.catch_warnings():
                 warnings.simplefilter("always", RuntimeWarning)
                 warnings.showwarning = warn
-                # a message, or the end of the pipe, is the parent's way to say stop
+                # Any message of the parent during a cell means stop, and so does a closed pipe
                 stop = lambda: ended.is_set() or alone() or connection.poll()  # noqa: E731
                 connection.send(run_cell(cell, runner, cells, stop, progress))
         except (EOFError, OSError):
@@ -504,7 +523,7 @@ def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> N
 
 
 def _leave_with(parent: int) -> None:
-    """End this process some time after its parent, whatever it does."""
+    """End this process `GRACE` seconds after its parent has ended, even if it still works."""
     if os.name == "nt":
         return
     while os.getppid() == parent:
@@ -514,7 +533,7 @@ def _leave_with(parent: int) -> None:
 
 
 class _Study:
-    """The order of cells, what is done with each event, and the end."""
+    """A running study: it starts cells in order, handles their events, and decides when to end."""
 
     def __init__(
         self,
@@ -533,12 +552,12 @@ class _Study:
         self.pace = _Pace()
         for cell, wall in _walls(writer):
             self.pace.add(cell, wall)
-        self.kinds: Counter[Kind] = Counter()  # kinds of the cells that wait
+        self.kinds: Counter[Kind] = Counter()  # kinds of the waiting cells
         self.status = Status()
         self._count()
 
     def _count(self) -> None:
-        """Name the cells, and see which of them are done."""
+        """Name the cells and count those that are done."""
         self.names = {
             cell.digest: f"{cell.task} {cell.name} {cell.seed}"
             + f" at {cell.profile.rate:g}" * (cell.seed > MOST_SEEDS)
@@ -548,7 +567,7 @@ class _Study:
         self.status.done, self.status.of = len(self.done), len(self.names)
 
     def run(self) -> Ended:
-        # Remove checkpoints that a kill left after their cell was stored
+        # Remove checkpoints of stored cells, left by a process that was killed
         for digest in self.done:
             shutil.rmtree(self.store.folder / CELLS / digest, ignore_errors=True)
         try:
@@ -567,13 +586,13 @@ class _Study:
             if self.missing:
                 return None if plan.half_width is None else False
             rates = analysis.chosen_rates(plan, self.store.contents)
-            self._take_rates(rates)
+            self._set_rates(rates)
         if plan.half_width is None:
             self._stage(self.cells)
             return None
         self._stage([cell for cell in self.cells if cell.seed <= statistics.RANKING])
         for seed in range(statistics.RANKING, plan.seeds + 1):
-            # the rule is asked after each seed, when all of its cells are there and no others
+            # The rule is applied when all cells of a seed are done and none of a later seed
             if self.missing:
                 return False
             if analysis.narrow(plan, self.store.contents, seed):
@@ -582,14 +601,14 @@ class _Study:
                 self._stage([cell for cell in self.cells if cell.seed == seed + 1])
         return False
 
-    def _take_rates(self, rates: Mapping[tuple[str, str], float]) -> None:
-        """Train each row at the rate that was chosen for it; leave out those that have none yet."""
+    def _set_rates(self, rates: Mapping[tuple[str, str], float]) -> None:
+        """Set the chosen rate of each cell; leave out the cells of rows without one."""
         for cell in self.cells:
             if cell.seed <= MOST_SEEDS and (cell.task, cell.name) not in rates:
                 why = "left out: its rate is chosen when the trials of all parts are merged"
                 self.missing[cell.digest] = cell, why
         self.cells = [cell for cell in self.cells if cell.digest not in self.missing]
-        self.cells = [at_its_rate(cell, rates) for cell in self.cells]
+        self.cells = [with_rate(cell, rates) for cell in self.cells]
         self._count()
 
     def _stage(self, cells: Sequence[Cell]) -> None:
@@ -604,12 +623,12 @@ class _Study:
             if self.deadline is not None and time.monotonic() > self.deadline:
                 self._finish_up()
                 break
-            self._take(waiting)
+            self._handle_events(waiting)
         for cell in waiting:
             self.missing[cell.digest] = cell, "left out: there is no time for it"
 
     def _next(self, waiting: list[Cell]) -> Cell | None:
-        """Take the next cell that ends in time, of the first seed that is not done."""
+        """Remove and return the next cell of the first waiting seed that would end in time."""
         for place, cell in enumerate(waiting):
             if cell.seed != waiting[0].seed:
                 break
@@ -619,8 +638,8 @@ class _Study:
                 return waiting.pop(place)
         return None
 
-    def _take(self, waiting: list[Cell]) -> None:
-        """Wait for what comes next, and store it."""
+    def _handle_events(self, waiting: list[Cell]) -> None:
+        """Wait for the next events; store outcomes, and put killed cells back into `waiting`."""
         for event in self.pool.wait(1.0):
             cell, name = event.cell, self.names[event.cell.digest]
             if event.kind == "progress":
@@ -663,14 +682,14 @@ class _Study:
         shutil.rmtree(self.store.folder / CELLS / cell.digest, ignore_errors=True)
 
     def _finish_up(self) -> None:
-        """Let what runs write its checkpoint, and store what is done meanwhile."""
+        """Stop the running cells, wait for their checkpoints, and store those that are done."""
         self.pool.stop()
         until = time.monotonic() + PATIENCE
         while self.pool.busy and time.monotonic() < until:
-            self._take([])
+            self._handle_events([])
 
     def _left(self) -> float | None:
-        """Estimate the seconds until all is done; half of what runs counts as done."""
+        """Estimate the seconds until all cells are done; running cells count as half done."""
         seconds = self.pace.of_all(self.kinds)
         if seconds is None:
             return None
@@ -678,7 +697,7 @@ class _Study:
         return (seconds + self.pool.busy * self.pace.mean / 2) / cores
 
     def _fitting(self) -> int | None:
-        """Estimate how many cells will be done in time."""
+        """Estimate the number of cells that are done at the time limit."""
         if self.deadline is None:
             return None
         waiting, seconds = self.kinds.total(), self.pace.of_all(self.kinds)
@@ -688,9 +707,10 @@ class _Study:
 
 
 class _Pace:
-    """Seconds that cells took, as running sums: of those of a kind, of its task, and of its sizes.
+    """Mean times of cells by kind, by sizes and task, and by sizes.
 
-    What is asked at every event must not go through all cells: a leader has ten thousand of them.
+    Times are kept as cumulative sums, because an estimate is made at each event and a study may
+    have ten thousand cells.
     """
 
     def __init__(self) -> None:
@@ -708,7 +728,7 @@ class _Pace:
             self._sums[some] = count + 1, total + wall
 
     def of(self, kind: Kind) -> float | None:
-        """Expect the mean of the cells that are most like it; None: nothing is known."""
+        """Return the mean time of the most similar cells; None if none were timed."""
         for some in (kind, kind[:2], kind[:1]):
             if some in self._sums:
                 count, total = self._sums[some]
@@ -716,7 +736,7 @@ class _Pace:
         return None
 
     def of_all(self, kinds: Counter[Kind]) -> float | None:
-        """Expect the seconds of so many cells of each kind; None where one is not known."""
+        """Return the expected total time of cells, counted by kind; None if one is not known."""
         each = [(self.of(kind), count) for kind, count in kinds.items() if count]
         if () not in self._sums or any(seconds is None for seconds, _ in each):
             return None
@@ -724,30 +744,31 @@ class _Pace:
 
 
 def kind_of(cell: Cell) -> Kind:
-    """What the time of a cell depends on; its learning rate is none of it."""
+    """Return the properties that determine a cell's time: sizes, task and encoding."""
     return replace(cell.profile, rate=1.0), cell.task, cell.encoding
 
 
 def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:
-    """Write the plan into the store; refuse another one, unless the user says so."""
+    """Register the plan in the store. Raises PlanError for changes unless `deviate` is set."""
     held = writer.contents
-    made_by = origin.of(plan, also)
-    if origin.PILOT in also and held.plans and not held.pilot:
+    made_by = environment.describe(plan, also)
+    if environment.PILOT in also and held.plans and not held.pilot:
         raise PlanError(
-            f"pilot: {writer.folder} must hold a pilot or nothing, got a study that is none. Name"
-            " another folder with --out, or leave out --pilot."
+            f"{writer.folder} must have a pilot or be empty for --pilot, got a registered study."
+            " Name another folder with --out, or leave out --pilot."
         )
-    changed = origin.changed(held.sources, made_by)
+    changed = environment.changes(held.sources, made_by)
     if held.plans and held.plans[-1][0] != plan.digest:
         earlier = Plan.stored(held.plans[-1][1])
         changed = ", ".join(part for part in (plan.differences(earlier), changed) if part)
     if changed and not deviate:
         raise PlanError(
-            f"{writer.folder} holds a study that was registered otherwise: {changed}. Name another"
-            " folder with --out, or go on with --deviate, and the results will say so."
+            f"{writer.folder} has a study that was registered otherwise: {changed}. Name another"
+            " folder with --out, or continue with --deviate, which records the change in the"
+            " results."
         )
-    departs = f"after {len(held.records)} cells: {changed}" if changed else ""
-    writer.register(plan.digest, plan.text, origin.joined(held.sources, made_by), departs)
+    deviation = f"after {len(held.records)} cells: {changed}" if changed else ""
+    writer.register(plan.digest, plan.text, environment.merged(held.sources, made_by), deviation)
     writer.clock(
         plan=plan.digest, begun=time.strftime("%Y-%m-%d %H:%M:%S%z"), host=socket.gethostname(),
         commit=provenance.commit(), command=provenance.command_line.get(),
@@ -755,7 +776,7 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
 
 
 def _walls(writer: Store) -> list[tuple[Cell, float]]:
-    """List the seconds that cells took from their beginning to their end."""
+    """List the finished cells and the wall time of each, from times.jsonl."""
     records = writer.contents.records
     walls = []
     for line in store.times(writer.folder):

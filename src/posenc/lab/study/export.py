@@ -1,4 +1,4 @@
-"""Outcomes of a study as tables for other programs: a row for each cell, protocol and length."""
+"""Export of a study's outcomes to CSV and Parquet; each cell, protocol and length has a row."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ COLUMNS: tuple[str, ...] = (
 
 
 def rows(contents: Contents) -> Iterator[dict[str, Any]]:
-    """Rows with the columns of `COLUMNS`; `outcomes` is a list over prompts.
+    """Yield rows with the columns of `COLUMNS`; `outcomes` is a list over prompts.
 
     A cell that failed has one row, without a length.
     """
@@ -34,7 +34,7 @@ def rows(contents: Contents) -> Iterator[dict[str, Any]]:
 
 
 def write_csv(contents: Contents, path: Path) -> int:
-    """Write a new CSV file; bits as "0110…", numbers with spaces between. Returns the rows."""
+    """Write a new CSV file, outcomes as "0110…" or as numbers with spaces; return the row count."""
     with open(path, "x", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
@@ -47,16 +47,16 @@ def write_csv(contents: Contents, path: Path) -> int:
 
 
 def write_parquet(contents: Contents, path: Path) -> int:
-    """Write a new Parquet file, the outcomes as lists of float32. Returns the rows.
+    """Write a new Parquet file, outcomes as lists of float32; return the row count.
 
-    Raises ImportError, with the remedy, where pyarrow is not installed.
+    Raises ImportError, with the remedy, if pyarrow is not installed.
     """
     try:
         import pyarrow as arrow  # pyright: ignore[reportMissingImports]
         from pyarrow import parquet  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise ImportError(
-            "Parquet is written by pyarrow, which is not installed: export CSV, or"
+            "Parquet is written by pyarrow, which is not installed. Export CSV, or"
             f" {how_to_install('parquet')}"
         ) from None
     text, integer, real = arrow.string(), arrow.int64(), arrow.float64()
@@ -73,7 +73,7 @@ def write_parquet(contents: Contents, path: Path) -> int:
 
 
 def chosen(contents: Contents, names: Mapping[str, Sequence[str]]) -> Contents:
-    """The contents with the records of these tasks and encodings only; of all where none is named.
+    """Select the records of the named tasks and encodings; all if none is named.
 
     Raises LookupError for a name that no record has.
     """
@@ -83,7 +83,7 @@ def chosen(contents: Contents, names: Mapping[str, Sequence[str]]) -> Contents:
         for name in wanted:
             if name not in known:
                 listed = ", ".join(sorted(known)) or "none"
-                raise LookupError(f"the store has no {kind} {name!r}: it has {listed}.")
+                raise LookupError(f"{kind} must be one of the store's, {listed}, got {name!r}.")
         if wanted:
             kept = {*wanted}
             records = {k: record for k, record in records.items() if kept & _names(record, kind)}

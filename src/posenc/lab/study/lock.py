@@ -1,7 +1,7 @@
-"""One process at a time in the folder of a study. Nothing here imports torch: it answers at once.
+"""A lock on the folder of a study, so that one process at a time writes there.
 
-The system gives the lock back when its holder ends, however it ends, so none is ever stale and no
-number of a process can be mistaken for that of another.
+The operating system releases the lock when its holder ends, even if it is killed, so no lock is
+ever stale. Nothing here imports torch, so that a locked folder is reported at once.
 """
 
 import json
@@ -13,14 +13,14 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from posenc.lab.study import regular
+from posenc.lab.study import safe_files
 
 NAME = "lock"
-MOST = 4096  # bytes of it that are read
+MOST = 4096  # bytes of the lock file that are read
 
 
 class Locked(ValueError):
-    """Another process works in the folder; the message says which."""
+    """Another process works in the folder; the message names it."""
 
 
 @contextmanager
@@ -29,22 +29,25 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise regular.NotRegular(f"{folder} is a file: name a folder for the study.") from None
+        raise safe_files.NotRegular(
+            f"the folder of a study must be a folder, got {folder}, a file. Name another."
+        ) from None
     path = folder / NAME
-    regular.check_files(path)
-    # A file in the stead of a lock would outlive a holder that is killed
+    safe_files.check_files(path)
+    # A soft lock, which is only a file, would survive a process that is killed
     lock = FileLock(path, fallback_to_soft=False)
     try:
         lock.acquire(blocking=False)
     except Timeout:
         raise Locked(
-            f"{folder} is in use by {_holder(path)}: wait for it, or end it with Ctrl-C and go on."
+            f"{folder} is in use by {_holder(path)}. Wait until it ends, or end it with Ctrl-C and"
+            " run the command again."
         ) from None
     except OSError:
-        # This file system has no locks; what else may be wrong with the file, `open` says
+        # This file system has no locks; any other error is raised by `open` below
         pass
     try:
-        with open(path, "w", opener=regular.opener) as file:
+        with open(path, "w", opener=safe_files.opener) as file:
             json.dump({"pid": os.getpid(), "host": socket.gethostname()}, file)
         yield
     finally:

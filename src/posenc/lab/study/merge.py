@@ -1,20 +1,19 @@
-"""Join the stores of parts of one plan that were run apart, as by an array of jobs."""
+"""Merging of the stores of several parts of one plan, such as those of an array of jobs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from posenc.lab.study import origin, store
+from posenc.lab.study import environment, store
 from posenc.lab.study.lock import locked
 from posenc.lab.study.store import Contents, Store, StoreError
 
 
 def merge(folder: Path, parts: Sequence[Path]) -> int:
-    """Write the cells of all parts into the store of a folder; return how many are new to it.
+    """Write the cells of all parts into the store of a folder; return how many are new there.
 
-    The parts stay as they are. Raises StoreError for a part of another plan, for one of another
-    version or other code, and for a cell that came out otherwise elsewhere, before anything is
-    written.
+    The parts are unchanged. Before anything is written, raises StoreError for a part of another
+    plan, version or code, and for a cell that has different outcomes in two stores.
     """
     whole = store.read(folder) if _has_store(folder) else Contents((), (), {}, {})
     held = set(whole.records)
@@ -45,23 +44,27 @@ def _has_store(folder: Path) -> bool:
 def _joined(whole: Contents, other: Contents, part: Path) -> Contents:
     if not other.plans or (whole.plans and whole.plans[-1] != other.plans[-1]):
         raise StoreError(
-            f"{part} is of another plan, or of none: merge parts of one plan, which its digest"
-            " names."
+            f"{part} must be a part of the same plan as the others, got another plan or none."
+            " Merge only parts of one plan."
         )
-    if changed := origin.changed(whole.sources, other.sources):
-        raise StoreError(f"{part} was made otherwise than the parts before it: {changed}.")
+    if changed := environment.changes(whole.sources, other.sources):
+        raise StoreError(
+            f"{part} must be made with the same versions and code as the parts before it, got"
+            f" differences: {changed}."
+        )
     for name in whole.records.keys() & other.records.keys():
         one, twice = whole.records[name], other.records[name]
         if (one.outcomes, one.failure) != (twice.outcomes, twice.failure):
             raise StoreError(
                 f"{part} has another outcome of {one.cell.task} {one.cell.name}, seed"
-                f" {one.cell.seed}, than a part before it, as of another processor: leave one out."
+                f" {one.cell.seed}, than a part before it, perhaps from another processor. Leave"
+                " one of them out."
             )
     return replace(
         whole,
         plans=other.plans,
         deviations=list(dict.fromkeys([*whole.deviations, *other.deviations])),
-        sources=origin.joined(whole.sources, other.sources),
+        sources=environment.merged(whole.sources, other.sources),
         records={**other.records, **whole.records},
     )
 

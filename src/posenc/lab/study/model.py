@@ -1,10 +1,10 @@
-"""A small transformer with any encoding in it: everything but the encoding equal to the bit.
+"""The transformer of a study, whose weights are the same to the bit for every encoding.
 
     x = embedding(token);  each block: x + attention(norm(x)), then x + mlp(norm(x));  head(norm(x))
 
-Norms come first, and the head is not tied to the embedding. Embeddings are drawn with variance 1,
-so that sinusoids, of variance 1/2, neither drown in them nor drown them. An additive encoding is
-added once, below the first block; all others have an instance of their own in each layer.
+The norms are before each sublayer (pre-norm), and the head is not tied to the embedding. Embeddings
+have variance 1, so that they and sinusoids, of variance 1/2, have a similar size. An additive
+encoding is added once, before the first block; every layer has its own instance of all others.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,12 +30,16 @@ Logits = Float[Tensor, "text token symbol"]
 
 
 class Transformer(nn.Module):
-    """Say something at each token: `Transformer(symbols, Profile(), lambda: RoPE(16))(tokens)`.
+    """A transformer with a given encoding: `Transformer(symbols, Profile(), lambda: RoPE(16))`.
 
-    A decoder sees what came before, and says what comes next; with `both_ways` it is an encoder.
-
-    `make` is called for each layer, after `encoding_seed`; all else is drawn after `seed`, in an
-    order that the encoding does not change.
+    - `symbols`: size of the vocabulary
+    - `profile`: sizes of the model
+    - `make`: function that makes the encoding of a layer, called once for each layer
+    - `seed`: seed of all weights outside of encodings, drawn in an order that does not depend on
+      the encoding
+    - `encoding_seed`: seed of the weights of encodings
+    - `oracle`: add an embedding of the right answers to the input
+    - `both_ways`: no causal mask, as in an encoder; the default is a decoder
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Transformer(nn.Module):
         super().__init__()
         width, heads = profile.width, profile.heads
         self.embedding = nn.Embedding(count(symbols, "symbols"), width)
+        # Saved models and checkpoints contain this name
         self.told = nn.Embedding(symbols, width) if oracle else None
         blocks = [Block(width, heads, NoPE(), causal=not both_ways) for _ in range(profile.layers)]
         self.blocks = nn.ModuleList(blocks)
@@ -61,7 +66,8 @@ class Transformer(nn.Module):
             for layer, block in enumerate(blocks):
                 encoding = make()
                 check_sizes(encoding, heads, width // heads, width)
-                block.attention.encoding = encoding if layer == 0 else _within(encoding)
+                later = layer > 0
+                block.attention.encoding = _without_additive(encoding) if later else encoding
         self.axes = blocks[0].attention.encoding.axes
 
     def forward(
@@ -73,7 +79,7 @@ class Transformer(nn.Module):
         oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Logits:
-        """Return the logits of the symbol to say at each token."""
+        """Return the logits of the predicted symbol at each token; arguments as of `hidden`."""
         return self.head(self.hidden(tokens, pos, mask, cache, oracle_targets, points))
 
     def hidden(
@@ -85,11 +91,16 @@ class Transformer(nn.Module):
         oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Float[Tensor, "text token channel"]:
-        """Return what the head reads at each token. `oracle_targets` are added to it, if given.
+        """Return the input of the head at each token.
 
-        Positions, (token,) or (text, token), are 0, 1, 2, … where they are left out; an encoding of
-        several axes reads (p, p, …), or `points` where they have as many. With a `cache` the tokens
-        are those that follow.
+        - `tokens`: numbers of symbols; with a `cache`, those after the cached tokens
+        - `pos`: positions, (token,) or (text, token); None: 0, 1, 2, …, or the next ones of the
+          cache. An encoding of several axes reads (p, p, …)
+        - `mask`: mask besides the model's own
+        - `cache`: keys and values of the tokens before
+        - `oracle_targets`: right answers, whose embeddings are added to the input of an oracle
+        - `points`: positions with an axis for each of the encoding's; used instead of `pos` if
+          their number of axes is that of the encoding
         """
         if pos is None:
             start = 0 if cache is None else cache.tokens
@@ -109,9 +120,9 @@ class Transformer(nn.Module):
     def generate(
         self, tokens: Tokens, more: int, pick: Callable[[Tensor], Tensor] | None = None
     ) -> Int[Tensor, "text longer"]:
-        """The tokens and as many `more`, one by one through a key cache.
+        """Append `more` generated tokens, one by one with a key cache.
 
-        `pick` chooses from logits (text, symbol); None: the likeliest.
+        - `pick`: function that selects tokens from logits (text, symbol); None: the likeliest
         """
         pick, cache, read = pick or (lambda logits: logits.argmax(-1)), self.new_cache(), tokens
         for _ in range(count(more, "more", 0)):
@@ -142,8 +153,8 @@ class Transformer(nn.Module):
 class RoundedLinear(nn.Linear):
     """A linear map whose products are rounded to bfloat16 in training; weights and sums are not.
 
-    Attention is left in float32: torch's CPU kernel takes longer in bfloat16 for texts as short as
-    these than all else of a step.
+    Attention stays in float32: for texts this short, torch's CPU kernel needs more time in bfloat16
+    than the rest of a training step together.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -154,7 +165,7 @@ class RoundedLinear(nn.Linear):
 
 
 def round_products(model: nn.Module) -> None:
-    """Make the linear maps of a model `RoundedLinear`, but for those of its encodings."""
+    """Turn the linear maps of a model into `RoundedLinear`, except those of its encodings."""
     for name, module in model.named_modules():
         if type(module) is nn.Linear and ".encoding." not in name:
             module.__class__ = RoundedLinear
@@ -163,9 +174,10 @@ def round_products(model: nn.Module) -> None:
 def _draw(model: nn.Module, layers: int, seed: int) -> None:
     """Draw all weights anew, in the order of their names.
 
-    Linear maps have a spread of 1/√inputs, which keeps the size of what they read, and those that
-    add to x one of 1/√(2 · layers · inputs), for there are 2 · layers of them (GPT-2, §2.3). With
-    GPT-2's 0.02, small here, copying took six times as many steps to learn.
+    Linear maps have a standard deviation of 1/√inputs, which preserves the size of their input.
+    Those whose output is added to x have 1/√(2 · layers · inputs), because there are 2 · layers of
+    them (GPT-2, §2.3). With GPT-2's 0.02, which is small here, copying took six times as many steps
+    to learn.
     """
     random = torch.Generator().manual_seed(seed)
     for name, module in sorted(model.named_modules()):
@@ -179,9 +191,8 @@ def _draw(model: nn.Module, layers: int, seed: int) -> None:
             nn.init.normal_(module.weight, generator=random)
 
 
-def _within(encoding: Encoding) -> Encoding:
-    """Select the parts of an encoding for layers above the first: all but those that add to
-    embeddings."""
+def _without_additive(encoding: Encoding) -> Encoding:
+    """Return the parts of an encoding for the layers after the first, without additive parts."""
     parts = [leaf for leaf in leaves(encoding) if "on_embeddings" not in leaf.acts_on]
     if len(parts) == len(leaves(encoding)):
         return encoding

@@ -1,4 +1,4 @@
-"""The plan of a study: what is compared, how it is measured and when it ends, said beforehand.
+"""The plan of a study: encodings, tasks, training, metric and contrasts, registered in advance.
 
     hypothesis = "NoPE, T5 and ALiBi copy texts longer than those of training; RoPE does not."
     tasks = ["copy", "reverse"]
@@ -6,29 +6,31 @@
     profile = "cpu"                      # or a table: { base = "cpu", steps = 2000 }
     seeds = 6                            # or stop = { half_width = 0.05, most = 32 }
     metric = "area"                      # mean over L < n ≤ 2L; or "at 1.2", at 1.2 L
-    data_seed = 1                        # one order of texts for all seeds; else each has its own
-    rates = [1e-3, 2e-3, 4e-3]           # each row takes its best at n ≤ L, by `rate_seeds` more
+    data_seed = 1                        # the same order of texts for all seeds; default: by seed
+    rates = [1e-3, 2e-3, 4e-3]           # learning rates, of which each row uses the best one at
+                                         # n ≤ L, over `rate_seeds` further seeds
     told = false                         # T5, FIRE, DeBERTa and xPos keep their default lengths
-    precision = "bfloat16"               # of the products of linear maps, in training
+    precision = "bfloat16"               # precision of the products of linear maps, in training
     # { name = "stretched", encoding = "rope", extend = "yarn 2 after 100" } is tested as extended
     contrast = [["nope", "rope"], [["nope", "alibi"], ["rope", "slow"]]]
-    # of a text study, also ["alibi", "rope cropped"], that sees the last L tokens, or "windowed"
+    # ["alibi", "rope cropped"]: "cropped" reads only the last L tokens, "windowed" attends L back
     contrast = [["rope at 17", "rope at 18"]]       # the same row at two tested lengths
     # ["copy-unique: rope", "copy-unique: nope", "copy: rope", "copy: nope"] is the first difference
     # minus the second, across tasks
-    margin = 0.05                        # of right answers, or bits: what is less is called equal
-    positive = "taught"                  # a row that must gain: the effect can be had at this size
-    negative = "rope cropped"            # a row that cannot gain
+    margin = 0.05                        # share of right answers, or bits; a smaller difference
+                                         # counts as equal
+    positive = "taught"                  # positive control: this row must gain
+    negative = "rope cropped"            # negative control: this row cannot gain
     withdraw = "RoPE copies less than half of the texts at 1.2 L at the second rate."
-    pilots = ["nope, one seed, 2,000 steps: 54 % at 1.2 L"]  # what was known before
+    pilots = ["nope, one seed, 2,000 steps: 54 % at 1.2 L"]  # results known before
 
 A row may be trained differently from the others: at another rate, with `profile = { rate = 1e-3 }`,
 or on longer texts, with `trained = 20`. It is measured from L to 2 L as all others are. A plan is
-evidence only if it names both controls, has one encoding at two rates or sizes, and states what
-would withdraw its claim; others run as pilots.
+evidence only if it names both controls, has one encoding at two rates or sizes, and states the
+result that would withdraw its claim; others run as pilots.
 
-Its digest is that of `text`, the same content in one spelling, and is in the store before the first
-cell is trained.
+The digest of a plan is that of `Plan.text`, a canonical spelling of its content. The store contains
+the digest before the first cell is trained.
 """
 
 import json
@@ -46,7 +48,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
 from posenc.catalog import find
-from posenc.lab.study import regular, statistics, tasks
+from posenc.lab.study import safe_files, statistics, tasks
 from posenc.lab.study.cell import (
     CONTROLS,
     DEEPEST,
@@ -58,31 +60,31 @@ from posenc.lab.study.cell import (
     Profile,
     too_deep,
 )  # fmt: skip
-from posenc.lab.study.extended import check_encoding
+from posenc.lab.study.context_extension import check_encoding
 from posenc.properties import user_code
 from posenc.support.arguments import PRECISIONS, brief, memory
 
 METRIC = re.compile(r"area|at (\d+(?:\.\d+)?)")
 POSITIONS = re.compile(r"plain|random [1-9]\d{0,8}")
-MOST_SEEDS = 10_000  # seeds of outcomes; later numbers choose the rates
+MOST_SEEDS = 10_000  # greatest seed of an outcome; greater seeds belong to trials of rates
 MOST_NAMES = 1_000  # names in a list
-MOST_BYTES = 2**20  # of the file
+MOST_BYTES = 2**20  # bytes of the file
 MOST_CELLS = 100_000
-MOST_RATE = 1.0  # of AdamW; at larger ones no transformer has been trained
+MOST_RATE = 1.0  # learning rate of AdamW; no transformer has been trained with a greater one
 
 Rates = Mapping[tuple[str, str], float]  # learning rates by task and label
-Side = tuple[str, ...]  # labels of one side of a contrast; of several, their mean
+Side = tuple[str, ...]  # labels of one side of a contrast; several are averaged
 OF_A_TEXT = tuple(name for name in tasks.MADE_OF if name != "images")
-BASELINES = ("cropped", "windowed")  # other ways in which the models of a text study read
+BASELINES = ("cropped", "windowed")  # protocols that limit how far back a model reads
 
 
 class PlanError(ValueError):
-    """A plan that cannot be carried out: file, key, what is wrong with it, the remedy."""
+    """A plan is invalid; the message has the file, the key, the fault and the remedy."""
 
 
 @dataclass(frozen=True)
 class PlanRow:
-    """One row of the table: an encoding with its options, and how it is trained."""
+    """One row of the results table: an encoding with its options and its training."""
 
     name: str
     encoding: str
@@ -90,32 +92,32 @@ class PlanRow:
     positions: str
     control: str
     extend: str
-    profile: Mapping[str, Any] = field(default_factory=dict)  # settings that differ from the plan's
+    profile: Mapping[str, Any] = field(default_factory=dict)  # settings other than the plan's
     trained: int | None = None  # length of its longest texts; None: the plan's
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that is set for it."""
+        """All settings that are not None."""
         return {name: x for name, x in asdict(self).items() if x is not None}
 
     @property
     def own(self) -> dict[str, Any]:
-        """The settings that most rows leave to the plan, as a plan has them."""
+        """The settings that override the plan's, as in the plan's TOML."""
         return {name: x for name in ("profile", "trained") if (x := getattr(self, name))}
 
 
 class ContrastTerm(NamedTuple):
-    """One term of a contrast: a row, and what is measured of it."""
+    """One term of a contrast: a row, its protocol and its length."""
 
     task: str  # empty: each task of the plan
     label: str
-    how: str  # "cropped", "windowed", or empty: all of a text
-    length: int | None  # None: the metric of the plan
+    how: str  # "cropped", "windowed", or empty: the model reads all of a text
+    length: int | None  # None: measured by the plan's metric
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of a study. Made by `Plan.read` or `Plan.of`, which check them."""
+    """The settings of a study, made by `Plan.read` or `Plan.of`, which check them."""
 
     tasks: tuple[str, ...]
     encodings: tuple[PlanRow, ...]
@@ -123,55 +125,55 @@ class Plan:
     hypothesis: str = ""
     contrast: tuple[tuple[Side, ...], ...] = ()  # two sides, or four: (1 − 2) − (3 − 4)
     metric: str = "area"
-    seeds: int = statistics.RANKING  # the most of them, where `half_width` may end it earlier
+    seeds: int = statistics.RANKING  # number of seeds, the greatest if `half_width` is set
     # Half-width of all intervals at which the study ends
     half_width: float | None = None
-    trained: int | None = None  # lengths; those of each task, unless they are given
-    tested: tuple[int, ...] = ()
-    texts: str = ""  # a file for the tasks that are made of a text; empty: the packaged novel
-    images: str = ""  # a file for the task `images`; empty: the digits of scikit-learn
+    trained: int | None = None  # greatest trained length; None: the task's
+    tested: tuple[int, ...] = ()  # tested lengths; empty: the task's
+    texts: str = ""  # text file for tasks made of a text; empty: the packaged novel
+    images: str = ""  # file for the task `images`; empty: the digits of scikit-learn
     data_seed: int | None = None  # seed of the order of texts; None: that of each run
     precision: str = "float32"  # precision of the products of linear maps, in training
-    margin: float | None = None  # a difference that is smaller is none; None: nothing is equal
-    pilots: tuple[str, ...] = ()  # runs that were seen before it was written, a sentence each
-    rates: tuple[float, ...] = ()  # rates of which each row takes its best; empty: the profile's
-    rate_seeds: int = 2  # the runs with each of the rates
-    told: bool = True  # whether encodings are told mask and trained length, where they may be
-    positive: str = ""  # a row that must gain over `negative`, or nothing can be asked
-    negative: str = ""  # a row that cannot gain
-    withdraw: str = ""  # the result that would withdraw the claim
+    margin: float | None = None  # smaller differences count as equal; None: equality is not tested
+    pilots: tuple[str, ...] = ()  # results seen before the plan was written, a sentence each
+    rates: tuple[float, ...] = ()  # candidate learning rates of each row; empty: the profile's rate
+    rate_seeds: int = 2  # trials of each candidate rate
+    told: bool = True  # encodings with such settings receive the mask and the trained length
+    positive: str = ""  # positive control, a row that must gain over `negative`
+    negative: str = ""  # negative control, a row that cannot gain
+    withdraw: str = ""  # result that would withdraw the claim
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
-        """Read the plan in a TOML file. Raises PlanError, in one sentence."""
+        """Read a plan from a TOML file. Raises PlanError for an invalid one."""
         try:
-            content = tomllib.loads(regular.text(path, MOST_BYTES))
+            content = tomllib.loads(safe_files.read_text(path, MOST_BYTES))
         except OSError as error:
             raise PlanError(f"{path} cannot be read: {error.strerror}.") from None
-        except regular.NotRegular as error:
+        except safe_files.NotRegular as error:
             raise PlanError(str(error)) from None
         except ValueError as error:
-            # The file is no TOML, or no UTF-8
-            raise PlanError(f"{path} is no TOML: {error}.") from None
+            # Invalid TOML or UTF-8
+            raise PlanError(f"{path} must be a TOML file: {error}.") from None
         except RecursionError:
             raise _nested(path) from None
         return cls.of(content, path.name)
 
     @classmethod
     def of(cls, content: Mapping[str, Any], source: str = "the plan") -> "Plan":
-        """Check a plan with this content, as TOML has it. Raises PlanError, in one sentence."""
+        """Make a plan from the content of a TOML file. Raises PlanError for an invalid one."""
         if too_deep(content):
             raise _nested(source)
         return _PlanReader(source).plan(content)
 
     @classmethod
     def stored(cls, text: str) -> "Plan":
-        """Read the plan of a store, in which one from before `told` has none of it."""
+        """Read the plan of a store; `told` is false in plans from before that setting existed."""
         return cls.of({"told": False} | tomllib.loads(text), "the store's plan")
 
     @cached_property
     def text(self) -> str:
-        """The plan as a TOML file, all defaults said; the same for each spelling of it."""
+        """The plan as canonical TOML with all defaults, equal for all spellings of a plan."""
         rows = [
             {
                 "name": encoding.name,
@@ -217,7 +219,7 @@ class Plan:
 
     @property
     def smoke(self) -> bool:
-        """True where it is only to show that everything runs."""
+        """True for the smallest profile, which only shows that everything runs."""
         return self.profile == PROFILES["smoke"]
 
     @property
@@ -229,9 +231,9 @@ class Plan:
         return read_term(name, self.tasks, self.labels)
 
     def cells(self, rates: Rates = MappingProxyType({})) -> list[Cell]:
-        """List the cells, seed after seed, so that a study which is interrupted is balanced.
+        """List the cells, seed after seed, so that an interrupted study is balanced.
 
-        `rates` are those that were chosen, by task and label.
+        - `rates`: chosen learning rates by task and label
         """
         return [cell for seed in range(1, self.seeds + 1) for cell in self.of_seed(seed, rates)]
 
@@ -250,11 +252,11 @@ class Plan:
         ]  # fmt: skip
 
     def profile_of(self, row: PlanRow) -> Profile:
-        """The sizes and the training of a row."""
+        """Return the sizes and the training of a row."""
         return replace(self.profile, **row.profile)
 
     def trials(self) -> list[Cell]:
-        """List the cells that choose the rates, of seeds that no other cell has."""
+        """List the trial cells, which choose the rates; no other cell has their seeds."""
         return [
             cell
             for seed in range(MOST_SEEDS + 1, MOST_SEEDS + 1 + self.rate_seeds)
@@ -266,23 +268,23 @@ class Plan:
 
     @property
     def code(self) -> list[str]:
-        """The names of tasks and encodings that are code, as `my_module.py:Mine`."""
+        """The names of tasks and encodings that are code, such as "my_module.py:Mine"."""
         named = {*self.tasks, *(row.encoding for row in self.encodings)}
         return sorted(filter(user_code.is_own, named))
 
     def source(self, task: str) -> str:
-        """The file that a task is made of; empty: none, or what comes with it."""
+        """Return the file that a task is made of; empty for none or the packaged one."""
         return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
 
     def check_settings(self) -> None:
-        """Reject a rate or a `theta` that no study should be trained with. Raises PlanError.
+        """Raise PlanError for a learning rate or a `theta` with which no study should be trained.
 
-        Only what is trained anew is checked: an earlier plan is read whatever it has.
+        Called before training only, so that a plan in a store can always be read.
         """
         for rate in self.rates or [self.profile_of(row).rate for row in self.encodings]:
             if rate > MOST_RATE:
                 raise PlanError(
-                    f"rate: a learning rate of AdamW must be at most {MOST_RATE:g}, got {rate:g}."
+                    f"`rate` must be at most {MOST_RATE:g}, a learning rate of AdamW, got {rate:g}."
                     " Write one near 1e-3."
                 )
         for row in self.encodings:
@@ -298,15 +300,15 @@ class Plan:
                 )
 
     def check_margin(self, task: str, in_bits: bool) -> None:
-        """Reject a margin that is larger than any difference of shares. Raises PlanError."""
+        """Raise PlanError for a margin that is greater than any difference of shares."""
         if self.margin is not None and self.margin >= 1 and not in_bits:
             raise PlanError(
-                f"margin: must be below 1 for {task}, whose outcomes are shares of right answers,"
-                f" got {self.margin:g}. Write 0.05 for five points."
+                f"`margin` must be below 1 for {task}, whose outcomes are shares of right answers,"
+                f" got {self.margin:g}. Write 0.05 for five percentage points."
             )
 
     def notes(self) -> list[str]:
-        """List what keeps it from being evidence, a sentence each: the argument and the remedy."""
+        """List the reasons why the plan cannot be evidence, each with the key and the remedy."""
         notes, tests = [], self.tests
         for key, what in CONTROL_KEYS.items():
             if not getattr(self, key):
@@ -333,8 +335,8 @@ class Plan:
         for steps, warmup in sorted({(one.steps, one.warmup) for one in profiles}):
             if steps <= warmup:
                 notes.append(
-                    f"profile: `steps` must be more than `warmup`, {warmup}, got {steps}. The rate"
-                    " is never reached: train longer."
+                    f"profile: `steps` must be more than `warmup`, {warmup}, got {steps}. Train"
+                    " longer, so that the rate is reached."
                 )
         return notes
 
@@ -346,16 +348,16 @@ class Plan:
         )
 
     def check_evidence(self) -> None:
-        """Reject a plan that cannot be evidence. Raises PlanError with a sentence for each reason.
+        """Raise PlanError, with all reasons, for a plan that cannot be evidence.
 
-        A plan that was registered earlier is read and continued whatever it has.
+        Called for new studies only, so that a registered plan can always be continued.
         """
         if notes := self.notes():
-            remedy = "Or run the plan with --pilot, which marks its results as no evidence."
+            remedy = "Or run the plan with --pilot, which marks its results as not evidence."
             raise PlanError(" ".join([*notes, remedy]))
 
     def differences(self, other: "Plan") -> str:
-        """Keys in which another plan differs: "`seeds` is 6 there and 10 here"."""
+        """Describe the keys that differ from another plan: "`seeds` is 6 there and 10 here"."""
         there, here = (tomllib.loads(plan.text) for plan in (other, self))
         return ", ".join(
             f"`{key}` is {brief(there.get(key))} there and {brief(here.get(key))} here"
@@ -379,7 +381,7 @@ TERM = re.compile(r"(.+?)(?: (cropped|windowed))?(?: at ([1-9]\d{0,8}))?")
 
 
 def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> ContrastTerm:
-    """Split a term of a contrast; a name that is a label as a whole has no other part."""
+    """Split a term of a contrast into task, label, protocol and length; keep a whole label."""
     task, _, rest = name.partition(": ")
     task, rest = (task, rest) if task in tasks and rest else ("", name)
     found = TERM.fullmatch(rest)
@@ -390,7 +392,7 @@ def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> Contras
 
 
 class _PlanReader:
-    """A reader of the content of a plan, whose errors name the file and the key."""
+    """A validating reader of a plan's content, whose errors name the file and the key."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -403,8 +405,8 @@ class _PlanReader:
             if key not in content:
                 profile = content.get("profile")
                 if isinstance(profile, Mapping) and key in profile:
-                    self._wrong(key, "stands below [profile], and is read as of it: move it above")
-                self._wrong(key, "a plan must name some, got none")
+                    self._wrong(key, "must be above [profile], got it below. Move it up")
+                self._wrong(key, "must be in the plan, got none. Add a list of names")
         profile = self._profile(content.get("profile", "smoke"))
         encodings = self._encodings(content, profile)
         seeds, half_width = self._end(content)
@@ -412,14 +414,14 @@ class _PlanReader:
         if (cells := len(names) * len(encodings) * seeds) > MOST_CELLS:
             self._wrong(
                 "seeds",
-                f"make {cells:,} cells with these tasks and encodings, up to {MOST_CELLS:,} are one"
-                " study: plan fewer",
+                f"must make at most {MOST_CELLS:,} cells with these tasks and encodings, got"
+                f" {cells:,}. Plan fewer",
             )
         labels = [encoding.name for encoding in encodings]
         if "trained" not in content and any(row.trained for row in encodings):
-            self._wrong("trained", "a plan must say what L is where a row has another, got none")
+            self._wrong("trained", "must be in a plan in which a row has its own, got none. Add L")
         if "rates" in content and any("rate" in row.profile for row in encodings):
-            self._wrong("rates", "each row takes one of them: leave `rate` out of its profile")
+            self._rate_twice()
         return Plan(
             tuple(names),
             tuple(encodings),
@@ -452,14 +454,14 @@ class _PlanReader:
         if name and (read_term(name, (), labels).label not in labels or " at " in name):
             self._unknown(key, name, labels)
         if name and name == content.get("negative" if key == "positive" else "positive"):
-            self._wrong(key, f"must be another row than the other control, got {brief(name)}")
+            self._wrong(key, f"must differ from the other control, got {brief(name)} for both")
         return name
 
     def _tested(self, value: Any) -> tuple[int, ...]:
         lengths = [self._length("tested", n) for n in self._list("tested", value)]
         twice = [n for place, n in enumerate(lengths) if n in lengths[:place]]
         if twice:
-            self._wrong("tested", f"{twice[0]} is there twice: leave one of them out")
+            self._wrong("tested", f"must differ, got {twice[0]} twice. Leave one of them out")
         return tuple(lengths)
 
     def _file(self, key: str, content: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -467,7 +469,10 @@ class _PlanReader:
             return ""
         reads = lambda name: (name == "images") if key == "images" else name in OF_A_TEXT  # noqa: E731
         if not any(map(reads, names)):
-            self._wrong(key, f"none of the tasks is made of it, they are {', '.join(names)}")
+            self._wrong(
+                key,
+                f"must be left out if no task is made of this file, got tasks {', '.join(names)}",
+            )
         return self._text(key, content[key])
 
     def _rates(self, content: Mapping[str, Any]) -> tuple[float, ...]:
@@ -477,17 +482,25 @@ class _PlanReader:
         if rates and (len(rates) < 3 or len({*rates}) < len(rates)):
             self._wrong(
                 "rates",
-                f"must be three rates or more, all different, so that a best one may lie between"
+                "must be at least three different rates, so that the best one can be between"
                 f" others, got {brief(content['rates'])}",
             )
         if "rate_seeds" in content and not rates:
-            self._wrong("rate_seeds", "choose among `rates`: name three of them, or leave it out")
+            self._wrong(
+                "rate_seeds",
+                "must be left out without `rates`, got no rates. Add three rates, or leave it out",
+            )
         profile = content.get("profile")
         if rates and isinstance(profile, Mapping) and "rate" in profile:
-            # the plan of a store says every setting of its profile
+            # The plan in a store has every setting of its profile, also the default rate
             if profile["rate"] != PROFILES["smoke"].rate:
-                self._wrong("rates", "each row takes one of them: leave `rate` out of its profile")
+                self._rate_twice()
         return tuple(sorted(rates))
+
+    def _rate_twice(self) -> NoReturn:
+        self._wrong(
+            "rates", "must not be combined with `rate`, got both. Leave `rate` out of the profile"
+        )
 
     def _flag(self, key: str, value: Any) -> bool:
         if not isinstance(value, bool):
@@ -503,7 +516,7 @@ class _PlanReader:
     def _tasks(self, value: Any) -> list[str]:
         names = [self._text("tasks", name) for name in self._list("tasks", value, least=1)]
         for name in names:
-            # one's own code, and what is made of files, wait for the training
+            # Code of the user and tasks made of files are checked before training, by `resolved`
             if not user_code.is_own(name) and name not in tasks.MADE_OF:
                 try:
                     tasks.find(name)
@@ -517,18 +530,18 @@ class _PlanReader:
         for value in self._list("encodings", content["encodings"], least=1):
             row = {"name": value, "encoding": value} if isinstance(value, str) else value
             if not isinstance(row, dict):
-                self._wrong("encodings", f"{brief(value)} must be a name or a table")
+                self._wrong("encodings", f"must be names or tables, got {brief(value)}")
             named = self._text("encodings", row.get("encoding", row.get("name")))
             # `{ encoding = "fire", hidden = 8 }` is `options = { hidden = 8 }`
             options = {key: option for key, option in row.items() if key not in ROW}
             options |= self._table("encodings: options", row.get("options", {}))
-            asked = rest | row
-            positions = self._text("positions", asked.get("positions", "plain"))
+            settings = rest | row
+            positions = self._text("positions", settings.get("positions", "plain"))
             if not POSITIONS.fullmatch(positions):
                 self._wrong(
                     "positions", f'must be "plain" or "random 2048", got {brief(positions)}'
                 )
-            control = self._text("control", asked.get("control", ""), empty=True)
+            control = self._text("control", settings.get("control", ""), empty=True)
             if control not in CONTROLS:
                 self._unknown("control", control, CONTROLS[1:])
             extend = self._text("extend", row.get("extend", ""), empty=True)
@@ -550,7 +563,11 @@ class _PlanReader:
         labels = self._distinct("encodings", [encoding.name for encoding in encodings])
         for label in labels:
             if any(label == f"{other} {how}" for other in labels for how in BASELINES):
-                self._wrong("encodings", f"{brief(label)} is how another row reads: name it anew")
+                self._wrong(
+                    "encodings",
+                    'must not be named as the protocol of another row, "NAME cropped" or "NAME'
+                    f' windowed", got {brief(label)}. Rename it',
+                )
         first: dict[str, str] = {}
         for encoding in encodings:
             slug = encoding.encoding
@@ -559,13 +576,17 @@ class _PlanReader:
             alike = replace(encoding, name="", encoding=slug).settings
             earlier = first.setdefault(_toml(alike), encoding.name)
             if earlier != encoding.name:
-                self._wrong("encodings", f"{earlier} and {encoding.name} are the same: drop one")
+                self._wrong(
+                    "encodings",
+                    f"must differ, got the same settings in {earlier} and {encoding.name}. Leave"
+                    " one of them out",
+                )
         return encodings
 
     def _encoding(
         self, name: str, options: Mapping[str, Any], profile: Profile, extend: str
     ) -> None:
-        """Try the options of an encoding by making one; one's own code waits for the training."""
+        """Check the options of an encoding by making one; code of the user is checked later."""
         for key, option in options.items():
             self._option(f"encodings: {name}", key, option)
         try:
@@ -575,7 +596,7 @@ class _PlanReader:
             self._wrong("encodings", f"{name}: {' '.join(str(error.args[0]).split())}")
 
     def _option(self, where: str, key: str, value: Any) -> None:
-        """Refuse an option that no file of a study can hold, or no encoding counts with."""
+        """Reject an option that JSON cannot hold, or that is not finite."""
         if isinstance(value, Mapping | list):
             for part in value.values() if isinstance(value, Mapping) else value:
                 self._option(where, key, part)
@@ -604,8 +625,8 @@ class _PlanReader:
         if (needed := 4 * profile.weights) > memory():
             self._wrong(
                 "profile",
-                f"`width` and `layers` take {needed / 2**30:,.0f} GiB of weights, there are"
-                f" {memory() / 2**30:,.0f}: make them smaller",
+                f"`width` and `layers` must need at most {memory() / 2**30:,.0f} GiB of memory for"
+                f" weights, got {needed / 2**30:,.0f}. Make them smaller",
             )
         if profile.width % profile.heads:
             self._wrong(
@@ -616,7 +637,9 @@ class _PlanReader:
 
     def _end(self, content: Mapping[str, Any]) -> tuple[int, float | None]:
         if "seeds" in content and "stop" in content:
-            self._wrong("stop", "a study ends after `seeds` or by `stop`: leave one of them out")
+            self._wrong(
+                "stop", "must not be combined with `seeds`, got both. Leave one of them out"
+            )
         if "stop" not in content:
             seeds = content.get("seeds", statistics.RANKING)
             return self._whole("seeds", seeds, most=MOST_SEEDS), None
@@ -635,24 +658,24 @@ class _PlanReader:
             if not isinstance(given, list) or len(given) not in (2, 4):
                 self._wrong(
                     "contrast",
-                    'is a list of pairs such as ["nope", "rope"], or of two pairs in one list, got'
+                    'must be pairs such as ["nope", "rope"], or two pairs in one list, got'
                     f" {brief(given)}",
                 )
             sides = tuple(self._side(side, names, labels) for side in given)
             for one, other in zip(sides[::2], sides[1::2], strict=True):
                 if set(one) & set(other):
-                    self._wrong("contrast", f"the sides must differ, got {brief(given)}")
+                    self._wrong("contrast", f"must have different sides, got {brief(given)}")
             if len({bool(read_term(name, names, labels).task) for x in sides for name in x}) > 1:
                 self._wrong(
                     "contrast",
-                    f"all sides of one must name their task, or none, got {brief(given)}",
+                    f"must name a task on all sides or on none, got {brief(given)}",
                 )
             same = {frozenset(map(frozenset, one)) for one in contrasts}
             if frozenset(map(frozenset, sides)) in same:
                 self._wrong(
                     "contrast",
-                    f"{' and '.join(chain.from_iterable(sides))} are there twice, and would count"
-                    " twice",
+                    f"must differ, got {' and '.join(chain.from_iterable(sides))} twice. Leave one"
+                    " out, because it would count twice",
                 )
             contrasts.append(sides)
         return contrasts
@@ -674,7 +697,7 @@ class _PlanReader:
         if not isinstance(value, str) or not (value or empty or key == "hypothesis"):
             self._wrong(key, f"must be text in quotes, got {brief(value)}")
         if not value.isprintable() and key != "hypothesis":
-            self._wrong(key, f"must be text that can be printed, got {brief(value)}")
+            self._wrong(key, f"must be printable text, got {brief(value)}")
         return value
 
     def _table(self, key: str, value: Any) -> Mapping[str, Any]:
@@ -687,7 +710,7 @@ class _PlanReader:
             got = "an empty one" if value == [] else brief(value)
             self._wrong(key, f"must be a list{' of at least one' * bool(least)}, got {got}")
         if len(value) > MOST_NAMES:
-            self._wrong(key, f"must be a list of up to {MOST_NAMES:,}, got one of {len(value):,}")
+            self._wrong(key, f"must be a list of at most {MOST_NAMES:,}, got {len(value):,}")
         return value
 
     def _whole(self, key: str, value: Any, least: int = 1, most: int = 2**31) -> int:
@@ -708,26 +731,27 @@ class _PlanReader:
             if names.count(name) > 1:
                 self._wrong(
                     key,
-                    f"{brief(name)} is there twice: give each a `name` of its own, or drop one",
+                    f"must differ, got {brief(name)} twice. Give each its own `name`, or leave one"
+                    " out",
                 )
         return names
 
     def _unknown(self, key: str, name: Any, known: Sequence[str]) -> NoReturn:
         near = get_close_matches(str(name), known, 1, 0.5)
-        hint = f"did you mean {near[0]!r}" if near else f"known are {', '.join(known)}"
-        self._wrong(key, f"{brief(name)} is not known: {hint}{'?' * bool(near)}")
+        hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}."
+        self._wrong(key, f"{brief(name)} is not known: {hint}")
 
-    def _wrong(self, key: str, what: str) -> NoReturn:
+    def _wrong(self, key: str, fault: str) -> NoReturn:
         where = ": ".join(part for part in (self.source, key) if part)
-        raise PlanError(f"{where}: {what}{'' if what.endswith(('?', '.')) else '.'}")
+        raise PlanError(f"{where}: {fault}{'' if fault.endswith(('?', '.')) else '.'}")
 
 
 def _nested(source: object) -> PlanError:
-    return PlanError(f"{source}: lists and tables are at most {DEEPEST} deep in one another.")
+    return PlanError(f"{source}: lists and tables must be nested at most {DEEPEST} deep.")
 
 
 def _toml(value: Any) -> str:
-    """Write a value in TOML, on one line: strings, numbers and lists are as in JSON."""
+    """Return a value as one line of TOML; strings, numbers and lists are written as in JSON."""
     if isinstance(value, Mapping):
         inner = ", ".join(f"{_key(key)} = {_toml(item)}" for key, item in sorted(value.items()))
         return f"{{ {inner} }}" if inner else "{}"
@@ -737,7 +761,7 @@ def _toml(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool | int | float):
         return json.dumps(value) if value == value and abs(value) != float("inf") else str(value)
-    raise TypeError(f"a plan holds text, numbers, lists and tables, got {brief(value)}.")
+    raise TypeError(f"a plan must be of text, numbers, lists and tables, got {brief(value)}.")
 
 
 def _key(key: str) -> str:

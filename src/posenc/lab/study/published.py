@@ -1,9 +1,9 @@
-"""Published curves of tasks that a study may repeat: shapes to compare, measured on other models.
+"""Published length-generalisation curves, to compare the shape of a study's curves with.
 
 Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in
-Transformers", arXiv:2305.19466: exact match, worked out anew from the file of each run that the
+Transformers", arXiv:2305.19466: exact match, computed from the files of single runs that the
 authors released. Press et al. 2022, "Train Short, Test Long", arXiv:2108.12409, table 2: perplexity
-of WikiText-103, of texts that do not overlap.
+of WikiText-103, on texts that do not overlap.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 class Point:
     length: int
     value: float
-    deviation: float | None = None  # standard, over seeds; None where it is not known
+    deviation: float | None = None  # standard deviation over seeds; None: not known
 
 
 @dataclass(frozen=True)
 class PublishedCurves:
-    """The curves of one task, by the names that encodings have in the catalogue."""
+    """The published curves of one task, by the catalogue names of the encodings."""
 
     task: str
     paper: str
     arxiv: str
-    source: str  # where in the paper, or what else the numbers were taken from
+    source: str  # place in the paper, or the data from which the numbers were computed
     setting: str
     measure: str
     trained: int
@@ -36,7 +36,7 @@ class PublishedCurves:
 
 
 def published(task: str) -> PublishedCurves | None:
-    """The published curves of a task; None where none are known."""
+    """Return the published curves of a task, or None."""
     return next((curves for curves in PUBLISHED if curves.task == task), None)
 
 

@@ -1,17 +1,18 @@
-"""Statistics of a few runs: intervals over seeds and prompts, exact tests, and no more than that.
+"""Statistics of a few runs: intervals over seeds and prompts, and exact tests.
 
-    interquartile mean        of the middle half, the cells at its edges counted by their share
-    interval                  mean ± t · s, over seeds and prompts: all seeds read the same prompts
-    equivalence               two one-sided t tests: a difference is smaller than a margin
+    interquartile mean        mean of the middle half; a run at an edge counts by its share inside
+    interval                  mean ± t · s over seeds and prompts, which are the same for all seeds
+    equivalence               two one-sided t tests for a difference smaller than a margin
     sign-flip test            p = share of all 2ⁿ ways to flip the signs of n paired differences
-                              whose |sum| is at least the one seen
+                              whose |sum| is at least the observed one
     probability of improvement  P(X > Y) + P(X = Y) / 2, over all pairs of runs
-    performance profile       share of runs of all tasks whose score is above each level
+    performance profile       share of the runs of all tasks whose score is above each level
 
-Runs are paired by seed: the same data and the same shared weights. Three of them cannot rank
-anything, for their least p is 0.25; six can (0.031). Agarwal et al. 2021, "Deep Reinforcement
-Learning at the Edge of the Statistical Precipice", arXiv:2108.13264, for all but area and test;
-Fisher 1935, "The Design of Experiments", §21, for the test; Holm 1979 for several of them.
+Runs are paired by seed: they have the same data and the same shared weights. Three pairs cannot
+rank anything, because their least p is 0.25; six can (0.031). Agarwal et al. 2021, "Deep
+Reinforcement Learning at the Edge of the Statistical Precipice", arXiv:2108.13264, for the
+interquartile mean, the probability of improvement and the performance profile; Fisher 1935, "The
+Design of Experiments", §21, for the sign-flip test; Holm 1979 for several tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,16 +28,16 @@ from torch import Tensor
 from posenc.analysis.student import between, t_below, t_quantile
 from posenc.support.arguments import count
 
-RANKING = 6  # paired seeds from which on a difference can be significant at 5 %
-EXACT = 20  # seeds up to which all 2ⁿ flips are tried
+RANKING = 6  # least number of paired seeds with which a difference can be significant at 5 %
+EXACT = 20  # greatest number of seeds for which all 2ⁿ flips are computed
 RESAMPLES = 10_000
 HUMP = 3.0  # logit of a right answer for a seed that learns the task: 95 % are right
-MOST_DEGREES = 1_000.0  # degrees of freedom from which on t is taken as normal
+MOST_DEGREES = 1_000.0  # degrees of freedom at which t is practically normal
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate and where it lies with `level` confidence."""
+    """An estimate and its confidence interval."""
 
     value: float
     low: float
@@ -52,7 +53,7 @@ class Interval:
 
 
 def interquartile_mean(values: Sequence[float] | Tensor) -> float:
-    """The mean of the middle half; a value at an edge counts by the share of it that is inside.
+    """Return the mean of the middle half; a value at an edge counts by its share inside.
 
     >>> interquartile_mean([0.0, 1.0, 2.0, 100.0])
     1.5
@@ -68,7 +69,7 @@ def _middle(x: Float[Tensor, "*rows run"]) -> Float[Tensor, "*rows"]:
 
 
 def first_below(lengths: Sequence[int], right: Sequence[float], half: float = 0.5) -> int | None:
-    """The first length with fewer than `half` of the answers right; None where there is none.
+    """Return the first length at which fewer than `half` of the answers are right, or None.
 
     >>> first_below([10, 20, 30], [1.0, 0.6, 0.4])
     30
@@ -82,16 +83,20 @@ def interval(
     level: float = 0.95,
     share: bool = False,
 ) -> Interval:
-    """Estimate the mean over seeds and prompts and its t interval; of a `share`, by its logit.
+    """Estimate the mean over seeds and prompts and its t interval.
 
-    A share of none or all, which shows no spread, ends where as many answers as there are prompts
-    would all be so with a chance of (1 − level)/2 (Clopper and Pearson 1934).
+    - `outcomes`: for each seed a vector over the same prompts: True for a right answer, or a paired
+      difference
+    - `level`: confidence level
+    - `share`: the mean is a share, whose interval is computed for its logit
 
-    `outcomes` is a vector for each seed: of every prompt, whether it came out right, or a paired
-    difference. The prompts are the same for all seeds, so that more seeds do not average them out:
-    s² of the mean is s²(seed)/seeds + s²(prompt)/prompts − s²(rest)/(seeds · prompts), of the means
-    of seeds, of those of prompts, and of what neither explains (Satterthwaite 1946 for its degrees
-    of freedom). Of one seed, it is over prompts alone.
+    All seeds read the same prompts, so more seeds do not average the prompts out. The variance of
+    the mean is s²(seed)/seeds + s²(prompt)/prompts − s²(rest)/(seeds · prompts), where s² are the
+    variances of the means of seeds, of the means of prompts, and of the residuals. The degrees of
+    freedom are those of Satterthwaite 1946. With one seed the interval is over prompts only.
+
+    A share of 0 or 1 shows no spread. Its interval ends at the share at which all prompts would
+    have the same outcome with probability (1 − level)/2 (Clopper and Pearson 1934).
     """
     table = _seeds_by_prompts(outcomes)
     mean, error, degrees = _crossed(table)
@@ -103,7 +108,7 @@ def interval(
 def _ends(
     mean: Float[Tensor, "*world"], half: Float[Tensor, "*world"], share_of: int | None, level: float
 ) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"]]:
-    """The ends of an interval; of a share, of so many prompts, within 0 and 1."""
+    """Return the ends of an interval; for a share of `share_of` prompts, within 0 and 1."""
     if share_of is None:
         return mean - half, mean + half
     apart = half / (mean * (1 - mean))
@@ -114,7 +119,7 @@ def _ends(
 
 
 def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
-    """Compute the p of a mean paired difference that is `margin` or more, of two one-sided t tests.
+    """Return the p of two one-sided t tests of a mean paired difference of `margin` or more.
 
     Schuirmann 1987, "A comparison of the two one-sided tests procedure and the power approach".
     """
@@ -128,11 +133,11 @@ def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
 def _crossed(
     table: Float[Tensor, "*world seed prompt"],
 ) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"], Float[Tensor, "*world"]]:
-    """Compute the mean, its standard error where seeds and prompts are drawn, and its degrees."""
+    """Return the mean, its standard error over seeds and prompts, and its degrees of freedom."""
     seeds, prompts = table.shape[-2:]
     by_seed, by_prompt = table.mean(-1), table.mean(-2)
     mean = by_seed.mean(-1)
-    # what the mean of a seed and that of a prompt do not explain; both of the others hold it
+    # Residuals, which the variances of seeds and of prompts both contain
     rest = table - by_seed.unsqueeze(-1) - by_prompt.unsqueeze(-2) + mean[..., None, None]
     counts = max(1, seeds - 1), max(1, prompts - 1)
     parts = (
@@ -140,7 +145,7 @@ def _crossed(
         (by_prompt - mean.unsqueeze(-1)).square().sum(-1) / counts[1] / prompts,
         rest.square().sum((-2, -1)) / (counts[0] * counts[1]) / (seeds * prompts),
     )
-    # never below either of the two, of which the difference may fall short by chance
+    # At least the variance of seeds and that of prompts: by chance the difference can be smaller
     variance = (parts[0] + parts[1] - parts[2]).maximum(parts[0]).maximum(parts[1])
     spread = parts[0].square() / counts[0] + parts[1].square() / counts[1]
     degrees = torch.where(spread > 0, variance.square() / spread, 1.0)
@@ -149,13 +154,13 @@ def _crossed(
 
 @cache
 def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2_000) -> float:
-    """Simulate how often `interval` holds the truth, in the worst of several kinds of worlds.
+    """Simulate the coverage of `interval`: how often it contains the truth, in the worst world.
 
-    A prompt comes out right with a chance whose logit is the sum of a mean, of a normal number of
-    the seed and of one of the prompt: seeds differ more than prompts, as much, or less, and half of
-    the answers are right, most, or nearly all. Measured are shares, paired differences of two
-    shares, and the logits themselves with noise, as bits are. In two more worlds seeds have two
-    humps: half of the seeds, or a quarter, learn the task, and the others do not.
+    The logit of a right answer is the sum of a mean, a normal number of the seed and a normal
+    number of the prompt. Worlds differ in these: seeds vary more than prompts, as much, or less,
+    and half, most or nearly all answers are right. In each world the interval is computed for
+    shares, for paired differences of two shares, and for the logits with noise, which resemble
+    bits. In two further worlds seeds are bimodal: half or a quarter of them learn the task.
     """
     random = torch.Generator().manual_seed(seeds)
     draw = partial(torch.randn, generator=random, dtype=torch.float64)
@@ -187,7 +192,7 @@ def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2
 
 
 def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> float:
-    """The share of tables (world, seed, prompt) whose interval holds the truth."""
+    """Return the share of tables (world, seed, prompt) whose interval contains the truth."""
     mean, error, degrees = _crossed(tables)
     half = between(*_quantiles(level), 1 / degrees) * error
     low, high = _ends(mean, half, tables.shape[-1] if share else None, level)
@@ -196,7 +201,7 @@ def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> fl
 
 @cache
 def _quantiles(level: float) -> tuple[Tensor, Tensor]:
-    """A table of t over 1/degrees, over which it is nearly straight."""
+    """Return a table of t over 1/degrees, in which t is nearly linear."""
     inverse = torch.linspace(1 / MOST_DEGREES, 1, 64, dtype=torch.float64)
     return inverse, torch.tensor([t_quantile((1 + level) / 2, 1 / x) for x in inverse.tolist()])
 
@@ -209,9 +214,11 @@ def interquartile(
 ) -> Interval:
     """Estimate the interquartile mean over all runs of several tasks, and its interval.
 
-    `outcomes` has for each task what `interval` takes; seeds are drawn anew within each task, so
-    that none is drawn more often than another (Agarwal et al. 2021, §4.1), and prompts, the same
-    ones for all seeds.
+    - `outcomes`: for each task the outcomes as of `interval`
+    - `level`: confidence level
+    - `resamples`: number of bootstrap resamples. Seeds are resampled within each task (Agarwal et
+      al. 2021, §4.1), and prompts too, the same ones for all seeds
+    - `seed`: seed of the resamples
     """
     if not outcomes:
         raise ValueError("`outcomes` must hold the runs of each task, got none.")
@@ -228,19 +235,19 @@ def _seeds_by_prompts(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"
     counts = {len(row) for row in rows}
     if len(counts) > 1:
         raise ValueError(
-            f"`outcomes` must be of the same prompts for each seed, got {sorted(counts)} of them."
+            f"`outcomes` must have the same prompts for each seed, got {sorted(counts)} of them."
         )
     return torch.stack(rows)
 
 
 def _redrawn(table: Tensor, resamples: int, random: torch.Generator) -> Tensor:
-    """Draw seeds anew, and the prompts, the same for all seeds; return means (resample, seed)."""
+    """Resample seeds, and prompts, the same for all seeds; return means (resample, seed)."""
     seeds, prompts = table.shape
-    asked = torch.randint(prompts, (resamples, prompts), generator=random)
+    drawn_prompts = torch.randint(prompts, (resamples, prompts), generator=random)
     times = torch.zeros(resamples, prompts, dtype=table.dtype)
-    times.scatter_add_(1, asked, torch.ones_like(times))
-    drawn = torch.randint(seeds, (resamples, seeds), generator=random)
-    return (times @ table.mT / prompts).gather(1, drawn)
+    times.scatter_add_(1, drawn_prompts, torch.ones_like(times))
+    drawn_seeds = torch.randint(seeds, (resamples, seeds), generator=random)
+    return (times @ table.mT / prompts).gather(1, drawn_seeds)
 
 
 def _interval(seen: Tensor, spread: Tensor, level: float) -> Interval:
@@ -250,7 +257,7 @@ def _interval(seen: Tensor, spread: Tensor, level: float) -> Interval:
 
 
 def performance_profile(scores: Sequence[float], levels: Sequence[float]) -> dict[float, float]:
-    """The share of runs whose score is above each level.
+    """Return the share of runs whose score is above each level.
 
     >>> performance_profile([0.0, 0.4, 1.0, 1.0], [0.0, 0.5])
     {0.0: 0.75, 0.5: 0.5}
@@ -260,9 +267,9 @@ def performance_profile(scores: Sequence[float], levels: Sequence[float]) -> dic
 
 
 def sign_flip(differences: Sequence[float] | Tensor, seed: int = 0) -> float:
-    """Compute the two-sided p of paired differences whose signs may as well be others.
+    """Return the two-sided p of a sign-flip test of paired differences.
 
-    Exact up to 20 pairs; of more, 100,000 flips are drawn.
+    Exact for up to 20 pairs; for more, 100,000 random flips are drawn.
 
     >>> sign_flip([1.0, 2.0, 3.0])
     0.25
@@ -275,12 +282,12 @@ def sign_flip(differences: Sequence[float] | Tensor, seed: int = 0) -> float:
         drawn = torch.randint(2, (100_000, len(x)), generator=random).double() * 2 - 1
         flips = torch.cat([torch.ones(1, len(x), dtype=torch.float64), drawn])
     seen = x.sum().abs()
-    # sums that are equal but for rounding count as equal
+    # Sums that differ only by rounding count as equal
     return ((flips @ x).abs() >= seen - 1e-12 * x.abs().sum()).double().mean().item()
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:
-    """Adjust the p-values of several comparisons so that all hold together.
+    """Adjust the p-values of several comparisons by Holm's method.
 
     >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
     {'a': 0.03, 'c': 0.06, 'b': 0.06}
@@ -295,7 +302,7 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
 def probability_of_improvement(
     one: Sequence[float] | Tensor, other: Sequence[float] | Tensor
 ) -> float:
-    """The share of pairs in which a run of `one` beats a run of `other`; ties count half.
+    """Return the share of pairs in which a run of `one` beats a run of `other`; ties count half.
 
     >>> probability_of_improvement([1.0, 2.0], [0.0, 1.0])
     0.875
@@ -305,12 +312,12 @@ def probability_of_improvement(
 
 
 def enough(interval: Interval, seeds: int, half_width: float = 0.05, most: int = 32) -> bool:
-    """Test whether a plan that stops at an interval of that half-width is to stop now."""
+    """Test whether a plan can stop: enough seeds and an interval of at most this half-width."""
     return seeds >= most or (seeds >= RANKING and interval.half_width <= half_width)
 
 
 def seeds_for(comparisons: int, level: float = 0.05) -> int:
-    """The fewest paired seeds with which one of several comparisons can be significant at all.
+    """Return the least number of paired seeds with which a comparison can be significant.
 
     The least p of n seeds is 2 / 2ⁿ, and Holm multiplies it by the number of comparisons.
 
@@ -321,7 +328,7 @@ def seeds_for(comparisons: int, level: float = 0.05) -> int:
 
 
 def may_rank(seeds: int) -> bool:
-    """Test whether so many paired seeds can show a difference at all; else: no ranking claims."""
+    """Test whether this number of paired seeds can show a significant difference."""
     return seeds >= RANKING
 
 
@@ -329,6 +336,6 @@ def _vector(values: Sequence[float] | Tensor) -> Tensor:
     x = torch.as_tensor(values, dtype=torch.float64)
     if x.ndim != 1 or not len(x) or not all(map(isfinite, x.tolist())):
         raise ValueError(
-            f"statistics are made of a list of finite numbers, at least one, got {values!r:.60}."
+            f"the values must be at least one finite number in a list, got {values!r:.60}."
         )
     return x

@@ -1,13 +1,13 @@
-"""The store of a study: what each cell came to, prompt by prompt, in SQLite.
+"""The store of a study: a SQLite database with the outcomes of all cells, prompt by prompt.
 
-    results.db     all outcomes, in one order and without times: two runs of a plan end byte-equal
-    running.db     the same while a study runs, in SQLite's write-ahead log; it has one writer
-    times.jsonl    when, where and how fast each cell ran: a line each
+    results.db     all outcomes, sorted and without times, so that two runs of a plan are byte-equal
+    running.db     the same during a run, in SQLite's write-ahead mode, with a single writer
+    times.jsonl    a line for each cell: when, where and how fast it ran
 
 Bits are packed eight to a byte, the first prompt in the highest bit; other outcomes are float32 in
-little-endian order, and losses float64. Anybody's SQLite can read it. `checksums` holds a SHA-256
-of each cell with its outcomes, and of what is registered, so that a flipped bit is no other result;
-stores of format 1 have none.
+little-endian order, and losses are float64. The table `checksums` has a SHA-256 of each cell with
+its outcomes, and one of plans, deviations and sources, so that a flipped bit is detected. Stores of
+format 1 have no checksums.
 """
 
 import json
@@ -27,16 +27,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.lab.study import regular
+from posenc.lab.study import safe_files
 from posenc.lab.study.cell import LONGEST, Cell, Result, digest_of
 from posenc.support.arguments import brief
 from posenc.support.text import printable
 from posenc.support.writing import flush_folder, written_beside
 
 FORMAT = 2  # format of the tables
-MARK = 0x706F7365  # "pose": SQLite's own place for whose file it is
+MARK = 0x706F7365  # "pose", SQLite's application_id of a store
 RESULTS, RUNNING, TIMES = "results.db", "running.db", "times.jsonl"
-MOST_TIMES = 2**26  # bytes of the times that are read
+MOST_TIMES = 2**26  # bytes of times.jsonl that are read
 TABLES = {
     "about": "format INTEGER NOT NULL",
     "plans": "number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE, text TEXT NOT NULL",
@@ -49,12 +49,12 @@ TABLES = {
     " PRIMARY KEY (digest, protocol, length)",
 }
 CHECKSUMS = {"checksums": "part TEXT PRIMARY KEY, sha256 TEXT NOT NULL"}
-# By format, the statements that make its tables
+# The statements that create the tables, by format
 STATEMENTS = {
     number: {name: f"CREATE TABLE {name} ({columns})" for name, columns in tables.items()}
     for number, tables in ((1, TABLES), (FORMAT, TABLES | CHECKSUMS))
 }
-# The types of columns, which SQLite itself does not enforce
+# The types of columns, which SQLite does not enforce
 TYPES: dict[str, Sequence[Any]] = {
     "plans": (str, str),
     "deviations": (str,),
@@ -63,17 +63,17 @@ TYPES: dict[str, Sequence[Any]] = {
     "outcomes": (str, str, int, str, int, bytes),
     "checksums": (str, str),
 }
-REGISTERED = "registered"  # the part of the checksums that is no cell
+REGISTERED = "registered"  # name of the checksum of plans, deviations and sources
 BITS, NUMBERS = "bits", "float32"
-PILOT = "pilot"  # the source that marks a store as no evidence
+PILOT = "pilot"  # name of the source that marks a store as a pilot, which is not evidence
 
 
 class StoreError(ValueError):
-    """A file that is no store, or a damaged or later one; the message says which."""
+    """A file is not a store, or a damaged one, or one of a later version."""
 
 
 class Outcome(NamedTuple):
-    """Outcomes of the prompts of one length: right or wrong, or bits per character."""
+    """The outcomes of one length: for each prompt right or wrong, or bits per character."""
 
     kind: str
     prompts: int
@@ -88,14 +88,14 @@ class Outcome(NamedTuple):
             )
         listed = values.tolist()
         if values.dtype == torch.float32:
-            return cls(NUMBERS, len(listed), _little(array("f", listed)))
+            return cls(NUMBERS, len(listed), _little_endian(array("f", listed)))
         written = "".join("1" if right else "0" for right in listed)
         size = -(-len(listed) // 8)
         return cls(BITS, len(listed), int(f"0{written:0<{8 * size}}", 2).to_bytes(size, "big"))
 
     @property
     def values(self) -> Tensor:
-        """A vector over prompts, bool or float32."""
+        """The outcomes as a vector over prompts, bool or float32."""
         if self.kind == NUMBERS:
             return torch.tensor(_numbers("f", self.data), dtype=torch.float32)
         written = f"{int.from_bytes(self.data, 'big'):0{8 * len(self.data)}b}" if self.data else ""
@@ -110,18 +110,18 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A cell that is done: its outcomes, or why it has none."""
+    """A finished cell: its outcomes, or the reason of its failure."""
 
     cell: Cell
     parameters: int | None
     losses: tuple[float, ...]
-    failure: str | None  # None: it did not fail
-    outcomes: Mapping[tuple[str, int], Outcome]
-    seconds: float | None = None  # the median of a step
+    failure: str | None  # reason; None: the cell did not fail
+    outcomes: Mapping[tuple[str, int], Outcome]  # outcomes by protocol and length
+    seconds: float | None = None  # median time of a step
 
     @classmethod
     def of(cls, cell: Cell, result: Result) -> "Record":
-        """Make the record of a result; one whose loss is no number any more has failed."""
+        """Make the record of a result; a loss that is not finite makes it a failure."""
         outcomes = {place: Outcome.of(values) for place, values in result.outcomes.items()}
         losses = tuple(result.losses)
         lost = next((n for n, loss in enumerate(losses, 1) if not isfinite(loss)), None)
@@ -135,24 +135,25 @@ class Record:
 class Contents:
     """The contents of a store."""
 
-    plans: Sequence[
-        tuple[str, str]
-    ]  # digests and texts, in the order in which they were registered
+    # Digests and texts of the plans, in the order in which they were registered
+    plans: Sequence[tuple[str, str]]
     deviations: Sequence[str]
-    sources: Mapping[str, str]  # digests of files of the user's own code and texts
+    sources: Mapping[str, str]  # versions, and digests of code and texts, by name
     records: Mapping[str, Record]  # records by the digest of their cell
     path: Path = field(default=Path(), compare=False)
     checked: bool = field(default=True, compare=False)  # False: format 1, which has no checksums
 
     @property
     def pilot(self) -> bool:
-        """True if its plan was run as a pilot, which is no evidence."""
+        """True if the plan was run as a pilot, which is not evidence."""
         return PILOT in self.sources
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the contents without times, commits and processors: the same for everybody
-        who repeats them, whatever version of SQLite wrote them."""
+        """The SHA-256 of the contents without times, commits and processors.
+
+        A repetition with equal outcomes has the same digest, also with another version of SQLite.
+        """
         sources = {
             name: x for name, x in self.sources.items() if name not in ("commit", "processor")
         }
@@ -163,32 +164,32 @@ class Contents:
 
     @property
     def registered(self) -> bytes:
-        """Plans, deviations and sources, as they are summed."""
+        """Plans, deviations and sources as the bytes of their checksum."""
         parts = [*self.plans, *self.deviations, *sorted(self.sources.items())]
         return "".join(map(repr, parts)).encode()
 
     @property
     def checksums(self) -> dict[str, str]:
-        """The SHA-256 of each record by its cell, and of what is registered."""
+        """The SHA-256 of each record by its cell, and of plans, deviations and sources."""
         parts = {name: _bytes_of(name, record) for name, record in self.records.items()}
         return {n: sha256(x).hexdigest() for n, x in {REGISTERED: self.registered, **parts}.items()}
 
 
 def _bytes_of(name: str, record: Record) -> bytes:
-    """All of a record but its times, as it is summed."""
-    losses = _little(array("d", record.losses)).hex()
+    """Return the bytes of a record's checksum, which contain all but its times."""
+    losses = _little_endian(array("d", record.losses)).hex()
     identity = (name, record.cell.label, record.parameters, losses, record.failure)
     return repr((identity, sorted(record.outcomes.items()))).encode()
 
 
 class Store:
-    """The only writer of the store in a folder. What a method writes is on disk as it returns."""
+    """The single writer of the store in a folder; its methods return when the data is on disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         running, results = folder / RUNNING, folder / RESULTS
-        regular.check_files(folder / TIMES, results, running, *_logs(running))
+        safe_files.check_files(folder / TIMES, results, running, *_logs(running))
         if not running.exists():
             for left in _logs(running):
                 left.unlink(missing_ok=True)
@@ -198,7 +199,7 @@ class Store:
         self._open = True
         with _explained(running):
             self._file = sqlite3.connect(running, isolation_level=None)
-            # The check comes before WAL, which is written into the header
+            # Check before setting WAL, which would change the header of a foreign file
             _check(self._file, running)
             self._file.execute("PRAGMA journal_mode = WAL")
             self._file.execute("PRAGMA synchronous = FULL")
@@ -209,17 +210,19 @@ class Store:
 
     @property
     def finished(self) -> set[str]:
-        """Digests of the cells that are done, failed ones included."""
+        """The digests of the finished cells, including failures."""
         rows = self._file.execute("SELECT settings FROM cells")
-        # by this version, which may know settings that an earlier one had not
+        # Computed anew, because this version may have settings that an earlier one lacked
         return {Cell.of(json.loads(settings)).digest for (settings,) in rows}
 
     def register(
         self, digest: str, text: str, sources: Mapping[str, str], deviation: str = ""
     ) -> None:
-        """Write down, all at once, a plan, digests of what its cells depend on, and a deviation.
+        """Store a plan, its environment and a deviation in one transaction.
 
-        A plan that is there stays. A deviation says how the study departs from what was registered.
+        - `digest`, `text`: digest and text of the plan, which is not written twice
+        - `sources`: versions, and digests of code and texts, by name
+        - `deviation`: description of changes to a registered study; empty: none
         """
         with _explained(self.folder / RUNNING), _transaction(self._file):
             row = (digest, text)
@@ -233,16 +236,16 @@ class Store:
             self._file.execute("INSERT OR REPLACE INTO checksums VALUES (?, ?)", row)
 
     def add(self, record: Record) -> None:
-        """Append the outcomes of a cell."""
+        """Store the outcomes of a cell."""
         with _explained(self.folder / RUNNING), _transaction(self._file):
             _insert(self._file, record)
 
     def clock(self, **line: Any) -> None:
-        """Append to times.jsonl, which two equal runs need not share."""
+        """Append a line to times.jsonl, which may differ between two equal runs."""
         data = f"{json.dumps(line)}\n".encode()
-        with open(self.folder / TIMES, "ab+", opener=regular.opener) as file:
+        with open(self.folder / TIMES, "ab+", opener=safe_files.opener) as file:
             file.seek(0, os.SEEK_END)
-            # Close a line that a killed process left without its end
+            # End an incomplete line of a process that was killed
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 data = data if file.read(1) == b"\n" else b"\n" + data
@@ -251,79 +254,79 @@ class Store:
             os.fsync(file.fileno())
 
     def close(self) -> None:
-        """Write `results.db`, in one order whatever came first, and remove `running.db`.
+        """Write `results.db` in sorted order, and remove `running.db`.
 
-        Killed at any moment, it leaves one of the two whole.
+        If the process is killed at any moment, one of the two files is complete.
         """
         if not self._open:
             return
         running = self.folder / RUNNING
         _write_canonical(self.contents, self.folder / RESULTS)
-        # If somebody reads the file, its log stays
+        # The checkpoint fails while another process reads the file
         with suppress(sqlite3.OperationalError):
             self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._file.close()
         self._open = False
-        # A log without its file would be read into the next file of that name
-        for left in (
-            *_logs(running),
-            running,
-        ):
+        # Logs are removed first: SQLite would apply a remaining log to the next file of that name
+        for left in (*_logs(running), running):
             left.unlink(missing_ok=True)
         flush_folder(self.folder)
 
 
 def read(path: Path) -> Contents:
-    """Read a store, and write nothing: a folder of a study, or its file.
+    """Read the store in a folder or a file, without writing anything.
 
-    Raises StoreError, in one sentence, for what is none.
+    Raises StoreError for a path that is not a valid store.
     """
     folder = path if path.is_dir() else path.parent
     if path.is_dir():
         running = path / RUNNING
         path = running if running.exists() else path / RESULTS
-    # SQLite writes beside a file in WAL mode even where it only reads
+    # SQLite writes logs next to a file in WAL mode, even for reading
     if path.name == RUNNING:
-        regular.check_files(path, *_logs(path))
+        safe_files.check_files(path, *_logs(path))
     if not path.is_file():
-        raise StoreError(f"{path} does not exist: name the folder of a study, or its results.db.")
-    # a file that nobody writes needs no lock, and so no right to write beside it
+        raise StoreError(
+            f"the store must be the folder of a study or its results.db, got {path}, which does not"
+            " exist."
+        )
+    # results.db has no writer, so reading it needs neither a lock nor write access to its folder
     how = "mode=ro" if path.name == RUNNING else "mode=ro&immutable=1"
     with (
         _explained(path),
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?{how}", uri=True)) as file,
     ):
         file.execute("PRAGMA trusted_schema = OFF")
-        # One transaction reads a running study at one moment
+        # One transaction gives a consistent view of a running study
         file.execute("BEGIN")
         _check(file, path)
         return _contents(file, path, _seconds(folder))
 
 
 def times(folder: Path) -> list[dict[str, Any]]:
-    """Read the lines of the times, texts and seconds; what is neither is left out, and a line that
-    was not written to its end."""
+    """Read times.jsonl; invalid lines and values are left out."""
     entries = []
     with (
-        suppress(OSError, regular.NotRegular),
-        open(folder / TIMES, "rb", opener=regular.opener) as file,
+        suppress(OSError, safe_files.NotRegular),
+        open(folder / TIMES, "rb", opener=safe_files.opener) as file,
     ):
         for line in file.read(MOST_TIMES).splitlines():
             with suppress(ValueError, RecursionError):
                 entry = json.loads(line)
                 if isinstance(entry, dict):
-                    entries.append({name: x for name, x in entry.items() if _told(name, x)})
+                    entries.append({name: x for name, x in entry.items() if _is_time(name, x)})
     return entries
 
 
-def _told(name: str, value: Any) -> bool:
+def _is_time(name: str, value: Any) -> bool:
+    """Test whether an entry of times.jsonl is a text, or seconds if its name is step or wall."""
     if name not in ("step", "wall"):
         return isinstance(value, str)
     return isinstance(value, int | float) and 0 <= value < 1e9
 
 
 def _seconds(folder: Path) -> dict[str, float]:
-    """The last median of a step of each cell."""
+    """Return the last median step time of each cell."""
     return {
         line["cell"]: float(line["step"])
         for line in times(folder)
@@ -348,12 +351,12 @@ def _contents(
     for digest, settings, label, parameters, losses, failure in rows:
         written = json.loads(settings)
         if (named := digest_of(written)) != digest:
-            raise StoreError(f"{path} is damaged: cell {digest} has settings of {named}.")
+            raise StoreError(f"{path} is damaged: cell {digest} has the settings of cell {named}.")
         cell = Cell.of(written, label)
         lost, done = tuple(_numbers("d", losses)), outcomes.pop(digest, {})
         records[digest] = Record(cell, parameters, lost, failure, done, seconds.get(digest))
     if outcomes:
-        raise StoreError(f"{path} is damaged: it has outcomes, and no cell {next(iter(outcomes))}.")
+        raise StoreError(f"{path} is damaged: it has outcomes of a missing cell, {min(outcomes)}.")
     contents = Contents(*_registered(file, path), records, path, _format(file) > 1)
     if contents.checked:
         _compare(contents.checksums, file, path)
@@ -363,7 +366,7 @@ def _contents(
 def _registered(
     file: sqlite3.Connection, path: Path
 ) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:
-    """Plans, deviations and sources."""
+    """Return plans, deviations and sources."""
     deviations = _read_rows(file, path, "deviations", "what FROM deviations ORDER BY number")
     return (
         [*_read_rows(file, path, "plans", "digest, text FROM plans ORDER BY number")],
@@ -372,40 +375,40 @@ def _registered(
     )
 
 
-def _read_rows(file: sqlite3.Connection, path: Path, table: str, asked: str) -> Iterator[Any]:
-    """Yield rows of a table. Raises StoreError for one with a value of another type."""
+def _read_rows(file: sqlite3.Connection, path: Path, table: str, query: str) -> Iterator[Any]:
+    """Yield the rows of a query. Raises StoreError for a value of a wrong type."""
     types = TYPES[table]
-    for row in file.execute(f"SELECT {asked}"):
+    for row in file.execute(f"SELECT {query}"):
         if not all(map(isinstance, row, types)):
             raise StoreError(f"{path} is damaged: a row of {table} has values of other types.")
         yield row
 
 
 def _compare(checksums: Mapping[str, str], file: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreError, with the part that differs, where a store is not what was written."""
+    """Raise StoreError for the first part of a store whose checksum is wrong."""
     written = dict(_read_rows(file, path, "checksums", "part, sha256 FROM checksums"))
     for part in sorted({*checksums, *written}):
         if written.get(part) != checksums.get(part):
-            what = "what is registered" if part == REGISTERED else f"cell {part}"
-            raise StoreError(f"{path} is damaged: {what} is not as it was written.")
+            named = "registered plans and sources" if part == REGISTERED else f"cell {part}"
+            raise StoreError(f"{path} is damaged: wrong checksum of {named}.")
 
 
 def _check(file: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreError for a database of anything else, or of a later version."""
+    """Raise StoreError for a database that is not a store, or of a later version."""
     (mark,) = file.execute("PRAGMA application_id").fetchone()
     tables = dict(
         file.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
     )
     if mark != MARK or "about" not in tables:
-        raise StoreError(f"{path} is a database, but no store of a study.")
+        raise StoreError(f"{path} must be the store of a study, got another database.")
     version = _format(file)
     if version not in STATEMENTS:
         raise StoreError(
-            f"{path} has format {brief(version)}, and this posenc reads format 1 to {FORMAT}:"
-            " install a later one."
+            f"{path} must have format 1 to {FORMAT}, got {brief(version)}. Install a later version"
+            " of posenc."
         )
     if tables != STATEMENTS[version]:
-        raise StoreError(f"{path} has other tables than the store of a study.")
+        raise StoreError(f"{path} must be the store of a study, got a database with other tables.")
 
 
 def _format(file: sqlite3.Connection) -> Any:
@@ -414,12 +417,12 @@ def _format(file: sqlite3.Connection) -> Any:
 
 
 def _renew(running: Path) -> None:
-    """Write a running store of format 1 anew, in the format of today."""
+    """Convert a running store of format 1 to the current format."""
     with _explained(running), closing(sqlite3.connect(running)) as file:
         _check(file, running)
         if _format(file) == FORMAT:
             return
-        # A log that is left would be read into the new file
+        # SQLite would apply a remaining log to the new file
         file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     _write_canonical(read(running), running)
     for left in _logs(running):
@@ -427,7 +430,7 @@ def _renew(running: Path) -> None:
 
 
 def _write_canonical(contents: Contents, path: Path) -> None:
-    """Write a database whose bytes depend on its contents alone, in the place of `path`."""
+    """Write a database whose bytes depend on its contents alone, and replace `path` by it."""
     with (
         written_beside(path, replace=True) as new,
         _explained(path),
@@ -452,7 +455,7 @@ def _write_canonical(contents: Contents, path: Path) -> None:
 def _insert(file: sqlite3.Connection, record: Record) -> None:
     cell, digest = record.cell, record.cell.digest
     settings = json.dumps(cell.settings, sort_keys=True)
-    losses = _little(array("d", record.losses))
+    losses = _little_endian(array("d", record.losses))
     row = (digest, settings, cell.label, record.parameters, losses, record.failure)
     _fill(file, "cells", [row])
     _fill(file, "checksums", [(digest, sha256(_bytes_of(digest, record)).hexdigest())])
@@ -484,20 +487,22 @@ def _transaction(file: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Say in one sentence what is wrong with a file."""
+    """Turn errors while reading a file into a StoreError of one sentence."""
     try:
         yield
     except sqlite3.OperationalError as error:
-        # Python raises some errors itself, without SQLite's code
+        # Errors raised by Python itself have no SQLite error code
         code = getattr(error, "sqlite_errorcode", 0)
         if code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise OSError(None, str(error), str(path)) from None
         raise StoreError(f"{path} cannot be read: {_line(error)}.") from None
     except sqlite3.IntegrityError:
-        # The values are wrong, not the file
+        # The caller passed wrong values; the file is undamaged
         raise
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path} is no store of a study, or damaged: {_line(error)}.") from None
+        raise StoreError(
+            f"{path} is not the store of a study, or damaged: {_line(error)}."
+        ) from None
     except StoreError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -505,23 +510,23 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """The message of an error in one line: SQLite and Python quote what they have read."""
+    """Return the message of an error as one printable line, because it may quote file contents."""
     return printable(" ".join(str(error).split()), 200)
 
 
 def _logs(path: Path) -> list[Path]:
-    """Files that SQLite keeps beside a database."""
+    """Return the paths of SQLite's log files for a database."""
     return [path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal")]
 
 
-def _little(numbers: array) -> bytes:
+def _little_endian(numbers: array) -> bytes:
     if sys.byteorder == "big":
         numbers.byteswap()
     return numbers.tobytes()
 
 
 def _numbers(code: str, data: bytes) -> array:
-    """Read numbers from their bytes in little-endian order."""
+    """Read an array of numbers from little-endian bytes."""
     numbers = array(code)
     numbers.frombytes(data)
     if sys.byteorder == "big":

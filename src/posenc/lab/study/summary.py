@@ -1,4 +1,4 @@
-"""A study as it is handed on: its table, the plan as registered, how it was run, with what."""
+"""The summary of a study for reports: analysis, registered plan, starts and environment."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from posenc.support.provenance import Provenance, since
 
 @dataclass(frozen=True)
 class Start:
-    """One time that the study was begun, or gone on with."""
+    """One start or continuation of the study."""
 
     when: str
     command: str  # the command as typed; empty from Python
@@ -24,19 +24,19 @@ class Start:
 
 @dataclass(frozen=True)
 class Study:
-    """Contents of the page of a study."""
+    """The contents of a study's report page."""
 
     analysis: Analysis
     plan: str  # plan in TOML; empty without one
-    outcomes: str  # the digest of the store's contents, the same for everybody who repeats them
-    sources: Mapping[str, str]  # versions, and digests of files of the user's own
+    outcomes: str  # digest of the store's contents; equal if a study is repeated with equal results
+    sources: Mapping[str, str]  # versions, and digests of the user's own files
     starts: Sequence[Start]
     published: Mapping[str, PublishedCurves]  # published curves by task
-    provenance: Provenance  # provenance of the summary
+    provenance: Provenance  # provenance of this summary
 
     @property
     def title(self) -> str:
-        """What was compared; never the hypothesis, which is no finding."""
+        """The encodings and tasks; never the hypothesis, which is not a finding."""
         names, tasks = (
             [*dict.fromkeys(getattr(row, what) for row in self.analysis.rows)]
             for what in ("encoding", "task")
@@ -50,7 +50,11 @@ class Study:
 
 
 def summarise(contents: Contents, analysis: Analysis | None = None) -> Study:
-    """Sum up a store; `analysis` where it is not that of all its tasks and encodings."""
+    """Summarise a store.
+
+    - `contents`: contents of the store
+    - `analysis`: analysis of some of its tasks and encodings; None: of all
+    """
     begun = time.time()
     analysis = analyse(contents) if analysis is None else analysis
     plan = plan_of(contents)
@@ -67,7 +71,7 @@ def summarise(contents: Contents, analysis: Analysis | None = None) -> Study:
 
 
 def _starts(contents: Contents) -> list[Start]:
-    """The lines of the times that name a plan of this store."""
+    """Return the starts in times.jsonl that belong to a plan of this store."""
     if contents.path == Path():
         return []
     digests = {digest for digest, _ in contents.plans}

@@ -1,7 +1,7 @@
-"""Tasks for a decoder, each with a length n: train on short ones, test on long ones.
+"""Tasks of a study: texts of a given length n, for training on short and testing on long texts.
 
-A task writes texts of symbols and says which of them are answers. Only those are learned and
-graded; a text counts as right when all its answers are. Adding one's own is one function:
+A task writes texts of symbols and marks some as answers. Only answers are learned and graded, and a
+text counts as right if all its answers are. A task of your own is one function:
 
     def double(n, random):
         digits = [random.choice("0123456789") for _ in range(n)]
@@ -45,42 +45,44 @@ MARKS = (PAD, BEGIN, SEPARATOR, END)
 WORDS = tuple(f"w{n}" for n in range(100))
 NUMBERS = tuple(f"{n:02}" for n in range(50))
 DIGITS = tuple("0123456789")
-HINTS = tuple(f"#{n}" for n in range(128))  # places of digits: one name for each power of ten
+HINTS = tuple(f"#{n}" for n in range(128))  # a symbol for each power of ten
 KEYS = tuple(f"k{n}" for n in range(128))
 VALUES = tuple(f"v{n}" for n in range(128))
 BITS = ("0", "1")
 RARE = "<rare>"
-MOST_BYTES = 2**30  # of an array of pictures, unpacked
-MOST_DIGITS = 4_000  # Python writes no longer numbers
+MOST_BYTES = 2**30  # bytes of an unpacked array of pictures
+MOST_DIGITS = 4_000  # Python does not write longer numbers by default
 DAMAGED = (OSError, ValueError, LookupError, RuntimeError, EOFError, BadZipFile, zlib.error)
 
 Symbols = Sequence[str]
-Answered = tuple[Symbols, Symbols]  # a prompt and its answer, which is all graded
+Answered = tuple[Symbols, Symbols]  # a prompt and its answer, all of which is graded
 
 
 class TaskText(NamedTuple):
-    """Symbols in the order in which they are read, and whether each is an answer.
+    """A text of a task: its symbols, and which of them are answers.
 
-    In a task that is read both ways, `said` is what a model has to say at each place where
-    something is graded; in one that is read forward, it has to say the next symbol.
+    - `symbols`: symbols in the order in which they are read
+    - `graded`: True for each answer
+    - `targets`: for a task that is read both ways, the symbol to predict at each place; None: each
+      symbol is predicted from those before it
     """
 
     symbols: list[str]
     graded: list[bool]
-    said: list[str] | None = None
+    targets: list[str] | None = None
 
 
 class Batch(NamedTuple):
-    """Texts filled up to the longest; what fills them is never graded."""
+    """A batch of texts, padded to the longest; padding is never graded."""
 
-    inputs: Int[Tensor, "text token"]  # what the model reads
-    targets: Int[Tensor, "text token"]  # what it has to say at each of them
+    inputs: Int[Tensor, "text token"]  # tokens that the model reads
+    targets: Int[Tensor, "text token"]  # tokens to predict at each of them
     answers: Bool[Tensor, "text token"]  # the mask of the `targets` that are graded
     lengths: list[int]  # tokens of each text
-    points: Int[Tensor, "token axis"] | None = None  # rows and columns, of an image
+    points: Int[Tensor, "token axis"] | None = None  # row and column of each pixel of an image
 
     def to(self, device: str | torch.device) -> "Batch":
-        """The same texts on a device."""
+        """Return the batch on a device."""
         points = None if self.points is None else self.points.to(device)
         inputs, targets, answers = self.inputs.to(device), self.targets.to(device), self.answers
         return Batch(inputs, targets, answers.to(device), self.lengths, points)
@@ -88,13 +90,19 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """Task: `write(n, random)` gives a prompt and its answer, or a `TaskText` with its own.
+    """A task: a function that writes texts, with a vocabulary and lengths.
 
-    A task is read forward, each token after those before it; or, with `both_ways`, as a whole, as
-    an encoder does. `points(n)` are places on a plane, for encodings of two axes.
-
-    In training n is drawn from `least` … `trained`, all alike. `held_out` writes the texts of
-    evaluation, where they must come from elsewhere than those of training.
+    - `name`: name in plans and tables
+    - `write`: function (n, random) that returns a prompt and its answer, or a `TaskText`
+    - `symbols`: vocabulary without `MARKS`
+    - `trained`: greatest length L in training
+    - `least`: least length in training; lengths are drawn uniformly from `least` … `trained`
+    - `tested`: lengths of evaluation; empty: fifths of L, and every length up to 2 L
+    - `held_out`: function that writes the texts of evaluation; None: `write`
+    - `in_bits`: every symbol is an answer, and outcomes are bits per symbol
+    - `both_ways`: texts are read by an encoder, without a causal mask
+    - `points`: function of n that returns the row and column of each token, for encodings of two
+      axes
     """
 
     name: str
@@ -102,11 +110,9 @@ class Task:
     symbols: Symbols
     trained: int = 20
     least: int = 1
-    tested: tuple[int, ...] = ()  # lengths of evaluation; empty: every one from L to 2 L, and some
+    tested: tuple[int, ...] = ()
     held_out: Callable[[int, Random], "Answered | TaskText"] | None = None
-    says: str = ""  # what is to be learned, for tables and pages
-    chance: float = 0.0  # share of texts that guessing gets right
-    in_bits: bool = False  # every symbol is an answer, graded in bits
+    in_bits: bool = False
     both_ways: bool = False
     points: Callable[[int], list[tuple[int, int]]] | None = None
 
@@ -118,13 +124,13 @@ class Task:
         twice = [symbol for symbol, times in Counter(self.vocabulary).items() if times > 1]
         if twice:
             raise ValueError(
-                f"`symbols` of the task {self.name!r} must differ, from one another and from"
-                f" {', '.join(MARKS)}: {', '.join(map(repr, twice[:3]))} is there twice."
+                f"`symbols` must differ from one another and from {', '.join(MARKS)} in the task"
+                f" {self.name!r}, got {', '.join(map(repr, twice[:3]))} twice."
             )
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """The marks, `<pad>` first, and the task's own symbols."""
+        """The symbols of `MARKS`, `<pad>` first, and those of the task."""
         return (*MARKS, *self.symbols)
 
     @cached_property
@@ -133,10 +139,10 @@ class Task:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The n of evaluation: as given, or fifths of L, the trained one, and every n up to 2 L.
+        """The lengths of evaluation: `tested`, or fifths of L, and then every n up to 2 L.
 
-        An order at one length beyond L need not be that at the next, so that none is left out, but
-        where L is more than 100: there they are a hundred.
+        Every length beyond L is tested, because encodings may rank differently at the next one. If
+        L is more than 100, a hundred evenly spaced lengths are tested.
         """
         fifths = {max(self.least, round(self.trained * part / 5)) for part in range(1, 6)}
         beyond = range(2 * self.trained, self.trained, -ceil(self.trained / 100))
@@ -148,8 +154,8 @@ class Task:
         write = self.held_out if held_out and self.held_out is not None else self.write
         written = write(n, random)
         if isinstance(written, TaskText):
-            # The task itself says whether the place of <bos> is graded
-            if written.said is not None:
+            # A text with targets has its own <bos>, which may be graded
+            if written.targets is not None:
                 return written
             return TaskText([BEGIN, *written.symbols], [False, *written.graded])
         prompt, answer = written
@@ -157,16 +163,16 @@ class Task:
         return TaskText(symbols, [False] * (1 + len(prompt)) + [True] * (len(answer) + 1))
 
     def most_tokens(self) -> int:
-        """Write a text of each length; return the most tokens that are read of one.
+        """Write a text of each length, and return the greatest number of tokens.
 
-        Raises what the task raises of a length that it cannot write.
+        Raises the error of the task for a length of which it cannot write a text.
         """
         batches = [self.batch([self.least, self.trained], Random(0))]
         batches += [self.batch([n], Random(0), held_out=True) for n in self.lengths]
         return max(batch.inputs.shape[1] for batch in batches)
 
     def batch(self, sizes: Sequence[int], random: Random, held_out: bool = False) -> Batch:
-        """Write a text of each size, numbered by `vocabulary`, filled on the right."""
+        """Write a text of each size, encode the symbols, and pad on the right."""
         texts = [self.text(n, random, held_out) for n in sizes]
         longest = max((len(text.symbols) for text in texts), default=0)
         tokens, targets = (torch.zeros(len(texts), longest, dtype=torch.long) for _ in range(2))
@@ -174,7 +180,8 @@ class Task:
         for row, text in enumerate(texts):
             tokens[row, : len(text.symbols)] = torch.tensor(self.encode(text.symbols))
             graded[row, : len(text.symbols)] = torch.tensor(text.graded)
-            targets[row, : len(text.symbols)] = torch.tensor(self.encode(text.said or text.symbols))
+            symbols = text.targets or text.symbols
+            targets[row, : len(text.symbols)] = torch.tensor(self.encode(symbols))
         lengths = [len(text.symbols) for text in texts]
         if not self.both_ways:
             return Batch(tokens[:, :-1], targets[:, 1:], graded[:, 1:], lengths)
@@ -182,7 +189,7 @@ class Task:
         return Batch(tokens, targets, graded, lengths, points)
 
     def at(self, trained: int | None = None, tested: Sequence[int] = ()) -> "Task":
-        """Set other lengths; a task that has a single length of training keeps having one."""
+        """Return the task with other lengths; a single trained length stays a single one."""
         n = self.trained if trained is None else count(trained, "trained")
         least = n if self.least == self.trained else min(self.least, n)
         lengths = tuple(tested) or (self.tested if trained is None else self._scaled(n))
@@ -190,73 +197,77 @@ class Task:
 
     @cached_property
     def longest(self) -> int:
-        """Tokens of the longest text of training."""
+        """The number of tokens of the longest training text."""
         return len(self.text(self.trained, Random(0)).symbols)
 
     def _scaled(self, trained: int) -> tuple[int, ...]:
-        """The lengths of evaluation, as many times the trained one as before."""
+        """Scale the lengths of evaluation to another trained length."""
         least = 1 if self.least == self.trained else min(self.least, trained)
         return tuple(sorted({max(least, round(n * trained / self.trained)) for n in self.tested}))
 
     def training(self, texts: int, random: Random) -> Batch:
-        """Texts of lengths drawn from `least` … `trained`."""
+        """Write training texts, of lengths drawn from `least` … `trained`."""
         texts = count(texts, "texts")
         return self.batch([random.randint(self.least, self.trained) for _ in range(texts)], random)
 
     def encode(self, symbols: Symbols) -> list[int]:
-        """The numbers of symbols. Raises ValueError for one that the task does not know."""
+        """Return the numbers of symbols. Raises ValueError for one outside of the vocabulary."""
         try:
             return [self._number[symbol] for symbol in symbols]
         except KeyError as unknown:
             raise ValueError(
-                f"the task {self.name!r} wrote {brief(unknown.args[0])}, which is not among its"
-                " `symbols`: add it there."
+                f"`symbols` must contain all symbols of the task {self.name!r}, got"
+                f" {brief(unknown.args[0])}, which is not among them. Add it."
             ) from None
 
     def decode(self, tokens: Sequence[int]) -> list[str]:
-        """The symbols of numbers, without the filling."""
+        """Return the symbols of numbers, without padding."""
         return [self.vocabulary[n] for n in tokens if n]
 
 
 def copy(n: int, random: Random) -> Answered:
+    """Copy n words."""
     words = random.choices(WORDS, k=n)
     return [*words, SEPARATOR], words
 
 
 def copy_unique(n: int, random: Random) -> Answered:
-    """No word twice: the word that was said last tells where to go on."""
+    """Copy n different words, so that the last word determines where to continue."""
     if n > len(WORDS):
         raise ValueError(
-            f"a text of copy-unique has up to {len(WORDS)} words, for none is there twice, got"
-            f" {n}: test shorter ones."
+            f"`n` must be at most {len(WORDS)}, the number of different words in copy-unique, got"
+            f" {n}. Test shorter texts."
         )
     words = random.sample(WORDS, n)
     return [*words, SEPARATOR], words
 
 
 def copy_repeat(n: int, random: Random) -> Answered:
-    """Half as many words as places: the word that was said last does not tell where to go on."""
+    """Copy n words of n/2 different ones, so that the last word does not determine the next."""
     words = random.choices(random.sample(WORDS, min(len(WORDS), -(-n // 2))), k=n)
     return [*words, SEPARATOR], words
 
 
 def copy_constant(n: int, random: Random) -> Answered:
+    """Copy a text of n equal words."""
     words = [random.choice(WORDS)] * n
     return [*words, SEPARATOR], words
 
 
 def reverse(n: int, random: Random) -> Answered:
+    """Reverse n words."""
     words = random.choices(WORDS, k=n)
     return [*words, SEPARATOR], words[::-1]
 
 
 def sort(n: int, random: Random) -> Answered:
+    """Sort n numbers."""
     numbers = random.choices(NUMBERS, k=n)
     return [*numbers, SEPARATOR], sorted(numbers)
 
 
 def mode(n: int, random: Random) -> Answered:
-    """The commonest of n symbols; drawn anew until there is only one."""
+    """Find the most frequent of n symbols; redrawn until there is only one."""
     while True:
         numbers = random.choices(NUMBERS[:10], k=n)
         ranked = Counter(numbers).most_common(2)
@@ -265,32 +276,33 @@ def mode(n: int, random: Random) -> Answered:
 
 
 def counting(n: int, random: Random) -> Answered:
-    """Count from a to b, n words on a circle of a hundred."""
+    """Count from word a to word b, n words on a circle of a hundred."""
     first = random.randrange(len(WORDS))
     steps = [WORDS[(first + step) % len(WORDS)] for step in range(n)]
     return [steps[0], steps[-1], SEPARATOR], steps
 
 
 def parity(n: int, random: Random) -> Answered:
+    """Compute the parity of n bits; a negative control, on which longer texts must fail."""
     bits = random.choices(BITS, k=n)
     return [*bits, SEPARATOR], [BITS[bits.count("1") % 2]]
 
 
 def addition(n: int, random: Random) -> Answered:
-    """Two numbers of n digits and their sum of n + 1, all with the last digit first."""
+    """Add two numbers of n digits; all numbers have the last digit first."""
     if n > MOST_DIGITS:
-        raise ValueError(f"numbers are written up to {MOST_DIGITS:,} digits, got {n}: test fewer.")
+        raise ValueError(f"`n` must be at most {MOST_DIGITS:,} digits, got {n}. Test shorter ones.")
     first, second = (random.randrange(10 ** (n - 1) if n > 1 else 0, 10**n) for _ in range(2))
     written = lambda value, size: list(f"{value:0{size}}"[::-1])  # noqa: E731
     return [*written(first, n), "+", *written(second, n), "="], written(first + second, n + 1)
 
 
 def hinted_addition(n: int, random: Random) -> Answered:
-    """Addition with the name of its power of ten before each digit; the first name is drawn."""
+    """Add with a symbol for its power of ten before each digit; the first symbol is random."""
     if n + 1 > len(HINTS):
         raise ValueError(
-            f"`n` must be below {len(HINTS)} in addition with hints, which has a name for each"
-            f" digit of a sum, got {n}: test shorter numbers."
+            f"`n` must be below {len(HINTS)}, the number of symbols for digits in hinted-addition,"
+            f" got {n}. Test shorter numbers."
         )
     prompt, answer = addition(n, random)
     start = random.randrange(len(HINTS) - n)
@@ -300,58 +312,67 @@ def hinted_addition(n: int, random: Random) -> Answered:
 
 
 def recall(n: int, random: Random, pairs: int = 6) -> TaskText:
-    """Keys with values, then the keys again, each followed by its value: the answers.
+    """Recall the value of each key: keys with values, n symbols of noise, then the keys again.
 
-    The n symbols between hold noise, so the distance grows with n and what is to be kept does not.
+    The distance grows with n, and the number of pairs does not.
     """
     keys, values = random.sample(KEYS, pairs), random.choices(VALUES, k=pairs)
     prompt = [*chain.from_iterable(zip(keys, values, strict=True)), *random.choices(WORDS, k=n)]
-    asked = random.sample([*zip(keys, values, strict=True)], pairs)
-    symbols = [*prompt, SEPARATOR, *chain.from_iterable(asked)]
+    queried = random.sample([*zip(keys, values, strict=True)], pairs)
+    symbols = [*prompt, SEPARATOR, *chain.from_iterable(queried)]
     graded = [False] * (len(prompt) + 1) + [False, True] * pairs
     return TaskText(symbols, graded)
 
 
 def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
-    """Draw n orders with a bit: write it, ignore it, or read what was written last, the answer."""
+    """Draw n instructions, each with a bit: "write" or "ignore" it, or "read" the last written one.
+
+    The bits after "read" are the answers.
+    """
     if n < 2:
-        raise ValueError(f"flip-flop writes a bit and reads it, got {n} orders: take 2 or more.")
+        raise ValueError(f"`n` must be at least 2 in flip-flop, a write and a read, got {n}.")
     symbols, graded, memory = [], [], random.choice(BITS)
     for step in range(n):
-        # The first order is a write, so that there is something to read
+        # The first instruction is a write, so that a bit can be read
         if step == 0:
-            order = "write"
+            instruction = "write"
         elif step == n - 1:
-            order = "read"
+            instruction = "read"
         else:
             rest = (1 - ignored) / 2
-            order = random.choices(("write", "ignore", "read"), (rest, ignored, rest))[0]
-        bit = memory if order == "read" else random.choice(BITS)
-        memory = bit if order == "write" else memory
-        symbols += [order, bit]
-        graded += [False, order == "read"]
+            instruction = random.choices(("write", "ignore", "read"), (rest, ignored, rest))[0]
+        bit = memory if instruction == "read" else random.choice(BITS)
+        memory = bit if instruction == "write" else memory
+        symbols += [instruction, bit]
+        graded += [False, instruction == "read"]
     return TaskText(symbols, graded)
 
 
 def _window(n: int, symbols: int, random: Random) -> int:
-    """Draw where a window of n begins in a text, or a part of it, of so many symbols."""
+    """Draw the start of a window of n in a text of this number of symbols."""
     if not 0 <= n <= symbols:
         raise ValueError(
-            f"windows of a text of {symbols:,} symbols have 0 … {symbols:,} of them, got {n:,}:"
-            " take other lengths, or a longer text."
+            f"`n` must be 0 … {symbols:,} for windows of a text of {symbols:,} symbols, got {n:,}."
+            " Use a longer text or shorter windows."
         )
     return random.randrange(symbols - n + 1)
 
 
 def language(text: str, name: str = "language", trained: int = 64, held: float = 0.1) -> Task:
-    """Predict each of n characters of a text from those before; the last part is held out."""
+    """Make a task: predict each of n characters of a text from those before.
+
+    - `text`: a text, whose last part is held out for evaluation
+    - `name`: name of the task
+    - `trained`: length of training texts, in characters
+    - `held`: share of the text that is held out
+    """
     symbols = sorted(set(text))
     tested = tuple(round(trained * part) for part in (1, 1.25, 1.5, 2, 4, 8))
     cut = round(len(text) * (1 - _share(held)))
     if len(text) - cut <= max(tested) or cut <= max(tested):
         raise ValueError(
             f"`text` must have more than {round(max(tested) / held):,} characters for windows of"
-            f" {max(tested)}, of which {held:.0%} are held out, got {len(text):,}: take a longer"
+            f" {max(tested)}, of which {held:.0%} are held out, got {len(text):,}. Use a longer"
             " text or a smaller `trained`."
         )
 
@@ -364,15 +385,19 @@ def language(text: str, name: str = "language", trained: int = 64, held: float =
 
     return Task(
         name, window(text[:cut]), symbols, trained, least=trained, tested=tested,
-        held_out=window(text[cut:]), says="predict the next character", in_bits=True,
+        held_out=window(text[cut:]), in_bits=True,
     )  # fmt: skip
 
 
 def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: int = 2_000) -> Task:
-    """Words of a text of which some are hidden, to be said from all around them; in bits a word.
+    """Make a task: predict the masked words of a text from all others, in bits per word.
 
-    The commonest `most` words are known; the last tenth of the text is held out. Devlin et al.
-    2018, "BERT", arXiv:1810.04805, §3.1, all hidden words by <mask>.
+    - `text`: words of a text, whose last tenth is held out for evaluation
+    - `trained`: length of training texts, in words
+    - `share`: share of words that are masked
+    - `most`: size of the vocabulary, the most frequent words
+
+    Devlin et al. 2018, "BERT", arXiv:1810.04805, §3.1; here every masked word becomes <mask>.
     """
     known = [word for word, _ in Counter(text).most_common(most)]
     known_words = {*known}
@@ -382,7 +407,7 @@ def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: in
     if len(words) - cut <= tested[-1]:
         raise ValueError(
             f"`text` must have more than {10 * tested[-1]:,} words for windows of {tested[-1]}, of"
-            f" which a tenth is held out, got {len(words):,}: take a longer text."
+            f" which a tenth is held out, got {len(words):,}. Use a longer text."
         )
 
     def window(part: Sequence[str]) -> Callable[[int, Random], TaskText]:
@@ -390,23 +415,24 @@ def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: in
             start = _window(n, len(part), random)
             words = [BEGIN, *part[start : start + n]]
             hidden = {*random.sample(range(1, n + 1), max(1, round(n * _share(share))))}
-            shown_ = [MASK if place in hidden else word for place, word in enumerate(words)]
-            return TaskText(shown_, [place in hidden for place in range(n + 1)], words)
+            symbols = [MASK if place in hidden else word for place, word in enumerate(words)]
+            return TaskText(symbols, [place in hidden for place in range(n + 1)], words)
 
         return write
 
     return Task(
         "masked", window(words[:cut]), [MASK, RARE, *known], trained,
         least=max(1, trained // 4),
-        tested=tested, held_out=window(words[cut:]), says="say the words that are hidden",
-        in_bits=True, both_ways=True,
+        tested=tested, held_out=window(words[cut:]), in_bits=True, both_ways=True,
     )  # fmt: skip
 
 
 def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int = 5_000) -> Task:
-    """Say the label of a sentence, at its beginning; n is the number of its words.
+    """Make a task: predict the label of a sentence of n words at its first token.
 
-    `labelled` has sentences and labels; every tenth sentence is held out.
+    - `labelled`: sentences and labels; every tenth is held out for evaluation
+    - `trained`: greatest length in training, in words
+    - `most`: size of the vocabulary, the most frequent words
     """
     split = [(sentence.lower().split(), label) for sentence, label in labelled]
     labels = sorted({label for _, label in split})
@@ -436,21 +462,22 @@ def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int 
     tested = tuple(sorted(n for n in common if n >= least))
     if not least or trained not in tested or tested[-1] <= trained:
         raise ValueError(
-            f"`labelled` must have sentences of every length up to `trained`={trained} and longer"
-            " ones, of each some fifty: take more, or another `trained`."
+            f"`labelled` must have some fifty sentences of every length up to `trained`={trained}"
+            " and of longer ones. Use more sentences, or another `trained`."
         )
     return Task(
         "sentences", reader(False), [RARE, *known, *map(_label, labels)], trained, least,
-        _spread(tested), reader(True), says="say the label of a sentence",
-        chance=max(Counter(label for _, label in split).values()) / len(split), both_ways=True,
+        _spread(tested), reader(True), both_ways=True,
     )  # fmt: skip
 
 
 def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> Task:
-    """Say what is in a picture, from its pixels; n is the side of the square it is scaled to.
+    """Make a task: predict the label of a picture from its pixels; n is the side of the square.
 
-    `pictures` (picture, row, column) are grey values, read in so many `levels`; they are trained at
-    their own size and tested at up to twice that. Every tenth is held out.
+    - `pictures`: grey values (picture, row, column), trained at their own size and tested scaled to
+      up to twice that size; every tenth picture is held out for evaluation
+    - `labels`: label of each picture
+    - `levels`: number of grey levels
     """
     if pictures.ndim != 3 or pictures.shape[1] != pictures.shape[2] or len(pictures) != len(labels):
         raise ValueError(
@@ -478,19 +505,18 @@ def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> T
     tested = tuple(sorted({side, round(1.25 * side), round(1.5 * side), 2 * side}))
     return Task(
         "images", reader(False), [*(f"grey{level}" for level in range(levels)), *names], side, side,
-        tested, reader(True), says="say what is in a picture", chance=1 / len(names),
-        both_ways=True, points=_grid,
+        tested, reader(True), both_ways=True, points=_grid,
     )  # fmt: skip
 
 
 def digits() -> Task:
-    """The 1,797 handwritten digits of scikit-learn, of 8 by 8 pixels."""
+    """Make the task of scikit-learn's 1,797 handwritten digits, of 8 by 8 pixels."""
     try:
         from sklearn.datasets import load_digits  # type: ignore[import-untyped]
     except ModuleNotFoundError:
         raise LookupError(
-            "the task 'images' reads the digits of scikit-learn, which is not installed: give"
-            " pictures of your own, `--images FILE.npz` with `pictures` and `labels`, or"
+            "the task 'images' reads the digits of scikit-learn, which is not installed. Pass your"
+            " own pictures, `--images FILE.npz` with `pictures` and `labels`, or"
             f" {how_to_install('images')}"
         ) from None
     dataset = load_digits()
@@ -498,12 +524,12 @@ def digits() -> Task:
 
 
 def load_images(path: Path) -> Task:
-    """The task of an .npz file with `pictures` (picture, side, side) and `labels`."""
+    """Make the task of an .npz file with `pictures` (picture, side, side) and `labels`."""
     try:
         import numpy
     except ModuleNotFoundError:
         raise LookupError(
-            f"{path} is read by numpy, which is not installed: {how_to_install('images')}"
+            f"{path} is read by numpy, which is not installed. Run {how_to_install('images')}"
         ) from None
     try:
         _check_sizes(path)
@@ -517,10 +543,10 @@ def load_images(path: Path) -> Task:
 
 
 def _check_sizes(path: Path) -> None:
-    """Refuse an .npz file that takes too much memory, before anything is unpacked.
+    """Raise ValueError for an .npz file that needs too much memory, before it is unpacked.
 
-    Its directory says how many bytes each array has, and zipfile unpacks no more; the array says
-    how many numbers they are, which numpy allocates.
+    zipfile unpacks at most the bytes that the directory states. numpy allocates the array that its
+    header states, so that size must equal the bytes.
     """
     from numpy.lib import format as npy
 
@@ -530,23 +556,24 @@ def _check_sizes(path: Path) -> None:
             size = file.getinfo(name).file_size
             if size > MOST_BYTES:
                 raise ValueError(
-                    f"{name} has {size:,} bytes unpacked, up to {MOST_BYTES:,} are read"
+                    f"{name} must have at most {MOST_BYTES:,} bytes unpacked, got {size:,}"
                 )
             with file.open(name) as array:
                 try:
                     shape, _, dtype = readers[npy.read_magic(array)](array)
                 except Exception as error:
-                    # numpy reads a header as a Python expression, which may raise anything
-                    raise ValueError(f"{name} has no header of an array: {error}") from None
+                    # numpy evaluates a header as a Python literal, which may raise any error
+                    raise ValueError(f"{name} must have the header of an array: {error}") from None
                 if prod(shape) * dtype.itemsize != size - array.tell():
-                    raise ValueError(f"{name} is not as large as it says, {shape} of {dtype}")
+                    raise ValueError(f"{name} must have the size of its header, {shape} {dtype}")
 
 
 def load_sentences(path: Path) -> Task:
-    """The task of a file with a label, a tab and a sentence a line, or of vaderSentiment's.
+    """Make the task of a file whose lines are a label, a tab and a sentence.
 
-    Those have an identifier, a valence from −4 to 4 and a sentence a line; what is felt by less
-    than 0.5 is left out. Hutto & Gilbert 2014, "VADER", ICWSM.
+    Files of vaderSentiment are accepted too: their lines are an identifier, a valence from −4 to 4
+    and a sentence. Sentences with an absolute valence of 0.5 or less are left out. Hutto & Gilbert
+    2014, "VADER", ICWSM.
     """
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
@@ -562,7 +589,7 @@ def load_sentences(path: Path) -> Task:
                     felt = float(valence)
                 except ValueError:
                     raise ValueError(
-                        f"{path}, line {number}: {valence!r} must be a valence, a number."
+                        f"{path}, line {number}: the valence must be a number, got {valence!r}."
                     ) from None
                 if abs(felt) > 0.5:
                     labelled.append((sentence, "positive" if felt > 0 else "negative"))
@@ -570,10 +597,10 @@ def load_sentences(path: Path) -> Task:
                 continue
             case parts:
                 raise ValueError(
-                    f"{path}, line {number}: it must be a label, a tab and a sentence, or an"
-                    f" identifier, a valence and a sentence, it has {len(parts)} parts."
+                    f"{path}, line {number}: a line must be a label, a tab and a sentence, or an"
+                    f" identifier, a valence and a sentence, got {len(parts)} parts."
                 )
-    # Files are often sorted by source or by label
+    # Files are often sorted by source or label, and every tenth sentence is held out
     Random(0).shuffle(labelled)
     return sentences(labelled)
 
@@ -583,12 +610,12 @@ def _label(name: str) -> str:
 
 
 def _grid(n: int) -> list[tuple[int, int]]:
-    """Place <bos> in the corner and the pixels from (1, 1) on, row by row."""
+    """Return points of n × n pixels: (0, 0) for <bos>, then (1, 1), (1, 2), … row by row."""
     return [(0, 0), *((row, column) for row in range(1, n + 1) for column in range(1, n + 1))]
 
 
 def _spread(lengths: Sequence[int], most: int = 12) -> tuple[int, ...]:
-    """Pick at most so many lengths, evenly spread, both ends among them."""
+    """Select at most `most` lengths, evenly spaced and with both ends."""
     if len(lengths) <= most:
         return tuple(lengths)
     return tuple(sorted({lengths[round(n * (len(lengths) - 1) / (most - 1))] for n in range(most)}))
@@ -598,13 +625,18 @@ QUESTION, STATEMENT = " The pass key?", " The pass key is {}."
 
 
 def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
-    """A number planted anywhere in n characters of a text, and asked for at the end."""
+    """Make a task: repeat a number that is inserted at a random place of n characters of a text.
+
+    - `text`: text around the number
+    - `trained`: length of training texts, in characters
+    - `digits`: digits of the number
+    """
     overhead = len(STATEMENT.format("0" * digits)) + len(QUESTION)
     tested = tuple(trained * part for part in (1, 2, 4, 8))
     if trained <= overhead or len(text) <= tested[-1]:
         raise ValueError(
-            f"a pass key needs windows of more than {overhead} characters, and a text of more than"
-            f" {tested[-1]:,}: got `trained`={trained} and {len(text):,} characters."
+            f"`trained` must be more than {overhead} characters, and `text` more than"
+            f" {tested[-1]:,}, got {trained} and {len(text):,}."
         )
 
     def write(n: int, random: Random) -> Answered:
@@ -612,8 +644,8 @@ def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
         filling = n - overhead
         if filling < 0:
             raise ValueError(
-                f"a pass key and its question have {overhead} characters, got n = {n}: take longer"
-                " windows."
+                f"`n` must be at least {overhead}, the characters of a pass key and its question,"
+                f" got {n}. Use longer windows."
             )
         start, place = _window(filling, len(text), random), random.randrange(filling + 1)
         around = text[start : start + filling]
@@ -622,23 +654,25 @@ def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
     symbols = sorted({*text, *STATEMENT.format(""), *QUESTION, *DIGITS})
     return Task(
         "passkey", write, symbols, trained, least=trained, tested=tested,
-        says="say the number that was planted in a text", chance=10.0**-digits,
     )  # fmt: skip
 
 
 def _share(share: float) -> float:
-    """Check that it is a share between 0 and 1, neither of them, and return it."""
+    """Return a share; raise ValueError unless it is between 0 and 1, exclusive."""
     if not 0 < share < 1:
         raise ValueError(f"`held` must be a share between 0 and 1, got {share}.")
     return share
 
 
 def find(name: str, source: Path | None = None) -> Task:
-    """Find the task of that name, with the file that it is made of, if any.
+    """Return the task of a name.
 
-    "language", "passkey" and "masked" are made of a text, the packaged novel unless there is a
-    `source`; "images" of the digits of scikit-learn or an .npz file; "sentences" of a file. One's
-    own is `my_tasks.py:double`: a `Task` in a file. Raises LookupError for others.
+    - `name`: name of a task, or "my_tasks.py:double" for a `Task` in a file
+    - `source`: file that the task is made of. For "language", "passkey" and "masked" a text, None
+      for the packaged novel; for "images" an .npz file, None for the digits of scikit-learn; for
+      "sentences" a file of labelled sentences
+
+    Raises LookupError for an unknown name.
     """
     if name in MADE_OF:
         return MADE_OF[name](source)
@@ -648,12 +682,12 @@ def find(name: str, source: Path | None = None) -> Task:
         task = named(name)
         if isinstance(task, Task):
             return task
-        raise LookupError(f"{name} must be a `posenc.lab.study.tasks.Task`, it is {brief(task)}.")
+        raise LookupError(f"{name} must be a `posenc.lab.study.tasks.Task`, got {brief(task)}.")
     near = get_close_matches(name, [*TASKS, *MADE_OF], 1, 0.6)
     hint = (
         f"did you mean {near[0]}?"
         if near
-        else f"known are {', '.join([*TASKS, *MADE_OF])}, and own ones, as my_tasks.py:NAME."
+        else f"known are {', '.join([*TASKS, *MADE_OF])}, and your own, as my_tasks.py:NAME."
     )
     raise LookupError(f"no task is called {name!r}: {hint}")
 
@@ -670,8 +704,8 @@ def _letters(source: Path | None) -> str:
 def _sentences(source: Path | None) -> Task:
     if source is None:
         raise LookupError(
-            "the task 'sentences' needs a file of labelled ones: `--text FILE`, a label, a tab and"
-            " a sentence a line."
+            "the task 'sentences' needs a file of labelled sentences. Pass `--text FILE`, whose"
+            " lines are a label, a tab and a sentence."
         )
     return load_sentences(source)
 
@@ -687,27 +721,21 @@ MADE_OF: dict[str, Callable[[Path | None], Task]] = {
 TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        Task("copy", copy, WORDS, says="say the words again"),
-        Task("copy-unique", copy_unique, WORDS, says="say the words again, each another"),
-        Task("copy-repeat", copy_repeat, WORDS, says="say the words again, some there twice"),
-        Task("copy-constant", copy_constant, WORDS, says="say one word as often as it was said"),
-        Task("reverse", reverse, WORDS, says="say the words again, the last first"),
-        Task("sort", sort, NUMBERS, says="say the numbers in order"),
-        Task("mode", mode, NUMBERS[:10], says="say the commonest symbol", chance=0.1),
-        Task("count", counting, WORDS, says="count from one word to another", least=1),
-        Task("addition", addition, [*DIGITS, "+", "="], 10, says="add, the last digit first"),
-        Task(
-            "hinted-addition", hinted_addition, [*DIGITS, "+", "=", *HINTS], 10,
-            says="add, each digit with the name of its place",
-        ),
-        Task("parity", parity, BITS, says="odd or even: must fail", chance=0.5),
-        Task(
-            "recall", recall, [*KEYS, *VALUES, *WORDS], 32, tested=(16, 32, 64, 128, 256, 512),
-            says="say the value that came with each key",
-        ),
+        Task("copy", copy, WORDS),
+        Task("copy-unique", copy_unique, WORDS),
+        Task("copy-repeat", copy_repeat, WORDS),
+        Task("copy-constant", copy_constant, WORDS),
+        Task("reverse", reverse, WORDS),
+        Task("sort", sort, NUMBERS),
+        Task("mode", mode, NUMBERS[:10]),
+        Task("count", counting, WORDS),
+        Task("addition", addition, [*DIGITS, "+", "="], 10),
+        Task("hinted-addition", hinted_addition, [*DIGITS, "+", "=", *HINTS], 10),
+        Task("parity", parity, BITS),
+        Task("recall", recall, [*KEYS, *VALUES, *WORDS], 32, tested=(16, 32, 64, 128, 256, 512)),
         Task(
             "flip-flop", flip_flop, ["write", "ignore", "read", *BITS], 32, least=2,
-            tested=(16, 32, 48, 64, 128), says="say the bit that was written last",
+            tested=(16, 32, 48, 64, 128),
         ),
     )
 }  # fmt: skip

@@ -1,8 +1,9 @@
-"""Train one cell, from a checkpoint where there is one, and test it far beyond its length.
+"""Training of one cell, resumed from a checkpoint if there is one, and its evaluation.
 
-AdamW (β 0.9, 0.98; decay 0.1 of matrices alone), gradients of norm ≤ 1, a linear warm-up and then
-half a cosine down to a tenth. The texts of step n come from (seed, n) alone, as do random
-positions, so that every encoding reads the same ones, and a run goes on where it was stopped.
+AdamW (β 0.9, 0.98; weight decay 0.1, on matrices only), gradient norms clipped to 1, a linear
+warm-up and then half a cosine down to a tenth. The texts and random positions of step n depend on
+(seed, n) alone, so every encoding reads the same texts, and a stopped run resumes with the same
+bits.
 """
 
 import time
@@ -21,29 +22,29 @@ from torch.nn.functional import cross_entropy
 from posenc.lab.study import checkpoints
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import EXTEND, Cell, Profile, Result
+from posenc.lab.study.context_extension import extend_rope, longer_texts
 from posenc.lab.study.controls import draw_positions, mask_of, oracle_targets
 from posenc.lab.study.evaluate import evaluate
-from posenc.lab.study.extended import extended, longer_texts
-from posenc.lab.study.kept import keep, load
 from posenc.lab.study.model import Transformer
+from posenc.lab.study.saved_models import load, save_model
 from posenc.lab.study.tasks import Batch, Task
 
-SAVED_EVERY = 20.0  # seconds
-AFTER = 2**20  # added to the seed of the data for recalibration, which are others
-MEAN_OF = 50  # steps whose mean loss is recorded
+SAVED_EVERY = 20.0  # seconds between two checkpoints
+AFTER = 2**20  # added to the data seed for training after an extension, which reads other texts
+MEAN_OF = 50  # number of steps whose mean loss is recorded
 
 
 class Stopped(Exception):
-    """A run was asked to stop, and has written a checkpoint."""
+    """A run has stopped on request, after writing a checkpoint."""
 
 
 class Diverged(ArithmeticError):
-    """The loss is not a number any more, or infinite."""
+    """The loss is NaN or infinite."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a run: steps done of all, the last loss, tokens a second, seconds left."""
+    """The progress of a run: steps done, all steps, last loss, tokens a second, seconds left."""
 
     step: int
     steps: int
@@ -61,32 +62,38 @@ def run(
     models: Path | None = None,
     device: str = "cpu",
 ) -> Result:
-    """Train and evaluate. Checkpoints go to `directory`, and the run goes on from the last of them.
+    """Train and evaluate the model of a cell.
 
-    With `models`, the trained model is kept in that folder: see `posenc.lab.study.kept`. It is
-    trained on `device`, and tested on the CPU.
+    - `cell`: the cell
+    - `task`: its task
+    - `directory`: folder of its checkpoints, from the last of which it resumes; None: none
+    - `stop`: function that returns True to stop the run
+    - `progress`: function that receives a `Progress` after each 50 steps
+    - `models`: folder in which the trained model is saved; None: it is not saved
+    - `device`: torch device for training; evaluation runs on the CPU
 
-    Raises `Stopped` after a checkpoint once `stop()` is true, `Diverged` where the loss is lost.
+    Raises `Stopped` after a checkpoint once `stop()` is true, and `Diverged` if the loss is not
+    finite.
     """
     task, base = task.at(cell.trained, cell.tested), replace(cell, extend="")
     earlier = None if models is None or not cell.extend else models / f"{base.digest}.safetensors"
     if earlier is not None and earlier.is_file():
-        model, losses, seconds = _kept(earlier, base), [], 0.0
+        model, losses, seconds = _saved(earlier, base), [], 0.0
     else:
         model = build(base, len(task.vocabulary), task.both_ways)
         losses, seconds = fit(model.to(device), base, task, directory, stop, progress)
     return result_of(model.to("cpu"), cell, task, losses, seconds, models)
 
 
-def _kept(path: Path, cell: Cell) -> Transformer:
-    """Load the model of this cell that is kept in a file, which runs no code but the cell's."""
-    kept = load(path, allow_code=cell.encoding)
-    there, asked = (checkpoints.flat(one.settings) for one in (kept.cell, cell))
-    if other := checkpoints.differences(there, asked):
+def _saved(path: Path, cell: Cell) -> Transformer:
+    """Load the saved model of this cell; no code but that of the cell's encoding is run."""
+    saved = load(path, allow_code=cell.encoding)
+    there, here = (checkpoints.flat(one.settings) for one in (saved.cell, cell))
+    if other := checkpoints.differences(there, here):
         raise checkpoints.Refused(
             f"{path} is the model of another run: {other}. Delete it to train from the beginning."
         )
-    return kept.model
+    return saved.model
 
 
 def result_of(
@@ -97,12 +104,12 @@ def result_of(
     seconds: float,
     models: Path | None = None,
 ) -> Result:
-    """Extend a trained model if the cell says so, keep it in the folder `models`, evaluate it."""
-    # The stored losses are those after the extension
+    """Extend a trained model if its cell has an extension, save it in `models`, and evaluate it."""
+    # For an extended model, the losses of the training after the extension are stored
     if cell.extend:
         model, losses = extend(model, cell, task)
     if models is not None:
-        keep(model, cell, task, models)
+        save_model(model, cell, task, models)
     return Result(
         outcomes=evaluate(model, cell, task),
         losses=means(losses),
@@ -112,18 +119,20 @@ def result_of(
 
 
 def means(losses: list[float]) -> tuple[float, ...]:
-    """The mean loss of each 50 steps, as it is stored."""
+    """Return the mean loss of each 50 steps, which is stored."""
     parts = [losses[n : n + MEAN_OF] for n in range(0, len(losses), MEAN_OF)]
     return tuple(sum(part) / len(part) for part in parts)
 
 
 def extend(model: Transformer, cell: Cell, task: Task) -> tuple[Transformer, list[float]]:
-    """Stretch the RoPE of a model as the cell says; return it, and the losses if it trains on.
+    """Extend the RoPE of a model by the cell's `extend`; return the model and further losses.
 
-    It is recalibrated on texts that are `factor` times as long, at a tenth of the rate.
+    If the cell has further steps, the model is trained on texts that are `factor` times as long, at
+    a tenth of the learning rate.
     """
     method, factor, steps = EXTEND.fullmatch(cell.extend).groups()  # type: ignore[union-attr]
-    model, longer = extended(model, method, float(factor), task.longest), longer_texts(cell, task)
+    model = extend_rope(model, method, float(factor), task.longest)
+    longer = longer_texts(cell, task)
     if longer is None:
         return model, []
     profile = replace(cell.profile, steps=int(steps), rate=cell.profile.rate / 10, warmup=10)
@@ -139,7 +148,7 @@ def fit(
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[Progress], None] = lambda progress: None,
 ) -> tuple[list[float], float]:
-    """Train a model on its device; return the losses of all steps, and the median time of one."""
+    """Train a model on its device; return the losses of all steps, and the median step time."""
     profile, optimizer = cell.profile, adamw(model, cell.profile)
     losses, times = _resumed(model, optimizer, cell, directory), []
     saved = time.monotonic()
@@ -170,9 +179,9 @@ def take_step(
     cell: Cell,
     task: Task,
 ) -> tuple[float, int]:
-    """Take one step of training, counted from 0; return the loss before it and the tokens read.
+    """Run training step number `step`, from 0; return the loss before it and the tokens read.
 
-    Raises `Diverged` where the loss is not finite; the weights are left as they were.
+    Raises `Diverged` if the loss is not finite, without changing the weights.
     """
     for group in optimizer.param_groups:
         group["lr"] = rate(step, cell.profile)
@@ -190,7 +199,7 @@ def take_step(
 
 
 def loss_of(model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random) -> Tensor:
-    """Return the mean cross-entropy of the answers of a batch, nats, on the model's device."""
+    """Return the mean cross-entropy of a batch's answers in nats, on the model's device."""
     batch = batch.to(next(model.parameters()).device)
     pos = draw_positions(cell, batch.inputs.shape, random)
     hidden = model.hidden(
@@ -204,7 +213,7 @@ def loss_of(model: Transformer, cell: Cell, task: Task, batch: Batch, random: Ra
 
 
 def rate(step: int, profile: Profile) -> float:
-    """The learning rate of a step: up in a line, then down along half a cosine to a tenth."""
+    """Return the learning rate of a step: linear warm-up, then half a cosine down to a tenth."""
     if step < profile.warmup:
         return profile.rate * (step + 1) / profile.warmup
     done = (step - profile.warmup) / max(1, profile.steps - profile.warmup)
@@ -212,7 +221,7 @@ def rate(step: int, profile: Profile) -> float:
 
 
 def adamw(model: Transformer, profile: Profile) -> torch.optim.AdamW:
-    """Make the optimiser: weights of linear maps decay, all others do not (norms, encodings …)."""
+    """Make the optimiser, with weight decay for the linear maps outside of encodings only."""
     maps = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Linear)}
     shared = {id(weight) for weight in model.shared.values()}
     weights = [*model.parameters()]
@@ -253,7 +262,7 @@ def _resumed(
     for name, value in _below(last.tensors, "optimizer.").items():
         number, _, moment = name.partition(".")
         moments.setdefault(int(number), {})[moment] = value
-    # Moments go where their weights are
+    # `load_state_dict` moves the moments to the device of their weights
     optimizer.load_state_dict(optimizer.state_dict() | {"state": moments})
     return list(last.state["losses"])
 

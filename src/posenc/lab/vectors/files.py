@@ -148,7 +148,7 @@ class Checked:
     wrong: tuple[str, ...]
 
 
-def check(folder: Path) -> Checked:
+def check_folder(folder: Path) -> Checked:
     """Compare the files of a folder with their digests, and each case with what posenc computes.
 
     Raises ValueError for a folder without a readable index, or of another format.

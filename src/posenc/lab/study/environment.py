@@ -1,8 +1,8 @@
-"""The origin of outcomes: versions, the code that they come of, its commit, and the processors.
+"""The environment on which outcomes depend: versions, code, commit, processor and device.
 
-Another version or other code is a deviation from what was registered. A commit may change pages
-alone, and a processor changes last digits, so that a seed elsewhere is a new seed: all of them are
-listed, and none is refused.
+Other versions or other code are a deviation from the registered study. A changed commit or
+processor is listed and never rejected: a commit may change documentation only, and another
+processor changes last digits, as another seed would.
 """
 
 import platform
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from posenc.lab.study import own_code, regular, store
+from posenc.lab.study import safe_files, store, user_code_gate
 from posenc.lab.study.checkpoints import differences
 from posenc.lab.study.plan import Plan, PlanError
 from posenc.support import provenance
@@ -20,12 +20,16 @@ from posenc.support.version import __version__
 
 PILOT = store.PILOT
 LISTED = ("commit", "processor", PILOT)
-ABOVE = ("show", "commands")  # folders of the package that no outcome comes of
+ABOVE = ("show", "commands")  # folders of the package that do not affect outcomes
 PACKAGE = provenance.HERE
 
 
-def of(plan: Plan, also: Mapping[str, str]) -> dict[str, str]:
-    """What the cells of a plan depend on here, by name; `also` is what the caller knows of it."""
+def describe(plan: Plan, also: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a plan's cells by name, such as {"torch": "2.13.0"}.
+
+    - `plan`: plan, whose own code and files are included by their SHA-256
+    - `also`: further entries, such as the device
+    """
     files = {name: Path(name) for name in (plan.texts, plan.images) if name}
     return {
         "posenc": __version__,
@@ -34,13 +38,13 @@ def of(plan: Plan, also: Mapping[str, str]) -> dict[str, str]:
         "commit": provenance.commit() or "none known",
         "processor": processor(),
         **also,
-        **own_code.digests(plan.code),
-        **{name: regular.digest(path) for name, path in files.items() if path.is_file()},
+        **user_code_gate.digests(plan.code),
+        **{name: safe_files.digest(path) for name, path in files.items() if path.is_file()},
     }
 
 
 def code() -> str:
-    """The SHA-256 of the package's own files, but for those that only show outcomes."""
+    """Return the SHA-256 of the package's Python files, except those that only show outcomes."""
     content = sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         inside = path.relative_to(PACKAGE)
@@ -50,7 +54,7 @@ def code() -> str:
 
 
 def processor() -> str:
-    """The name of the processor, and which of its instructions torch uses."""
+    """Return the name of the processor and the instruction set that torch uses on it."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
     except OSError:
@@ -73,19 +77,23 @@ def device(name: str) -> dict[str, str]:
         own = torch.cuda.get_device_name(found) if found.type == "cuda" else ""
     except (RuntimeError, AssertionError) as error:
         raise PlanError(
-            f"device: {name!r:.60} cannot be used here: {' '.join(str(error).split()):.200}"
+            f"`--device` must be a device that torch can use here, got {name!r:.60}:"
+            f" {' '.join(str(error).split()):.200}"
         ) from None
     return {"device": f"{found.type}, {own}".removesuffix(", ")}
 
 
-def changed(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Name what departs from what was registered: "`torch` is '2.12' there and '2.13' here"."""
+def changes(there: Mapping[str, str], here: Mapping[str, str]) -> str:
+    """Describe differences from the registered environment, or return "".
+
+    An example is "`torch` is '2.12' there and '2.13' here". Commits and processors may differ.
+    """
     before, now = ({n: x for n, x in one.items() if n not in LISTED} for one in (there, here))
     return differences(before, now) if there else ""
 
 
-def joined(there: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
-    """What holds here, and the commits and processors of both."""
+def merged(there: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries of `here`, with the commits and processors of both environments."""
     both = {**there, **here}
     for name in LISTED:
         parts = [part for one in (there, here) for part in one.get(name, "").split("; ") if part]

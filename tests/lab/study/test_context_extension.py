@@ -11,8 +11,8 @@ from posenc import NoPE
 from posenc.lab.study import tasks, train
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell, Profile
+from posenc.lab.study.context_extension import extend_rope
 from posenc.lab.study.evaluate import evaluate
-from posenc.lab.study.extended import extended
 
 PROFILE = Profile(width=32, heads=2, layers=2, steps=4, batch=4, warmup=1, prompts=3)
 COPY = tasks.find("copy")
@@ -26,7 +26,7 @@ def model():
 
 
 def thetas(method, factor=4.0, trained=63):
-    return [one.freqs.tolist() for one in extended(model(), method, factor, trained).encodings()]
+    return [one.freqs.tolist() for one in extend_rope(model(), method, factor, trained).encodings()]
 
 
 def test_interpolation_divides_every_frequency():
@@ -42,8 +42,8 @@ def test_ntk_keeps_the_fastest_pair_and_interpolates_the_slowest():
 
 
 def test_yarn_keeps_pairs_that_turn_ten_times_in_a_short_text_and_scales_scores():
-    """Of 63 tokens, pairs make at most 63 / 2π = 10 turns: 32, as deployed, would keep none."""
-    made = extended(model(), "yarn", 4.0, 63)
+    """In 63 tokens pairs make at most 63 / 2π = 10 turns: a bound of 32 would keep no pair."""
+    made = extend_rope(model(), "yarn", 4.0, 63)
     for one in made.encodings():
         assert one.freqs[0] == 1
         assert one.freqs[-1].item() == pytest.approx(THETA[-1] / 4)
@@ -53,7 +53,7 @@ def test_yarn_keeps_pairs_that_turn_ten_times_in_a_short_text_and_scales_scores(
 
 def test_drope_has_no_positions_any_more():
     without = build(Cell("copy", "nope", 0, profile=PROFILE), len(COPY.vocabulary))
-    made = extended(model(), "drope", 4.0, 63)
+    made = extend_rope(model(), "drope", 4.0, 63)
     torch.testing.assert_close(made(TOKENS), without(TOKENS))
     assert all(isinstance(one, NoPE) for one in made.encodings())
 
@@ -61,7 +61,7 @@ def test_drope_has_no_positions_any_more():
 def test_the_model_itself_stays_as_it_is():
     one = model()
     before = one(TOKENS)
-    assert not torch.allclose(extended(one, "pi", 4.0, 63)(TOKENS), before)
+    assert not torch.allclose(extend_rope(one, "pi", 4.0, 63)(TOKENS), before)
     assert torch.equal(one(TOKENS), before)
 
 
@@ -70,7 +70,7 @@ def test_a_cell_is_extended_after_its_training(monkeypatch):
     cell = replace(CELL, extend="ntk 2", tested=(24,))
     one = model()
     train.fit(one, CELL, COPY)
-    by_hand = evaluate(extended(one, "ntk", 2.0, COPY.longest), cell, COPY.at(None, (24,)))
+    by_hand = evaluate(extend_rope(one, "ntk", 2.0, COPY.longest), cell, COPY.at(None, (24,)))
     outcomes = train.run(cell, COPY).outcomes
     assert all(torch.equal(by_hand[key], outcomes[key]) for key in by_hand)
     assert outcomes.keys() == by_hand.keys()
@@ -113,6 +113,6 @@ def test_a_cell_says_how_it_is_extended_as_is_known():
 
 def test_what_cannot_be_extended_is_refused():
     with refused(ValueError, "RoPE"):
-        extended(build(Cell("copy", "alibi", 0, profile=PROFILE), 9), "pi", 2.0, 63)
+        extend_rope(build(Cell("copy", "alibi", 0, profile=PROFILE), 9), "pi", 2.0, 63)
     with refused(ValueError, "`method`"):
-        extended(model(), "linear", 2.0, 63)
+        extend_rope(model(), "linear", 2.0, 63)

@@ -11,11 +11,11 @@ from refusals import refused
 from study_runner import TINY
 
 from posenc.commands import cli
-from posenc.lab.study import checkpoints, execute, regular, store
+from posenc.lab.study import checkpoints, execute, safe_files, store
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import Plan
-from posenc.lab.study.regular import NotRegular
+from posenc.lab.study.safe_files import NotRegular
 from posenc.lab.study.store import Record, Store
 
 CONTENT = {"tasks": ["copy"], "encodings": ["rope"], "seeds": 1, "profile": {"steps": 12}}
@@ -48,8 +48,7 @@ def study(folder, **rest):
 @pytest.mark.parametrize("name", FILES)
 def test_a_study_writes_over_nothing_that_a_link_leads_to(folder, name):
     linked(folder, name, folder.parent / "mine")
-    refused = rf"theirs/{name} must be a regular file for a study to use it, it is a link: remove"
-    with pytest.raises(NotRegular, match=refused):
+    with refused(NotRegular, f"theirs/{name}", "a link"):
         study(folder)
     assert (folder.parent / "mine").read_text() == "mine"
 
@@ -89,7 +88,7 @@ def test_a_database_of_another_program_is_refused_before_anything_is_written(fol
     with closing(sqlite3.connect(other)) as file, file:
         file.execute("CREATE TABLE history (url TEXT)")
     before = other.read_bytes()
-    with pytest.raises(store.StoreError, match="is a database, but no store"):
+    with refused(store.StoreError, other, "database"):
         study(folder)
     assert other.read_bytes() == before
 
@@ -127,8 +126,8 @@ def test_times_that_make_no_sense_are_left_out(folder, monkeypatch, capsys):
 def test_a_plain_folder_is_no_hindrance(tmp_path):
     study(tmp_path)
     with locked(tmp_path):
-        regular.check_files(tmp_path / "lock", tmp_path / "results.db", tmp_path / "not there")
-        regular.check_folders(tmp_path, Path("not there"))
-    with pytest.raises(NotRegular, match="it is no folder"):
-        regular.check_folders(tmp_path / "lock")
+        safe_files.check_files(tmp_path / "lock", tmp_path / "results.db", tmp_path / "not there")
+        safe_files.check_folders(tmp_path, Path("not there"))
+    with refused(NotRegular, tmp_path / "lock", "folder"):
+        safe_files.check_folders(tmp_path / "lock")
     assert len(store.read(tmp_path).records) == 1

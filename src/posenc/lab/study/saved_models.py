@@ -1,7 +1,7 @@
-"""Trained models that a study kept: one safetensors file each, with the cell that it came from.
+"""Trained models of a study, saved as one safetensors file each, with the cell of the run.
 
 model = posenc.lab.study.load("runs/models/0123456789abcdef.safetensors")
-model.say(["w3", "w5", "<sep>"], 3)
+model.generate(["w3", "w5", "<sep>"], 3)
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from posenc.lab.study import own_code
+from posenc.lab.study import user_code_gate
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.model import Transformer
@@ -24,29 +24,33 @@ KEY = "posenc.lab.study"  # key of the metadata
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A trained model, the cell that it came from, and the symbols it knows."""
+class SavedModel:
+    """A trained model, the cell of its run, and its vocabulary."""
 
     model: Transformer
     cell: Cell
     vocabulary: tuple[str, ...]
     both_ways: bool
 
-    def say(self, prompt: str | Sequence[str], more: int = 20) -> list[str]:
-        """Go on with a text, always with the likeliest symbol, up to `<eos>` or `more` symbols.
+    def generate(self, prompt: str | Sequence[str], more: int = 20) -> list[str]:
+        """Continue a text with the likeliest symbols, up to `<eos>` or `more` symbols.
 
-        `prompt` is a sequence of the task's symbols; of a language, characters: a string.
+        - `prompt`: symbols of the task; for a language model a string
+        - `more`: greatest number of new symbols
+
+        Returns the new symbols. Raises ValueError for an encoder and for unknown symbols.
         """
         if self.both_ways:
             raise ValueError(
-                "an encoder says something at each place, and does not go on: call `.model`."
+                "a model that generates must be a decoder, got an encoder. Call `.model(tokens)`"
+                " for its logits at each token."
             )
         number = {symbol: n for n, symbol in enumerate(self.vocabulary)}
         unknown = [symbol for symbol in prompt if symbol not in number]
         if unknown:
             raise ValueError(
-                f"`prompt` must be of symbols that the model knows, {brief(unknown[0])} is none:"
-                f" it knows {' '.join(self.vocabulary[:8])} …"
+                f"`prompt` must be of symbols in the vocabulary, {' '.join(self.vocabulary[:8])} …,"
+                f" got {brief(unknown[0])}."
             )
         tokens = torch.tensor([[number[BEGIN], *(number[symbol] for symbol in prompt)]])
         ids = self.model.generate(tokens, count(more, "more", 0))[0, tokens.shape[1] :].tolist()
@@ -54,8 +58,8 @@ class Kept:
         return symbols[: symbols.index(END)] if END in symbols else symbols
 
 
-def keep(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
-    """Write a model to `folder`, under the name of its cell; an earlier one of the cell goes."""
+def save_model(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
+    """Write a model to `folder`, named by the digest of its cell, over an earlier file of it."""
     from safetensors.torch import save
 
     about = {
@@ -63,7 +67,7 @@ def keep(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
         "label": cell.label,
         "vocabulary": [*task.vocabulary],
         "both_ways": task.both_ways,
-        "sources": own_code.digests([cell.encoding]),
+        "sources": user_code_gate.digests([cell.encoding]),
     }
     weights = {name: weight.detach().contiguous() for name, weight in model.state_dict().items()}
     path = folder / f"{cell.digest}.safetensors"
@@ -72,21 +76,21 @@ def keep(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
     return path
 
 
-def load(path: str | Path, allow_code: own_code.Allowed = ()) -> Kept:
-    """Load the model that a study kept in a file, and return it with its cell and vocabulary.
+def load(path: str | Path, allow_code: user_code_gate.Allowed = ()) -> SavedModel:
+    """Load the model that a study saved in a file, and return it with its cell and vocabulary.
 
-    - `path`: file that `posenc study --keep` wrote
-    - `allow_code`: names of code, "mine.py:Mine", that the file may run as its encoding, spelled as
-      in the file; none by default
+    - `path`: file written by `posenc study --keep`
+    - `allow_code`: names of code, "mine.py:Mine", that may be run as the model's encoding, spelled
+      as in the file; none by default
 
-    Raises CodeRefused for code that is not allowed, and ValueError for a file that no study has
-    written.
+    Raises CodeRefused for code that is not allowed, and ValueError for a file that was not written
+    by a study.
 
     >>> from tempfile import TemporaryDirectory
     >>> from posenc.lab.study.tasks import TASKS
     >>> cell, task = Cell("copy", "rope", seed=0), TASKS["copy"]
     >>> with TemporaryDirectory() as folder:
-    ...     path = keep(build(cell, len(task.vocabulary)), cell, task, Path(folder))
+    ...     path = save_model(build(cell, len(task.vocabulary)), cell, task, Path(folder))
     ...     load(path).cell.encoding
     'rope'
     """
@@ -94,8 +98,8 @@ def load(path: str | Path, allow_code: own_code.Allowed = ()) -> Kept:
 
     path = Path(path)
     if not path.is_file():
-        raise ValueError(f"there is no file {path}: `posenc study --keep` writes models.")
-    foreign = ValueError(f"{path} is not a model that `posenc study --keep` has written.")
+        raise ValueError(f"`path` must be a file of `posenc study --keep`, got {path}, no file.")
+    foreign = ValueError(f"`path` must be a model saved by `posenc study --keep`, got {path}.")
     try:
         with safe_open(path, "pt") as file:
             about = json.loads((file.metadata() or {})[KEY])
@@ -106,17 +110,17 @@ def load(path: str | Path, allow_code: own_code.Allowed = ()) -> Kept:
         texts = all(isinstance(text, str) for text in (cell.label, *vocabulary))
         sizes = len(vocabulary), cell.profile.width
         layers = {name.split(".")[1] for name in weights if name.startswith("blocks.")}
-        # before a model is made, whose size would be what the file says
+        # Check sizes before a model is made, because the file determines how large that model is
         fits = tuple(weights["head.weight"].shape) == sizes and len(layers) == cell.profile.layers
         if not (texts and fits and isinstance(both_ways, bool)):
             raise foreign
     except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
         raise foreign from None
-    own_code.check([cell.encoding], allow_code, path, sources)
+    user_code_gate.check_allowed([cell.encoding], allow_code, path, sources)
     try:
         model = build(cell, len(vocabulary), both_ways)
         model.load_state_dict(weights)
     except (LookupError, TypeError, ValueError, RuntimeError) as error:
         why = " ".join(str(error).split())
-        raise ValueError(f"{path} holds other weights than those of its encoding: {why}") from None
-    return Kept(model.eval(), cell, vocabulary, both_ways)
+        raise ValueError(f"{path} has weights that do not fit its encoding: {why}") from None
+    return SavedModel(model.eval(), cell, vocabulary, both_ways)

@@ -7,9 +7,9 @@ import pytest
 from named_code import CODE, MINE, PROFILE, TASK, kept, ran, stored
 from refusals import refused
 
-from posenc.lab.study import analysis, own_code
+from posenc.lab.study import analysis, user_code_gate
 from posenc.lab.study.cell import Cell
-from posenc.lab.study.own_code import CodeRefused
+from posenc.lab.study.user_code_gate import CodeRefused
 from studies.questions import bands, prediction, repetition
 
 FAMILIES = ("nope", "rope", "p-rope", "alibi", "kerple", "sinusoidal")
@@ -24,31 +24,31 @@ def place(tmp_path, monkeypatch):
 
 def test_properties_of_a_stores_encodings_are_measured_of_allowed_code_alone():
     cells = [Cell("copy", name, 1, profile=PROFILE, trained=20) for name in (*FAMILIES, MINE)]
-    held = replace(stored("theirs", *cells), sources=own_code.digests([MINE]))
+    held = replace(stored("theirs", *cells), sources=user_code_gate.digests([MINE]))
     table = analysis.analyse(held)
     with refused(CodeRefused, "mine.py"):
         prediction.predict(held, table)
     assert not ran()
     assert MINE in prediction.predict(held, table, allow_code=MINE)[0].encodings
     Path("mine.py").write_text(f"{CODE}\n# louder")
-    with pytest.raises(CodeRefused, match="is not the code"):
+    with pytest.raises(CodeRefused, match="SHA-256"):
         prediction.predict(held, table, allow_code=MINE)
 
 
 def test_bands_are_swapped_in_models_of_allowed_code_alone():
     kept()
     with pytest.raises(CodeRefused, match="names code"):
-        bands.swap_kept(Path("theirs"))
+        bands.swap_saved(Path("theirs"))
     assert not ran()
     with refused(ValueError, "RoPE"):
-        bands.swap_kept(Path("theirs"), allow_code=MINE)
+        bands.swap_saved(Path("theirs"), allow_code=MINE)
     assert ran()
 
 
 def test_bands_are_swapped_in_models_of_allowed_tasks_alone():
     kept(encoding="rope", task=TASK)
     with refused(CodeRefused, "mine.py"):
-        bands.swap_kept(Path("theirs"))
+        bands.swap_saved(Path("theirs"))
     assert not ran()
 
 

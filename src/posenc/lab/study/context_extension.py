@@ -1,9 +1,9 @@
-"""A trained RoPE made to read longer texts: its θ stretched, or left out.
+"""Context extension of a trained RoPE: its frequencies θ are changed, or the RoPE is removed.
 
-pi      every wavelength `factor` times as long             (Chen et al. 2023)
-ntk     the fastest pair as it is, the slowest as in pi     (bloc97 2023)
-yarn    by parts, and scores scaled                         (Peng et al. 2023)
-drope   no positions any more                               (Gelberg et al. 2025)
+pi      every wavelength is `factor` times as long                    (Chen et al. 2023)
+ntk     the fastest pair is unchanged, the slowest as in pi           (bloc97 2023)
+yarn    fast pairs unchanged, slow pairs as in pi, scores scaled      (Peng et al. 2023)
+drope   the RoPE is replaced by NoPE                                  (Gelberg et al. 2025)
 """
 
 from copy import deepcopy
@@ -23,10 +23,14 @@ MOST_FACTOR = 1_000_000
 METHODS = ("pi", "ntk", "yarn", "drope")
 
 
-def extended(model: Transformer, method: str, factor: float, trained: int) -> Transformer:
-    """Copy a model, its RoPE stretched by `factor`; `trained` is in tokens.
+def extend_rope(model: Transformer, method: str, factor: float, trained: int) -> Transformer:
+    """Copy a model and extend the RoPE of its layers; weights are unchanged.
 
-    Weights stay as they are. Raises ValueError for a model that does not turn, or another method.
+    - `method`: "pi", "ntk", "yarn" or "drope"
+    - `factor`: ratio of the new context length to `trained`
+    - `trained`: length of the longest training text, in tokens
+
+    Raises ValueError for a model without a RoPE of one axis, and for another method.
     """
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
@@ -37,9 +41,11 @@ def extended(model: Transformer, method: str, factor: float, trained: int) -> Tr
 
 
 def check_encoding(cell: Cell, trained: int = 4096) -> None:
-    """Make the encoding of a cell, and extend it as the cell says; `trained` is in tokens.
+    """Construct and extend the encoding of a cell, to find errors before training.
 
-    Raises ValueError, and whatever its constructor raises, where that cannot be.
+    - `trained`: length of the longest training text, in tokens
+
+    Raises ValueError for an encoding that cannot be extended, and the errors of its constructor.
     """
     encoding = encoding_of(cell)
     if cell.extend:
@@ -52,17 +58,17 @@ def check_encoding(cell: Cell, trained: int = 4096) -> None:
 
 
 def longer_texts(cell: Cell, task: Task) -> Task | None:
-    """The texts on which a cell is trained once it is extended; None: it is not trained any more.
+    """Return the task of the training after the extension, on longer texts; None without one.
 
-    Raises ValueError where they are too long for a cell.
+    Raises ValueError if these texts are too long for a cell.
     """
-    asked = EXTEND.fullmatch(cell.extend)
-    if asked is None or not asked[3]:
+    extension = EXTEND.fullmatch(cell.extend)
+    if extension is None or not extension[3]:
         return None
-    if (length := round(task.trained * float(asked[2]))) > LONGEST:
+    if (length := round(task.trained * float(extension[2]))) > LONGEST:
         raise ValueError(
-            f"`extend` {cell.extend!r} trains on texts of {length:,}, and {LONGEST:,} are the most:"
-            " stretch it by less."
+            f"`extend` must train on texts of at most {LONGEST:,}, got {cell.extend!r}, which needs"
+            f" {length:,}. Use a smaller factor."
         )
     return task.at(length)
 
@@ -70,7 +76,8 @@ def longer_texts(cell: Cell, task: Task) -> Task | None:
 def _stretched(encoding: Encoding, method: str, factor: float, trained: int) -> Encoding:
     if not isinstance(encoding, RoPE) or encoding.axes > 1:
         raise ValueError(
-            f"only a RoPE of one axis can be extended, this model has {type(encoding).__name__}."
+            "only a RoPE of one axis can be extended; the model must have one, got"
+            f" {type(encoding).__name__}."
         )
     if method == "drope":
         return NoPE()
@@ -80,7 +87,8 @@ def _stretched(encoding: Encoding, method: str, factor: float, trained: int) -> 
     elif method == "ntk":
         theta = ntk(theta, factor)
     else:
-        # between 1 and 32 turns as deployed; in short texts no pair makes 32
+        # YaRN blends pairs of 1 to 32 turns over the trained length; in a short text the fastest
+        # pair makes fewer than 32
         fast = min(32.0, trained / (2 * pi))
         theta, gain = yarn(theta, factor, trained, fast=fast), gain * yarn_gain(factor)
     return RoPE(theta, encoding.dim, gain, encoding.layout, encoding.trailing, encoding.logit_gain)

@@ -1,7 +1,8 @@
-"""The files of a study's folder, which may come from somebody else: links are not followed.
+"""Safe access to the files of a study, whose folder may come from a stranger.
 
-A link called `lock` would have the study write over whatever it leads to, and a pipe wait for ever.
-Nothing here imports torch: a lock answers at once.
+Links are not followed, because a link called `lock` would let the study overwrite its target. Pipes
+and devices are rejected, because reading them may never end. Nothing here imports torch, so that a
+locked folder is reported at once.
 """
 
 import os
@@ -16,39 +17,39 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 class NotRegular(ValueError):
-    """A link, a pipe or a device stands where a study keeps a file; the message says where."""
+    """A path of a study is a link, pipe or device instead of a regular file or folder."""
 
 
 def check_files(*paths: Path) -> None:
-    """Refuse those of the paths that are there and no regular file."""
+    """Raise NotRegular for paths that exist and are not regular files."""
     _check(paths, stat.S_ISREG, "file")
 
 
 def check_folders(*paths: Path) -> None:
-    """Refuse those of the paths that are there and no folder."""
+    """Raise NotRegular for paths that exist and are not folders."""
     _check(paths, stat.S_ISDIR, "folder")
 
 
 def opener(path: str | Path, flags: int) -> int:
-    """Open a regular file, as `open` asks an opener to. Raises NotRegular for others."""
+    """Open a regular file; an `opener` for Python's `open`. Raises NotRegular for others."""
     check_files(Path(path))
     return os.open(path, flags | _AT_ONCE | _NO_LINK, 0o666)
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file that a study is made of; a link to one is followed.
+    """Return the SHA-256 of a text or of pictures named by a plan; links are followed.
 
-    Raises NotRegular for a device or a pipe, ValueError for more bytes than any such file has.
+    Raises NotRegular for a device or a pipe, and ValueError for a file of more than `MOST` bytes.
     """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _AT_ONCE)) as file:
         _check_content(path, os.fstat(file.fileno()), MOST)
         return file_digest(file, "sha256").hexdigest()
 
 
-def text(path: Path, most: int) -> str:
-    """The text of a file in UTF-8, marked as that or not; a link to one is followed.
+def read_text(path: Path, most: int) -> str:
+    """Read a text file in UTF-8, with or without a byte-order mark; links are followed.
 
-    Raises NotRegular for a device or a pipe, ValueError for more bytes than `most`.
+    Raises NotRegular for a device or a pipe, and ValueError for more than `most` bytes.
     """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _AT_ONCE)) as file:
         _check_content(path, os.fstat(file.fileno()), most)
@@ -56,16 +57,16 @@ def text(path: Path, most: int) -> str:
 
 
 def is_file(path: Path) -> bool:
-    """Test whether it is a regular file, and no link to one."""
+    """Test whether a path is a regular file and not a link to one."""
     return path.is_file() and not path.is_symlink()
 
 
 def _check_content(path: Path, about: os.stat_result, most: int) -> None:
     if not stat.S_ISREG(about.st_mode):
-        raise NotRegular(f"{path} must be a regular file, it is a device or a pipe.")
+        raise NotRegular(f"{path} must be a regular file, got a device or a pipe.")
     if about.st_size > most:
         raise ValueError(
-            f"{path} must have at most {most:,} bytes, it has {about.st_size:,}: take a part."
+            f"{path} must have at most {most:,} bytes, got {about.st_size:,}. Use a part of it."
         )
 
 
@@ -76,8 +77,8 @@ def _check(paths: Iterable[Path], right: Callable[[int], bool], what: str) -> No
         except FileNotFoundError:
             continue
         if not right(mode):
-            got = "a link" if stat.S_ISLNK(mode) else f"no {what}"
+            got = "a link" if stat.S_ISLNK(mode) else "something other"
             raise NotRegular(
-                f"{path} must be a regular {what} for a study to use it, it is {got}: remove it, or"
+                f"{path} must be a regular {what} for a study to use it, got {got}. Remove it, or"
                 " name another folder."
             )

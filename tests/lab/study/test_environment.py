@@ -1,4 +1,4 @@
-"""Where outcomes come from, against files that are changed and stores that go on elsewhere."""
+"""The environment of outcomes, with changed files and stores continued on other machines."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ from pathlib import Path
 import study_runner
 from refusals import refused
 
-from posenc.lab.study import execute, origin
+from posenc.lab.study import environment, execute
 from posenc.lab.study.plan import Plan, PlanError
 from posenc.lab.study.store import read
 
@@ -20,22 +20,22 @@ def study(folder, **rest):
 
 def test_the_digest_is_of_code_that_outcomes_come_of(tmp_path, monkeypatch):
     copied = tmp_path / "posenc"
-    shutil.copytree(origin.PACKAGE, copied, ignore=shutil.ignore_patterns("*.js", "*.json"))
-    monkeypatch.setattr(origin, "PACKAGE", copied)
-    before = origin.code()
+    shutil.copytree(environment.PACKAGE, copied, ignore=shutil.ignore_patterns("*.js", "*.json"))
+    monkeypatch.setattr(environment, "PACKAGE", copied)
+    before = environment.code()
     shown = copied / "show" / "plot.py"
     shown.write_text(shown.read_text() + "\n# changed\n")
-    assert origin.code() == before
+    assert environment.code() == before
     lab = copied / "lab" / "study" / "train.py"
     lab.write_text(lab.read_text() + "\n# changed\n")
-    assert origin.code() != before
+    assert environment.code() != before
 
 
 def test_a_study_that_goes_on_with_other_code_says_so(tmp_path, monkeypatch):
     study(tmp_path)
     held = read(tmp_path)
     assert {"code", "commit", "processor", "posenc", "torch"} <= held.sources.keys()
-    monkeypatch.setattr(origin, "code", lambda: "another")
+    monkeypatch.setattr(environment, "code", lambda: "another")
     with refused(PlanError, "`code`", "'another'"):
         study(tmp_path)
     study(tmp_path, deviate=True)
@@ -45,7 +45,7 @@ def test_a_study_that_goes_on_with_other_code_says_so(tmp_path, monkeypatch):
 def test_other_commits_and_processors_are_listed_and_leave_the_digest(tmp_path, monkeypatch):
     study(tmp_path)
     before = read(tmp_path)
-    monkeypatch.setattr(origin, "processor", lambda: "another, AVX2")
+    monkeypatch.setattr(environment, "processor", lambda: "another, AVX2")
     study(tmp_path)
     after = read(tmp_path)
     assert after.sources["processor"] == f"{before.sources['processor']}; another, AVX2"
@@ -54,7 +54,7 @@ def test_other_commits_and_processors_are_listed_and_leave_the_digest(tmp_path, 
 
 def test_a_processor_is_named():
     if Path("/proc/cpuinfo").exists():
-        assert origin.processor().rpartition(", ")[0]
+        assert environment.processor().rpartition(", ")[0]
 
 
 def run_there(cell, task, directory, stop, progress, device="cpu"):
