@@ -46,6 +46,7 @@ from posenc.encodings.bias.fox import FoX as FoX
 from posenc.encodings.relative.path import PaTH as PaTH
 from posenc.encodings.rotary.selective import SelectiveRoPE as SelectiveRoPE
 from posenc.encodings.relative.wall import Wall as Wall
+from posenc.encodings.rotary.fope import FoPE as FoPE
 from posenc.encodings.rotary.pope import PoPE as PoPE
 from posenc.encodings.rotary.remaps import (
     dual_chunk as dual_chunk,

@@ -71,6 +71,7 @@ SYNONYMS = {  # other names of encodings of the catalogue
     "forgetting": "fox",
     "rectifiedrope": "rerope",
     "grapem": "rope",
+    "fourierpositionembedding": "fope",
     "contextrepositioning": "repo",
 }
 
