@@ -42,7 +42,8 @@ class FoPE(Encoding):
     """Rotation of pairs by sums of waves: `FoPE(128, heads=8, length=4096)`.
 
     - `dim`: channels of a head
-    - `heads`: heads with waves of their own, those of queries or of keys; 1: all share them
+    - `heads`: heads with waves of their own, those of queries or of keys; 1, the default and what
+      `create` makes: all share them
     - `length`: trained length L in tokens; waves slower than 2π/L are dropped
     - `waves`: number of kept waves, the fastest; None: those above 2π/L
     - `base`: base of ω, 10,000 by default
@@ -126,7 +127,7 @@ CARD = Card(
         arxiv="2412.17739",
     ),
     used_by="Intern-S1-Pro",
-    make=lambda dim, heads, **options: FoPE(dim, heads, **options),
+    make=lambda dim, heads, **options: FoPE(dim, **options),
     holds=frozenset(
         {unique_positions, bounded, any_length, length_independent, order_sensitive, learned}
     ),
