@@ -273,7 +273,7 @@ def positions_of_the_first(q, k, positions, *, fixed):
 
 
 # The table had 4,096 rows for 40,960 positions. What was read past its end was no error: here, as
-# on a machine that clamps an index, the last row.
+# on a machine that clamps an index, the last row. The corrected engine refuses such positions.
 @thread(
     "pegainfer-project/pegainfer/issues/220",
     "Qwen3-8B",
@@ -283,7 +283,7 @@ def positions_of_the_first(q, k, positions, *, fixed):
 def table_ends(q, k, positions, *, fixed):
     rows = 40_960 if fixed else 4096
     table = torch.outer(torch.arange(rows).float(), ladder(1_000_000.0, 128))
-    return both(neox, q, k, table[positions.clamp(max=rows - 1)])
+    return both(neox, q, k, table[positions if fixed else positions.clamp(max=rows - 1)])
 
 
 # Frequencies and the distance of a pair were those of the head's 256 channels, not of the 64 that
@@ -291,7 +291,8 @@ def table_ends(q, k, positions, *, fixed):
 @thread(
     "pie-project/pie/pull/603",
     "Qwen3-Next-80B-A3B-Instruct",
-    "head|256|width",
+    "exponent|θ",
+    "channels of a head|head_dim|256",
 )
 def head_width_for_rotary_width(q, k, positions, *, fixed):
     width = 64 if fixed else 256
