@@ -3,6 +3,9 @@
 The implementations are written by hand here, with cos and sin of plain angles.
 """
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -206,3 +209,101 @@ def test_other_shapes_and_configs_without_a_rotation_are_refused():
         against(lambda q, k, p: (q, k), {"model_type": "gpt2"})
     with refused(ValueError, "`layer`", "99"):
         names(lambda q, k, p: (q, k), layer=99)
+
+
+def test_a_table_that_refuses_positions_beyond_the_context_is_no_fault():
+    def refusing(q, k, positions):
+        if int(positions.max()) >= 131_072:
+            raise IndexError("no such row")
+        return implementation(LLAMA)(q, k, positions)
+
+    verdict = against(refusing, CONFIGS[LLAMA])
+    assert verdict.passed
+    assert "131,072" in verdict.notes[0]
+
+
+def gemma_4(pairs):
+    """Return the rotation of a global layer of Gemma 4: 64 of 256 pairs turn, base 10⁶."""
+
+    def apply(q, k, positions):
+        angles = positions[..., None] * 1e6 ** (-2 * torch.arange(64).double() / 512)
+        cos, sin = angles.cos()[:, None], angles.sin()[:, None]
+
+        def turned(x):
+            out, far = x.clone().double(), slice(pairs, pairs + 64)
+            out[..., :64] = x[..., :64] * cos - x[..., far] * sin
+            out[..., far] = x[..., far] * cos + x[..., :64] * sin
+            return out
+
+        return turned(q), turned(k)
+
+    return apply
+
+
+def test_the_layer_that_is_meant_may_have_wider_heads_than_the_first():
+    """Gemma 4 has heads of 512 channels where it sees all tokens, and of 256 elsewhere."""
+    found = Path(__file__).parents[2] / "data/published_files.json"
+    config = json.loads(found.read_text("utf-8"))["gemma-4-31b"]["config"]
+    assert against(gemma_4(256), config).passed
+    (name, _), *others = against(gemma_4(64), config).findings
+    assert name == "pairs lie within the first 128 channels"
+    assert not others
+
+
+def slower_from(pair):
+    return lambda theta: torch.where(torch.arange(64) < pair, theta, 0.9 * theta)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "sentence"),
+    [
+        ({"theta": lambda x: 0.3 * x}, "θ is 0.3 times that of the config", ""),
+        (
+            {"theta": lambda x: 77_000.0 ** (-torch.arange(64).double() / 64)},
+            "the base is 77,000",
+            "500000",
+        ),
+        ({"theta": slower_from(50)}, "θ of the slowed pairs is wrong", "Pairs 50 to 63"),
+        ({"theta": slower_from(29)}, "θ of the ramp and the slowed pairs is wrong", "0.9"),
+        ({"pos": lambda p: p + 3}, "positions are off by +3", "Position 0 is taken for 3."),
+        ({"pos": lambda p: p.clamp(max=4095)}, "positions end at 4,096", "4,095"),
+        (
+            {"pos": lambda p: p % 4096},
+            "positions begin again at 4,096",
+            "Position 65,536 is taken for 0.",
+        ),
+    ],
+)
+def test_other_frequencies_and_positions_are_measured(part, name, sentence):
+    """Faults that are in no list. Llama 3.1 keeps pairs 0 to 28 and slows pairs from 35 on."""
+    (found,) = against(implementation(LLAMA, **part), CONFIGS[LLAMA]).findings
+    assert found.name == name
+    assert sentence in found.sentence
+
+
+def test_other_axes_are_measured():
+    """8, 28 and 28 pairs, where the model has 16, 24 and 24."""
+    model = "Qwen2.5-VL-7B-Instruct"
+
+    def moved(theta):
+        line, axis = theta.sum(0), torch.tensor([0] * 8 + [1] * 28 + [2] * 28)
+        return torch.stack([line * (axis == n) for n in range(3)])
+
+    (found,) = against(implementation(model, theta=moved), CONFIGS[model]).findings
+    assert found.name == "pairs follow other axes"
+    assert "[8, 28, 28], expected [16, 24, 24]" in found.sentence
+
+
+def test_angles_too_large_for_float16_are_named():
+    """Positions from 65,520 on are infinite in float16, and their cosine is NaN."""
+    half = bits(torch.float16)
+    made = implementation(LLAMA, pos=half, theta=half, angle=half)
+    assert names(made) == ["positions, θ and angles in float16"]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_all_parts_in_16_bits_are_one_fault(dtype):
+    half = bits(dtype)
+    made = implementation("phi-1", pos=half, theta=half, angle=half, table=half)
+    name = str(dtype).removeprefix("torch.")
+    assert names(made, "phi-1") == [f"positions, θ, angles, cos and sin in {name}"]

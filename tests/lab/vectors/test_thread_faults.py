@@ -5,6 +5,7 @@ that names faults. At first sight it named 14 of the 20.
 """
 
 import re
+from pathlib import Path
 
 import pytest
 from lab.vectors.thread_faults import CASES
@@ -24,3 +25,10 @@ def test_the_fault_of_a_thread_is_named(name):
 def test_the_corrected_engine_of_a_thread_passes(name):
     case = CASES[name]
     assert against(case.fixed, case.config, case.length, case.layer).findings == ()
+
+
+def test_the_readme_counts_the_faults_of_threads():
+    readme = Path(__file__).parents[3] / "examples/vectors/README.md"
+    text = " ".join(readme.read_text("utf-8").split())
+    assert f"has {len(CASES)} faults of public issues" in text
+    assert f"names {len(CASES)} now, and passes the {len(CASES)} corrections" in text

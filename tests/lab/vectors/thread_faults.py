@@ -202,7 +202,7 @@ def stride_without_end(q, k, positions, *, fixed):
     return both(neox, q, k, by_axis(positions, ladder(5_000_000.0, 128), axes))
 
 
-# The sections were taken as blocks although the config says that they take turns.
+# The sections were taken as blocks, although `mrope_interleaved` is true.
 @thread(
     "vllm-project/vllm-gaudi/pull/1437",
     "Qwen3-VL-8B-Instruct",
@@ -246,7 +246,7 @@ def ramp_turned_round(q, k, positions, *, fixed):
     return both(neox, q, k, positions.float()[..., None] / torch.tensor(periods))
 
 
-# The config says truncate: false, and the engine rounded the ends of the ramp.
+# `truncate` is false in the config, and the engine rounded the ends of the ramp.
 @thread("vllm-project/vllm/pull/28244", "gpt-oss-20b", "truncat|round", layer=1)
 def ends_are_rounded(q, k, positions, *, fixed):
     inv_freq = yarn(150_000.0, 64, 32.0, 4096, whole=not fixed)
@@ -272,8 +272,9 @@ def positions_of_the_first(q, k, positions, *, fixed):
     return both(neox, q, k, angle)
 
 
-# The table had 4,096 rows for 40,960 positions. What was read past its end was no error: here, as
-# on a machine that clamps an index, the last row. The corrected engine refuses such positions.
+# The table had 4,096 rows for 40,960 positions, and nobody checked its end. Positions beyond it get
+# the last row here, as on a machine that clamps an index. The corrected engine refuses positions
+# that the config does not allow.
 @thread(
     "pegainfer-project/pegainfer/issues/220",
     "Qwen3-8B",

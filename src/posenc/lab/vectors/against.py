@@ -8,32 +8,42 @@ head and position, and compared with the m of the config and of each known fault
 
 Faults are variants of one part of the formula: the channels of a pair, θ, the position p, the gain,
 and numbers rounded to 16 bits. All combinations of variants are computed, and the one with the
-fewest faults that explains the measured m is reported.
+fewest faults that explains the measured m is reported. If none does, θ or the positions are read
+off m and described.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import permutations, product
+from functools import partial
+from itertools import combinations, permutations, product
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from posenc.core.frequencies import Layout, checked, split
+from posenc.lab.vectors.measured import (
+    CLOSE,
+    angles,
+    off,
+    position_fault,
+    positions,
+    slack,
+    theta_fault,
+    thetas,
+)
 from posenc.models.config.parse import specify
 from posenc.models.config.spec import Rotary, Spec
 from posenc.positions.multimodal import multimodal
 from posenc.support.arguments import brief
 
 Apply = Callable[[Any, Any, Any], Any]
-CLOSE = 2e-3  # error of m that is rounding, besides that of angles in float32
-SLACK = 2.0**-22  # relative error of an angle in float32, of θ and of the product
 SIXTEEN = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 REORDERED = (
     "The channels of a pair leave in another order, in queries and keys alike: scores are the same."
 )
-NEAR = (0, 1, 2, 3, 5, 7, 8, 13, 100, 127, 128, 255, 256, 300, 511, 1000)
+NEAR = (0, 1, 2, 3, 5, 7, 8, 13, 100, 127, 128, 255, 256, 257, 300, 511, 1000, 2049)
 
 
 class Finding(NamedTuple):
@@ -70,22 +80,35 @@ class Verdict:
 
 
 class Pairs(NamedTuple):
-    """The channels of each pair, in the input and in the output."""
+    """The channels of each pair, in the input and in the output.
+
+    If `across`, pairs are (i, i + dim/2) of the whole head, and the first of them turn.
+    """
 
     layout: str
     dim: int
     turned: int
     start: int
     out: str
+    across: bool = False
 
     def of(self, x: Tensor, side: str) -> Tensor:
         """Return the pairs as complex numbers, (…, pair); `side` is "layout" or "out"."""
-        part = x[..., self.start : self.start + self.turned]
+        part = x[..., self._turned()]
         return torch.complex(*split(part, getattr(self, side)))
 
     def others(self, x: Tensor) -> Tensor:
         """Return the channels that do not turn."""
-        return torch.cat([x[..., : self.start], x[..., self.start + self.turned :]], -1)
+        still = torch.ones(x.shape[-1], dtype=torch.bool)
+        still[self._turned()] = False
+        return x[..., still]
+
+    def _turned(self) -> Tensor:
+        """Return the indices of the channels that turn."""
+        if not self.across:
+            return torch.arange(self.start, self.start + self.turned)
+        first = torch.arange(self.turned // 2)
+        return torch.cat([first, first + self.dim // 2])
 
 
 def against(
@@ -116,8 +139,14 @@ def against(
     rotary = _layer(spec, layer)
     rotary = replace(rotary, layout=rotary.layout if layout is None else checked(layout))
     length = length or spec.context or 4096
-    probe = Probe.of(rotary, spec, length)
-    observed = Observed(apply, probe, spec)
+    try:
+        observed = Observed(apply, Probe.of(rotary, length), rotary, spec)
+    except ValueError:
+        # A table of cos and sin may refuse positions that the config does not allow
+        observed = Observed(apply, Probe.of(rotary, length, beyond=False), rotary, spec)
+        verdict = _verdict(observed, rotary, spec, length)
+        refused = f"Positions from {length:,} on are refused, and were not tested."
+        return replace(verdict, notes=(*verdict.notes, refused))
     return _verdict(observed, rotary, spec, length)
 
 
@@ -148,9 +177,9 @@ class Probe(NamedTuple):
     places: Tensor
 
     @classmethod
-    def of(cls, rotary: Rotary, spec: Spec, length: int) -> "Probe":
-        far = [length // 2, length - 1, length, length + 5, 2 * length]
-        line = torch.tensor(sorted({*NEAR, *(p for p in far if p > 0)}))
+    def of(cls, rotary: Rotary, length: int, beyond: bool = True) -> "Probe":
+        points = {*NEAR, length // 2, length - 1, length, length + 5, 2 * length}
+        line = torch.tensor(sorted(p for p in points if beyond or p < length))
         order = (7 * torch.arange(len(line)) + 3) % len(line)
         both = torch.stack([line, line[order] if len(line) % 7 else line.flip(0)])
         if rotary.sections:
@@ -167,9 +196,8 @@ class Probe(NamedTuple):
 class Observed:
     """The multiplier m of each pair as measured, (batch, head, token, pair), of q and of k."""
 
-    def __init__(self, apply: Apply, probe: Probe, spec: Spec):
+    def __init__(self, apply: Apply, probe: Probe, rotary: Rotary, spec: Spec):
         self.probe, self.apply = probe, apply
-        rotary = spec.rotary[0]
         self.dim, self.heads = rotary.dim, max(1, min(spec.heads, 4))
         self.groups = max(1, min(spec.groups or self.heads, self.heads))
         while self.heads % self.groups:
@@ -217,8 +245,10 @@ class Observed:
             pairs.others(out - x[part].double())
             for out, x in ((r[part], c) for r, c in zip(self.results, self.contents, strict=True))
         ]
-        outside = max((float(x.abs().max()) for x in moved if x.numel()), default=0.0)
-        return m, max(float(left.sqrt().max()), outside)
+        outside = max(
+            (float(x.abs().nan_to_num(0.0).max()) for x in moved if x.numel()), default=0.0
+        )
+        return m, max(float(left.sqrt().nan_to_num(0.0).max()), outside)
 
 
 def _arrangements(rotary: Rotary) -> Iterator[tuple[Finding | None, Pairs]]:
@@ -237,7 +267,26 @@ def _arrangements(rotary: Rotary) -> Iterator[tuple[Finding | None, Pairs]]:
         right._replace(layout=other, out=other),
     )
     yield None, right._replace(out=other)  # of queries and keys alike: scores are the same
+    if rotary.method == "proportional":
+        within = 2 * sum(theta != 0 for theta in rotary.theta())
+        yield (
+            _fault(
+                f"pairs lie within the first {within} channels",
+                f"Channels i and i + {within // 2} make a pair, expected i and"
+                f" i + {rotary.dim // 2}.",
+            ),
+            right._replace(turned=within),
+        )
     if rotary.turned < rotary.dim:
+        if layout == "half" and not start:
+            yield (
+                _fault(
+                    "pairs reach across the whole head",
+                    f"Channels i and i + {rotary.dim // 2} make a pair, expected i and"
+                    f" i + {rotary.turned // 2}.",
+                ),
+                right._replace(across=True),
+            )
         yield (
             _fault(
                 "all channels are rotated",
@@ -347,6 +396,16 @@ def _thetas(rotary: Rotary, spec: Spec, length: int) -> Iterator[tuple[Finding |
     for other in spec.rotary:
         if replace(other, gain=rotary.gain) != rotary and other.turned == rotary.turned:
             yield _fault("θ of the other layers", f"base {other.base:g}, {other.method}"), of(other)
+            yield (
+                _fault(
+                    "the scaling of the other layers", f"{other.method}, factor {other.factor:g}"
+                ),
+                of(replace(other, base=rotary.base)),
+            )
+            yield (
+                _fault("the base of the other layers", f"It is {other.base:g}."),
+                of(replace(rotary, base=other.base)),
+            )
     pairs = rotary.turned // 2
     if rotary.turned < rotary.dim:
         whole = rotary.base ** (-2 * torch.arange(pairs).double() / rotary.dim)
@@ -445,16 +504,6 @@ def _places(probe: Probe, rotary: Rotary, spec: Spec) -> Iterator[tuple[Finding 
             _fault(f"positions in int{bits}", f"Position {half:.0f} becomes −{half:.0f}."),
             wrapped,
         )
-    for name, dtype in SIXTEEN.items():
-        yield (
-            _fault(
-                f"positions in {name}",
-                "Whole numbers above 256 are rounded."
-                if name == "bfloat16"
-                else "Whole numbers above 2,048 are rounded.",
-            ),
-            given.to(dtype).double(),
-        )
     if given.ndim == 3:
         text = (given == given[..., :1]).all(-1, keepdim=True)
         yield (
@@ -474,40 +523,36 @@ def _places(probe: Probe, rotary: Rotary, spec: Spec) -> Iterator[tuple[Finding 
 Rounding = Callable[[Tensor, Tensor], Tensor]
 
 
+ROUNDED = {
+    "positions": "Whole numbers above 256 are rounded in bfloat16, above 2,048 in float16.",
+    "θ": "θ is rounded before it is multiplied.",
+    "angles": "p·θ is rounded, by up to a radian at far positions.",
+    "cos and sin": "They are rounded before they are multiplied.",
+}
+
+
 def _roundings() -> Iterator[tuple[Finding | None, Rounding]]:
-    """Yield how m is formed from positions and θ: exactly, or with a part in 16 bits."""
-
-    def turned(angle: Tensor) -> Tensor:
-        return torch.polar(torch.ones_like(angle), angle)
-
-    yield None, lambda points, theta: turned(_angle(points, theta))
-    for name, dtype in SIXTEEN.items():
-        yield (
-            _fault(f"θ in {name}", "θ is rounded before it is multiplied."),
-            lambda points, theta, dtype=dtype: turned(_angle(points, theta.to(dtype).double())),
-        )
-        yield (
-            _fault(f"angles in {name}", "p·θ is rounded, by up to a radian at far positions."),
-            lambda points, theta, dtype=dtype: turned(_angle(points, theta).to(dtype).double()),
-        )
-        yield (
-            _fault(f"positions, θ and angles in {name}", "The angles are formed in 16 bits."),
-            lambda points, theta, dtype=dtype: turned(
-                _angle(points.to(dtype).double(), theta.to(dtype).double()).to(dtype).double()
-            ),
-        )
-        yield (
-            _fault(f"cos and sin in {name}", "They are rounded before they are multiplied."),
-            lambda points, theta, dtype=dtype: torch.complex(
-                *(
-                    part.to(dtype).double()
-                    for part in (
-                        _angle(points, theta).cos(),
-                        _angle(points, theta).sin(),
-                    )
+    """Yield how m is formed from positions and θ: exactly, or with some parts in 16 bits."""
+    yield None, partial(_formed, (), torch.float64)
+    for count in range(1, len(ROUNDED) + 1):
+        for parts in combinations(ROUNDED, count):
+            words = " and ".join(", ".join(parts).replace(" and ", ", ").rsplit(", ", 1))
+            for name, dtype in SIXTEEN.items():
+                yield (
+                    _fault(f"{words} in {name}", ROUNDED[parts[0]]),
+                    partial(_formed, parts, dtype),
                 )
-            ),
-        )
+
+
+def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Tensor) -> Tensor:
+    """Return exp(i p θ), with these parts rounded to `dtype`."""
+
+    def rounded(part: str, x: Tensor) -> Tensor:
+        return x.to(dtype).double() if part in parts else x
+
+    angle = angles(rounded("positions", points), rounded("θ", theta))
+    angle = rounded("angles", angle)
+    return torch.complex(*(rounded("cos and sin", x) for x in (angle.cos(), angle.sin())))
 
 
 def _turns() -> Iterator[tuple[Finding | None, Callable[[Tensor], Tensor]]]:
@@ -544,8 +589,8 @@ def _verdict(observed: Observed, rotary: Rotary, spec: Spec, length: int) -> Ver
     if expected.shape[-1] == found[0].shape[-1]:
         right = rotary.gain * expected[:, None]
         error = max(float((m - right).abs().max()) for m in found)
-        slack = _slack(observed.probe.points.double(), rotary.frequencies(length).double())
-        if not findings and all(_off(m, right, slack) < 1 for m in found):
+        room = slack(observed.probe.points.double(), rotary.frequencies(length).double())
+        if not findings and all(_off(m, right, room) < 1 for m in found):
             return Verdict((), error, (REORDERED,) if pairs.out != pairs.layout else ())
     alike = [float((m - 1).abs().max()) < CLOSE for m in plain]
     moves = float((expected - 1).abs().max()) > CLOSE
@@ -562,7 +607,7 @@ def _verdict(observed: Observed, rotary: Rotary, spec: Spec, length: int) -> Ver
         if explained is None and expected.shape[-1] != m.shape[-1]:
             continue
         if explained is None:
-            explained = [_unknown(m, expected)]
+            explained = [_measured(m, expected, observed.probe, rotary, length)]
         named = {finding.name for finding in findings}
         findings += [finding for finding in explained if finding.name not in named]
     return Verdict(tuple(findings), error)
@@ -572,8 +617,8 @@ def _measured_pairs(observed: Observed, rotary: Rotary, findings: list[Finding])
     """Return the channels of the pairs, with a finding if they are not those of the config."""
     tried = [*_arrangements(rotary)]
     lefts = [max(observed.multipliers(pairs, part)[1] for part in (0, 1)) for _, pairs in tried]
-    best = min(range(len(tried)), key=lefts.__getitem__)
-    best = 0 if lefts[0] <= max(3 * lefts[best], CLOSE) else best
+    enough = max(3 * min(lefts), CLOSE)
+    best = next(n for n, left in enumerate(lefts) if left <= enough)
     if lefts[best] > 0.1:
         findings.append(
             _fault(
@@ -589,7 +634,7 @@ def _measured_pairs(observed: Observed, rotary: Rotary, findings: list[Finding])
 
 
 def _gain(m: Tensor) -> float:
-    return float(m.abs().median())
+    return float(m.abs().nanmedian())
 
 
 def _gains(gains: Sequence[float], rotary: Rotary) -> list[Finding]:
@@ -641,24 +686,26 @@ def _explained(
         if theta[1].shape[-1] != m.shape[-1]:
             continue
         made = turn[1](rounding[1](place[1], theta[1]))[:, None]
-        error = _off(m, made, _slack(place[1], theta[1]))
+        error = _off(m, made, slack(place[1], theta[1]))
         if error < 1 and (best is None or (len(faults), error) < best[:2]):
             best = len(faults), error, faults
     return best[2] if best else None
 
 
-def _slack(points: Tensor, theta: Tensor) -> Tensor:
-    """Return the error of m that rounding explains, (batch, 1, token, pair)."""
-    return (CLOSE + SLACK * _angle(points, theta).abs())[:, None]
-
-
-def _off(m: Tensor, made: Tensor, slack: Tensor) -> float:
+def _off(m: Tensor, made: Tensor, room: Tensor) -> float:
     """Return the largest error as a share of what rounding explains."""
-    return float(((made - m).abs() / slack).nan_to_num(torch.inf).max())
+    return float(off(m, made, room).max())
 
 
-def _angle(points: Tensor, theta: Tensor) -> Tensor:
-    return points[..., None] * theta if theta.ndim == 1 else points @ theta
+def _measured(m: Tensor, expected: Tensor, probe: Probe, rotary: Rotary, length: int) -> Finding:
+    """Describe the θ or the positions that the measured multipliers have, if no fault is known."""
+    right = rotary.frequencies(length).double()
+    points = probe.points.double()
+    if (theta := thetas(m, points)) is not None:
+        return _fault(*theta_fault(theta, right, rotary, float(points.max())))
+    if right.ndim == 1 and (found := positions(m, right)) is not None:
+        return _fault(*position_fault(found, points))
+    return _unknown(m, expected)
 
 
 def _unknown(m: Tensor, expected: Tensor) -> Finding:

@@ -1,0 +1,153 @@
+"""θ and positions measured from rotated pairs, for faults that are none of the known ones.
+
+A pair at position p comes out multiplied by m = exp(i p θ). If the positions are right, θ follows
+from m at small positions first and at ever larger ones later; if θ is right, p follows from the
+slowest pair first. A measured θ or p is used only if it gives all m again.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from posenc.models.config.spec import Rotary
+
+CLOSE = 2e-3  # error of m that is rounding, besides that of angles in float32
+SLACK = 2.0**-22  # relative error of an angle in float32, of θ and of the product
+
+
+def slack(points: Tensor, theta: Tensor) -> Tensor:
+    """Return the error of m that rounding explains, (batch, 1, token, pair)."""
+    return (CLOSE + SLACK * angles(points, theta).abs())[:, None]
+
+
+def off(m: Tensor, made: Tensor, slack: Tensor) -> Tensor:
+    """Return the error of m as a share of what rounding explains. NaN equals NaN."""
+    share = ((made - m).abs() / slack).nan_to_num(torch.inf)
+    return torch.where(m.isnan() & made.isnan(), 0.0, share)
+
+
+def angles(points: Tensor, theta: Tensor) -> Tensor:
+    return points[..., None] * theta if theta.ndim == 1 else points @ theta
+
+
+def unit(angle: Tensor) -> Tensor:
+    return torch.polar(torch.ones_like(angle), angle)
+
+
+def thetas(m: Tensor, points: Tensor) -> Tensor | None:
+    """Return θ, (pair,) or (axis, pair), that gives all m at these positions; None without one.
+
+    - `m`: (batch, head, token, pair), of length 1
+    - `points`: (batch, token) or (batch, token, axis), float64
+    """
+    lines = [points] if points.ndim == 2 else [*points.unbind(-1)]
+    tried = torch.stack([_unwound(m, line) for line in lines])
+    errors = torch.stack(
+        [
+            off(m, unit(angles(line, theta))[:, None], slack(line, theta)).amax((0, 1, 2))
+            for line, theta in zip(lines, tried, strict=True)
+        ]
+    )
+    if not bool((errors.amin(0) < 1).all()):
+        return None
+    chosen = errors.argmin(0) == torch.arange(len(lines))[:, None]
+    return tried[0] if points.ndim == 2 else tried * chosen
+
+
+def _unwound(m: Tensor, line: Tensor) -> Tensor:
+    """Return θ (pair,): each larger position makes it more precise by the rest of its angle."""
+    theta = torch.zeros(m.shape[-1], dtype=torch.float64)
+    for p in line.unique():
+        if p > 0:
+            at = m.transpose(1, 2)[line == p].mean((0, 1))
+            theta = theta + (at * unit(-p * theta)).angle() / p
+    return theta
+
+
+def positions(m: Tensor, theta: Tensor) -> Tensor | None:
+    """Return whole positions, (batch, token), that give all m with this θ (pair,), or None."""
+    found = torch.zeros(m.shape[0], m.shape[2], dtype=torch.float64)
+    mean = m.mean(1)
+    for pair in theta.abs().argsort().tolist():
+        if turn := float(theta[pair]):
+            found = found + (mean[..., pair] * unit(-turn * found)).angle() / turn
+    found = found.round()
+    good = off(m, unit(angles(found, theta))[:, None], slack(found, theta)).max() < 1
+    return found if bool(good) else None
+
+
+def theta_fault(found: Tensor, right: Tensor, rotary: Rotary, far: float) -> tuple[str, str]:
+    """Describe how measured θ differs from that of the config: a name and a sentence.
+
+    - `far`: the largest position that was measured
+    """
+    if found.ndim == 2 and not bool(((found != 0) == (right != 0)).all()):
+        counts = [[int(axis.count_nonzero()) for axis in theta] for theta in (found, right)]
+        return (
+            "pairs follow other axes",
+            f"The sections are {counts[0]}, expected {counts[1]} or another order.",
+        )
+    if found.ndim == 2:
+        found, right = found.sum(0), right.sum(0)
+    room = CLOSE / far + 1e-4 * right.abs()
+    moving = right != 0
+    ratio = found[moving] / right[moving]
+    times = float(ratio.median())
+    if bool(((found - times * right).abs() < room * max(1, abs(times))).all()):
+        return f"θ is {times:.4g} times that of the config", "The same factor in all pairs."
+    if base := _base(found, rotary.turned, room):
+        return f"the base is {base:,.6g}", f"The config has {rotary.base:g}, {rotary.method}."
+    wrong = (found - right).abs() > room
+    pairs = wrong.nonzero().flatten().tolist()
+    some = found[wrong & moving] / right[wrong & moving]
+    range_ = f" {float(some.min()):.3g} to {float(some.max()):.3g} times that" if len(some) else ""
+    sentence = f"Pairs {pairs[0]} to {pairs[-1]} differ:{range_ or ' not 0 where that is 0'}."
+    groups = _groups(right, rotary, room)
+    named = [name for name, group in groups.items() if bool((group & wrong).any())]
+    if groups and len(named) < 3:
+        if named[0] == "kept pairs" and (
+            base := _base(torch.where(groups["kept pairs"], found, 0.0), rotary.turned, room)
+        ):
+            sentence += f" Kept pairs have the base {base:,.6g}, expected {rotary.base:g}."
+        return f"θ of the {' and the '.join(named)} is wrong", sentence
+    return f"θ of {len(pairs)} of {len(right)} pairs is wrong", sentence
+
+
+def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
+    """Return b if θ is b^(−2j/turned) in all pairs that turn, and None if not."""
+    at = theta.nonzero().flatten()
+    at = at[at > 0]
+    if len(at) < 2 or bool((theta[at] < 0).any()):
+        return None
+    logs = -theta[at].log() * turned / (2 * at)
+    base = math.exp(float(logs[-1]))
+    made = base ** (-2 * at.double() / turned)
+    return base if bool(((made - theta[at]).abs() < room[at] + 1e-3 * made).all()) else None
+
+
+def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
+    """Return which pairs keep their θ, are slowed by the factor, or lie on the ramp."""
+    if rotary.method not in ("yarn", "llama3"):
+        return {}
+    plain = torch.tensor(rotary.unscaled(), dtype=torch.float64)
+    kept = (right - plain).abs() < room
+    slowed = ((right - plain / rotary.factor).abs() < room) & ~kept
+    return {"kept pairs": kept, "ramp": ~(kept | slowed), "slowed pairs": slowed}
+
+
+def position_fault(found: Tensor, given: Tensor) -> tuple[str, str]:
+    """Describe how measured positions differ from the given ones: a name and a sentence."""
+    wrong = found != given
+    shift = given[wrong] - found[wrong]
+    first = given[wrong].argmin()
+    example = f"Position {given[wrong][first]:,.0f} is taken for {found[wrong][first]:,.0f}."
+    last = float(found[wrong][0])
+    if bool((found[wrong] == last).all() and (given[wrong] > last).all()):
+        return f"positions end at {last + 1:,.0f}", f"Positions beyond {last:,.0f} repeat it."
+    if bool((shift == shift[0]).all() and wrong.all()):
+        return f"positions are off by {-float(shift[0]):+,.0f}", example
+    turn = math.gcd(*(int(x) for x in shift))
+    if turn > 1 and bool((found == given % turn).all()):
+        return f"positions begin again at {turn:,}", example
+    return f"{int(wrong.sum())} of {wrong.numel()} positions are wrong", example
