@@ -189,9 +189,10 @@ def test_what_is_not_rotated_is_named():
 
 
 def test_what_no_known_fault_explains_is_said_to_be_so():
-    random = torch.Generator().manual_seed(0)
-    odd = implementation(LLAMA, theta=lambda x: x * torch.rand(64, generator=random))
-    assert names(odd) == ["none of the known faults"]
+    def noisy(angle):
+        return angle + torch.rand(angle.shape, generator=torch.Generator().manual_seed(0))
+
+    assert names(implementation(LLAMA, angle=noisy)) == ["none of the known faults"]
     assert names(lambda q, k, p: (q.flip(-1), k.cumsum(-1))) == ["not a rotation of pairs"]
 
 
@@ -261,7 +262,17 @@ def slower_from(pair):
         (
             {"theta": lambda x: 77_000.0 ** (-torch.arange(64).double() / 64)},
             "the base is 77,000",
-            "500000",
+            "500,000, llama3",
+        ),
+        (
+            {"theta": lambda x: torch.where(x == x[20], 1.0001 * x, x)},
+            "θ of the kept pairs is wrong",
+            "Pair 20: 1.0001",
+        ),
+        (
+            {"theta": lambda x: x * torch.linspace(0.5, 0.9, 64).double()},
+            "θ of 64 of 64 pairs is wrong",
+            "0.5 to 0.9",
         ),
         ({"theta": slower_from(50)}, "θ of the slowed pairs is wrong", "Pairs 50 to 63"),
         ({"theta": slower_from(29)}, "θ of the ramp and the slowed pairs is wrong", "0.9"),

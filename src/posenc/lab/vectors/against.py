@@ -702,7 +702,8 @@ def _measured(m: Tensor, expected: Tensor, probe: Probe, rotary: Rotary, length:
     right = rotary.frequencies(length).double()
     points = probe.points.double()
     if (theta := thetas(m, points)) is not None:
-        return _fault(*theta_fault(theta, right, rotary, float(points.max())))
+        fault = theta_fault(theta, right, rotary, float(points.max()))
+        return _fault(*fault) if fault else _unknown(m, expected)
     if right.ndim == 1 and (found := positions(m, right)) is not None:
         return _fault(*position_fault(found, points))
     return _unknown(m, expected)

@@ -77,8 +77,8 @@ def positions(m: Tensor, theta: Tensor) -> Tensor | None:
     return found if bool(good) else None
 
 
-def theta_fault(found: Tensor, right: Tensor, rotary: Rotary, far: float) -> tuple[str, str]:
-    """Describe how measured θ differs from that of the config: a name and a sentence.
+def theta_fault(found: Tensor, right: Tensor, rotary: Rotary, far: float) -> tuple[str, str] | None:
+    """Describe how measured θ differs from that of the config: a name and a sentence, or None.
 
     - `far`: the largest position that was measured
     """
@@ -90,26 +90,31 @@ def theta_fault(found: Tensor, right: Tensor, rotary: Rotary, far: float) -> tup
         )
     if found.ndim == 2:
         found, right = found.sum(0), right.sum(0)
-    room = CLOSE / far + 1e-4 * right.abs()
+    room = CLOSE / far + 2 * SLACK * right.abs()
+    wrong = (found - right).abs() > room
+    if not bool(wrong.any()):
+        return None
     moving = right != 0
     ratio = found[moving] / right[moving]
     times = float(ratio.median())
     if bool(((found - times * right).abs() < room * max(1, abs(times))).all()):
         return f"θ is {times:.4g} times that of the config", "The same factor in all pairs."
     if base := _base(found, rotary.turned, room):
-        return f"the base is {base:,.6g}", f"The config has {rotary.base:g}, {rotary.method}."
-    wrong = (found - right).abs() > room
+        return f"the base is {base:,.0f}", f"The config has {rotary.base:,.0f}, {rotary.method}."
     pairs = wrong.nonzero().flatten().tolist()
     some = found[wrong & moving] / right[wrong & moving]
-    range_ = f" {float(some.min()):.3g} to {float(some.max()):.3g} times that" if len(some) else ""
-    sentence = f"Pairs {pairs[0]} to {pairs[-1]} differ:{range_ or ' not 0 where that is 0'}."
+    which = f"Pairs {pairs[0]} to {pairs[-1]}" if len(pairs) > 1 else f"Pair {pairs[0]}"
+    sentence = f"{which}: not 0, expected 0."
+    if len(some):
+        least, most = float(some.min()), float(some.max())
+        sentence = f"{which}: {least:.5g} to {most:.5g} times the θ of the config."
     groups = _groups(right, rotary, room)
     named = [name for name, group in groups.items() if bool((group & wrong).any())]
     if groups and len(named) < 3:
         if named[0] == "kept pairs" and (
             base := _base(torch.where(groups["kept pairs"], found, 0.0), rotary.turned, room)
         ):
-            sentence += f" Kept pairs have the base {base:,.6g}, expected {rotary.base:g}."
+            sentence += f" Kept pairs have the base {base:,.0f}, expected {rotary.base:,.0f}."
         return f"θ of the {' and the '.join(named)} is wrong", sentence
     return f"θ of {len(pairs)} of {len(right)} pairs is wrong", sentence
 
@@ -120,10 +125,10 @@ def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
     at = at[at > 0]
     if len(at) < 2 or bool((theta[at] < 0).any()):
         return None
-    logs = -theta[at].log() * turned / (2 * at)
-    base = math.exp(float(logs[-1]))
+    best = int(at[(at * theta[at]).argmax()])  # the pair that gives the base most precisely
+    base = float(theta[best]) ** (-turned / (2 * best))
     made = base ** (-2 * at.double() / turned)
-    return base if bool(((made - theta[at]).abs() < room[at] + 1e-3 * made).all()) else None
+    return base if bool(((made - theta[at]).abs() < room[at] + 1e-4 * made).all()) else None
 
 
 def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
