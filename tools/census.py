@@ -6,8 +6,9 @@ where `apply` takes it, which holds the model with its own encoding plugged in a
     NoPE, ALiBi   are its own eager attention with its rotation and its tables off, and a bias added
     decoding      with a cache is one fresh pass, greedily; with filling on the left too
 
-of which the last is asked of those that decode. All else that `apply` refuses is refused by name,
-and what it takes and is not right is wrong. Writes docs/census.md.
+The last check runs for types that decode. A type with another fault that `apply` refuses by name
+counts as refused; a type that `apply` accepts and that fails a check counts as wrong. Writes
+docs/census.md.
 """
 
 import argparse
@@ -144,7 +145,7 @@ def tiny_config(kind: str) -> Any:
 
 
 def without_text(kind: str) -> str:
-    """Why a type is no text model of its own; "" where it is one."""
+    """Return the reason why a type is not a text model of its own, or ""."""
     default = CONFIG_MAPPING[kind]()
     inner = [getattr(default, name, None) for name in (*TEXT, "text_encoder", "qformer_config")]
     for config in inner:
@@ -154,7 +155,8 @@ def without_text(kind: str) -> str:
 
 
 def tiny_model(kind: str) -> Any:
-    """A model with random weights. Raises whatever it raises, ValueError where it stays large."""
+    """Build a model with random weights. Raises ValueError if the model is still too large, and
+    any error of its own constructor."""
     config = tiny_config(kind)
     mappings = (modeling_auto.MODEL_MAPPING, modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING)
     found: Any = next(table[type(config)] for table in mappings if type(config) in table)
@@ -218,7 +220,7 @@ def off(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 @torch.no_grad()
 def faults(model: Any) -> list[str]:
-    """What an encoding that is plugged into the model does otherwise than it should."""
+    """Return the checks that an encoding fails once it is plugged into the model."""
     base = discovery.find_base(model)
     plan = discovery.discover(base)
     ids = torch.randint(3, 90, (2, 12), generator=torch.Generator().manual_seed(2))
@@ -273,7 +275,7 @@ def options(base: Any) -> dict[str, Any]:
 
 
 def verdict(kind: str) -> tuple[str, str]:
-    """What comes of a type: right, refused, wrong, or that no tiny model of it was built."""
+    """Return the result for a type: right, refused, wrong, apart, or not built."""
     warnings.filterwarnings("ignore")
     try:
         if reason := without_text(kind):

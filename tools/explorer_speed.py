@@ -4,10 +4,10 @@
     python tools/explorer_speed.py path fire            of these encodings only
     python tools/explorer_speed.py --quick rope         few samples: does it still run?
 
-A step is the time from moving a slider until the numbers are computed and all figures drawn: of
-the encoding's first slider, or of the number of tokens where it has none. `cpu` is what the page's
-thread worked for it, frames included, which other programs disturb less. At 256 tokens, more than
-the page shows, it is the computing of the scores, or of the rows that are added, alone. Only the
+A step is the time from moving a slider until the numbers are computed and all figures drawn. The
+slider is the encoding's first, or the number of tokens if it has none. `cpu` is the CPU time of the
+page's thread for one step, frames included; other programs disturb it less. At 256 tokens, more
+than the page shows, only the scores or the added rows are computed, and nothing is drawn. Only the
 head that is shown is computed.
 """
 
@@ -26,7 +26,7 @@ import posenc
 from posenc.show.explorer import document
 from posenc.support.provenance import since
 
-STEPS, RUNS = 30, 10  # the page keeps 8 results: more lengths than that are asked in turn
+STEPS, RUNS = 30, 10  # the page caches 8 results, so the steps cycle through more lengths
 STEP = """async ([name, steps]) => {
   const range = [...document.querySelectorAll("input[type=range]")].find(
     (one) => document.querySelector(`label[for="${one.id}"]`)?.textContent === name);

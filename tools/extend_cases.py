@@ -3,9 +3,9 @@
     python tools/extend_cases.py [--models N]      a quarter of an hour on one core
 
 Ten small models are trained on letters of the packaged novel, some with a scaling that their config
-does not say, so that it is there to be found. Each is to read four longer lengths. `prove` chooses
-on one part of the novel; which way is the best is measured on another part, that neither training
-nor choice has seen.
+does not state, so that `prove` has to find it. Each model is extended to four longer lengths.
+`prove` chooses a method on one part of the novel; the best method is measured on another part that
+neither training nor choice has used.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from posenc.models.check.loss import opened
 from posenc.models.prove import ENOUGH, Proof, _far_bits, _sliding, prove
 
 PAGE = Path(__file__).parent.parent / "docs/extend_cases.md"
-LENGTH = 64  # tokens of training, as a config says
+LENGTH = 64  # tokens of training, as stated in the config
 FACTORS = (2, 3, 4, 8)
 STEPS, ROWS, RATE = 500, 32, 3e-3
-FRESH = 12  # stretches that tell which way is the best
+FRESH = 12  # stretches of text on which the methods are compared
 SIZE = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)
 REST = dict(pad_token_id=0, bos_token_id=1, eos_token_id=1, tie_word_embeddings=False)
 
@@ -87,7 +87,7 @@ def parts() -> tuple[str, str, str]:
 
 
 def make(model: Model, folder: Path, steps: int = STEPS) -> Path:
-    """Train a model, and write it with a config that says nothing of what it hides."""
+    """Train a model, and write it with a config that omits its scaling."""
     letters = novel_letters()
     known = {letter: number + 2 for number, letter in enumerate(sorted(set(letters)))}
     torch.manual_seed(model.seed)
@@ -124,10 +124,10 @@ def make(model: Model, folder: Path, steps: int = STEPS) -> Path:
 
 @dataclass(frozen=True)
 class Case:
-    """What was chosen for a length, and bits a token past the trained one, on text for judging."""
+    """The method chosen for a length, and bits per token past the trained length on unused text."""
 
     to: int
-    chosen: str  # "" where it says that nothing works
+    chosen: str  # "" if `prove` found no method that works
     bits: dict[str, float]  # of each way
     sliding: float
 

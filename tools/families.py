@@ -1,10 +1,10 @@
-"""Write families.json: facts about models, asked of the transformers that is installed; --check.
+"""Write families.json: facts about models, read from the installed transformers; --check.
 
     python tools/families.py [--check] [model_type …]   # by default all models, which takes minutes
 
 Names and defaults of keys, layout, place and direction of rotations, sizes and forms of tables, and
 keys that are ignored are found by making each model without values and watching it on four tokens.
-What cannot be found so is in by_hand.toml, or in the file of the family.
+Other facts are in by_hand.toml, or in the file of the family.
 tests/models/config/test_understood.py compares both with the models themselves.
 """
 
@@ -51,7 +51,7 @@ POSITIONAL = (
 
 
 def line(model_type: str) -> dict[str, Any]:
-    """Return the facts about a model that transformers can be asked."""
+    """Return the facts about a model that can be read from transformers."""
     kind, hand = CONFIG_MAPPING[model_type], families.by_hand(model_type)
     made: dict[str, Any] = {"folder": kind.__module__.split(".")[-2]}
     if "parts" in hand:
@@ -94,12 +94,15 @@ BASES = ("rope_theta", "rope_local_base_freq", "global_rope_theta", "local_rope_
 
 
 def labelled(model_type: str) -> dict[str, dict[str, Any]]:
-    """Settings of each type of layer, where each has its own: the old key of its base, and whether
-    an old `rope_scaling` applies to it; by asking the class."""
+    """Return the settings of each type of layer, if each type has its own.
+
+    They are the old key of its base, and whether an old `rope_scaling` applies to it, as found by
+    building the config class.
+    """
     kind: Any = CONFIG_MAPPING[model_type]
 
     def settings(**values: Any) -> dict[str, Any]:
-        with suppress(Exception):  # the class cannot take such a key
+        with suppress(Exception):  # the class does not accept these keys
             return vars(kind(**values)).get("rope_parameters") or {}
         return {}
 
@@ -154,7 +157,7 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
 
 
 def _computed(kind: type[PreTrainedConfig], key: str, value: Any) -> bool:
-    """Test whether a class overwrites what a config says."""
+    """Test whether a class overwrites the value in a config."""
     with suppress(Exception):
         return key in vars(kind()) and vars(kind(**{key: value}))[key] == vars(kind())[key] != value
     return False
@@ -213,7 +216,7 @@ def parts(model_type: str) -> list[str]:
 
 
 def inner(model_type: str, names: list[str]) -> dict[str, dict[str, Any]]:
-    """What a class takes each config inside it for, that states no type or another one."""
+    """Return the type that a class assumes for each inner config with no type or another one."""
     kind: Any = CONFIG_MAPPING[model_type]
 
     def made(name: str, **values: Any) -> Any:
@@ -268,7 +271,7 @@ def keys(kind: type[PreTrainedConfig], config: PreTrainedConfig) -> dict[str, st
 
 
 def defaults(model_type: str, names: Mapping[str, str]) -> dict[str, Any]:
-    """Usual name → what the class takes without it. What follows from other keys is left out."""
+    """Map usual names to the default of the class, without defaults that follow from other keys."""
     kind = CONFIG_MAPPING[model_type]
     stated = {
         f.name: f.default
@@ -331,7 +334,7 @@ def turning(model_type: str) -> dict[str, Any]:
 
 
 def _rotation(model_type: str, **given: Any) -> watched.Rotation:
-    """Measure a rotation by running the model, or else its function alone."""
+    """Measure a rotation by running the model, or its function alone if the model fails."""
     config = watched.config(model_type, **given)
     try:
         seen = watched.run(config)
@@ -396,7 +399,7 @@ def _table(
     if longest is None:
         side = [getattr(config, key, None) for key in ("image_size", "patch_size")]
         if any(x is None for x in side):
-            raise LookupError(f"nothing says that there are {rows} rows")
+            raise LookupError(f"no key states the {rows} rows")
         image, patch = ([x, x] if isinstance(x, int) else x for x in side)
         cells = (image[0] // patch[0]) * (image[1] // patch[1])  # type: ignore[index]
         if not 0 <= rows - cells <= 2:
@@ -407,7 +410,7 @@ def _table(
         of = ("embedding_size", "input_embedding_size", "word_embed_proj_dim")
         same = [key for key in of if getattr(config, key, None) == table.shape[-1]]
         if not same:
-            raise LookupError(f"nothing says that its rows have {table.shape[-1]} channels")
+            raise LookupError(f"no key states the {table.shape[-1]} channels of its rows")
         made["width"] = same[0]
     if rows != longest:
         made["extra"] = rows - longest

@@ -1,8 +1,9 @@
 """Write the pictures of examples/README.md: examples/pictures/NAME.png, from each script; --check.
 
-Each script is run, and its figure drawn small. Names of scripts as arguments: those alone. What
-says what a figure shows is kept in the file, and compared by --check: pixels differ with fonts. A
-script without its model draws nothing, and keeps the picture it has.
+Each script is run, and its figure drawn small. Names of scripts as arguments limit the run to
+these. The title and the description of a figure are stored in the file, and --check compares only
+them, because pixels differ with fonts. A script without its model draws nothing and keeps its old
+picture.
 """
 
 import contextlib
@@ -52,7 +53,7 @@ def said(path: Path) -> tuple[str, str] | None:
 
 
 def main(names: list[str], check: bool) -> list[str]:
-    """Write the pictures, or say what is wrong with them."""
+    """Write the pictures, or return what is wrong with them."""
     readme, faults = (FOLDER / "README.md").read_text("utf-8"), []
     PICTURES.mkdir(exist_ok=True)
     for script in sorted(FOLDER.glob("*.py")):

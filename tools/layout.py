@@ -85,11 +85,11 @@ with tempfile.TemporaryDirectory() as folder:
 """
 IMPORTED = re.compile(r"^\s*from posenc\.([\w.]+) import", re.MULTILINE)
 DOORS = {"__init__", "__main__", "testing"}  # public names, `python -m posenc`, and for pytest
-# What biases compute their tiles by stands below them, and the rest of attention above
+# The modules of attention that biases import; the rest of attention imports biases
 LOWER = ("attention.spacing", "attention.call", "attention.cpu")
 KIND = "show/report/kinds"
-Edits = Mapping[str, tuple[str, str]]  # file → text that is replaced, and what replaces it
-# What is added: its edits ("" for a new file), the code that tries it, and a word that it prints
+Edits = Mapping[str, tuple[str, str]]  # file → the old text and the new text
+# Name of an addition → its edits ("" for a new file), code that tries it, a word that it prints
 ADDITIONS: Mapping[str, tuple[Edits, str, str]] = {
     "encoding": (
         {

@@ -184,7 +184,7 @@ class Covered:
 
 
 def test_of(context: str) -> str:
-    """Return the name of the test, of which a child process knows the phase too."""
+    """Return the name of the test without the phase that a child process appends."""
     name, _, phase = context.rpartition(" (")
     return name if phase in ("setup)", "call)", "teardown)") else context
 

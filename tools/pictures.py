@@ -16,7 +16,7 @@ TOKENS = 64
 
 
 def added(name: str) -> list[list[float]]:
-    """What is added to the score of a seeded word for itself at each pair of places, first head."""
+    """Return the numbers that the first head adds to the scores of a seeded word with itself."""
     torch.manual_seed(0)
     return toy.added(create(name, toy.DIM, toy.HEADS), [toy.WORD] * TOKENS)[0, 0].tolist()
 

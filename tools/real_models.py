@@ -1,6 +1,6 @@
 """Write src/posenc/models/published.json: configs of published models that turn; --check.
 
-They are those of tests/data/rope_configs.json, where it says in which repository each was read.
+The configs come from tests/data/rope_configs.json, which names the repository of each.
 """
 
 import json
@@ -23,6 +23,6 @@ def text() -> str:
 if __name__ == "__main__":
     if "--check" in sys.argv:
         if FILE.read_text("utf-8") != text():
-            sys.exit(f"{FILE.name} is not what tests/data says: python tools/real_models.py")
+            sys.exit(f"{FILE.name} differs from tests/data. Run `python tools/real_models.py`.")
     else:
         FILE.write_text(text(), "utf-8")

@@ -3,8 +3,8 @@
 python tools/release.py                    # in the Python that runs this
 python tools/release.py 3.11 3.12 3.13     # in these, where uv finds or can fetch them
 
-The core and each extra are installed alone, from the wheel, and what they are for is run. The table
-of what came of it is printed, and written to tests/installed.md.
+The core and each extra are installed alone, from the wheel, and a program that uses them is run.
+The table of results is printed, and written to tests/installed.md.
 """
 
 import os
@@ -65,7 +65,7 @@ TORCHES = {"torch 2.7": "torch==2.7.1", "newest torch": "torch"}  # beside that 
 
 
 def environment() -> dict[str, str]:
-    """What pip is told of indexes and wheels, by the names that uv has for it."""
+    """Return the environment with pip's settings of indexes and wheels under uv's names."""
     env = {name: x for name, x in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     for pip, uv in (("PIP_FIND_LINKS", "UV_FIND_LINKS"), ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")):
         if pip in env:

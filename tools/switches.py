@@ -87,7 +87,7 @@ SCALINGS: list[dict[str, Any]] = [
 
 
 def stated(model_type: str) -> dict[str, tuple[Any, str]]:
-    """Key of its class that speaks of positions → what it is by default, and its type in words."""
+    """Map the keys of its class that concern positions to (default, type as text)."""
     kind = CONFIG_MAPPING[model_type]
     return {
         f.name: (None if f.default is MISSING else f.default, str(f.type))
@@ -97,7 +97,7 @@ def stated(model_type: str) -> dict[str, tuple[Any, str]]:
 
 
 def switches(model_type: str) -> Iterator[dict[str, Any]]:
-    """Values that differ from the defaults of a model, for one key at a time and what it needs."""
+    """Yield configs with one key different from its default, and the other keys that it needs."""
     own = stated(model_type)
     config = watched.config(model_type)
     for key, value in BELIEVED.items():

@@ -1,8 +1,8 @@
 """Watch what transformers' own models do about positions: used by families.py and the tests.
 
 A model is built on the meta device, which costs nothing, and run on four tokens while the functions
-that turn queries and keys, and the one that attends, write down what they are called with. Only
-what concerns positions is computed for real.
+that turn queries and keys, and the one that attends, record their arguments. Only values that
+concern positions are computed for real.
 """
 
 import importlib
@@ -32,7 +32,7 @@ LAYER = re.compile(r"(?:layers|layer|h|blocks|block)\.(\d+)\b")
 TOKENS = 4
 FAR = 2**18  # tokens further than any window
 
-# What a class must be told before a model can be built: its own defaults contradict themselves.
+# Keys without which a model cannot be built, because the defaults of its class are contradictory
 MENDED: dict[str, dict[str, Any]] = {
     "cohere_compass_text": {
         "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}
@@ -95,7 +95,7 @@ class Attended:
     query: tuple[int, ...]
     key: tuple[int, ...]
     scale: float | None
-    window: int | None  # as the attention is told
+    window: int | None  # the argument of the attention function
     sees: tuple[int | None, int | None] | None  # by its mask: keys back, itself included, and ahead
     softcap: float | None = None
     sinks: bool = False
@@ -151,7 +151,7 @@ def modules(of: type[PreTrainedConfig]) -> Iterator[types.ModuleType]:
 
 
 def model_class(of: type[PreTrainedConfig]) -> type[PreTrainedModel] | None:
-    """The plainest model that is built from just such a config."""
+    """Return the plainest model class whose config class is this one."""
     found = [
         kind
         for module in modules(of)
@@ -231,7 +231,7 @@ def _layer(name: str) -> int:
 
 
 def real(value: Any) -> Any:
-    """A tensor of the same shape with values: positions where they are counted, else zeros."""
+    """Return a tensor of the same shape with values: positions for whole numbers, otherwise 0."""
     if not isinstance(value, Tensor) or not value.is_meta:
         return value
     if value.is_floating_point():
@@ -242,7 +242,7 @@ def real(value: Any) -> Any:
 def _mask(
     batch_size: int, q_length: int, kv_length: int, mask_function: Callable[..., Any], **_: Any
 ) -> Tensor:
-    """Make, in place of transformers' mask, one that says how far token 0 sees."""
+    """Replace transformers' mask by one that carries how far token 0 sees."""
     with torch.device("cpu"):
         first, others = torch.tensor(0), torch.arange(FAR)
         back = mask_function(0, 0, others, first).broadcast_to(FAR)
@@ -255,7 +255,7 @@ def _mask(
 
 @contextmanager
 def _masked() -> Iterator[None]:
-    """Replace transformers' masks by some that say how far a query sees."""
+    """Replace transformers' masks by masks that carry how far a query sees."""
     kept, chunked = (
         masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["eager"],
         masking_utils.chunked_overlay,
@@ -367,7 +367,7 @@ class Rotation:
     pairs: tuple[tuple[int, int], ...]
     theta: Tensor  # radians from one position to the next, signed
     gain: float
-    place: str  # of the pairs among the channels it was given
+    place: str  # of the pairs among the channels of the call
     dim: int
 
 
@@ -384,7 +384,7 @@ def after(call: Turned) -> bool:
 
 
 def rotation(seen: Trace, call: Turned) -> Rotation:
-    """Measure the rotation that a call does; raises ValueError if it is no rotation of pairs."""
+    """Measure the rotation that a call does; raises ValueError unless it rotates pairs."""
     matrix, dim = _matrix(seen, call)  # (token, out, in)
     used = (matrix.abs() > 1e-14).any(0)
     groups: dict[tuple[int, ...], list[int]] = {}
