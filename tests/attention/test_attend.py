@@ -302,17 +302,17 @@ def test_blocks_never_build_the_square_of_the_tokens(encoding):
             "sdpa",
             ALiBi(HEADS),
             torch.float32,
-            "cannot carry ALiBi here: .* carries no bias",
+            "compute ALiBi here: .* bias",
         ),
-        ("sdpa", Shaw(DIM), torch.float32, "cannot carry Shaw here: .* carries no bias"),
+        ("sdpa", Shaw(DIM), torch.float32, "compute Shaw here: .* bias"),
         (
             "sdpa",
             Sum(RoPE(DIM), ALiBi(HEADS)),
             torch.float32,
-            "cannot carry Sum here: .* carries no bias",
+            "compute Sum here: .* bias",
         ),
-        ("flex", Shaw(DIM), torch.float32, "has no place for what is added to the values"),
-        ("flex", RoPE(DIM), torch.float32, 'FlexAttention cannot train on the CPU; use "auto"'),
+        ("flex", Shaw(DIM), torch.float32, "Shaw needs the weights"),
+        ("flex", RoPE(DIM), torch.float32, 'FlexAttention cannot train on the CPU. Use "auto"'),
         ("flex", RoPE(DIM), torch.float64, "FlexAttention does not compute in float64"),
         ("fast", RoPE(DIM), torch.float32, "must be one of 'auto', 'reference', .* got 'fast'"),
     ],
@@ -333,7 +333,7 @@ def test_says_which_shapes_do_not_fit(unchecked):
         attend(q, q[:1], q[:1], NoPE())
     with pytest.raises(ValueError, match="q and k must agree in batch and channels"):
         attend(q, q[..., :4], q, NoPE())
-    with pytest.raises(ValueError, match="heads of q must be a multiple of those of k"):
+    with pytest.raises(ValueError, match="heads of q must be a multiple"):
         attend(q, q[:, :3], q[:, :3], NoPE())
 
 

@@ -24,7 +24,7 @@ from posenc import (
     TransformerXL,
     masks,
 )
-from posenc.attention.cache import LEAST_ROOM
+from posenc.attention.cache import SMALLEST_BUFFER
 
 WIDTH, DIM, HEADS, TOKENS = 32, 8, 4, 12
 MAKE = {
@@ -83,7 +83,7 @@ class Aside:
 @torch.no_grad()
 def test_a_token_is_written_behind_those_before_it(name):
     """Room is doubled where it is full, so keys and values move twice, which the addresses tell."""
-    tokens = 3 * LEAST_ROOM
+    tokens = 3 * SMALLEST_BUFFER
     layer, x, cache = begun(name, tokens)
     places = []
     for one in x[:, 3:].split(1, 1):

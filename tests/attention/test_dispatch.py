@@ -34,21 +34,21 @@ POS = sequence(200)
     [
         (NoPE(), POS, masks.padding([200, 9]), "sdpa", "NoPE adds nothing to scores"),
         (RoPE(DIM), POS, causal(POS), "sdpa", "RoPE adds nothing to scores"),
-        (RoPE(DIM), POS, causal() & window(9), "toeplitz", "positions stand at equal steps and"),
+        (RoPE(DIM), POS, causal() & window(9), "toeplitz", "equal steps"),
         (ALiBi(4), POS, causal(), "toeplitz", "ALiBi .*distance.* equal steps"),
         (ALiBi(4), 7 * POS + 3, causal(7 * POS), "toeplitz", "distance"),
         (Shaw(DIM), POS, None, "toeplitz", "Shaw .*distance"),
         (TransformerXL(DIM, 4), POS, causal(POS) & window(9, POS), "toeplitz", "distance"),
-        (ALiBi(4), POS, masks.padding([200, 9]), "blocks", "the mask is no strip"),
-        (ALiBi(4), POS, causal() | window(3), "blocks", "the mask is no strip"),
-        (ALiBi(4), POS, lambda b, h, i, j: i >= j, "blocks", "the mask is no strip"),
-        (ALiBi(4), POS, causal() & (lambda b, h, i, j: i > 3), "blocks", "the mask is no strip"),
-        (ALiBi(4), POS, causal(POS.flip(0)), "blocks", "the mask is no strip"),
+        (ALiBi(4), POS, masks.padding([200, 9]), "blocks", "not a band"),
+        (ALiBi(4), POS, causal() | window(3), "blocks", "not a band"),
+        (ALiBi(4), POS, lambda b, h, i, j: i >= j, "blocks", "not a band"),
+        (ALiBi(4), POS, causal() & (lambda b, h, i, j: i > 3), "blocks", "not a band"),
+        (ALiBi(4), POS, causal(POS.flip(0)), "blocks", "not a band"),
         (ALiBi(4), POS.flip(0), None, "blocks", "not whole numbers at equal steps"),
         (ALiBi(4), POS * 0.5, None, "blocks", "not whole numbers at equal steps"),
         (ALiBi(4), torch.stack((POS, POS + 1)), None, "blocks", "not .* in all texts"),
         (Sum(ALiBi(4), Shaw(DIM)), POS, None, "blocks", "the bias of Sum .*distance"),
-        (FIRE(4, length=9), POS, None, "toeplitz", "few units of FIRE bend"),
+        (FIRE(4, length=9), POS, None, "toeplitz", "few units of FIRE"),
         (FIRE(4, length=9), POS * 0.5, None, "blocks", "not whole numbers at equal steps"),
     ],
 )  # fmt: skip
@@ -66,7 +66,7 @@ def test_few_queries_are_a_reason_too_and_gradients_are_none():
     q, k, v = tensors(POS, POS)
     assert explain(q, k, v, Shaw(DIM)).path == "toeplitz"
     said = explain(q[..., :1, :], k, v, Shaw(DIM), POS[-1:], POS)
-    assert said.passed["toeplitz"] == "the bias of few queries is a few rows"
+    assert "few queries" in said.passed["toeplitz"]
     said = explain(q[..., :5, :], k, v, ALiBi(4), POS[:5] * 0.5, POS)
     assert said.path == "blocks"
     assert "5 queries in one block" in said.why
@@ -85,9 +85,9 @@ def test_few_queries_are_a_reason_too_and_gradients_are_none():
         (
             Sum(ALiBi(4), Shaw(DIM)),
             None,
-            "carry Sum here: the bias of Sum .*distance",
+            "compute Sum here: the bias of Sum .*distance",
         ),
-        (ALiBi(4), masks.padding([9, 9]), "the mask is no strip along the diagonal; use "),
+        (ALiBi(4), masks.padding([9, 9]), "not a band"),
     ],
 )
 def test_what_is_no_view_is_refused(encoding, mask, message):
@@ -184,7 +184,7 @@ def test_on_cuda_flex_attention_is_the_default_for_what_has_a_function_of_one_pa
         said = explain(q, q, q, encoding, pos, mask=mask)
     assert said.path == path
     if path == "flex":
-        assert "outside of what is traced" in said.passed["toeplitz"]
+        assert "trace" in said.passed["toeplitz"]
 
 
 def test_on_cuda_what_flex_attention_has_no_place_for_goes_by_blocks():

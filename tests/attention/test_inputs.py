@@ -8,12 +8,12 @@ from posenc import ALiBi, NoPE, RoPE, attend, masks
 Q = torch.randn(2, 4, 6, 8)
 WRONG = {
     "a list": (dict(q=[1]), TypeError, r"`q` must be a tensor \(batch, head, token, channel\)"),
-    "three axes": (dict(v=Q[0]), ValueError, r"attention takes \(batch, head, token, channel\)"),
+    "three axes": (dict(v=Q[0]), ValueError, r"must be \(batch, head, token, channel\)"),
     "other tokens": (dict(v=Q[:, :, 1:]), ValueError, "k and v in batch, heads and tokens"),
-    "other heads": (dict(k=Q[:, :3], v=Q[:, :3]), ValueError, "must be a multiple of those of k"),
-    "other dtypes": (dict(k=Q.double()), ValueError, "must be of one dtype"),
+    "other heads": (dict(k=Q[:, :3], v=Q[:, :3]), ValueError, "heads of q must be a multiple"),
+    "other dtypes": (dict(k=Q.double()), ValueError, "must have one dtype"),
     "integers": (dict(q=Q.long(), k=Q.long(), v=Q.long()), TypeError, "real floating-point"),
-    "no encoding": (dict(encoding="rope"), TypeError, "`posenc.create` does by name"),
+    "no encoding": (dict(encoding="rope"), TypeError, "`posenc.create`"),
     "another size": (dict(encoding=RoPE(16)), ValueError, "(?s)8 .*`q`.* 16 "),
     "a tensor as mask": (dict(mask=torch.ones(6, 6)), TypeError, "`lambda b, h, i, j: tens"),
     "a class as mask": (dict(mask=int), TypeError, "`mask`.* the class int"),
@@ -26,12 +26,12 @@ WRONG = {
     "no such path": (dict(implementation="fast"), ValueError, "must be one of 'auto', 'reference'"),
     "no name": (dict(implementation=3), TypeError, "`implementation` must be a name"),
     "a cap of 0": (dict(softcap=0.0), ValueError, "`softcap`"),
-    "sinks of others": (dict(sinks=torch.zeros(3)), ValueError, "one logit for each of the 4"),
+    "sinks of others": (dict(sinks=torch.zeros(3)), ValueError, "`sinks`.* 4"),
     "whole sinks": (dict(sinks=torch.zeros(4).long()), ValueError, "`sinks` must be floats on"),
     "keys elsewhere": (
         dict(k=Q[:, :, 1:], v=Q[:, :, 1:]),
         ValueError,
-        "Pass their positions as `at` and `k_at`",
+        "`at` and `k_at` must be given",
     ),
 }
 

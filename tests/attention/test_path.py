@@ -18,14 +18,14 @@ def call():
 def test_each_says_what_it_serves_and_why_in_words(name):
     path, one = PATHS[name], call()
     assert isinstance(path, Path)
-    assert isinstance(path.serves(one), str)
-    assert isinstance(path.suits(one), str)
+    assert isinstance(path.cannot(one), str)
+    assert isinstance(path.skips(one), str)
     assert path.why(one).endswith(".")
 
 
 def test_a_way_of_ones_own_serves_everything_until_it_says_otherwise():
     own = Path()
-    assert own.serves(call()) == own.suits(call()) == ""
+    assert own.cannot(call()) == own.skips(call()) == ""
     with pytest.raises(NotImplementedError):
         own.run(call())
 
@@ -34,7 +34,7 @@ def test_auto_takes_the_first_that_suits_and_serves():
     """Against a way that is put before all others."""
 
     class Zeros(Path):
-        def suits(self, call):
+        def skips(self, call):
             return "" if call.q.shape[2] == 5 else "it likes five tokens"
 
         def why(self, call):

@@ -242,7 +242,7 @@ def test_attend_takes_what_was_added_and_refuses_what_was_not():
 def test_one_instance_in_two_layers_is_said_once_it_is_added_twice():
     wave = Sinusoidal(32)
     bottom = SelfAttention(32, 4, wave)
-    with pytest.warns(UserWarning, match="another layer has it already: .* give .* `NoPE"):
+    with pytest.warns(UserWarning, match="two layers .* `NoPE"):
         above = SelfAttention(32, 4, wave)
     assert above.encoding is bottom.encoding
     SelfAttention(32, 4, Sinusoidal(32))  # its own: on purpose

@@ -51,7 +51,7 @@ def test_a_query_that_sees_no_key_is_zero():
 def test_what_it_cannot_carry_is_said():
     q = torch.randn(1, 8, 40, 16)
     said = explain(q, q, q, ALiBi(8)).passed["sdpa"]
-    assert said == "torch's kernel carries no bias"
+    assert "bias" in said
     with refused(ValueError, "`softcap`"):
         attend(q, q, q, NoPE(), softcap=1.0, implementation="sdpa")
 

@@ -294,18 +294,18 @@ def test_a_layer_without_them_has_what_it_had():
 @pytest.mark.parametrize(
     ("path", "encoding", "options", "words"),
     [
-        ("sdpa", NoPE(), {"softcap": 1.0}, "torch's kernel has no place for `softcap`"),
-        ("toeplitz", ALiBi(4), {"softcap": 1.0}, "torch's CPU kernel has no place for `softcap`"),
-        ("toeplitz", ALiBi(4), {"dropout": 0.1}, "torch's CPU kernel has no place for `dropout`"),
+        ("sdpa", NoPE(), {"softcap": 1.0}, "torch's kernel .*`softcap`"),
+        ("toeplitz", ALiBi(4), {"softcap": 1.0}, "torch's CPU kernel .*`softcap`"),
+        ("toeplitz", ALiBi(4), {"dropout": 0.1}, "torch's CPU kernel .*`dropout`"),
         (
             "toeplitz",
             Shaw(8),
             {"sinks": torch.zeros(4)},
-            "scores of Shaw as a view have no place for",
+            "Shaw .*`sinks`",
         ),
-        ("sdpa", NoPE(), {"sinks": torch.zeros(4), "dropout": 0.1}, "no `dropout` beside `sinks`"),
-        ("flex", NoPE(), {"sinks": torch.zeros(4)}, "FlexAttention has no place for `sinks`"),
-        ("flex", NoPE(), {"dropout": 0.1}, "FlexAttention has no place for `dropout`"),
+        ("sdpa", NoPE(), {"sinks": torch.zeros(4), "dropout": 0.1}, "`dropout` .*`sinks`"),
+        ("flex", NoPE(), {"sinks": torch.zeros(4)}, "FlexAttention .*`sinks`"),
+        ("flex", NoPE(), {"dropout": 0.1}, "FlexAttention .*`dropout`"),
     ],
 )
 def test_a_path_that_cannot_carry_it_says_so(path, encoding, options, words):

@@ -28,8 +28,8 @@ Q = torch.randn(1, 4, 40, 8)
 REASONS = {
     "content": (dict(encoding=Sum(CoPE(8), ALiBi(4))), "the bias of Sum .*distance"),
     "two add to values": (dict(encoding=Sum(Shaw(8), Shaw(8))), "the bias of Sum .*distance"),
-    "a cap": (dict(encoding=ALiBi(4), softcap=1.0), "no place for `softcap`"),
-    "padding": (dict(encoding=ALiBi(4), mask=masks.padding([40])), "no strip along the diagonal"),
+    "a cap": (dict(encoding=ALiBi(4), softcap=1.0), "`softcap`"),
+    "padding": (dict(encoding=ALiBi(4), mask=masks.padding([40])), "not a band along the diagonal"),
     "halves": (dict(encoding=ALiBi(4), at=sequence(40) / 2), "no.* whole numbers at equal steps"),
 }
 
@@ -72,13 +72,13 @@ def test_few_queries_are_left_to_a_row():
     with torch.no_grad():
         few = FEW_QUERIES
         said = explain(Q[:, :, :few], Q, Q, ALiBi(4), sequence(few), sequence(40))
-    assert said.passed["toeplitz"] == "the bias of few queries is a few rows"
+    assert "few queries" in said.passed["toeplitz"]
 
 
 def test_it_says_what_makes_a_bias_of_gates_or_counts_a_view():
     q = torch.randn(1, 4, 200, 8)
     said = explain(q, q, q, FoX(32, 4), Forgotten(torch.zeros(1, 4, 200)), mask=masks.causal())
-    assert str(said).startswith("toeplitz: the bias of FoX is one number for each key")
+    assert str(said).startswith("toeplitz: the bias of FoX is one number")
     said = explain(q, q, q, CoPE(8), mask=masks.causal())
     assert str(said).startswith("toeplitz: CoPE has one row for all keys beyond its last count.")
 

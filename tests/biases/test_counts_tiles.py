@@ -164,10 +164,10 @@ def test_few_scores_are_made_at_a_time(monkeypatch):
 
 
 REFUSED = {
-    "a window": (dict(mask=masks.causal() & masks.window(9)), "the mask hides what is far behind"),
-    "sinks": (dict(sinks=torch.zeros(HEADS)), "no place for `sinks`"),
-    "no scale": (dict(scale=0.0), "`scale` is not above 0"),
-    "padding": (dict(mask=masks.padding([TOKENS, 9])), "no strip along the diagonal"),
+    "a window": (dict(mask=masks.causal() & masks.window(9)), "the mask hides far keys"),
+    "sinks": (dict(sinks=torch.zeros(HEADS)), "`sinks`"),
+    "no scale": (dict(scale=0.0), "`scale` is not positive"),
+    "padding": (dict(mask=masks.padding([TOKENS, 9])), "not a band along the diagonal"),
 }
 
 

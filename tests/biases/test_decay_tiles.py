@@ -182,9 +182,9 @@ def test_gates_that_forget_little_take_one_call(monkeypatch):
 
 
 REFUSED = {
-    "both ways": (None, "a query does not come after all the keys that it sees"),
-    "a window": (masks.causal() & masks.window(9), "the mask hides what is far behind"),
-    "padding": (masks.causal() & masks.padding([200, 9]), "no strip along the diagonal"),
+    "both ways": (None, "a query sees keys that come after it"),
+    "a window": (masks.causal() & masks.window(9), "the mask hides far keys"),
+    "padding": (masks.causal() & masks.padding([200, 9]), "not a band along the diagonal"),
 }
 
 
@@ -201,7 +201,7 @@ def test_sums_that_do_not_fall_go_by_blocks(bad):
     q, c = heads(HEADS, 200), sums(logits("halve", tokens=200))
     c[..., 50:] = bad
     said = explain(q, q, q, FOX, Forgotten(c), mask=masks.causal())
-    assert "a query does not come after all the keys" in said.passed["toeplitz"]
+    assert "a query sees keys that come after it" in said.passed["toeplitz"]
     made, expected = (
         attend(q, q, q, FOX, Forgotten(c), mask=masks.causal(), implementation=path)[:, :, :50]
         for path in ("auto", "reference")
@@ -216,7 +216,7 @@ def test_short_texts_and_few_queries_are_left_to_a_row():
     said = explain(
         q[:, :, :90], q[:, :, :90], q[:, :, :90], FOX, Forgotten(c[..., :90]), mask=masks.causal()
     )
-    assert said.passed["toeplitz"] == "the bias of a short text is soon made"
+    assert "short text" in said.passed["toeplitz"]
 
 
 def test_a_second_derivative_is_refused():

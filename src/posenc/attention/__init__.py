@@ -1,1 +1,1 @@
-"""Attention with any encoding: `attend`, a layer and a block, and the ways to compute it."""
+"""Attention with any encoding: `attend`, a layer, a block, and their implementations."""

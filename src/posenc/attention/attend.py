@@ -1,11 +1,11 @@
-"""Attention, written once, to show where each hook lands. This is the map of the library.
+"""The function `attend`, which shows where each hook of an encoding is applied.
 
     weights = softmax( on_queries(q) · on_keys(k)ᵀ · scale + on_scores(q, k) )
     out = on_output( weights · on_values(v) + by_weight(weights) )
     where q, k, v are projections of on_embeddings(x) and at = on_hidden(x, prepare(pos))
 
-`inputs.py` checks what comes in, `core/hooks.py` applies the hooks, `dispatch.py` lists the ways to
-compute the rest: the definition, and faster ones that equal it.
+`inputs.py` checks the arguments, `core/hooks.py` applies the hooks, and `dispatch.py` lists the
+implementations of the rest: the definition, and faster ones that equal it.
 """
 
 from typing import Any
@@ -45,35 +45,34 @@ def attend(
     """Attend from `q` to `k` and `v`, with the encoding's hooks applied.
 
     - `q`: queries, (batch, head, token, channel)
-    - `k`: keys, (batch, key head, key, channel); heads may share keys
+    - `k`: keys, (batch, key head, key, channel); query heads may share keys
     - `v`: values, (batch, key head, key, value)
-    - `encoding`: an `Encoding`, `RoPE(64)` for instance
-    - `at`: positions of the queries, (token,), (batch, token) or (batch, head, token), or what
-      `encoding.prepare` made of them, once for all layers; None: 0, 1, 2, …
-    - `k_at`: the same of the keys, if they stand elsewhere: in a cache or another text; None: `at`
+    - `encoding`: an `Encoding`, for instance `RoPE(64)`
+    - `at`: positions of the queries, (token,), (batch, token) or (batch, head, token), or the
+      result of `encoding.prepare`, computed once for all layers; None: 0, 1, 2, …
+    - `k_at`: positions of the keys, if they differ, as with a cache or another text; None: `at`
     - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; None: every query sees
-      all
-    - `scale`: factor of q · k; None: the encoding's own, usually 1/√channels
-    - `implementation`: "auto" takes the fastest path that encoding, mask, positions, gradients and
-      device allow; `explain` names it. "reference", "sdpa", "toeplitz", "blocks" and "flex" force
-      one
-    - `dropout`: probability with which a weight is 0; the others grow by 1 / (1 − dropout). Pass it
-      in training only
-    - `softcap`: c, which makes c · tanh(s / c) of s = q · k · scale, before biases and mask, as in
-      Gemma 2; None: no cap. transformers' eager attention and its FlexAttention cap first too
-    - `sinks`: one logit for each head of q, which takes its share of the softmax and adds nothing
-      to the output, as in gpt-oss; None: no sinks
+      all keys
+    - `scale`: factor of q · k; None: the scale of the encoding, usually 1/√channels
+    - `implementation`: "auto" chooses the fastest path for the encoding, mask, positions, gradients
+      and device; `explain` names it. "reference", "sdpa", "toeplitz", "blocks" and "flex" force one
+    - `dropout`: probability of setting a weight to 0; the others are divided by 1 − dropout. Pass
+      it in training only
+    - `softcap`: c; scores s = q · k · scale become c · tanh(s / c), before biases and mask, as in
+      Gemma 2 and in transformers; None: no cap
+    - `sinks`: one logit per head of q, which is part of the softmax but has no value, as in
+      gpt-oss; None: no sinks
 
-    Returns (batch, head, token, value). The result depends on the arguments alone: nothing is kept
-    from one call to the next.
+    Returns (batch, head, token, value). The result depends on the arguments alone, because no state
+    is stored between calls.
 
-    An encoding that acts on embeddings (`Sinusoidal`, `Learned`) does so before q, k and v are
-    projected: call `encoding.on_embeddings(x, at)` and pass that `at`, or use `SelfAttention`;
-    otherwise it is refused. One that reads the input of the layer (`on_hidden`) gets it by
-    `at = encoding.on_hidden(x, encoding.prepare(pos))`, or by `SelfAttention`.
+    An encoding that acts on embeddings (`Sinusoidal`, `Learned`) must be applied before q, k and v
+    are projected: call `encoding.on_embeddings(x, at)` and pass the same `at`, or use
+    `SelfAttention`. For an encoding that reads the input of the layer, pass
+    `at = encoding.on_hidden(x, encoding.prepare(pos))`, or use `SelfAttention`.
 
     Raises ValueError for shapes or positions that do not fit, and for an implementation that cannot
-    compute the call; "auto" picks one that can.
+    compute the call; "auto" always finds one that can.
 
     >>> import torch
     >>> from posenc import RoPE, masks
@@ -105,28 +104,28 @@ def explain(
     softcap: float | None = None,
     sinks: Sinks | None = None,
 ) -> Explanation:
-    """Return the path that `attend` takes with the same arguments, and the reason.
+    """Return the path that `attend` chooses for the same arguments, and the reason.
 
     - `q`: queries, (batch, head, token, channel)
     - `k`: keys, (batch, key head, key, channel)
     - `v`: values, (batch, key head, key, value)
-    - `encoding`: an `Encoding`, `RoPE(64)` for instance
-    - `at`: positions of the queries, or what `encoding.prepare` made of them; None: 0, 1, 2, …
-    - `k_at`: the same of the keys; None: `at`
+    - `encoding`: an `Encoding`, for instance `RoPE(64)`
+    - `at`: positions of the queries, or the result of `encoding.prepare`; None: 0, 1, 2, …
+    - `k_at`: positions of the keys, or the result of `encoding.prepare`; None: `at`
     - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; None: every query sees
-      all
-    - `scale`: factor of q · k; None: the encoding's own
-    - `dropout`: probability with which a weight is 0
+      all keys
+    - `scale`: factor of q · k; None: the scale of the encoding
+    - `dropout`: probability of setting a weight to 0
     - `softcap`: c of c · tanh(s / c); None: no cap
-    - `sinks`: one logit for each head of q; None: no sinks
+    - `sinks`: one logit per head of q; None: no sinks
 
-    Raises what `attend` raises for arguments that do not fit.
+    Raises the same errors as `attend`.
 
     >>> import torch
     >>> from posenc import RoPE
     >>> q = torch.randn(1, 2, 5, 8)
     >>> print(explain(q, q, q, RoPE(8)))
-    sdpa: RoPE adds nothing to scores or values, as torch wants it.
+    sdpa: RoPE adds nothing to scores or values, so torch's kernel can be used.
     """
     call = checked(
         q, k, v, encoding, at, k_at, mask, scale, dropout=dropout, softcap=softcap, sinks=sinks
@@ -135,7 +134,7 @@ def explain(
 
 
 def encoded(call: Call) -> Call:
-    """Apply the hooks of queries, keys and values, to nothing that the mask hides from all."""
+    """Apply the hooks of queries, keys and values, after zeroing fully masked keys."""
     if call.hides:
         call = visible(call)
     acts_on = call.acts_on

@@ -1,4 +1,4 @@
-"""One block of a transformer, normalised before each part.
+"""One transformer block, attention and MLP, with normalisation before each.
 
 x + attention(norm(x)),  then x + mlp(norm(x))
 """
@@ -19,24 +19,23 @@ from posenc.support.foreign_arguments import LAYER, LAYER_CALL, reject_foreign_n
 
 
 class Block(nn.Module):
-    """Block of a transformer, attention and MLP: `Block(512, heads=8, encoding=RoPE(64))(x)`.
+    """Transformer block, attention and MLP: `Block(512, heads=8, encoding=RoPE(64))(x)`.
 
     - `width`: channels of the embeddings
     - `heads`: query heads, a divisor of `width`
     - `encoding`: an `Encoding`, or a name such as "rope"
     - `groups`: heads of keys and values, a divisor of `heads`; None: as many as `heads`
     - `mlp`: hidden channels of the MLP, as a multiple of `width`; 4 by default
-    - `causal`: True lets no token see the tokens that follow it
-    - `dropout`: probability in training, of the weights, and of what attention and the MLP add to
-      x, as in GPT-2 and in Vaswani et al. 2017, §5.4
-    - `softcap`: c, which makes c · tanh(s / c) of a score s, as in `attend`; None: no cap
-    - `sinks`: True gives each head a learned logit that takes its share of the softmax
+    - `causal`: True hides later tokens
+    - `dropout`: probability in training, for weights, and for the outputs of attention and MLP, as
+      in GPT-2 and in Vaswani et al. 2017, §5.4
+    - `softcap`: c; a score s becomes c · tanh(s / c), as in `attend`; None: no cap
+    - `sinks`: True gives each head a learned logit that is part of the softmax
 
-    An encoding that acts on embeddings is added to x itself, as at the bottom of GPT-2, not to the
-    normalised x: give it to the first block, and `NoPE()` to the others.
+    An encoding that acts on embeddings is added to x itself, as in GPT-2, not to the normalised x.
+    Pass it to the first block, and `NoPE()` to the others.
 
-    Raises ValueError for sizes that do not divide each other, or that the encoding was not made
-    for.
+    Raises ValueError for sizes that do not divide each other or do not fit the encoding.
 
     >>> import torch
     >>> Block(64, heads=4, encoding="alibi", causal=True)(torch.randn(2, 5, 64)).shape
@@ -78,8 +77,8 @@ class Block(nn.Module):
         - `x`: embeddings, (batch, token, width)
         - `pos`: positions, as in `SelfAttention`; None: 0, 1, 2, …, or those that follow the
           `cache`
-        - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; a causal block joins
-          its own mask with it
+        - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; a causal block
+          combines it with its own mask
         - `implementation`: the path of `attend`, "auto" by default
         - `cache`: a `Cache`, to which the tokens of x are added; None: x is the whole text
         """

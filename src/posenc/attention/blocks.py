@@ -1,6 +1,6 @@
-"""Attention a few queries at a time, made again for the gradients.
+"""The path that computes a block of queries at a time, and recomputes it for the gradients.
 
-Memory grows with tokens · block, never with tokens².
+Memory is proportional to tokens · block size instead of tokens².
 """
 
 import functools
@@ -15,26 +15,26 @@ from posenc.attention.path import Path
 from posenc.attention.reference import ALL, attended, bias_block, mask_block
 from posenc.compat.tracing import beyond_gradients, traced, transformed
 
-BLOCK = 128  # queries at a time, at most
-SMALLEST_BLOCK = 16  # queries
-MOST_SCORES = 2**21  # scores at a time, unless `SMALLEST_BLOCK` queries make more: 8 MB
+BLOCK = 128  # largest number of queries in a block
+SMALLEST_BLOCK = 16  # smallest number of queries in a block
+MOST_SCORES = 2**21  # scores in a block, 8 MB, unless the smallest block has more
 
 
 class Blocks(Path):
-    """A block of queries at a time."""
+    """Attention in blocks of queries."""
 
-    def suits(self, call: Call) -> str:
+    def skips(self, call: Call) -> str:
         if not call.readable and beyond_gradients():
-            return "torch's kernels know first derivatives alone, and backwards"
-        # Choosing by the length would make a compiled graph depend on it
+            return "torch's kernels have only first derivatives in reverse mode"
+        # The number of blocks would make a compiled graph depend on the length
         if torch.compiler.is_compiling():
-            return "loops over blocks are not for what is traced"
+            return "loops over blocks cannot be traced for all lengths"
         return ""
 
     def why(self, call: Call) -> str:
         queries = call.q.shape[-2]
         return (
-            "a block of queries at a time."
+            "the queries are computed in blocks."
             if queries > BLOCK
             else f"{queries} queries in one block."
         )
@@ -45,14 +45,14 @@ class Blocks(Path):
         if tokens > most:
             batch, heads, _, keys = call.shape
             most = max(most, min(BLOCK, MOST_SCORES // max(1, batch * heads * keys)))
-        # The kernel has no place for a cap or for what takes the weights, and drops weights only
-        # where it makes all of them. Nor has it one for whole scores.
-        can = call.plain or not (call.dropout or sdpa.cannot_weigh(call))
+        # The fused kernel supports no cap, no complete scores, and no access to the weights, and
+        # its memory with dropout is that of all weights
+        can = call.plain or not (call.dropout or sdpa.unsupported_softmax(call))
         can = can and not (whole or call.by_weight)
         compute = _fused if call.readable and can else attended
-        # The keys that some queries see, as far as the mask is a strip
+        # Masked keys of a block are skipped if the mask is a diagonal band
         strip = None if call.mask is None or call.by_weight else call.seen
-        # A single block computes all, and there is nothing to make again for the gradients
+        # A single block needs no recomputation for the gradients
         if tokens <= most or (tokens <= BLOCK and call.trains):
             return compute(call, ALL, ALL if strip is None else strip.seen(slice(0, tokens)))
         blocks = rows_of(tokens, most)
@@ -61,7 +61,7 @@ class Blocks(Path):
             call.bias.hold()
         # `torch.func` cannot transform a checkpoint
         if call.trains and (traced() or not transformed()):
-            # Of a block keep the output only; the rest is made again for the gradients.
+            # Store only the output of a block, and recompute the rest for the gradients
             again = functools.partial(
                 checkpoint, use_reentrant=False, preserve_rng_state=call.dropout > 0
             )
@@ -70,7 +70,7 @@ class Blocks(Path):
             return torch.cat(
                 [compute(call, *some) for some in zip(blocks, columns, strict=True)], -2
             )
-        # Written in place: kept parts would lie between pieces of memory to be used again.
+        # Blocks are written in place, because a list of them would fragment memory
         out = call.v.new_empty(*call.q.shape[:-1], call.v.shape[-1])
         for rows, some in zip(blocks, columns, strict=True):
             out[..., rows, :] = compute(call, rows, some)
@@ -78,7 +78,7 @@ class Blocks(Path):
 
 
 def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
-    """Compute `attended` by torch's CPU kernel, which keeps no scores and no weights."""
+    """Compute `attended` by torch's CPU kernel, which does not store scores or weights."""
     seen = None if call.mask is None else mask_block(call, rows, keys)
     bias = None if call.bias is None else bias_block(call, rows, keys, seen)
     q, k, v = call.q, call.k, call.v
@@ -89,4 +89,4 @@ def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
         return attended(call, rows, keys)
     if seen is None:
         return sdpa.kernel(call, q, k, v, bias)
-    return sdpa.unless_alone(call, q, k, v, seen, bias)
+    return sdpa.with_mask(call, q, k, v, seen, bias)

@@ -1,16 +1,15 @@
-"""Keys and values of the tokens so far, so that each new token costs one query.
+"""A cache of keys and values, so that decoding computes one query per new token.
 
-They lie in memory with room for as many more, so that a token is written and none is copied. Only
-one cache writes there, behind the tokens it has: a branch, or a cache that was cropped, begins
-with memory of its own. So what came before never changes, whoever still reads it.
+Keys and values are stored in buffers with space for as many more tokens, so that a new token is
+written without copying the others. Only one cache writes to a buffer, after its own tokens; a
+branch or a cropped cache starts with a new buffer. Tensors returned earlier therefore never change.
 
-Keys are kept as they enter the dot product, values as they are weighed: nothing is turned twice.
-Where an encoding widens keys, or copies them for each head, they are kept as they were projected,
-and encoded again in every call: that is less memory, and Transformer-XL has a faster form of it.
+Keys are stored after `on_keys`, and values after `on_values`, so that rotations are applied once.
+If an encoding widens keys, or copies them for each head, keys and values are stored before these
+hooks and encoded in every call. This needs less memory, and is faster for Transformer-XL.
 
-Nothing that is kept follows from weights but what a text is made of: its keys and values, and what
-`on_hidden` returned for its tokens. `Prepared.precomputed` may add keys, already transformed by the
-tokens read since.
+Keys, values and the results of `on_hidden` are the only stored values that depend on weights.
+`Prepared.precomputed` may add keys that are transformed by the tokens after them.
 """
 
 from copy import copy
@@ -35,49 +34,49 @@ from posenc.core.shapes import Heads, Keys, Seen, Values
 from posenc.support.arguments import brief, whole_number
 
 SCORES = {"on_scores", "by_weight"}
-LEAST_ROOM = 64  # tokens
-Room = tuple[Tensor, Tensor]
+SMALLEST_BUFFER = 64  # tokens
+Buffers = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
 class CachedTokens:
-    """The keys, values and positions of the tokens so far, in one layer; never written to."""
+    """The keys, values and positions of the tokens of one layer, which are never written to."""
 
     k: Keys
     v: Values
-    ats: list[Any]  # the `at` of each leaf of the encoding; None where no later query needs it
-    encoded: bool  # whether `k` and `v` are as `on_keys` and `on_values` return them
-    axes: int  # numbers that make a position
-    pos: Tensor | None = None  # positions of all, if any were given; None: 0, 1, 2, …
-    again: bool = False  # whether the layer has been called more than once
-    room: Room | None = None  # memory that begins with k, with v; the rest is not written yet
+    ats: list[Any]  # the `at` of each leaf of the encoding; None if later queries do not need it
+    encoded: bool  # True if `k` and `v` are results of `on_keys` and `on_values`
+    axes: int  # coordinates of a position
+    pos: Tensor | None = None  # positions of all tokens, if any were given; None: 0, 1, 2, …
+    called_before: bool = False  # True if the layer has been called more than once
+    buffers: Buffers | None = None  # memory that begins with k, and with v
 
     @property
     def tokens(self) -> int:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "CachedTokens":
-        """The same of other tensors, which have no room yet."""
+        """Return the same with functions applied to all tensors, without buffers."""
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
         k, v = of_tensor(self.k), of_tensor(self.v)
-        return replace(self, k=k, v=v, ats=ats, pos=pos, room=None)
+        return replace(self, k=k, v=v, ats=ats, pos=pos, buffers=None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: of memory that has more in it, the tokens alone."""
-        return vars(replace(self, k=self.k.clone(), v=self.v.clone(), room=None))
+        """Return the state for pickling, with copies of the tokens instead of whole buffers."""
+        return vars(replace(self, k=self.k.clone(), v=self.v.clone(), buffers=None))
 
 
 @dataclass(eq=False)
 class Cache:
-    """Keys and values of the tokens so far: `layer(x, cache=cache)` adds those of x.
+    """Keys and values of earlier tokens: `layer(x, cache=cache)` adds the tokens of x.
 
-    A new `Cache()` is empty. One cache serves all layers of a stack, each of which is called once
-    for each piece of the text; a layer that a stack passes through twice needs two. A call that is
-    refused adds nothing.
+    A new `Cache()` is empty. All layers of a stack share one cache, and each layer is called once
+    for each piece of the text; a layer that is called twice per piece needs two caches. A call that
+    raises an error adds nothing.
 
-    `copy.copy` and `copy.deepcopy` make a branch, which goes on by itself, with the same layers or,
-    copied together with them, with the copies.
+    `copy.copy` and `copy.deepcopy` return an independent branch for the same layers. A deep copy
+    together with the layers belongs to the copied layers.
 
     >>> import torch
     >>> from posenc import SelfAttention, masks
@@ -90,15 +89,15 @@ class Cache:
     """
 
     held: dict[nn.Module, CachedTokens] = field(default_factory=dict, init=False)
-    given: dict[nn.Module, Tensor] = field(default_factory=dict, init=False)  # while layers work
+    # Positions of the call in progress, by layer
+    pending_positions: dict[nn.Module, Tensor] = field(default_factory=dict, init=False)
 
     @property
     def tokens(self) -> int:
         return max([held.tokens for held in self.held.values()], default=0)
 
     def tokens_of(self, layer: nn.Module) -> int:
-        """Return the number of tokens that a layer has seen; during a pass through a stack, layers
-        differ.
+        """Return the number of tokens of a layer; layers differ during a pass through a stack.
 
         - `layer`: the `SelfAttention`
         """
@@ -114,17 +113,17 @@ class Cache:
         return self._mapped(lambda held: held.mapped(to, to))
 
     def crop(self, tokens: int) -> None:
-        """Keep the first tokens. The next tokens stand after the last that is left.
+        """Keep the first tokens; the next tokens continue after the last one that is kept.
 
         - `tokens`: number to keep; a negative number drops as many from the end
 
-        Raises ValueError for more tokens than every layer has seen.
+        Raises ValueError for more tokens than every layer has.
         """
         left = whole_number(tokens, "tokens") + (self.tokens if tokens < 0 else 0)
         least = min([held.tokens for held in self.held.values()], default=0)
         if not 0 <= left <= least:
             raise ValueError(
-                f"`tokens` must leave at most the {least} that every layer has seen, got {tokens}."
+                f"`tokens` must keep at most the {least} tokens that every layer has, got {tokens}."
             )
         some = slice(left)
         self.held = self._mapped(
@@ -135,7 +134,7 @@ class Cache:
         ).held
 
     def reorder(self, texts: Tensor) -> None:
-        """Select texts of the batch in a new order, as beam search does.
+        """Select texts of the batch in a new order, for beam search.
 
         - `texts`: indices of texts, (new batch,); a text may occur twice, or not at all
 
@@ -144,11 +143,11 @@ class Cache:
         batch = max([held.k.shape[0] for held in self.held.values()], default=0)
         if not isinstance(texts, Tensor) or texts.ndim != 1 or texts.dtype not in INTEGERS:
             raise TypeError(
-                f"`texts` must be a tensor of indices of texts, (new batch,), got {brief(texts)}:"
-                " `torch.tensor([0, 0, 2])`."
+                f"`texts` must be a tensor of indices of texts, (new batch,), got {brief(texts)}."
+                " Pass `torch.tensor([0, 0, 2])`, for instance."
             )
         if texts.numel() and not 0 <= int(texts.min()) <= int(texts.max()) < batch:
-            raise IndexError(f"`texts` must be 0 … {batch - 1}, got {texts.tolist()}.")
+            raise IndexError(f"`texts` must be from 0 to {batch - 1}, got {texts.tolist()}.")
         take = lambda x: x.index_select(0, texts.to(x.device))  # noqa: E731
         self.held = self._mapped(
             lambda held: held.mapped(
@@ -157,10 +156,10 @@ class Cache:
         ).held
 
     def __copy__(self) -> "Cache":
-        return self._mapped(lambda held: replace(held, room=None))
+        return self._mapped(lambda held: replace(held, buffers=None))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Cache":
-        """A branch for the copies of layers that were copied before it, together with it."""
+        """Return a branch for the copied layers, if layers are part of the same deep copy."""
         branch = copy(self)
         branch.held = {memo.get(id(layer), layer): held for layer, held in branch.held.items()}
         return branch
@@ -179,31 +178,30 @@ def refuse_by_length(encoding: Encoding) -> None:
     for leaf in leaves(encoding):
         if leaf.by_length:
             raise ValueError(
-                f"`cache` must be None with {type(leaf).__name__}, which depends on the length of"
-                " the text, so that each new token changes all before it. Pass the whole text in"
-                " every call."
+                f"`cache` must be None with {type(leaf).__name__}, because each new token changes"
+                " the length and thus all earlier codes. Pass the whole text in every call."
             )
 
 
 def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: int) -> Any:
-    """Positions of the tokens of x, (batch, token, channel); None: those after the cache's last."""
+    """Return the positions of x, (batch, token, channel); None: those after the last cached one."""
     held = None if cache is None else cache.held.get(layer)
     known = None if held is None else held.pos
     if cache is not None:
-        # What a refused call gave is dropped.
-        cache.given.pop(layer, None)
+        # Drop the positions of a call that raised an error
+        cache.pending_positions.pop(layer, None)
     if pos is None:
         if known is None:
             start = 0 if held is None else held.tokens
             return torch.arange(start, start + x.shape[-2], device=x.device)
         if axes > 1:
             raise ValueError(
-                f"`pos` must say where these tokens stand, points of {axes} axes as before: none of"
-                " them is the next."
+                f"`pos` must be given for these tokens as points of {axes} axes, because points"
+                " have no next position."
             )
         pos = known[..., -1:] + torch.arange(1, x.shape[-2] + 1, device=x.device)
     if cache is not None:
-        cache.given[layer] = pos = exact_copy(pos)
+        cache.pending_positions[layer] = pos = exact_copy(pos)
     return pos
 
 
@@ -219,10 +217,10 @@ def attend_cached(
     scale: float | None = None,
     **how: Any,
 ) -> Tensor:
-    """Add new tokens to the cache, and attend from them to all that it holds then.
+    """Add new tokens to the cache, and compute their attention to all cached tokens.
 
-    `at` is of the new tokens; `mask` is of the whole text so far, its queries and its keys;
-    `how` goes to `attend`.
+    `at` belongs to the new tokens, and `mask` to all queries and keys of the text so far; `how` are
+    further arguments of `attend`.
     """
     refuse_by_length(encoding)
     check_tensors(encoding, q, k, v)
@@ -235,14 +233,14 @@ def attend_cached(
         so_far = part.at if before is None else appended(before, part.at, place)
         needed = goes_on or not held.encoded or SCORES & {*part.acts_on}
         all_ats.append(so_far if needed else None)
-        # Sums over tokens go on from the last token in the cache
+        # Sums over tokens continue from the last cached token
         at = slice_tokens(so_far, last, place) if goes_on else part.at
         new.append(part._replace(at=at, k_at=at))
         parts.append(part._replace(at=at, k_at=all_ats[-1]))
     if held.encoded:
         q, k = queries_and_keys(new, q, k)
         v = applied("on_values", new, v, q.shape[1])
-    k, v, room = _joined(held, k, v)
+    k, v, buffers = _joined(held, k, v)
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
     call = weighing(encoding, parts, q, k, v, mask, scale, **how)
     if not held.encoded:
@@ -252,44 +250,44 @@ def attend_cached(
     out = applied("on_output", parts, run(call))
     if held.encoded:
         all_ats = [at.precomputed(k) if isinstance(at, Prepared) else at for at in all_ats]
-    pos = _all_positions(held, cache.given.pop(layer, None), place)
-    again = layer in cache.held
-    cache.held[layer] = CachedTokens(k, v, all_ats, held.encoded, held.axes, pos, again, room)
+    pos = _all_positions(held, cache.pending_positions.pop(layer, None), place)
+    before = layer in cache.held
+    cache.held[layer] = CachedTokens(k, v, all_ats, held.encoded, held.axes, pos, before, buffers)
     return out
 
 
-def _joined(held: CachedTokens, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Room | None]:
-    """Write new keys and values behind those before, into more room where there is too little.
+def _joined(held: CachedTokens, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Buffers | None]:
+    """Write new keys and values after the cached ones, in larger buffers if necessary.
 
-    Gradients, transforms and compilers want tensors that nobody writes to: these get a copy.
+    Gradients, transforms and compilers do not allow writes, so tensors are concatenated for them.
     """
     before, new = (held.k, held.v), (k, v)
     fit = all([_fits(more, x) for more, x in zip(new, before, strict=True)])
     if torch.is_grad_enabled() or transformed() or not fit:
         k, v = (torch.cat(both, -2) for both in zip(before, new, strict=True))
         return k, v, None
-    start, stop, room = held.tokens, held.tokens + k.shape[2], held.room
-    if room is None or room[0].shape[2] < stop:
-        room = _roomier(held.k, stop), _roomier(held.v, stop)
-    for memory, more in zip(room, new, strict=True):
-        # Through `data`, which counts no versions: graphs may have saved what came before
+    start, stop, buffers = held.tokens, held.tokens + k.shape[2], held.buffers
+    if buffers is None or buffers[0].shape[2] < stop:
+        buffers = _grow(held.k, stop), _grow(held.v, stop)
+    for memory, more in zip(buffers, new, strict=True):
+        # Write through `.data` to skip autograd's version counter; saved tensors end before `start`
         memory.data[:, :, start:stop] = more
-    return room[0][:, :, :stop], room[1][:, :, :stop], room
+    return buffers[0][:, :, :stop], buffers[1][:, :, :stop], buffers
 
 
 def _fits(more: Tensor, x: Tensor) -> bool:
-    """Whether keys can be written behind x as they are: none is rounded, moved or broadcast."""
+    """Test whether keys can be written after x without conversion, transfer or broadcast."""
     (*heads, _, channels), (*others, _, others_channels) = x.shape, more.shape
     alike = heads == others and channels == others_channels and x.dtype is more.dtype
     return alike and x.device == more.device and unwrapped(more)
 
 
-def _roomier(x: Tensor, tokens: int) -> Tensor:
-    """Memory that begins with x, for twice so many tokens."""
+def _grow(x: Tensor, tokens: int) -> Tensor:
+    """Return a buffer for twice this number of tokens, which begins with x."""
     batch, heads, before, channels = x.shape
-    # An inference tensor could not be written to outside of inference mode
+    # Inference tensors cannot be written to outside of inference mode
     with torch.inference_mode(False), torch.no_grad():
-        memory = x.new_empty(batch, heads, max(LEAST_ROOM, 2 * tokens), channels)
+        memory = x.new_empty(batch, heads, max(SMALLEST_BUFFER, 2 * tokens), channels)
     memory[:, :, :before] = x
     return memory
 
@@ -297,22 +295,22 @@ def _roomier(x: Tensor, tokens: int) -> Tensor:
 def _held(
     cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values, at: Any
 ) -> CachedTokens:
-    """What the cache holds of this layer; nothing, in its first call."""
+    """Return the cached tokens of this layer, which are empty in its first call."""
     held = cache.held.get(layer)
     if held is None:
-        if any([other.again for other in cache.held.values()]):
+        if any([other.called_before for other in cache.held.values()]):
             raise ValueError(
-                f"`cache` holds {cache.tokens} tokens, which this layer has not seen: each layer of"
-                " a stack is called from the first token on; a copied layer needs the cache that"
-                " was copied with it, `copy.deepcopy((layers, cache))`."
+                f"`cache` must be empty when a layer is first called, got {cache.tokens} tokens of"
+                " other layers. Call each layer from the first token on. Copy layers together with"
+                " their cache, `copy.deepcopy((layers, cache))`."
             )
         encoded = keeps_keys(encoding, k, at)
         none = [None] * len(leaves(encoding))
         return CachedTokens(k[..., :0, :], v[..., :0, :], none, encoded, encoding.axes)
     if held.k.shape[0] != k.shape[0]:
         raise ValueError(
-            f"`cache` holds a batch of {held.k.shape[0]}, `x` is a batch of {k.shape[0]}: start"
-            " with an empty `Cache()`."
+            f"`x` must be a batch of {held.k.shape[0]}, like `cache`, got {k.shape[0]}. Start with"
+            " an empty `Cache()`."
         )
     return held
 
@@ -320,7 +318,7 @@ def _held(
 def _all_positions(
     held: CachedTokens, given: Tensor | None, place: tuple[int, int]
 ) -> Tensor | None:
-    """The positions of all tokens, where those of some were given."""
+    """Return the positions of all tokens, if any were given; None: 0, 1, 2, …"""
     if given is None or not held.tokens:
         return given
     known = sequence(held.tokens, 0, given.device) if held.pos is None else held.pos
@@ -329,13 +327,13 @@ def _all_positions(
 
 @torch.no_grad()
 def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
-    """Test on one token whether keys that the encoding acts on keep their heads and channels."""
+    """Test on one token whether `on_keys` preserves the number of heads and channels."""
     first_key, at = k[..., :1, :], slice_tokens(at, slice(1), where_tokens(encoding.axes))
     return applied("on_keys", placed(encoding, at, at), first_key).shape == first_key.shape
 
 
 def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Mask | Seen | None:
-    """Cut the mask of all `tokens` down to the queries from `start` on."""
+    """Return the mask of all `tokens` for the queries from `start` on."""
     if mask is None or not start or (mask is CAUSAL and tokens - start == 1):
         return None if mask is CAUSAL and start else mask
     refuse_no_function(mask)

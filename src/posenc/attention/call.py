@@ -1,4 +1,4 @@
-"""The arguments of one attention call, validated. The hooks replace q, k, v and the bias."""
+"""The validated arguments of one attention call; later steps replace q, k, v and the bias."""
 
 from typing import Literal, NamedTuple
 
@@ -16,25 +16,27 @@ Implementation = Literal["auto", "reference", "sdpa", "toeplitz", "blocks", "fle
 
 
 class Call(NamedTuple):
+    """The arguments of one attention call, and facts derived from them."""
+
     encoding: Encoding
-    parts: list[Placed]  # the encoding, or those that a `Sum` is made of, with their positions
-    acts_on: tuple[str, ...]  # the hooks that any of them overrides
+    parts: list[Placed]  # the encoding, or the parts of a `Sum`, with their positions
+    acts_on: tuple[str, ...]  # the hooks that any part overrides
     q: Heads
     k: Keys
     v: Values
     scale: float  # factor of q · k
     mask: Mask | Seen | None  # None: every query sees every key
-    seen: Strip | None  # the pairs that the mask shows, where they are a strip
-    hides: bool  # True where there may be keys that no query sees
-    readable: bool  # True where values can be read: on the CPU, not traced, first gradients at most
-    trains: bool
-    plain: bool  # True where the weights are nothing but the softmax of the scores
-    by_weight: bool  # True where the encoding adds to the output by the weights
-    # The dtype of scores: at least float32; 16 bits would not even tell 1,024 from 1,025
+    seen: Strip | None  # the pairs that the mask shows, if they are a diagonal band
+    hides: bool  # True if there may be keys that no query sees
+    readable: bool  # True on the CPU, without tracing, and with first gradients at most
+    trains: bool  # True if any input or parameter requires a gradient
+    plain: bool  # True without dropout, softcap and sinks
+    by_weight: bool  # True if the encoding overrides `by_weight`
+    # The dtype of scores, float32 or wider, because 1,025 is rounded to 1,024 in 16 bits
     exact: torch.dtype
-    dropout: float = 0.0  # probability with which a weight is 0
+    dropout: float = 0.0  # probability of setting a weight to 0
     softcap: float | None = None  # c of c · tanh(score / c)
-    sinks: Sinks | None = None  # logits that have no value
+    sinks: Sinks | None = None  # logits without a value
     implementation: Implementation = "auto"
     bias: ScoreBias | None = None
 
@@ -46,7 +48,7 @@ class Call(NamedTuple):
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
-        """The tensors that the encoding has no part in."""
+        """The tensors q, k, v and sinks."""
         inputs = self.q, self.k, self.v
         return inputs if self.sinks is None else (*inputs, self.sinks)
 
@@ -57,5 +59,5 @@ class Call(NamedTuple):
 
 
 def rows_of(tokens: int, most: int) -> list[slice]:
-    """Cut so many queries into blocks of `most` at most."""
+    """Return slices that split this number of queries into blocks of at most `most`."""
     return [slice(start, min(start + most, tokens)) for start in range(0, tokens, most)]

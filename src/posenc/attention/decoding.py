@@ -1,9 +1,8 @@
-"""One new token that sees all keys, in layers that share positions: torch's kernel and one row.
+"""Decoding of one token through several layers, with the row of a bias shared by all layers.
 
-When decoding, the overhead of Python calls dominates. Whoever runs the layers of one pass may hold
-a `Decoding` meanwhile: the row of a bias that goes by positions alone is computed in the first
-layer, and serves the others. It belongs to that pass: weights that are written to later are not
-seen by it.
+In decoding, the overhead of Python calls dominates. A `Decoding` object computes the row of a bias
+that depends on positions only in the first layer, and reuses it in the others. It is valid for one
+pass through the layers; later changes of weights do not affect it.
 """
 
 from dataclasses import dataclass, field
@@ -21,22 +20,21 @@ from posenc.core.encoding import Encoding
 from posenc.core.hooks import bias_of
 from posenc.core.shapes import Heads, Keys, Values
 
-Row = tuple[bool, Tensor | None]  # whether the kernel can serve; the row, (batch, head, 1, key)
+Row = tuple[bool, Tensor | None]  # True if the kernel can be used; the row, (batch, head, 1, key)
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """One new token and the keys that it sees, during one pass through all layers.
+    """Decoding of one token in one pass through all layers, with all keys visible.
 
-    - `encoding`: an `Encoding` that acts on scores by position, or on embeddings, or not at all;
-      others are computed too, without gain
-    - `at`: position of the new token, (1,), or what `encoding.prepare` made of it
-    - `k_at`: the same of the keys, (key,)
-    - `rows`: rows of the bias by softmax scale, filled in by the first layer
+    - `encoding`: an `Encoding`; a bias that depends on positions only is computed once
+    - `at`: position of the new token, (1,), or the result of `encoding.prepare`
+    - `k_at`: positions of the keys, (key,), or the result of `encoding.prepare`
+    - `rows`: rows of the bias by softmax scale, computed by the first layer
 
     `Decoding(ALiBi(8), pos[-1:], pos).attend(q, k, v)` equals `attend(q, k, v, ALiBi(8), pos[-1:],
-    pos)`, at the cost of torch's call. It belongs to one pass: weights written to later are not
-    seen.
+    pos)`, at the cost of torch's call. An object is valid for one pass; later changes of weights do
+    not affect it.
 
     >>> import torch
     >>> from posenc import ALiBi
@@ -51,29 +49,29 @@ class Decoding:
     rows: dict[float, Row] = field(default_factory=dict)  # rows by softmax scale
 
     def attend(self, q: Heads, k: Keys, v: Values, scale: float | None = None) -> Tensor:
-        """Return what `posenc.attend` returns; the call of the first layer checks what fits.
+        """Return the same as `posenc.attend`; only the first call checks the arguments.
 
         - `q`: the query, (batch, head, 1, channel)
         - `k`: keys, (batch, key head, key, channel)
         - `v`: values, (batch, key head, key, value)
-        - `scale`: factor of q · k; None: the encoding's own
+        - `scale`: factor of q · k; None: the scale of the encoding
         """
         scale = self.encoding.scale(q.shape[-1]) if scale is None else scale
         if not torch.is_grad_enabled() and is_eager_cpu(q, k, v) and not beyond_gradients():
             if scale not in self.rows:
                 self.rows[scale] = self.row(q, k, v, scale)
-            serves, row = self.rows[scale]
-            if serves:
+            usable, row = self.rows[scale]
+            if usable:
                 return one_query(q, k, v, row, scale)
         return attend(q, k, v, self.encoding, self.at, self.k_at, scale=scale)
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
-        """Return whether torch's kernel can serve, and the row of the bias that it adds, or None.
+        """Return True if torch's kernel can be used, and the row of the bias, or None.
 
-        - `q`, `k`, `v`: those of `attend`
+        - `q`, `k`, `v`: the arguments of `attend`
         - `scale`: factor of q · k
 
-        The kernel cannot serve a bias that depends on content, or a `scale` below 0.
+        The kernel cannot be used for a bias that depends on content, or a `scale` below 0.
         """
         acts_on = {*self.encoding.acts_on}
         if q.shape[2] != 1 or scale <= 0 or v.shape[-1] != q.shape[-1]:

@@ -1,17 +1,17 @@
-"""The ways to compute attention: the definition, and what must equal it, forward and backward.
+"""Choose an implementation of attention: the definition, or a faster one that equals it.
 
-    sdpa       torch's own kernel; carries no bias
-    toeplitz   a window, or a bias that brings its own tiles, on the CPU: of distance or of offsets
-               over positions at equal steps, of gates or counts, or of carried keys
-    flex       FlexAttention, compiled: any bias of one pair; by itself on CUDA, on request for
-               inference on the CPU
-    blocks     a few queries at a time, made again for the gradients
-    reference  the definition, in plain tensor operations: all scores at once
+    sdpa       torch's kernel, without a bias
+    toeplitz   a window, or a bias with its own tiles, on the CPU: biases of distance or offset at
+               equally spaced positions, of gates or counts, or of transported keys
+    flex       compiled FlexAttention for any bias of one pair; used by "auto" on CUDA, and only on
+               request for inference on the CPU
+    blocks     a few queries at a time, recomputed for the gradients
+    reference  the definition, in plain tensor operations on all scores at once
 
-`serves(call)` says why a way cannot compute a call, "" where it can; `suits(call)` says why "auto"
-passes over one that can. "auto" takes the first that does both, in this order, and of packed
-documents for each by itself. A query that sees no key gets exactly 0, with finite gradients, and
-what stands in keys and values that nobody sees, NaN included, changes nothing.
+`cannot(call)` returns the reason why a path cannot compute a call, and `skips(call)` the reason why
+"auto" does not use it. "auto" chooses the first path without a reason, in this order, and
+separately for each packed document. On every path the output of a query that sees no key is exactly
+0 with finite gradients, and fully masked keys and values have no effect, even if they are NaN.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ PATHS: dict[str, Path] = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """The path that attention takes, why, and what kept it from those before."""
+    """The chosen path, the reason, and the reasons against the paths before it."""
 
     path: str
     why: str
@@ -52,31 +52,32 @@ class Explanation:
 
 
 def run(call: Call) -> Tensor:
-    """Attend: (batch, head, query, value). Raise ValueError where `implementation` cannot.
+    """Compute attention, (batch, head, query, value), from encoded queries and keys without a bias.
 
-    The call is one of encoded queries and keys, whose bias has not been asked for.
+    Raises ValueError if the requested `implementation` cannot compute the call.
     """
-    # Documents apart are no strip of pairs
+    # Packed documents are not a diagonal band
     if call.seen is None and (texts := apart(call)):
         return _joined(call, texts)
     if call.acts_on or call.scale <= 0:
         call = scored(call)
-    asked = call.implementation
-    if asked == "auto":
+    name = call.implementation
+    if name == "auto":
         return _first(call, {}).run(call)
-    if reason := PATHS[asked].serves(call):
+    if reason := PATHS[name].cannot(call):
         raise ValueError(
-            f'`implementation="{asked}"` cannot carry {call.name} here: {reason}; use "auto".'
+            f'`implementation="{name}"` cannot compute {call.name} here, because {reason}. Use'
+            ' "auto".'
         )
-    return PATHS[asked].run(call)
+    return PATHS[name].run(call)
 
 
 def chosen(call: Call) -> Explanation:
-    """The path that "auto" takes, and what kept it from those before."""
+    """Return the path that "auto" chooses, and the reasons against the paths before it."""
     if call.seen is None and (texts := apart(call)):
         count, longest = sum(map(len, texts)), max(chain(*texts), key=lambda one: prod(one.shape))
         of_one = chosen(longest)
-        why = f"{count} in a row, each by itself, the longest by {of_one.path}: {of_one.why}"
+        why = f"{count} in a row, in separate calls, the longest by {of_one.path}: {of_one.why}"
         return Explanation("documents", why, of_one.passed)
     passed: dict[str, str] = {}
     call = scored(call)
@@ -86,7 +87,7 @@ def chosen(call: Call) -> Explanation:
 
 
 def scored(call: Call) -> Call:
-    """Apply `on_scores` to encoded queries and keys: add the bias, and make the scale positive."""
+    """Apply `on_scores` to encoded queries and keys, and make the scale positive."""
     q, k, v, scale, bias = call.q, call.k, call.v, call.scale, None
     if "on_scores" in call.acts_on:
         bias = bias_of(call.parts, q, k, scale)
@@ -97,17 +98,17 @@ def scored(call: Call) -> Call:
     # The hooks may have returned different numbers of heads for k and v
     if k.shape[1] != v.shape[1]:
         k, v = per_query_head(k, q), per_query_head(v, q)
-    # torch's kernels multiply the −∞ of hidden keys by the scale, and its sign
+    # torch's kernels multiply the −∞ of masked keys by the scale, so its sign matters
     if scale <= 0:
         q, scale = (-q, -scale) if scale < 0 else (q * 0, 1.0)
     return call._replace(q=q, k=k, v=v, scale=scale, bias=bias)
 
 
 def _joined(call: Call, texts: list[list[Call]]) -> Tensor:
-    """Attend each document of each text, and put the outputs in their places."""
+    """Compute attention for each document, and combine the outputs."""
     if call.trains:
         return torch.cat([torch.cat([*map(run, documents)], -2) for documents in texts])
-    # Written in place: kept outputs would take as much memory again.
+    # Outputs are written in place, because a list of them would need the same memory again
     out = call.v.new_empty(*call.q.shape[:-1], call.v.shape[-1])
     for text, documents in zip(out.split(len(texts[0][0].q)), texts, strict=True):
         places = text.split([len(one.q[0, 0]) for one in documents], -2)
@@ -117,10 +118,10 @@ def _joined(call: Call, texts: list[list[Call]]) -> Tensor:
 
 
 def _first(call: Call, passed: dict[str, str]) -> Path:
-    """The first path that suits a call and serves it; the reasons against others are `passed`."""
+    """Return the first path without a reason against it; `passed` collects the other reasons."""
     for name, path in PATHS.items():
-        reason = path.suits(call) or path.serves(call)
+        reason = path.skips(call) or path.cannot(call)
         if not reason:
             return path
         passed[name] = reason
-    raise AssertionError("the definition serves every call")
+    raise AssertionError("the definition can compute every call")

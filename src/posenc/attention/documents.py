@@ -1,10 +1,10 @@
-"""Documents packed in one row: each attends to itself, by whichever path serves it.
+"""Split a call on packed documents into one call per document.
 
     causal() & documents(ids),   ids = 0 0 0 1 1:   queries 0 … 2 see keys 0 … 2, queries 3 … 4 see
-                                                    keys 3 … 4; scores of other pairs are not made
+                                                    keys 3 … 4; other scores are not computed
 
-Where the tokens of each document lie side by side, it is a text of its own: its mask is a strip
-along the diagonal, if one of all documents would be, and its bias goes by its own positions.
+The tokens of each document must be contiguous. Then each document is a separate text: the rest of
+the mask may be a diagonal band there, and faster paths apply.
 """
 
 from collections.abc import Callable
@@ -24,22 +24,22 @@ from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.core.prepared import Prepared, select_batch, slice_tokens, where_tokens
 
-# Scores that one call for all documents computes in the time that one more call costs.
+# Number of scores that take as long as the overhead of one more call
 WORTH_CUTTING = 2**17
 
 
 class Run(NamedTuple):
-    """The queries of a document, and its keys, of which there may be none."""
+    """The queries of a document, and its keys, which may be empty."""
 
     rows: slice
     keys: slice
 
 
 def apart(call: Call) -> list[list[Call]]:
-    """A call for each document of each text; of all texts at once, where documents lie alike.
+    """Return a call for each document of each text, or of all texts if these have equal documents.
 
-    Empty where the mask keeps no documents apart, where their tokens are scattered, or where
-    documents are so many and so short that one call of all is faster.
+    The result is empty if the mask has no documents, if their tokens are not contiguous, or if
+    documents are so short that a single call is faster.
     """
     mask, scores = call.mask, prod(call.shape)
     if call.implementation != "auto" or not call.readable or not scores or scores < WORTH_CUTTING:
@@ -63,9 +63,9 @@ def apart(call: Call) -> list[list[Call]]:
 
 
 def _can_be_cut(call: Call) -> bool:
-    """Test whether what all hooks know of tokens is positions or `Prepared`, whose axes are known.
+    """Test whether every `at` is positions or `Prepared`, which can be sliced by tokens.
 
-    An encoding of one's own may prepare anything.
+    `prepare` of other encodings may return any object.
     """
     for leaf, acts_on, *ats in call.parts:
         bare = type(leaf).prepare is Encoding.prepare and "on_hidden" not in acts_on
@@ -75,14 +75,14 @@ def _can_be_cut(call: Call) -> bool:
 
 
 def _runs_by_text(mask: Mask) -> list[list[Run]]:
-    """The runs of each text, or of all, in the order of queries; none where there are no runs."""
+    """Return the documents of each text, or of all texts, in the order of queries; or none."""
     sides = [*zip(*[(same.q_ids, same.k_ids) for same in mask.ids], strict=True)]
     if not all([is_eager_cpu(*side) for side in sides]):
         return [[]]
-    # Documents that differ from head to head cannot be cut out of all heads at once
+    # Documents that differ between heads cannot be split for all heads at once
     if any([ids.ndim > 2 for side in sides for ids in side]):
         return [[]]
-    # (mask, text, token): documents are apart if one of the masks says so
+    # (mask, text, token): tokens are in one document if all masks agree
     ids = [torch.stack(torch.broadcast_tensors(*map(torch.atleast_2d, side))) for side in sides]
     texts = max([x.shape[1] for x in ids])
     of_queries, of_keys = (x.expand(-1, texts, -1).unbind(1) for x in ids)
@@ -90,7 +90,7 @@ def _runs_by_text(mask: Mask) -> list[list[Run]]:
 
 
 def _runs(q_ids: Tensor, k_ids: Tensor) -> list[Run]:
-    """The runs of one text, from ids (mask, token); none where the keys of a document are two."""
+    """Return the documents of one text from ids (mask, token); none if they are not contiguous."""
     keys = _documents(k_ids)
     keys_of = dict(keys)
     if len(keys_of) < len(keys):
@@ -99,14 +99,14 @@ def _runs(q_ids: Tensor, k_ids: Tensor) -> list[Run]:
 
 
 def _documents(ids: Tensor) -> list[tuple[tuple[int, ...], slice]]:
-    """The ids (mask, token) of neighbours that share them, and their place."""
+    """Return the ids (mask, token) of contiguous tokens with equal ids, and their slice."""
     starts = [0, *(1 + ids.diff().any(0).nonzero().flatten()).tolist()]
     places = [slice(*ends) for ends in pairwise([*starts, ids.shape[-1]])]
     return list(zip(map(tuple, ids[:, starts].T.tolist()), places, strict=True))
 
 
 def _calls(call: Call, mask: Mask, runs: list[Run], texts: slice) -> list[Call]:
-    """The calls of documents of these texts, whose q, k and v are those of the `call`."""
+    """Return the calls of the documents in these texts; q, k and v of `call` are of these texts."""
     rows, keys = ([run[side] for run in runs] for side in (0, 1))
     tensors = _pieces(call.q, rows), _pieces(call.k, keys), _pieces(call.v, keys)
     where, calls = where_tokens(call.encoding.axes), []
@@ -119,14 +119,14 @@ def _calls(call: Call, mask: Mask, runs: list[Run], texts: slice) -> list[Call]:
 
 
 def _pieces(x: Tensor, places: list[slice]) -> list[Tensor]:
-    """Take tokens of x, which is split once: its gradient is one tensor, not one for each piece."""
+    """Return tokens of x, which is split once, so that all pieces share one gradient tensor."""
     ends = sorted({0, x.shape[2]}.union(*[(place.start, place.stop) for place in places]))
     pieces = dict(zip(ends, x.split([b - a for a, b in pairwise(ends)], 2), strict=False))
     return [pieces[p.start] if p.start < p.stop else x[:, :, :0] for p in places]
 
 
 def _placed(call: Call, take: Callable[[Any], Any], take_keys: Callable[[Any], Any]) -> Call:
-    """The call with what hooks receive of some queries, and of some keys."""
+    """Return the call with `at` and `k_at` of some queries and keys."""
     parts = [
         part._replace(
             at=None if part.at is None else take(part.at),

@@ -1,7 +1,7 @@
-"""FlexAttention, compiled: the bias as `score_mod`, the mask as a block mask.
+"""The path by compiled FlexAttention, with the bias as `score_mod` and the mask as a block mask.
 
-Tables of a bias are made before, outside of what is traced. On the CPU for inference only. A block
-mask is made once for a mask of `posenc.masks`, which keeps it: it follows from its positions alone.
+Tables of a bias are computed outside of the traced function. The CPU supports inference only. A
+mask of `posenc.masks` caches its block masks, because these depend on its positions only.
 """
 
 import functools
@@ -19,43 +19,43 @@ from posenc.compat.tracing import traced, transformed
 from posenc.core.masks import Mask
 from posenc.core.shapes import Seen
 
-FEW = 8  # block masks of one mask that are kept: those of its latest shapes
+FEW = 8  # number of cached block masks per mask
 
 
 class Flex(Path):
-    """FlexAttention, compiled."""
+    """Compiled FlexAttention."""
 
-    def serves(self, call: Call) -> str:
+    def cannot(self, call: Call) -> str:
         if call.by_weight:
-            return "FlexAttention has no place for what is added to the values"
+            return f"{call.name} needs the weights, which FlexAttention does not return"
         if call.dropout:
-            return "FlexAttention has no place for `dropout`"
+            return "FlexAttention does not support `dropout`"
         if call.sinks is not None:
-            return "FlexAttention has no place for `sinks`"
+            return "FlexAttention does not support `sinks`"
         if call.q.device.type == "cpu" and call.trains:
             return "FlexAttention cannot train on the CPU"
         if call.q.dtype == torch.float64:
             return "FlexAttention does not compute in float64"
         if call.bias is not None and call.bias.pair() is None:
-            return f"FlexAttention asks for the bias of one pair, and {call.name} goes by more"
+            return (
+                f"the bias of {call.name} is not a function of one pair, which FlexAttention needs"
+            )
         return ""
 
-    def suits(self, call: Call) -> str:
+    def skips(self, call: Call) -> str:
         if call.q.device.type != "cuda":
-            return "FlexAttention is compiled, which pays on a GPU"
+            return "compilation of FlexAttention is worth its time on a GPU only"
         if traced() or transformed():
-            return "FlexAttention is compiled by itself, outside of what is traced"
+            return "FlexAttention cannot be compiled within a trace"
         return ""
 
     def why(self, call: Call) -> str:
-        return (
-            "FlexAttention compiles the bias of a pair and leaves out blocks that the mask hides."
-        )
+        return "FlexAttention compiles the bias of a pair and skips masked blocks."
 
     def run(self, call: Call) -> Tensor:
         q, k, v, bias = call.q, call.k, call.v, call.bias
         channels, on_cpu = v.shape[-1], q.device.type == "cpu"
-        # On the CPU torch 2.13 reads past the last key where there are 8 or 16 channels.
+        # On the CPU torch 2.13 reads past the last key if there are 8 or 16 channels
         if on_cpu:
             q, k, v = (F.pad(x, (0, max(0, 32 - x.shape[-1]))) for x in (q, k, v))
         pair = None if bias is None else bias.pair()
@@ -63,7 +63,8 @@ class Flex(Path):
         if call.softcap is not None:
             score = _capped(call.softcap, score)
         visible = None if call.mask is None else block_mask(call.mask, call.shape, q.device)
-        grouped = True if q.shape[1] != k.shape[1] else False  # traced, it would be a symbol
+        # In a trace, the comparison itself would be a symbol
+        grouped = True if q.shape[1] != k.shape[1] else False
         out = _compiled(on_cpu)(
             q, k, v, score_mod=score, block_mask=visible, scale=call.scale, enable_gqa=grouped
         )
@@ -71,7 +72,7 @@ class Flex(Path):
 
 
 def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Tensor]:
-    """A `score_mod` that caps q · k · scale, and then adds the bias, which is not capped."""
+    """Return a `score_mod` that caps q · k · scale and then adds the bias."""
 
     def capped(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         s = cap * torch.tanh(s / cap)
@@ -81,12 +82,12 @@ def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Te
 
 
 def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: torch.device) -> Any:
-    """The block mask of a mask; one of `posenc.masks`, which nobody writes to, keeps a few."""
+    """Return the block mask of a mask, cached if the mask is one of `posenc.masks`."""
     if not isinstance(mask, Mask) or mask.made_of is None or torch.compiler.is_compiling():
         return _new_block_mask(mask, shape, device)
     made = mask.blocks.get((shape, device))
     if made is None:
-        # An inference tensor could not be saved for gradients
+        # Inference tensors cannot be saved for gradients
         with torch.inference_mode(False), torch.no_grad():
             made = _new_block_mask(mask, shape, device)
         for earlier in [*mask.blocks][: 1 - FEW]:
@@ -100,7 +101,8 @@ def _new_block_mask(
 ) -> Any:
     from torch.nn.attention.flex_attention import create_block_mask
 
-    sees = lambda b, h, i, j: mask(b, h, i, j)  # noqa: E731  # its parameters are counted
+    # FlexAttention counts the parameters of the function
+    sees = lambda b, h, i, j: mask(b, h, i, j)  # noqa: E731
     return create_block_mask(sees, *shape, device=device)  # type: ignore[arg-type]
 
 
@@ -108,7 +110,7 @@ def _new_block_mask(
 def _compiled(on_cpu: bool) -> Callable[..., Tensor]:
     from torch.nn.attention.flex_attention import flex_attention
 
-    # On the CPU torch 2.13 writes wrong code for lengths that vary: compile for each anew. Past its
-    # limit of compilations torch would build tokens² instead.
+    # On the CPU torch 2.13 generates wrong code for dynamic lengths, so each length is compiled.
+    # Past its limit of compilations torch would use the eager form with tokens² of memory.
     compiled = torch.compile(flex_attention, dynamic=False if on_cpu else None)
     return with_recompile_limit(compiled, 1_000)

@@ -1,4 +1,4 @@
-"""Refuse inputs of attention that do not fit together, each in one sentence."""
+"""Validate the arguments of attention, and derive the facts of a `Call`."""
 
 from itertools import chain
 from typing import Any, get_args
@@ -21,14 +21,14 @@ IMPLEMENTATIONS: tuple[str, ...] = get_args(Implementation)
 def checked(
     q: Any, k: Any, v: Any, encoding: Any, at: Any, k_at: Any, mask: Any, scale: Any, **how: Any
 ) -> Call:
-    """Return the call of these arguments of `attend`, which fit together."""
+    """Check the arguments of `attend`, and return them as a call."""
     check_tensors(encoding, q, k, v)
     tokens, keys = q.shape[2], k.shape[2]
     if at is None:
         if keys != tokens:
             raise ValueError(
-                f"{tokens} queries but {keys} keys. Pass their positions as `at` and `k_at`, made"
-                " by `encoding.prepare`."
+                f"`at` and `k_at` must be given for {tokens} queries and {keys} keys. Pass their"
+                " positions, or the results of `encoding.prepare`."
             )
         at = prepared(encoding, torch.arange(tokens, device=q.device), "`at`")
     at = checked_at(encoding, at, q, "`at`")
@@ -51,7 +51,7 @@ def weighing(
     sinks: Any = None,
     implementation: Any = "auto",
 ) -> Call:
-    """Return the call of tensors and positions that fit, with all other arguments checked."""
+    """Check the mask and the arguments of the softmax, and return the call."""
     batch, heads, tokens, channels = q.shape
     keys = k.shape[2]
     if isinstance(mask, Mask):
@@ -66,7 +66,7 @@ def weighing(
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
     can_read = is_eager_cpu(*inputs) and not beyond_gradients()
     seen = strip(mask, tokens, keys) if can_read else None
-    # A mask that hides nothing is none
+    # A mask that hides no pair is dropped
     if seen is not None and seen == Strip(tokens, keys, 1 - keys, tokens - 1):
         mask = None
     hides = not (mask is None or (isinstance(mask, Mask) and mask.is_causal))
@@ -91,10 +91,7 @@ def learns(encoding: Encoding, *inputs: Tensor) -> bool:
 
 
 def check_tensors(encoding: Any, q: Any, k: Any, v: Any) -> None:
-    """Refuse inputs that would end in an error of torch's, or broadcast in silence.
-
-    It looks at types and shapes only.
-    """
+    """Check types, shapes, dtypes and devices, which torch would reject later or broadcast."""
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         for name, x in (("q", q), ("k", k), ("v", v)):
             if not isinstance(x, Tensor):
@@ -103,31 +100,39 @@ def check_tensors(encoding: Any, q: Any, k: Any, v: Any) -> None:
                 )
     if not isinstance(encoding, Encoding):
         raise TypeError(
-            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {brief(encoding)}: make"
-            " one; `posenc.create` does by name."
+            f"`encoding` must be an encoding, `RoPE(64)` for instance, got {brief(encoding)}."
+            " Create one, by name with `posenc.create`."
         )
     if not q.ndim == k.ndim == v.ndim == 4:
-        raise ValueError(f"attention takes (batch, head, token, channel), got {_shapes(q, k, v)}.")
+        raise ValueError(
+            f"q, k and v must be (batch, head, token, channel), got {_shapes(q, k, v)}."
+        )
     batch, heads, _, channels = q.shape
     k_shape = k.shape
     if k_shape[:3] != v.shape[:3] or batch != k_shape[0] or channels != k_shape[3]:
         raise ValueError(
-            "q and k must agree in batch and channels, k and v in batch, heads and tokens:"
-            f" got {_shapes(q, k, v)}."
+            "q and k must agree in batch and channels, and k and v in batch, heads and tokens, got"
+            f" {_shapes(q, k, v)}."
         )
     if not k_shape[1] or heads % k_shape[1]:
-        raise ValueError(f"the heads of q must be a multiple of those of k: {_shapes(q, k, v)}.")
+        raise ValueError(
+            f"the number of heads of q must be a multiple of that of k, got {_shapes(q, k, v)}."
+        )
     check_sizes(encoding, heads, channels, needs_values=not q.is_meta)
     if not q.dtype == k.dtype == v.dtype:
-        raise ValueError(f"q, k and v must be of one dtype: {q.dtype}, {k.dtype}, {v.dtype}.")
+        raise ValueError(f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype}.")
     if not q.is_floating_point():
-        raise TypeError(f"q, k and v must be real floating-point numbers, got {q.dtype}: convert.")
+        raise TypeError(
+            f"q, k and v must be real floating-point numbers, got {q.dtype}. Convert them."
+        )
     if not q.device == k.device == v.device:
-        raise ValueError(f"q, k and v must be on one device: {q.device}, {k.device}, {v.device}.")
+        raise ValueError(
+            f"q, k and v must be on one device, got {q.device}, {k.device}, {v.device}."
+        )
 
 
 def check_implementation(implementation: Any) -> None:
-    """Refuse a name that no way to compute attention has."""
+    """Raise an error for an unknown `implementation`."""
     if not isinstance(implementation, str):
         raise TypeError(
             f"`implementation` must be a name, such as 'auto', got {brief(implementation)}."
@@ -138,7 +143,7 @@ def check_implementation(implementation: Any) -> None:
 
 
 def check_softmax(q: Tensor, dropout: Any, softcap: Any, sinks: Any) -> None:
-    """Refuse a `dropout`, `softcap` or `sinks` that is none."""
+    """Check `dropout`, `softcap` and `sinks`."""
     probability(dropout, "dropout")
     if softcap is not None:
         positive(softcap, "softcap")
@@ -146,13 +151,13 @@ def check_softmax(q: Tensor, dropout: Any, softcap: Any, sinks: Any) -> None:
         return
     if not isinstance(sinks, Tensor) or sinks.shape != (q.shape[1],):
         raise ValueError(
-            f"`sinks` must be a tensor of one logit for each of the {q.shape[1]} heads of q, got"
+            f"`sinks` must be a tensor with one logit for each of the {q.shape[1]} heads of q, got"
             f" {brief(sinks)}."
         )
     if not sinks.is_floating_point() or sinks.device != q.device:
         raise ValueError(
             f"`sinks` must be floats on the device of q, {q.device}, got {sinks.dtype} on"
-            f" {sinks.device}: convert."
+            f" {sinks.device}. Convert them."
         )
 
 

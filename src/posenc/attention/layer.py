@@ -1,4 +1,4 @@
-"""One attention layer of a transformer, with any encoding in it: project, encode, attend."""
+"""The self-attention layer of a transformer, with any encoding."""
 
 import warnings
 from typing import Any
@@ -32,21 +32,19 @@ from posenc.support.foreign_arguments import LAYER, LAYER_CALL, reject_foreign_n
 class SelfAttention(nn.Module):
     """Self-attention with any encoding: `SelfAttention(512, heads=8, encoding=RoPE(64))(x)`.
 
-    - `width`: channels of the embeddings that the layer reads and returns
+    - `width`: channels of the embeddings
     - `heads`: query heads, a divisor of `width`
-    - `encoding`: an `Encoding`, or a name such as "rope", which is made for these sizes as
-      `posenc.create` does
+    - `encoding`: an `Encoding`, or a name such as "rope" for `posenc.create` with these sizes
     - `groups`: heads of keys and values, a divisor of `heads`; neighbouring query heads share one.
       None: as many as `heads`
-    - `dropout`: probability with which a weight is 0 while the layer trains, 0 by default
-    - `softcap`: c, which makes c · tanh(s / c) of a score s, as in `attend`; None: no cap
-    - `sinks`: True gives each head a learned logit, 0 at first, that takes its share of the softmax
+    - `dropout`: probability of setting a weight to 0 in training, 0 by default
+    - `softcap`: c; a score s becomes c · tanh(s / c), as in `attend`; None: no cap
+    - `sinks`: True gives each head a learned logit, initially 0, that is part of the softmax
 
-    An additive encoding is added to x in every layer that has it. Usually the first layer of a
-    stack has it and the others have `NoPE()`; a second layer around the same instance warns.
+    An additive encoding is added to x in every layer that has it. Usually only the first layer of a
+    stack has it, and the others have `NoPE()`. A second layer with the same instance warns.
 
-    Raises ValueError for sizes that do not divide each other, or that the encoding was not made
-    for.
+    Raises ValueError for sizes that do not divide each other or do not fit the encoding.
 
     >>> import torch
     >>> layer = SelfAttention(64, heads=4, encoding="rope")
@@ -69,14 +67,14 @@ class SelfAttention(nn.Module):
         if not isinstance(encoding, Encoding | str):
             raise TypeError(
                 f"`encoding` must be an encoding, `RoPE(64)` for instance, or the name of one, got"
-                f" {brief(encoding)}: make one."
+                f" {brief(encoding)}."
             )
         width, heads = channels(width, "width"), whole_number(heads, "heads")
         groups = heads if groups is None else whole_number(groups, "groups")
         if min(heads, groups) < 1 or width % heads or heads % groups:
             raise ValueError(
-                f"`heads` must divide `width`={width}, and `groups` must divide `heads`:"
-                f" got {heads} heads in {groups} groups."
+                f"`heads` must divide `width`={width}, and `groups` must divide `heads`, got"
+                f" {heads} heads in {groups} groups."
             )
         dim = width // heads
         if isinstance(encoding, str):
@@ -107,8 +105,8 @@ class SelfAttention(nn.Module):
         - `x`: embeddings, (batch, token, width)
         - `pos`: positions, (token,), (batch, token) or (batch, head, token); None: 0, 1, 2, …, or
           those that follow the last token of the `cache`
-        - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; with a `cache`, that
-          of the whole text so far: `masks.causal()`, or `masks.documents(ids)` of all its tokens
+        - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; with a `cache`, the
+          mask of the whole text so far: `masks.causal()`, or `masks.documents(ids)` of all tokens
         - `implementation`: the path of `attend`, "auto" by default
         - `cache`: a `Cache`, to which the tokens of x are added; None: x is the whole text
 
@@ -120,14 +118,16 @@ class SelfAttention(nn.Module):
         return self.attended(x, at, mask, implementation, cache)
 
     def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
-        """Prepare the positions of the tokens of x: what the hooks receive as `at`.
+        """Return `encoding.prepare` of the positions of x, the `at` of the hooks.
 
         - `x`: embeddings, (batch, token, width)
         - `pos`: positions; None: 0, 1, 2, …, or those that follow the last token of the `cache`
         - `cache`: a `Cache`, or None
         """
         if cache is not None and not isinstance(cache, Cache):
-            raise TypeError(f"`cache` must be a `posenc.Cache`, got {brief(cache)}: `Cache()`.")
+            raise TypeError(
+                f"`cache` must be a `posenc.Cache`, got {brief(cache)}. Pass `Cache()`."
+            )
         if cache is not None:
             refuse_by_length(self.encoding)
         return self.encoding.prepare(positions(cache, self, x, pos, self.encoding.axes))
@@ -135,8 +135,8 @@ class SelfAttention(nn.Module):
     def project(self, x: Embeddings, at: Any) -> tuple[Tensor, Tensor, Tensor, Any]:
         """Project x to q, k and v, (batch, head, token, channel), and apply `on_hidden`.
 
-        - `x`: embeddings to which the encoding has added its rows, (batch, token, width)
-        - `at`: what `prepare` returned
+        - `x`: embeddings after `on_embeddings`, (batch, token, width)
+        - `at`: result of `prepare`
 
         Returns q, k, v and the `at` of this layer.
         """
@@ -152,11 +152,11 @@ class SelfAttention(nn.Module):
         implementation: Implementation = "auto",
         cache: Cache | None = None,
     ) -> Embeddings:
-        """Apply the layer to embeddings to which the encoding has added its rows already.
+        """Apply the layer to embeddings after `on_embeddings`.
 
         - `x`: embeddings, (batch, token, width)
-        - `at`: what `prepare` returned
-        - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; None: all is seen
+        - `at`: result of `prepare`
+        - `mask`: a mask of `posenc.masks`, or a function (b, h, i, j) -> bool; None: no mask
         - `implementation`: the path of `attend`, "auto" by default
         - `cache`: a `Cache`, to which the tokens of x are added, or None
         """
@@ -182,9 +182,9 @@ def _once(layer: SelfAttention, encoding: Encoding) -> None:
     before = _ADDED_BY.get(encoding)
     if before is not None and before() is not None:
         warnings.warn(
-            f"this {type(encoding).__name__} acts on embeddings, and another layer has it already:"
-            " both add it to what comes in. For once in a stack, give the layers above `NoPE()`;"
-            " to have it in each, give each its own.",
+            f"this {type(encoding).__name__} acts on embeddings, and two layers have the same"
+            " instance, so that it is added twice. Pass `NoPE()` to the later layers, or a separate"
+            " instance to each layer to add it in each.",
             stacklevel=3,
         )
     _ADDED_BY[encoding] = ref(layer)

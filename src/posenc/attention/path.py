@@ -1,4 +1,4 @@
-"""A way to compute attention, as an object."""
+"""The base class of implementations of attention."""
 
 from torch import Tensor
 
@@ -6,20 +6,20 @@ from posenc.attention.call import Call
 
 
 class Path:
-    """A way to compute attention: what it serves, and how it is run."""
+    """An implementation of attention, with the conditions for its use."""
 
-    def serves(self, call: Call) -> str:
-        """Why it cannot compute this call; "" where it can."""
+    def cannot(self, call: Call) -> str:
+        """Return the reason why this path cannot compute the call, or ""."""
         return ""
 
-    def suits(self, call: Call) -> str:
-        """Why "auto" passes over it, though it may serve; "" where it does not."""
+    def skips(self, call: Call) -> str:
+        """Return the reason why "auto" skips this path although it could run it, or ""."""
         return ""
 
     def why(self, call: Call) -> str:
-        """What speaks for it, in a sentence."""
+        """Return a sentence that explains the choice of this path."""
         raise NotImplementedError
 
     def run(self, call: Call) -> Tensor:
-        """Attend: (batch, head, query, value)."""
+        """Compute attention, (batch, head, query, value)."""
         raise NotImplementedError

@@ -1,8 +1,8 @@
-"""The definition of attention, in plain tensor operations: what every other way must equal.
+"""The definition of attention in plain tensor operations, which all other paths must equal.
 
     softmax(q · kᵀ · scale + bias) · v + by_weight(weights)
 
-A query that sees no key gets exactly 0, with finite gradients.
+The output of a query that sees no key is exactly 0, with finite gradients.
 """
 
 import torch
@@ -20,23 +20,23 @@ ALL = slice(None)
 
 
 class Reference(Path):
-    """The definition, all scores at once."""
+    """The definition, with all scores at once."""
 
     def why(self, call: Call) -> str:
-        return "as it is defined, all scores at once."
+        return "the definition, with all scores at once."
 
     def run(self, call: Call) -> Tensor:
         return attended(call, ALL)
 
 
 def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
-    """Attention of some queries, which see no keys but these."""
+    """Compute attention of some queries to some keys."""
     seen = None if call.mask is None else mask_block(call, rows, keys)
     scores = logits(call, rows, keys, seen)
     if seen is None:
         weights = _softmax(scores, call.sinks)
     else:
-        # With −∞ instead, a row that sees no key would become NaN
+        # −∞ would give NaN for a query that sees no key
         lowest = torch.finfo(scores.dtype).min
         weights = _softmax(scores.masked_fill(~seen, lowest), call.sinks).masked_fill(~seen, 0)
     if call.dropout:
@@ -59,9 +59,9 @@ def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = Non
 
 
 def _by_group(x: Tensor, y: Tensor) -> Tensor:
-    """The product x @ y, where heads of x may share a head of y: their rows are those of one."""
+    """Return x @ y, where heads of x may share a head of y and are then multiplied together."""
     batch, heads, rows, channels = x.shape
-    # A graph for any length would have to know how the rows lie in memory.
+    # A graph for any length must not depend on the memory layout of rows
     if y.shape[1] == heads or traced():
         return x @ per_query_head(y, x)
     grouped = x.reshape(batch, y.shape[1], heads // y.shape[1] * rows, channels)
@@ -69,7 +69,7 @@ def _by_group(x: Tensor, y: Tensor) -> Tensor:
 
 
 def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
-    """The bias of these queries and keys, to broadcast, in the dtype of scores."""
+    """Return the bias of some queries and keys, which broadcasts, in the dtype of scores."""
     assert call.bias is not None
     bias = call.bias.block(rows, keys, seen)
     if not torch.compiler.is_compiling():
@@ -80,7 +80,7 @@ def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Ten
 
 
 def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
-    """The mask of these queries and keys, to broadcast; None: each query sees all of them."""
+    """Return the mask of some queries and keys, which broadcasts; None if all pairs are visible."""
     assert call.mask is not None
     if _sees_all(call, rows, keys):
         return None
@@ -88,7 +88,7 @@ def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
 
 
 def sliced(x: Tensor, tokens: slice) -> Tensor:
-    """Slice tokens, but not where all are taken: slicing costs as much as a small kernel."""
+    """Return a slice of tokens; all tokens are returned without slicing, which costs a kernel."""
     return x if tokens == ALL else x[..., tokens, :]
 
 
@@ -104,7 +104,7 @@ def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
 
 
 def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
-    """Take the softmax with sinks, each one more key whose weight is left out afterwards."""
+    """Return the softmax with sinks, which are one more key whose weight is dropped."""
     if sinks is None:
         return scores.softmax(-1)
     one_more = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)

@@ -1,4 +1,4 @@
-"""The scores of all pairs, before the mask and the softmax: properties are measured on them."""
+"""Compute scores before mask and softmax, for measurements of properties."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -27,10 +27,15 @@ def scores(
     k_x: Float[Tensor, "batch key width"] | None = None,
     mask: Mask | Seen | None = None,
 ) -> Scores:
-    """Compute logits of all pairs, from bare positions.
+    """Return the logits of all pairs, (batch, head, query, key), from positions.
 
-    `x` and `k_x` are what q and k are projections of, for an encoding that reads it in `on_hidden`;
-    `k_x` None: as `x`. The bias is told of the `mask`, which hides nothing here.
+    - `encoding`: encoding to apply
+    - `q`, `k`: queries and keys before the encoding
+    - `q_pos`, `k_pos`: positions
+    - `scale`: factor of q · k; None: the scale of the encoding
+    - `x`, `k_x`: inputs of the layer for queries and keys, if the encoding overrides `on_hidden`;
+      `k_x` None: the same as `x`
+    - `mask`: argument of biases that depend on the visible keys; scores are not masked
     """
     at, k_at = encoding.prepare(q_pos), encoding.prepare(k_pos)
     if x is not None:

@@ -1,4 +1,4 @@
-"""Torch's own kernel, `scaled_dot_product_attention`: it carries no bias, and any mask."""
+"""The path by torch's `scaled_dot_product_attention`, for any mask and no bias."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -14,26 +14,26 @@ from posenc.core.masks import Mask
 class Sdpa(Path):
     """Torch's kernel for attention without a bias, with any mask."""
 
-    def serves(self, call: Call) -> str:
+    def cannot(self, call: Call) -> str:
         if call.bias is not None:
-            return "torch's kernel carries no bias"
+            return "torch's kernel does not support a bias"
         if call.by_weight:
-            return f"torch's kernel carries no bias, and {call.name} takes the weights themselves"
-        return "" if call.plain else cannot_weigh(call)
+            return f"{call.name} needs the weights, which torch's kernel does not return"
+        return "" if call.plain else unsupported_softmax(call)
 
-    def suits(self, call: Call) -> str:
+    def skips(self, call: Call) -> str:
         if not call.readable and beyond_gradients():
-            return "torch's kernels know first derivatives alone, and backwards"
+            return "torch's kernels have only first derivatives in reverse mode"
         if call.mask is None or (isinstance(call.mask, Mask) and call.mask.is_causal):
             return ""
         if call.seen is None and not call.q.is_cuda:
             return ""
         if call.seen is not None and call.seen.is_causal:
             return ""
-        return "a kernel that goes by blocks of keys leaves out what the mask hides"
+        return "other kernels skip blocks of masked keys"
 
     def why(self, call: Call) -> str:
-        return f"{call.name} adds nothing to scores or values, as torch wants it."
+        return f"{call.name} adds nothing to scores or values, so torch's kernel can be used."
 
     def run(self, call: Call) -> Tensor:
         mask, seen = call.mask, call.seen
@@ -41,20 +41,20 @@ class Sdpa(Path):
             return kernel(call, call.q, call.k, call.v)
         if (isinstance(mask, Mask) and mask.is_causal) or (seen is not None and seen.is_causal):
             return kernel(call, call.q, call.k, call.v, is_causal=True)
-        return unless_alone(call, call.q, call.k, call.v, dense(mask, call.shape, call.q.device))
+        return with_mask(call, call.q, call.k, call.v, dense(mask, call.shape, call.q.device))
 
 
-def cannot_weigh(call: Call) -> str:
-    """Why torch's kernel cannot make the weights of this call; "" where it can."""
+def unsupported_softmax(call: Call) -> str:
+    """Return the reason why torch's kernel cannot compute the softmax of a call, or ""."""
     if call.softcap is not None:
-        return "torch's kernel has no place for `softcap`"
-    return "" if call.sinks is None else sinks.cannot_serve(call)
+        return "torch's kernel does not support `softcap`"
+    return "" if call.sinks is None else sinks.unsupported(call)
 
 
-def unless_alone(
+def with_mask(
     call: Call, q: Tensor, k: Tensor, v: Tensor, seen: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """Call the kernel, and give 0 to queries that see no key: kernels differ about these."""
+    """Call the kernel, and set the output of queries that see no key to 0, where kernels differ."""
     alone = ~seen.any(-1, keepdim=True)
     shown = seen | alone
     shown = shown if bias is None else bias.masked_fill(~shown, float("-inf"))
@@ -64,16 +64,16 @@ def unless_alone(
 def kernel(
     call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False
 ) -> Tensor:
-    """Call the kernel for some queries and keys; `mask`: bool, or what is added to the scores."""
+    """Call the kernel for some queries and keys; `mask` is bool, or a bias of the scores."""
     channels = v.shape[-1]
-    # The fused kernels want as many channels of v as of q and k.
+    # The fused kernels need as many channels of v as of q and k
     if channels < q.shape[-1]:
         v = F.pad(v, (0, q.shape[-1] - channels))
     if mask is not None and mask.shape != (shape := (*q.shape[:3], k.shape[2])):
         mask = mask.expand(shape)
     if call.sinks is not None:
         return sinks.attended(call, q, k, v, mask, is_causal)[..., :channels]
-    # Traced, the comparison would be a symbol
+    # In a trace, the comparison itself would be a symbol
     grouped = True if q.shape[1] != k.shape[1] else False
     if grouped and q.shape[2] == 1 and not traced():
         out = one_query(q, k, v, mask, call.scale, call.dropout)
@@ -89,15 +89,15 @@ def kernel(
 def one_query(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float = 0.0
 ) -> Tensor:
-    """Attention of one query to all keys, which heads of a group share.
+    """Return attention of one query to all keys, which a group of heads may share.
 
-    The heads of a group are rows of one query, so that each key is read once, and not once a head.
+    The heads of a group become rows of one head, so that each key is read once per group.
     """
     (batch, heads, _, channels), (_, groups, keys, _) = q.shape, k.shape
     if groups == heads:
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)
     rows = batch, groups, heads // groups
-    # Of an empty batch torch could not work out a size that is left to it
+    # torch cannot infer a size of −1 for an empty batch
     mask = None if mask is None else mask.reshape(*rows, keys)
     q = q.reshape(*rows, channels)
     out = F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)

@@ -1,8 +1,8 @@
-"""The strip of pairs that a mask shows, where positions stand at equal steps.
+"""Diagonal bands of pairs, which are the visible pairs of masks over equally spaced positions.
 
-The fast paths need both. Over such positions an offset is step · (i − j) + shift, so whatever
-depends on distance depends on the difference of indices, and the keys that a query sees in a
-causal text or in a window are an interval of these differences.
+Fast paths need both. At equally spaced positions an offset is step · (i − j) + shift, so functions
+of distance depend on the difference of indices, and the keys that a query sees under a causal mask
+or in a window are an interval of these differences.
 """
 
 from math import isinf
@@ -14,7 +14,7 @@ from posenc.core.shapes import Seen
 
 
 class Strip(NamedTuple):
-    """Pairs of query i and key j with low ≤ i − j ≤ high, of so many queries and keys."""
+    """The pairs of query i and key j with low ≤ i − j ≤ high."""
 
     queries: int
     keys: int
@@ -27,24 +27,24 @@ class Strip(NamedTuple):
 
     @property
     def rows(self) -> range:
-        """The queries that see a key; none, where `low` is above `high`."""
+        """The queries that see at least one key."""
         if self.low > self.high:
             return range(0)
         return range(max(0, self.low), min(self.queries, self.keys + self.high))
 
     @property
     def is_causal(self) -> bool:
-        """True where it is the triangle that kernels have built in."""
+        """True for the causal triangle that kernels have built in."""
         return self.low == 0 and self.high >= self.queries - 1 and self.queries == self.keys
 
     @property
     def sees_all_keys(self) -> bool:
-        """True where each key is seen by a query."""
+        """True if every key is seen by at least one query."""
         end = min(self.queries, self.keys + self.high)
         return max(0, self.low) <= self.high and end - self.low >= self.keys
 
     def seen(self, rows: slice) -> slice:
-        """The keys that some of these rows see; each of them is seen by one of the rows."""
+        """Return the keys that at least one of these queries sees."""
         start = max(0, rows.start - self.high)
         return slice(start, max(start, min(self.keys, rows.stop - self.low)))
 
@@ -53,7 +53,7 @@ class Strip(NamedTuple):
 
 
 def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
-    """The pairs that this mask shows, if they are a strip; else None."""
+    """Return the visible pairs of a mask if they are a diagonal band, or None."""
     if mask is None:
         return Strip(queries, keys, 1 - keys, queries - 1)
     if not isinstance(mask, Mask) or mask.bands is None or mask.ids:
@@ -68,7 +68,7 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
             if placed is None:
                 return None
             step, shift = placed
-        # Whole numbers, for positions beyond what a float counts
+        # Integer arithmetic is exact for large positions
         low = low if isinf(band.low) else max(low, -int((shift - band.low) // step))
         high = high if isinf(band.high) else min(high, int((band.high - shift) // step))
     return Strip(queries, keys, low, high)

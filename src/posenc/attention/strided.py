@@ -1,9 +1,9 @@
-"""Biases by their own tiles, and windows, on the CPU.
+"""The CPU path for windows and for biases with their own tiles.
 
-No tokens² is ever made: torch's CPU kernel reads a bias that goes by i − j, over positions at equal
-steps, out of a vector or a block of products with overlapping strides, and one that goes by sums of
-gates out of a row that all queries share. To keys past the last count it adds nothing. Each bias in
-`posenc.biases` brings its tiles (`ScoreBias.attended`).
+Memory is never proportional to tokens². A bias that depends on i − j at equally spaced positions is
+a strided view of one vector, or of a block of products, which torch's CPU kernel can read. A bias
+of summed gates is one row that all queries share. Each bias in `posenc.biases` implements its own
+form (`ScoreBias.attended`).
 """
 
 from contextlib import nullcontext
@@ -18,49 +18,49 @@ from posenc.attention.path import Path
 from posenc.biases import distance
 from posenc.core.biases import FEW_QUERIES
 
-# Numbers of which each operation is computed by one thread anyway.
+# Number of elements up to which torch computes an operation in one thread
 FEW_NUMBERS = 2**15
-UNREADABLE = "it takes torch's CPU kernel, which reads strides, outside of what is traced"
+UNREADABLE = "torch's CPU kernel with strides is needed, which works on the CPU and not in a trace"
 
 
 class Strided(Path):
     """Strided views that torch's CPU kernel reads."""
 
-    def serves(self, call: Call) -> str:
+    def cannot(self, call: Call) -> str:
         bias = call.bias
         if call.softcap is not None or call.dropout:
             what = "`dropout`" if call.softcap is None else "`softcap`"
-            return f"torch's CPU kernel has no place for {what}"
+            return f"torch's CPU kernel does not support {what}"
         if call.sinks is not None and bias is not None and not bias.takes_sinks:
-            return f"scores of {call.name} as a view have no place for `sinks`"
+            return f"the tiles of {call.name} do not support `sinks`"
         if not call.readable:
             return UNREADABLE
         if reason := kernel.lacks():
             return reason
         if not (call.q.numel() and call.k.numel() and call.v.numel()):
-            return "there is nothing to attend to"
+            return "a tensor is empty"
         if call.seen is None:
-            return "the mask is no strip along the diagonal"
+            return "the mask is not a band along the diagonal"
         if bias is not None and (reason := bias.refuses(call, call.seen)):
             return reason
         if call.by_weight and not _carries_values(call):
-            return f"{call.name} adds to the values, which takes the weights themselves"
+            return f"{call.name} needs the weights, which tiles do not store"
         return ""
 
-    def suits(self, call: Call) -> str:
+    def skips(self, call: Call) -> str:
         if not call.readable:
             return UNREADABLE
         queries, bias = call.q.shape[-2], call.bias
         if queries <= FEW_QUERIES:
-            return "the bias of few queries is a few rows"
+            return "a dense bias is fast for few queries"
         if bias is not None and queries * call.k.shape[-2] < bias.few_scores:
-            return "the bias of a short text is soon made"
+            return "a dense bias is fast for a short text"
         return ""
 
     def why(self, call: Call) -> str:
         if call.bias is not None:
             return call.bias.view.format(call.name)
-        return "positions stand at equal steps and the mask is a strip along the diagonal."
+        return "positions have equal steps and the mask is a band along the diagonal."
 
     def run(self, call: Call) -> Tensor:
         assert call.seen is not None
@@ -74,16 +74,13 @@ class Strided(Path):
 
 
 def _carries_values(call: Call) -> bool:
-    """Test whether the bias carries what is added to the values.
-
-    It does for itself: no other part of a sum may add to the values.
-    """
+    """Test whether the bias computes `by_weight`, and no other part of a sum overrides that."""
     adding = sum("by_weight" in part.acts_on for part in call.parts)
     return call.bias is not None and call.bias.adds_values and adding == 1
 
 
 def _zeros(call: Call) -> Tensor:
-    """The output where no query sees a key: zeros, with gradients of zero for every input."""
+    """Return the output if no query sees a key: zeros, with gradients of zero for every input."""
     out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
     if not call.trains:
         return out

@@ -1,4 +1,4 @@
-"""Keys and values that nobody sees, which must change nothing."""
+"""Zero fully masked keys and values, so that NaN there cannot reach the output or gradients."""
 
 import torch
 from torch import Tensor
@@ -6,25 +6,24 @@ from torch import Tensor
 from posenc.attention.call import Call, rows_of
 from posenc.core.biases import pairs
 
-HUGE = 2.0**60  # the largest ordinary key or value; a product of two is a float32
-BLOCK = 128  # queries at a time
+HUGE = 2.0**60  # bound of keys and values whose products are finite in float32
+BLOCK = 128  # queries in one evaluation of the mask
 
 
 def visible(call: Call) -> Call:
-    """Zero keys and values that no query of a call that `hides` keys sees, where they count.
+    """Zero fully masked keys and values of a call, unless they cannot have an effect.
 
-    0 · NaN would be NaN, also in the gradients. Paths that go by a strip of pairs never touch a key
-    that no query sees.
+    0 · NaN is NaN, in outputs and in gradients. Banded kernels never read fully masked keys.
     """
     mask, by_strips = call.mask, call.implementation in ("auto", "toeplitz")
     assert mask is not None
     if call.seen is not None and by_strips and not (call.by_weight or call.trains):
         return call
     if call.readable and _ordinary(call.k) and _ordinary(call.v):
-        # Hidden keys have weight 0, which is enough for finite values
+        # Masked keys have the weight 0, which suffices if all values are finite
         return call
     tokens, rows = call.shape[2], [slice(None)]
-    # A compiled graph must not depend on the length, so ask for that first
+    # The comparison with `tokens` would make a compiled graph depend on the length
     if not torch.compiler.is_compiling() and tokens > BLOCK:
         rows = rows_of(tokens, BLOCK)
     by_rows = [mask(*pairs(call.shape, some, call.q.device)).any(-2, keepdim=True) for some in rows]

@@ -1,1 +1,1 @@
-"""Biases of content, each defined once."""
+"""Biases of scores, one per file, with their dense, pairwise and tiled forms."""

@@ -1,12 +1,12 @@
-"""Scores of keys that every token between them and a query has changed, by a linear map.
+"""Scores of keys that are transformed by a linear map of each token between them and the query.
 
     score(i, j) = scale · qᵢ · (kⱼ C_{j+1} C_{j+2} ⋯ Cᵢ)          C_t: the map of token t
 
-So keys can be carried: a key that has come past one token after another is multiplied by one matrix
-for each chunk of tokens. Queries of a chunk meet all keys before it as these were carried to its
-start, in torch's kernel, and the keys of the chunk itself in a product of matrices. The two are
-joined (`parts.py`). A weight is exp(score − L) in either, so the gradients of each are those of
-attention to its keys alone, given `out` and L of both.
+Keys are transported from chunk to chunk: they are multiplied by one matrix for each chunk of
+tokens. torch's kernel computes the attention of a chunk's queries to all earlier keys, transported
+to the start of the chunk, and a matrix product computes the attention to keys of the same chunk.
+The two parts are merged (`merge_softmax.py`). Weights are exp(score − L) in both, so the gradients
+of each part are those of attention to its keys, with `out` and L of both.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import calm, heads_dealt
 from posenc.attention.cpu.kernel import flash, flash_backward
-from posenc.attention.cpu.parts import join_, softmax
+from posenc.attention.cpu.merge_softmax import join_, softmax
 from posenc.attention.cpu.sinks import refuse_second_derivative
 from posenc.attention.spacing import Strip
 from posenc.compat.threads import spread
@@ -29,17 +29,18 @@ from posenc.core.prepared import Prepared
 from posenc.core.running_sums import CHUNK, RunningSums
 from posenc.core.shapes import Heads, Keys, Scores
 
-# One chunk in so many keeps the keys that it meets; the gradient carries those of the others again.
+# One of this number of chunks stores its transported keys; the gradient recomputes the others.
 KEPT = 8
 
 
 class Chunks(NamedTuple):
-    """Texts cut in chunks, (batch, head, chunk, …): the last one is filled up.
+    """Texts split into chunks, (batch, head, chunk, …); the last chunk is padded.
 
-    `own` are dot products within a chunk, (query, key), right for keys that are not ahead; `q` and
-    `k`, (token, channel), are queries carried back to before the first token of their chunk, and
-    keys carried past its last one. `step` is the product of the maps of its tokens, (channel,
-    channel), or (1, channel) where that is a factor for each channel.
+    - `own`: dot products within a chunk, (query, key), valid for keys up to the query
+    - `q`: queries transported back to the start of their chunk, (token, channel)
+    - `k`: keys transported to the end of their chunk, (token, channel)
+    - `step`: product of the maps of the chunk, (channel, channel), or (1, channel) for a factor per
+      channel
     """
 
     own: Tensor
@@ -48,7 +49,7 @@ class Chunks(NamedTuple):
     step: Tensor
 
     def past(self, keys: Tensor, n: int) -> Tensor:
-        """Carry the keys before chunk n, (batch, head, key, channel), past it, and add its own."""
+        """Transport keys (batch, head, key, channel) past chunk n, and append the keys of n."""
         return torch.cat((carried(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
 
 
@@ -56,13 +57,13 @@ Cut = Callable[..., Chunks]
 
 
 class CarriedBias(ScoreBias):
-    """A bias that with q · k · scale makes the `scores` of some rows and keys.
+    """The bias which, added to q · k · scale, gives the `scores` of transported keys.
 
-    `chunks` makes the `Chunks` of queries and keys that are the same tokens out of the tensors
-    `of`, (batch, head, token, …); None: they are not the same.
+    `chunks` is a function from the tensors `of`, (batch, head, token, …), to `Chunks`, if queries
+    and keys are the same tokens; otherwise None.
     """
 
-    takes_sinks, view = False, "{} carries keys past one chunk of tokens after another."
+    takes_sinks, view = False, "{} transports keys from chunk to chunk."
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class CarriedBias(ScoreBias):
         return self.scores(rows, keys) - content
 
     def refuses(self, call: Call, strip: Strip) -> str:
-        """Return the reason why the keys of a call are not carried, or ""."""
+        """Return the reason why the keys of a call cannot be transported, or ""."""
         if self.chunks is None:
             return "queries and keys are not the same tokens"
         if not strip.is_causal:
@@ -98,16 +99,17 @@ class CarriedBias(ScoreBias):
 
 
 class Carrying(RunningSums):
-    """A base to put before `Prepared`, with `past`, the keys that were carried, as its last field.
+    """Base class, placed before `Prepared`, whose last field `past` holds transported keys.
 
-    They are keys of the first tokens, (batch, head, key, channel), past the last of these.
+    They are the keys of the first tokens, (batch, head, key, channel), transported past the last of
+    these tokens.
     """
 
     __slots__ = ()
     past: Tensor
 
     def slice_tokens(self: Any, some: slice) -> Any:
-        """Cut out some of the tokens; keys that were carried past others than these are left."""
+        """Return the values of some tokens; keys transported past other tokens are dropped."""
         kept = self.past.shape[-2]
         start, stop, _ = some.indices(self.tokens) if kept else (0, 0, 1)
         past = self.past if start == 0 and stop >= kept else self.none()
@@ -124,7 +126,7 @@ class Carrying(RunningSums):
         return self.past[..., :0, :]
 
     def precomputed(self: Any, k: Keys) -> Any:
-        """Carry keys past whole chunks, but for the last 64 tokens, which may be cropped again."""
+        """Transport keys past whole chunks, except the last 64 tokens, which may be cropped."""
         start, stop = self.past.shape[-2], max(0, self.tokens // CHUNK - 1) * CHUNK
         if traced() or stop <= start:
             return self
@@ -134,17 +136,17 @@ class Carrying(RunningSums):
         return self._replace(past=past)
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
-        """The chunks of some of the tokens, whose keys are among k."""
+        """Return the chunks of some of the tokens of k."""
         raise NotImplementedError
 
 
 def alike(x: Tensor, y: Tensor) -> bool:
-    """Test whether what queries and keys were prepared as is the same."""
+    """Test whether two tensors have equal values, which must be readable at once."""
     return is_eager_cpu(x, y) and x.equal(y)
 
 
 def in_chunks(x: Tensor) -> Tensor:
-    """Cut (…, token, channel) into (…, chunk, token, channel), filled up with the last token."""
+    """Split (…, token, channel) into (…, chunk, token, channel), padded with the last token."""
     missing = -x.shape[-2] % CHUNK
     if missing:
         x = torch.cat((x, x[..., -1:, :].expand(*x.shape[:-2], missing, -1)), -2)
@@ -152,15 +154,15 @@ def in_chunks(x: Tensor) -> Tensor:
 
 
 def carried(k: Tensor, step: Tensor) -> Tensor:
-    """Carry keys (batch, head, key, channel) past a chunk."""
+    """Multiply keys (batch, head, key, channel) by the map of a chunk."""
     return k * step if step.shape[-2] == 1 else k @ step
 
 
 class _Carried(torch.autograd.Function):
-    """Attention to v, (batch, head, token, channel), by the chunks of other such tensors.
+    """Attention to v, (batch, head, token, channel), with scores from chunks of other tensors.
 
-    Each thread makes the chunks of its heads. They are kept for one backward pass; another one
-    makes them again.
+    Each thread computes the chunks of its heads. They are stored for one backward pass; a second
+    one recomputes them.
     """
 
     @staticmethod
@@ -192,7 +194,7 @@ class _Carried(torch.autograd.Function):
         def of_heads(n: int) -> tuple[Tensor, ...]:
             some, mine = ctx.heads[n], kept[ctx.each * n : ctx.each * (n + 1)]
             leaves, made = earlier[n] if earlier else _chunked(ctx.chunks, some, True, *given)
-            # Filled up with zeros, for no query is there
+            # The padding has no queries, so its gradient is 0
             due = F.pad(grad[:, some], (0, 0, 0, -grad.shape[2] % CHUNK)).unflatten(2, (-1, CHUNK))
             parts: list[Any] = [*[x.detach() for x in made], out[:, some], lse[:, some]]
             grads = _gradients(due, *parts, kept=[*mine], scale=ctx.scale)
@@ -206,21 +208,22 @@ class _Carried(torch.autograd.Function):
 def _chunked(
     chunks: Cut, heads: slice, graph: bool, *given: Tensor
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Return some heads of v and of other tensors, and what the chunks are made of.
+    """Return some heads of v and other tensors, and the tensors of their chunks.
 
-    The latter are own, q, k and step, and v in chunks, with a `graph` that begins at the former.
+    The latter are own, q, k, step, and v in chunks. With `graph`, they have gradients for the
+    former.
     """
     v, *of = leaves = [x[:, heads].detach().requires_grad_(graph) for x in given]
     with torch.set_grad_enabled(graph):
         own, q, k, step = chunks(*of)
-        # Texts may share one step
+        # All texts may share one step
         return leaves, (own, q, k, step.expand(*q.shape[:3], *step.shape[3:]), in_chunks(v))
 
 
 def _forward(
     own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, scale: float, keep: bool
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return the output, its log-sum-exps, and the carried keys that gradients begin from."""
+    """Return the output, its log-sum-exps, and the stored keys for the gradients."""
     chunks = Chunks(own, q, k, step)
     weights, lse = softmax(_masked(own, scale))
     out, values, keys = weights @ v, v.flatten(2, 3), k[:, :, 0, :0]
@@ -246,8 +249,8 @@ def _gradients(
     of_own = weights.mul_((grad @ v.mT).sub_(inner)).mul_(scale)
     of_q, of_k, of_step = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(step)
     values, of_values = v.flatten(2, 3), of_v.flatten(2, 3)
-    met: list[Tensor] = []  # keys that chunks up to this one meet
-    # The gradient, from later chunks, of the keys that were carried past this one.
+    met: list[Tensor] = []  # transported keys of chunks up to this one
+    # The gradient, from later chunks, of the keys transported past this chunk
     of_later = None
     for n in range(own.shape[2] - 1, 0, -1):
         if not met:

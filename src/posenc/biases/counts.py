@@ -1,15 +1,16 @@
-"""The bias of a count: a row of a table for how many tokens a query has found worth counting.
+"""The bias of CoPE, a row of a table for each count of gates, and its CPU form.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), last )
 
-Near by, scores are made as they are defined, of keys backwards, so that a count is a sum of those
-before it. How many keys are near is read off the counts: all up to the one from which on every
-query of a block has counted to the last. For keys further back the second term is one number for
-each query, and torch's kernel computes them without a table. The two are joined (`parts.py`).
+Scores of near keys are computed by the definition, with keys in reverse order, so that a count is a
+cumulative sum. Near keys are those before all counts of a block of queries have reached `last`. For
+keys farther back the second term is one number per query, and torch's kernel computes them without
+a table. The two parts are merged (`merge_softmax.py`).
 
-Memory O(rows · (rows + near keys)), forward and backward: what is near is made again for the
-gradients. dscores of a query sum to 0 over all keys, so the far ones give to e[last] what the near
-ones lack. There is no second derivative. Where queries find nothing worth counting, all is near.
+Memory is O(rows · (rows + near keys)), forward and backward, because near scores are recomputed for
+the gradients. dS of a query sums to 0 over all keys, so the far keys contribute to the gradient of
+e[last] the negative sum of dS over near keys. There is no second derivative. If all gates are about
+0, all keys are near.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import calm, heads_dealt
 from posenc.attention.cpu.kernel import flash, flash_backward
-from posenc.attention.cpu.parts import join_, softmax
+from posenc.attention.cpu.merge_softmax import join_, softmax
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
 from posenc.attention.spacing import Strip
 from posenc.compat.threads import spread
@@ -30,12 +31,12 @@ from posenc.compat.tracing import no_autocast, upcast
 from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.shapes import Heads, Keys
 
-ROWS, FEWEST_ROWS = 128, 16  # queries at a time
-MOST_SCORES = 2**21  # near scores at a time, unless the fewest rows make more: 8 MB in float32
+ROWS, FEWEST_ROWS = 128, 16  # largest and smallest number of queries in a block
+MOST_SCORES = 2**21  # near scores in a block, 8 MB in float32, unless the smallest block has more
 
 
 def counted(gates: Tensor) -> Tensor:
-    """Σ of the gates of each key and of those after it, (…, key).
+    """Return the sum of the gates of each key and of all keys after it, (…, key).
 
     >>> counted(torch.tensor([0.5, 1.0, 0.0]))
     tensor([1.5000, 1.0000, 0.0000])
@@ -45,7 +46,7 @@ def counted(gates: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class CountBias(ScoreBias):
-    """The bias qᵢ · e(n) of these queries and keys, whose product is multiplied by `scale`."""
+    """The bias qᵢ · e(n) of CoPE; `scale` is the factor of q · k in the gates."""
 
     takes_sinks = False
     view = "{} has one row for all keys beyond its last count."
@@ -56,25 +57,25 @@ class CountBias(ScoreBias):
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
         q, last = self.q[..., rows, :], len(self.rows) - 1
-        # A count of gates in 16 bits could not grow past 256
+        # A sum of gates in bfloat16 would stop at 256
         with no_autocast(q):
             gates = (q @ self.k[..., keys, :].mT * self.scale).sigmoid()
             e = q @ self.rows.mT  # at each whole number, (batch, head, query, count)
-        # Not a product: 0 · NaN, of a key that nobody sees, would be NaN
+        # A product with the mask would give 0 · NaN = NaN for a fully masked key
         if seen is not None:
             gates = gates.masked_fill(~seen, 0)
         n = counted(gates).clamp_max(last)
-        # NaN that a query does see is no index, and goes by n into its scores
+        # NaN cannot be an index; for visible keys it reaches the scores through n
         whole = n.detach().long().clamp(0, last)
-        # The step from each row to the next; there is none after the last
+        # The step from each row to the next, 0 after the last
         step = torch.cat((e.diff(), torch.zeros_like(e[..., :1])), -1)
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
 
     def refuses(self, call: Call, strip: Strip) -> str:
-        """Return the reason why there are no near and far keys, or ""."""
+        """Return the reason why keys cannot be split into near and far ones, or ""."""
         if strip.high < strip.queries - 1:
-            return "the mask hides what is far behind"
-        return "" if call.scale == self.scale else "`scale` is not above 0"
+            return "the mask hides far keys"
+        return "" if call.scale == self.scale else "`scale` is not positive"
 
     def attended(self, call: Call, strip: Strip) -> Tensor:
         q, k, v = fitted(call.q, call.k, call.v)
@@ -89,7 +90,7 @@ class CountBias(ScoreBias):
 
 
 class NearAndFarKeys(NamedTuple):
-    """Some queries, the keys that are near to one of them, and those that are far from all."""
+    """A block of queries, with the keys that are near to any of them, and far from all."""
 
     rows: slice
     near: slice
@@ -100,15 +101,15 @@ class NearAndFarKeys(NamedTuple):
 
 
 class Near(NamedTuple):
-    """What is known of near pairs, (batch, head, query, key), keys backwards."""
+    """Scores, gates and counts of near pairs, (batch, head, query, key), keys in reverse order."""
 
-    scores: Tensor  # q · k · scale; −∞ where hidden
+    scores: Tensor  # q · k · scale; −∞ for hidden pairs
     gates: Tensor
     counts: Tensor
 
 
 def _heads(q: Tensor, k: Tensor) -> list[slice]:
-    """Return heads of the keys, dealt out to threads."""
+    """Return slices of key heads, one per thread."""
     batch, heads, queries, _ = q.shape
     return heads_dealt(k.shape[1], batch * heads * queries * k.shape[2])
 
@@ -116,7 +117,7 @@ def _heads(q: Tensor, k: Tensor) -> list[slice]:
 def _by_heads(
     q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float, heads: list[slice]
 ) -> tuple[Tensor, Tensor, list[list[NearAndFarKeys]]]:
-    """Return what `_forward` does, with a list of blocks for each of the `heads` of keys."""
+    """Return the results of `_forward`, with a list of blocks for each slice of key heads."""
     group = q.shape[1] // k.shape[1]
 
     def of_heads(some: slice) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
@@ -132,7 +133,7 @@ def _by_heads(
 def _forward(
     q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float
 ) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
-    """The output and its log-sum-exps, in float32 at least, and the blocks that it was made of."""
+    """Return the output, its log-sum-exps, both in float32 or wider, and the blocks of queries."""
     out = q.new_zeros(q.shape, dtype=e.dtype)
     lse = q.new_zeros(q.shape[:3], dtype=e.dtype)
     blocks: list[NearAndFarKeys] = []
@@ -157,7 +158,7 @@ def _forward(
 def _nearest(
     q: Tensor, k: Tensor, last: int, strip: Strip, start: int, columns: int, scale: float
 ) -> tuple[NearAndFarKeys, Near]:
-    """The block of queries from `start` on, found with so many keys or with more."""
+    """Return the block from `start` on, with enough keys that all far counts are saturated."""
     batch, heads = q.shape[:2]
     while True:
         most = max(FEWEST_ROWS, min(ROWS, MOST_SCORES // (batch * heads * columns)))
@@ -165,8 +166,8 @@ def _nearest(
         stop = strip.seen(rows).stop
         block = NearAndFarKeys(rows, slice(max(0, stop - columns), stop))
         near = _near(q, k, block, strip, scale)
-        # Counts grow along the keys: from the first on of which all are at the last, keys are far,
-        # but for one that all queries see. NaN is near.
+        # Counts grow along the keys, so all keys after the first saturated one are far. One key
+        # that all queries see stays near, and so does NaN
         counted = near.counts.amin((0, 1, 2)) >= last
         enough = max(_hidden(block, strip) + 1, len(counted) - int(counted.sum()))
         if enough < len(counted) or not block.near.start:
@@ -176,7 +177,7 @@ def _nearest(
 
 
 def _hidden(block: NearAndFarKeys, strip: Strip) -> int:
-    """How many of the last keys the first query does not see; each query sees one more."""
+    """Return the number of last keys hidden from the first query; each query sees one more."""
     return max(0, block.near.stop - 1 - block.rows.start + strip.low)
 
 
@@ -194,10 +195,10 @@ def _near(q: Tensor, k: Tensor, block: NearAndFarKeys, strip: Strip, scale: floa
 
 
 def _looked_up(by_count: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
-    """The bias at each count, its slope there, and what lies below: whole numbers, and the rest.
+    """Return the bias at each count, its slope, and the integer and fractional part of the count.
 
-    `by_count` is q · e, (batch, head, query, count). Height and slope are found by one look, as the
-    parts of one complex number.
+    `by_count` is q · e, (batch, head, query, count). Bias and slope are gathered together, as the
+    real and imaginary part of one complex number.
     """
     last = by_count.shape[-1] - 1
     n = counts.clamp_max(last)
@@ -209,7 +210,7 @@ def _looked_up(by_count: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
 
 
 class Counted(torch.autograd.Function):
-    """Attention near by and far, with gradients. q, k, v and e in float32 at least, all heads."""
+    """Attention to near and far keys with gradients, for q, k, v and e in float32 or wider."""
 
     @staticmethod
     def forward(  # type: ignore
@@ -237,7 +238,7 @@ class Counted(torch.autograd.Function):
 
 
 class _Saved(NamedTuple):
-    """What the forward pass leaves for the gradients of some heads."""
+    """Tensors of the forward pass for the gradients of some heads."""
 
     q: Tensor
     k: Tensor
@@ -265,13 +266,13 @@ class _Saved(NamedTuple):
             # dS = P (dO vᵀ − Σ dO out)
             inner = (some_grad * out[:, :, rows]).sum(-1, keepdim=True)
             ds = (some_grad @ some_v.mT).sub_(inner).mul_(weights)
-            # A score falls on e at a whole number and at the next, in the shares 1 − rest and rest
+            # A score interpolates e at an integer and at the next, with weights 1 − rest and rest
             upper = ds * rest
             of_whole, of_next = (
                 torch.zeros_like(by_count).scatter_add_(-1, whole, x) for x in (ds - upper, upper)
             )
             of_count = of_whole + F.pad(of_next, (1, -1))
-            # The gate of a key moves the counts of this key and of all after it, backwards
+            # The gate of a key is part of the counts of this key and of all keys before it
             of_gates = (ds * slope).flip(-1).cumsum(-1).flip(-1)
             of_scores = of_gates.mul_(near.gates).mul_(1 - near.gates).add_(ds).mul_(scale)
             dq[:, :, rows] += of_scores @ some_k

@@ -1,21 +1,21 @@
-"""The bias of gates that forget: one number per key, a running sum up to each query's own.
+"""The bias of forget gates, −|cᵢ − cⱼ| with running sums c, and its tiles.
 
     bias[i, j] = −|cᵢ − cⱼ| = (cᵢ − r) + (r − cⱼ)          c never grows, and keys come first
 
-The softmax does not see cᵢ − r, which is the same for all keys of a row. What is left is a row of
-numbers, which torch's CPU kernel reads for all queries with a stride of 0: nothing of tokens² is
-made, forward or backward.
+cᵢ − r is the same for all keys of a row, so the softmax does not depend on it. The remaining bias
+is one number per key, a row that torch's CPU kernel reads for all queries with a stride of 0.
+Memory is not proportional to tokens², forward or backward.
 
-Of a long text c is large and float32 too short for it, so queries are taken a few at a time, r is
-the c of the last key that the first of them sees, and keys up to that one are a rectangle in which
-r − cⱼ is as exact as the bias is. Keys among the queries are a triangle. There r − cⱼ serves where
-c falls by little, and else the bias itself. The parts are joined (`parts.py`). Keys of the
-rectangle whose weights cannot count are left out by the bound of `distance.py`; with c falling
-quickly these are nearly all.
+In a long text c is too large for float32. Queries are therefore computed in blocks. r is the c of
+the last key that the first query of the block sees. Keys up to that one form a rectangle, where
+r − cⱼ is as exact as the bias. The other keys form a triangle, with r − cⱼ as the bias if c falls
+by little, and the bias itself otherwise. The parts are merged (`merge_softmax.py`). Keys of the
+rectangle with negligible weights are skipped by the bound in `distance.py`; if c falls quickly,
+these are nearly all keys.
 
-The gradient of cⱼ is the sum of dscores over queries, and that of cᵢ over keys: of two more
-channels, 1 and 0 in the queries, 0 and 1 in the keys, the kernel's backward makes just these sums.
-There is no second derivative.
+The gradient of cⱼ is the sum of dS over queries, and the gradient of cᵢ is the sum over keys. The
+kernel's backward computes these sums as the gradients of two more channels, (1, 0) in the queries
+and (0, 1) in the keys. There is no second derivative.
 """
 
 from math import isqrt, log
@@ -33,17 +33,17 @@ from posenc.compat.tracing import upcast
 from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.shapes import PairBias
 
-ROWS = 256  # queries at a time
-MOST_SCORES = 2**20  # scores of a triangle whose bias is made at a time: 8 MB in float64
-# The most that c falls among the queries of a part, in logits: beyond, float32 loses 2⁻²⁰.
+ROWS = 256  # queries in a block
+MOST_SCORES = 2**20  # scores of a triangle in one block, 8 MB in float64
+# The largest fall of c within a triangle, in logits, with an error below 2⁻²⁰ in float32
 FALL = 16.0
 
 
 class DecayBias(ScoreBias):
-    """The bias −|cᵢ − c'ⱼ| of running sums of the queries and of the keys, (batch, head, token)."""
+    """The bias −|cᵢ − c'ⱼ| of running sums of queries and keys, (batch, head, token)."""
 
     few_scores = 128**2
-    view = "the bias of {} is one number for each key, up to each query's own."
+    view = "the bias of {} is one number per key, plus one per query."
 
     def __init__(self, q: Tensor, c: Tensor, c_key: Tensor):
         self.c, self.c_key = (x.expand(len(q), -1, -1) for x in (c, c_key))
@@ -57,16 +57,16 @@ class DecayBias(ScoreBias):
         return lambda b, h, i, j: -(self.c[b, h, i] - self.c_key[b, h, j]).abs().to(self.dtype)
 
     def refuses(self, call: Call, strip: Strip) -> str:
-        """Return the reason why the bias is not one number for each key, or ""."""
+        """Return the reason why this bias cannot be written as one number per key, or ""."""
         if strip.high < strip.queries - 1:
-            return "the mask hides what is far behind"
+            return "the mask hides far keys"
         rows = slice(strip.rows.start, strip.rows.stop)
         c, c_key = self.c[..., rows], self.c_key[..., strip.seen(rows)]
         i = torch.arange(rows.start, rows.stop, device=c.device)
         of_last_key = c_key[..., (i - strip.low).clamp(max=c_key.shape[-1] - 1)]
-        # False for NaN, and where −∞ was added up
+        # Comparisons are False for NaN, and for the difference of two −∞
         falls = (c_key.diff() <= 0).all() and (c <= of_last_key).all()
-        return "" if falls else "a query does not come after all the keys that it sees"
+        return "" if falls else "a query sees keys that come after it"
 
     def attended(self, call: Call, strip: Strip) -> Tensor:
         sinks, (q, k, v) = call.sinks, fitted(call.q, call.k, call.v)
@@ -74,7 +74,7 @@ class DecayBias(ScoreBias):
         learned = any([x is not None and x.requires_grad for x in (self.c, self.c_key, sinks)])
         learned &= torch.is_grad_enabled()
         if learned:
-            # Their gradients are sums of many terms, for each head of the queries
+            # The gradients of c are sums of many terms for each query head, which need float32
             q, k, v = (per_query_head(upcast(x), q) for x in (q, k, v))
         gates = TiledDecay(tiles, self, learned)
         out = by_tiles(q, k, v, gates, sinks, call.scale, learned or call.trains)
@@ -82,13 +82,13 @@ class DecayBias(ScoreBias):
 
 
 def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: float) -> list[Tile]:
-    """Cut the strip into triangles along its edge and the rectangles before them."""
+    """Split the band into triangles along its edge, and the rectangles before them."""
     c_key, rows = bias.c_key.detach(), strip.rows
     batch, heads = q.shape[:2]
     most = min(ROWS, max(1, isqrt(MOST_SCORES // (batch * heads))))
     own = _own_keys(strip, slice(rows.start, rows.stop))
     most = len(rows) if _fall(c_key, own) <= FALL else most
-    # Keys whose bias is lower by more than this weigh nothing: (head, 1)
+    # Keys with a bias that is lower by more than this have negligible weights, (head, 1)
     enough = spread_of_weights(q, k, v, scale).unsqueeze(-1)
     enough = enough + log(2 * strip.keys / torch.finfo(bias.dtype).eps)
     parts = []
@@ -110,22 +110,22 @@ def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: f
 
 
 def _own_keys(strip: Strip, rows: slice) -> slice:
-    """The keys from the last one that the first row sees, to the last one that the last row sees.
+    """Return the keys of a triangle, from the last key of the first row to that of the last row.
 
-    Where queries go on after the last key, it is the last one for all of these.
+    For queries after the last key, it is the last one.
     """
     start = min(rows.start - strip.low, strip.keys - 1)
     return slice(start, min(rows.stop - strip.low, strip.keys))
 
 
 def _fall(c: Tensor, keys: slice) -> float:
-    """By how much c falls over these keys at most, over all texts and heads."""
+    """Return the largest fall of c over these keys, over all texts and heads."""
     some = c[..., keys]
     return float((some[..., 0] - some[..., -1]).amax())
 
 
 class TiledDecay(TiledBias):
-    """A `DecayBias` for the engine: all tiles are far, and triangles causal."""
+    """Tiles of a `DecayBias`; all tiles are far, and triangles are causal."""
 
     by_heads, what = True, "attention with gates"
 
@@ -134,7 +134,7 @@ class TiledDecay(TiledBias):
         self.dtype = bias.dtype
 
     def far(self, tile: Tile, t: Any) -> tuple[Tensor, Tensor]:
-        """Return cᵢ − r and r − cⱼ; without an origin, r is each query's own c."""
+        """Return cᵢ − r and r − cⱼ; without an origin, r = cᵢ."""
         heads, rows, keys = tile[:3]
         c, c_key = t[0][:, heads, rows].unsqueeze(-1), t[1][:, heads]
         r = c if tile.origin is None else c_key[..., tile.origin, None, None]

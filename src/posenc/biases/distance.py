@@ -1,24 +1,24 @@
-"""A bias of distance alone, which torch's CPU kernel reads out of one vector for each head.
+"""The bias that depends on distance alone, and its tiles: strided views of one vector per head.
 
     bias[i, j] = f(step · (i − j) + shift)          positions at equal steps
-    rows read backwards, i = i₁ − 1 − r:  bias[r, j] = u[r + j + const],  strides (1, 1)
+    rows in reverse order, i = i₁ − 1 − r:  bias[r, j] = u[r + j + const],  strides (1, 1)
 
-A matrix that is constant along its anti-diagonals is a strided view, and torch's CPU kernel for
-`scaled_dot_product_attention` reads any strides: no tokens² is ever made, forward or backward. What
-a mask hides at either end of the offsets is −∞ in u, and tiles beyond it are never computed.
+A matrix that is constant along its anti-diagonals is a strided view of a vector. torch's CPU kernel
+for `scaled_dot_product_attention` reads any strides, so memory is not proportional to tokens²,
+forward or backward. Masked offsets at either end are −∞ in u, and tiles beyond are not computed.
 
-A term is also cut where it cannot count. With |q·k|·scale ≤ M, every row seeing an offset of bias
-c, and n keys, the keys with a bias below
+Negligible terms are skipped too. With |q·k|·scale ≤ M, n keys, and an offset of bias c that every
+row sees, the keys with a bias below
 
     c − 2M − ln(n / ε) − ln(max‖v‖ / min‖v‖),       ε = 2⁻²⁴ in float32
 
-weigh together less than ε min‖v‖ / max‖v‖, so what they add is less than ε Σ weight ‖v‖: less than
-one rounding of the sum. M is measured, max‖q‖ max‖k‖ scale, so a key of huge norm is not cut, and
-nothing is assumed of f. For ALiBi it leaves a window for each head; it also keeps exp() from
-numbers so small that processors handle them slowly.
+have a total weight of less than ε min‖v‖ / max‖v‖, so their contribution is less than
+ε Σ weight ‖v‖, one rounding error of the sum. M is computed, max‖q‖ max‖k‖ scale, so keys of large
+norm are not skipped, and f may be any function. For ALiBi a window remains for each head, and exp()
+of very small numbers, which is slow on some processors, is avoided.
 
-The gradients come from the kernel's own backward on the same view; those of a learned u are the
-anti-diagonal sums of dscores, made again a few rows at a time. There is no second derivative.
+The gradients come from the kernel's backward with the same view. The gradient of a learned u is the
+sum of dS along anti-diagonals, recomputed a few rows at a time. There is no second derivative.
 """
 
 from math import log
@@ -38,18 +38,23 @@ from posenc.core.biases import OfDistance, ScoreBias, for_query_heads, offset, o
 from posenc.core.positions import whole
 from posenc.core.shapes import KeyPositions, PairBias, Positions
 
-FEWEST_ROWS = 128  # the fewest rows worth a call of the kernel
-WORTH_CUTTING = 512  # the fewest rows of which far terms cost more than to find them
-MOST_SCORES = 2**21  # scores made again at a time for the gradient of u: 8 MB in float32
+FEWEST_ROWS = 128  # the smallest number of rows for which a kernel call pays
+WORTH_CUTTING = 512  # rows from which the search for negligible terms pays
+MOST_SCORES = 2**21  # scores in one step of the gradient of u, 8 MB in float32
 
 
 class DistanceBias(ScoreBias):
     """The bias f(head, offset): `DistanceBias(self.curve, q, q_at, k_at)`.
 
-    `f` takes indices of heads and offsets (position of the query − position of the key) that
-    broadcast. Over positions at equal steps the bias is a Toeplitz matrix, a strided view of one
-    vector for each head. `reach`, of whole offsets: f is constant beyond it on either side, and is
-    looked up in a table.
+    - `f`: function of indices of heads and of offsets (query position − key position), which
+      broadcast
+    - `q`: queries, for the number of heads
+    - `q_pos`, `k_pos`: positions of queries and keys
+    - `reach`: if given, offsets must be whole numbers, f must be constant beyond −reach and reach,
+      and its values are read from a table
+
+    At equally spaced positions the bias is a Toeplitz matrix, a strided view of one vector per
+    head.
     """
 
     def __init__(
@@ -76,7 +81,7 @@ class DistanceBias(ScoreBias):
         h = torch.arange(self.heads, device=self.q_pos.device).view(1, -1, 1, 1)
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
         if self.lookup is None and self.reach is not None and apart.numel() <= 16 * self.reach:
-            # Of few pairs: no table is worth its making
+            # For few pairs, f is cheaper than a table
             return self.f(h, self._whole(apart))
         return (self.lookup or self.of_pairs())(h, apart)
 
@@ -85,7 +90,7 @@ class DistanceBias(ScoreBias):
         return lambda b, h, i, j: f(h, apart(b, h, i, j))
 
     def of_pairs(self) -> OfDistance:
-        """The function f, looked up in a table (head, offset) up to `reach`."""
+        """Return f as a table (head, offset) of offsets up to `reach`."""
         reach, device = self.reach, self.q_pos.device
         assert reach is not None
         heads = torch.arange(self.heads, device=device)
@@ -98,16 +103,16 @@ class DistanceBias(ScoreBias):
 
 
 def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
-    """Look up columns of a table (head, column) for heads h, which broadcast."""
+    """Index a table (head, column) by heads h and columns, which broadcast."""
     if h.ndim < 4 or h.shape[1] != len(table) or columns.shape[1] != 1:
         return table[h, columns]
-    # All heads look up the same columns, (batch or 1, 1, query, key): ten times as fast
+    # All heads index the same columns, (batch or 1, 1, query, key), which is ten times as fast
     found = table.index_select(1, columns.flatten())
     return found.reshape(len(table), len(columns), *columns.shape[2:]).transpose(0, 1)
 
 
 def attended(call: Call, strip: Strip) -> Tensor:
-    """Compute attention of a call without a bias, or with one of distance."""
+    """Compute attention of a call without a bias, or with a bias of distance."""
     steps = (1, 0) if call.bias is None else call.bias.steps
     assert steps is not None
     q, k, v = fitted(call.q, call.k, call.v)
@@ -117,7 +122,7 @@ def attended(call: Call, strip: Strip) -> Tensor:
     if not learned and call.bias is not None and strip.queries >= WORTH_CUTTING:
         u = u.detach()
         tiles = cut_negligible(u, q, k, v, call.scale, strip) or tiles
-    # With a learned bias the kernel runs in float32 anyhow
+    # With a learned bias the engine already computes in float32
     if sinks is not None and not learned:
         q, k, v = widened(q, k, v, sinks)
     trains, (_, rows, keys, *_) = learned or call.trains, tiles[0]
@@ -133,10 +138,10 @@ def attended(call: Call, strip: Strip) -> Tensor:
 
 
 def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """The vector u, (head, query + key − 1): the bias along r + j, −∞ where no query sees."""
+    """Return u, (head, query + key − 1), the bias by r + j, with −∞ for masked offsets."""
     bias, heads, exact, device = call.bias, call.q.shape[1], call.exact, call.q.device
     ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
-    # A mask alone is one row of 0 and −∞, which serves all heads
+    # Without a bias, all heads share one row of 0 and −∞
     if bias is None:
         zeros = torch.zeros(1, strip.width, dtype=exact, device=device)
         u = F.pad(zeros, ends, value=float("-inf"))
@@ -154,27 +159,27 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
 def cut_negligible(
     u: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, strip: Strip
 ) -> list[Tile] | None:
-    """Set u to −∞ where it cannot count, and return the tiles that are left; None: all are.
+    """Set u to −∞ for negligible terms, and return the remaining tiles; None: nothing is skipped.
 
-    See the head of this file for the bound.
+    The bound is in the docstring of this module.
     """
     rows_all_see = strip.within(strip.queries - strip.keys, 0)
-    # There is no offset that every row sees
+    # The bound needs an offset that every row sees
     if rows_all_see.width < 1:
         return None
     last = strip.queries - 1
-    # Difference i − j stands at last − (i − j) in u. c, (head,): the best bias that all rows see.
+    # u has the difference i − j at last − (i − j). c, (head,), is the best bias that all rows see
     common = u[:, last - rows_all_see.high : last - rows_all_see.low + 1].amax(-1)
     never = common + log(torch.finfo(u.dtype).eps / 2 / strip.keys)  # c − ln(n / ε)
     if not (u[:, last - strip.high : last - strip.low + 1] < never.unsqueeze(-1)).any():
-        # No bound on the scores, M, hides a term there.
+        # No term is negligible, even for M = 0
         return None
     groups, spread = k.shape[1], spread_of_weights(q, k, v, scale).to(u.dtype)
-    # A comparison with NaN is False, so nothing is dropped then
+    # A comparison with NaN is False, so nothing is skipped then
     gone = u < (never - spread).unsqueeze(-1)
     u.masked_fill_(gone, float("-inf"))
-    # `argmax` of zeros and ones is the first 1: where the part of u that is left begins, and, read
-    # backwards, where it ends, for each head
+    # `argmax` of zeros and ones is the index of the first 1. It gives the first remaining entry of
+    # u for each head, and in reverse order the last one
     left = (u > float("-inf")).to(torch.uint8)
     first, end = left.argmax(-1).tolist(), (u.shape[-1] - left.flip(-1).argmax(-1)).tolist()
     tiles = []
@@ -186,12 +191,12 @@ def cut_negligible(
 
 
 def spread_of_weights(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """The 2M + ln(max‖v‖ / min‖v‖) of each head of the queries, see the head of this file."""
+    """Return 2M + ln(max‖v‖ / min‖v‖) of each query head, a part of the bound."""
     group = q.shape[1] // k.shape[1]
     q_most, k_most = (_norms(x).amax((0, 2)) for x in (q, k))
     of_values = _norms(v)
     v_most, v_least = of_values.amax((0, 2)), of_values.amin((0, 2))
-    # With a margin for the rounding of the norms
+    # The factor 1.001 is a margin for the rounding of norms
     most = q_most * k_most.repeat_interleave(group) * (abs(scale) * 1.001)
     return 2 * most + (v_most / v_least).log().repeat_interleave(group)
 
@@ -203,7 +208,7 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
-    """Runs of heads whose widths differ by less than a factor of 2, each on one head of keys."""
+    """Return runs of heads with widths within a factor of 2, each within one group of heads."""
     runs, start = [], 0
     for h in range(1, len(widths) + 1):
         run = widths[start : h + 1]
@@ -215,7 +220,7 @@ def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
 
 
 def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
-    """Tiles that cover the strip; the fewer rows in each, the fewer hidden pairs are computed."""
+    """Return tiles that cover the band; fewer rows per tile contain fewer hidden pairs."""
     rows, width, tiles = strip.rows, strip.high - strip.low + 1, []
     step = max(FEWEST_ROWS, min(-(-len(rows) // 8), width // 2)) if most is None else most
     for start in rows[::step]:
@@ -225,7 +230,7 @@ def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
 
 
 class TiledDistance(TiledBias):
-    """A bias of distance for the engine; its tensor is u, (head, query + key − 1)."""
+    """Tiles of a bias of distance; the tensor is u, (head, query + key − 1)."""
 
     whole, joins, by_heads, what = True, False, True, "attention by views"
 
@@ -248,7 +253,7 @@ class TiledDistance(TiledBias):
         grads[0][tile.heads, self.columns(tile)] += of_e.sum((0, 2))
 
     def columns(self, tile: Tile) -> slice:
-        """Return the part of u that is E: from the last row and the first key on."""
+        """Return the slice of u that is E, from the last row and the first key on."""
         first = self.strip.queries - tile.rows.stop + tile.keys.start
         rows, keys = tile.rows, tile.keys
         return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)

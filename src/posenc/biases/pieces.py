@@ -1,10 +1,10 @@
-"""A sum of ReLUs of one number, looked up as the straight lines that it is made of.
+"""Evaluate a one-input ReLU network as a piecewise linear function.
 
     Σₙ outer[h, n] · ReLU(weightₙ x + shiftₙ) = slope[h, s] · x + height[h, s]
 
-s counts the knots −shiftₙ / weightₙ below x: there a unit is switched on, or off if its weight is
-negative, and slope and height sum those that are on. Lines meet at the knots, so to move a knot
-changes nothing, and the gradient of slope and height is that of the sum.
+s is the number of knots −shiftₙ / weightₙ below x. At a knot a unit is switched on, or off if its
+weight is negative; slope and height are sums over the units that are on. The function is continuous
+at knots, so the gradient of the network is the gradient of slope and height alone.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,15 @@ from posenc.compat.tracing import no_autocast
 
 
 def straight(weight: Tensor, shift: Tensor, outer: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """The function of (head, x), of whose heads the last axis is 1, for far more x than units.
+    """Return a function of (head, x), which is faster than the network for many x per unit.
+
+    The last axis of the heads must have the size 1.
 
     >>> relu = straight(torch.tensor([1.0]), torch.tensor([-2.0]), torch.tensor([[3.0]]))
     >>> relu(torch.tensor([[0]]), torch.tensor([1.0, 2.0, 4.0]))
     tensor([[0., 0., 6.]])
     """
-    # A unit without a weight is always on or always off; NaN of 0 / 0 would be no knot to sort
+    # A unit with weight 0 is always on or off; 0 / 0 would be NaN, which cannot be sorted
     knots, order = torch.where(weight == 0, float("inf"), -shift / weight).detach().sort()
     place, below = order.argsort(), torch.arange(len(weight) + 1, device=weight.device)
     past = below.unsqueeze(-1) > place  # (piece, unit)
@@ -33,7 +35,7 @@ def straight(weight: Tensor, shift: Tensor, outer: Tensor) -> Callable[[Tensor, 
     def f(h: Tensor, x: Tensor) -> Tensor:
         piece = torch.bucketize(x.detach(), knots)
         if h.ndim == 4 == x.ndim and x.shape[1] == 1 and not tables[0].requires_grad:
-            # All heads look up the same pieces, (batch, 1, query, key); gradients would be slower
+            # All heads index the same pieces, (batch, 1, query, key); gradients would be slower
             every, shape = piece.flatten(), piece[:, 0].shape
             rows = (table[h.flatten()].index_select(1, every) for table in tables)
             slope, height = (row.unflatten(1, shape).transpose(0, 1) for row in rows)

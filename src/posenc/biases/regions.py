@@ -1,4 +1,4 @@
-"""Scores that are one of several dot products, by the region in which a pair of positions lies."""
+"""The bias of scores that use a different dot product in each region of pairs of positions."""
 
 from collections.abc import Callable
 
@@ -10,12 +10,13 @@ from posenc.core.shapes import Heads, Keys
 
 
 class RegionBias(ScoreBias):
-    """A bias that with q · k · scale makes the dot product of region r, which each pair has.
+    """The bias which, added to q · k · scale, gives the dot product of the region of a pair.
 
-    - `q`, `k`: as they enter the dot product, (batch, head, token, channel)
+    - `q`, `k`: encoded queries and keys, (batch, head, token, channel)
     - `q_pos`, `k_pos`: their positions, (batch or 1, head or 1, token)
-    - `region`: function of positions that broadcast -> the number r of their region
-    - `products`: for each region the queries and keys whose dot product is the score
+    - `scale`: factor of all dot products
+    - `region`: function of positions, which broadcast -> index r of the region
+    - `products`: for each region, the queries and keys of the score
     """
 
     def __init__(

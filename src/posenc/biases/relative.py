@@ -1,15 +1,15 @@
-"""A bias that is a sum of ReLUs of one number, few of which bend within a tile.
+"""The bias of FIRE, a sum of ReLUs of one number, and its tiles.
 
     bias_h(i, j) = Σₙ outer[h, n] · ReLU(wₙ y + bₙ),      y = ψ(pᵢ − pⱼ) · ρ(pᵢ)
 
-Within a tile y lies between two numbers, so a unit is on for all pairs, off for all pairs, or bends
-among them. The units that are on sum to one line for each head. So the bias of all heads is one
-product of matrices, (head, 2 + bends) · (2 + bends, pairs), whose rows are 1, y and the units that
-bend, shared by all heads.
+Within a tile, y has a minimum and a maximum, so a unit is on for all pairs, off for all pairs, or
+changes within the tile. The units that are always on add up to one linear function per head. So the
+bias of all heads is one matrix product, (head, 2 + units) · (2 + units, pairs), whose second factor
+has the rows 1, y and the units that change, shared by all heads.
 
-For the gradients, dS is multiplied by 1 and y, over all pairs and over those where a unit that
-bends is on: w, b and `outer` need no more. Σ_h slope · dS is the gradient of y. Nothing of tokens²
-is kept. For positions at equal steps.
+For the gradients, dS is multiplied by 1 and y, over all pairs and over the pairs where a changing
+unit is on, which gives the gradients of w, b and `outer`. Σ_h slope · dS is the gradient of y.
+Memory is not proportional to tokens². Positions must have equal steps.
 """
 
 from collections.abc import Callable
@@ -35,11 +35,11 @@ class RelativeBias(ScoreBias):
 
         f(h, pᵢ, pⱼ) = Σₙ outer[h, n] · ReLU(wₙ y + bₙ),      y = ψ(pᵢ − pⱼ) · ρ(pᵢ)
 
-    `factors` receives offsets and positions of queries. It returns ψ and ρ, which are at least 0,
-    w and b, (unit,), and `outer`, (head, unit).
+    `factors` is a function of offsets and positions of queries. It returns ψ and ρ, which are at
+    least 0, w and b, (unit,), and `outer`, (head, unit).
     """
 
-    view = "few units of {} bend among the pairs of a tile."
+    view = "only few units of {} change within a tile."
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class RelativeBias(ScoreBias):
         step, shift = self.steps
         q, k, v = fitted(call.q, call.k, call.v)
         with no_autocast(q):
-            # All differences i − j, the largest first, as columns run
+            # All differences i − j in the order of columns, the largest first
             apart = torch.arange(strip.queries - 1, -strip.keys, -1, device=q.device)
             queries = torch.arange(strip.queries, device=q.device)
             tensors = self.factors(step * apart + shift, step * queries + self.q_pos.flatten()[0])
@@ -80,16 +80,16 @@ class RelativeBias(ScoreBias):
 
 
 class Units(NamedTuple):
-    """Units that are on for all pairs of a tile, and units that bend among them."""
+    """Units that are on for all pairs of a tile, and units that change within it."""
 
     on: list[int]
     bend: list[int]
 
 
 class TiledRelative(TiledBias):
-    """A `RelativeBias` for the engine; its tensors are ψ by difference, ρ by query, w, b, outer."""
+    """Tiles of a `RelativeBias`; the tensors are ψ by difference, ρ by query, w, b and outer."""
 
-    whole, joins, has_extra, what = True, False, True, "attention with units that bend"
+    whole, joins, has_extra, what = True, False, True, "attention with a network of distance"
 
     def __init__(self, strip: Strip, tensors: Tensors, learned: bool):
         self.strip, self.tensors, self.learned = strip, tuple(tensors), learned
@@ -105,7 +105,7 @@ class TiledRelative(TiledBias):
             low, high = of_psi.min() * of_rho.min(), of_psi.max() * of_rho.max()
             one, other = w * low + b, w * high + b
             on, off = (one > 0) & (other > 0), (one <= 0) & (other <= 0)
-            # Both are False for NaN, which a unit that bends passes on
+            # Both are False for NaN, which changing units propagate
             on, bend = on.nonzero().flatten().tolist(), (~(on | off)).nonzero().flatten().tolist()
             self.units[tile.rows.start] = Units(on, bend)
 
@@ -114,7 +114,7 @@ class TiledRelative(TiledBias):
         return slice(first, first + sum(tile.size) - 1)
 
     def basis(self, tile: Tile, t: Tensors, size: int) -> tuple[Tensor, Tensor]:
-        """Return numbers for each pair, (size, n, m), of which the first are 1 and y; and y."""
+        """Return rows for each pair, (size, n, m), with 1 and y in the first two; and y."""
         psi, rho, *_ = t
         numbers = psi.new_empty(size, *tile.size)
         numbers[0], y = 1, numbers[1]
@@ -135,7 +135,7 @@ class TiledRelative(TiledBias):
         return bias
 
     def hide(self, tile: Tile, bias: Tensor) -> None:
-        """Set −∞ where the strip hides a pair, which it does in two corners alone."""
+        """Set the bias of hidden pairs, which are in two corners of the tile, to −∞."""
         strip, rows, keys = self.strip, tile.rows, tile.keys
         i = torch.arange(rows.stop - 1, rows.start - 1, -1).unsqueeze(-1)
         for some in (
@@ -155,7 +155,7 @@ class TiledRelative(TiledBias):
         ds = ds.sum(0).flatten(1)  # (head, pair)
         on, bend = self.units[tile.rows.start]
         bends = len(bend)
-        # 1 and y, then 1 where a unit that bends is on, then y where it is on
+        # 1 and y, then 1 where a changing unit is on, then y where it is on
         numbers, y = self.basis(tile, t, 2 + 2 * bends)
         ones, ys = numbers[2 : 2 + bends], numbers[2 + bends :]
         for unit, one, some_y in zip(bend, ones, ys, strict=True):

@@ -1,16 +1,16 @@
-"""A bias of rows of a table for each offset, all offsets beyond a reach sharing one row.
+"""The bias of learned rows for each offset, with one row for all offsets beyond a reach.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · a[row(δ)] + kⱼ · b[row'(δ)],      δ = pᵢ − pⱼ
     out(i) = Σⱼ weight(i, j) (vⱼ + c[row(δ)])
 
-Far away, |δ| ≥ reach, the second term is one number for each query, the third one for each key, and
-c one vector: torch's kernel computes a rectangle of such pairs without a table. Near by, scores are
-made a tile at a time. The parts are joined (`parts.py`).
+For far pairs, |δ| ≥ reach, the second term is one number per query, the third one per key, and c is
+one vector, so torch's kernel computes a rectangle of far pairs without a table. Scores of near
+pairs are computed in tiles. The parts are merged (`merge_softmax.py`).
 
-Over positions at equal steps δ goes by i − j, so a tile of n queries and m keys meets n + m − 1
-rows of a: qᵢ · a of these is one product, which is read, or its gradient written, along diagonals
-by strides. The gradients come from L, tile by tile. Memory O(tokens · channels + tile); there is no
-second derivative.
+At equally spaced positions δ depends on i − j, so a tile of n queries and m keys needs n + m − 1
+rows of a. qᵢ · a for these rows is one matrix product, which is read along diagonals by strides;
+the gradient is written in the same way. Gradients are computed from L, tile by tile. Memory is
+O(tokens · channels + tile). There is no second derivative.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,17 +29,21 @@ from posenc.compat.tracing import is_eager_cpu, upcast
 from posenc.core.biases import ALL, FEW_QUERIES, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.shapes import KeyPositions, PairBias, Positions
 
-FEWEST_ROWS, MOST_ROWS = 128, 256  # queries at a time
+FEWEST_ROWS, MOST_ROWS = 128, 256  # queries in a block
 
 
 @dataclass(eq=False)
 class TableBias(ScoreBias):
     """Bias q[i] · query_table[query_row(δ)] + k[j] · key_table[key_row(δ)],      δ = pᵢ − pⱼ
 
-    `query_table`, which is multiplied by `scale`, and `key_table` are (head, row, channel), or
-    (row, channel) for all heads; `key_table` is None where there is no second term. Both functions
-    take offsets to rows, and all offsets beyond `reach` on one side to one row. `value_table`,
-    (row, channel), is what the encoding adds to the values of keys at the offsets of `query_row`.
+    - `q_pos`, `k_pos`: positions of queries and keys
+    - `reach`: distance from which on all offsets of one side share a row
+    - `query_row`, `key_row`: functions from offsets to rows
+    - `q`, `k`: queries and keys, (batch, head, token, channel)
+    - `query_table`, `key_table`: tables (head, row, channel), or (row, channel) for all heads;
+      `key_table` None: no second term
+    - `value_table`: rows (row, channel) that are added to values, by `query_row`, or None
+    - `scale`: factor of `query_table`
     """
 
     takes_sinks = False
@@ -67,19 +71,19 @@ class TableBias(ScoreBias):
         self.key_scores()
 
     def query_scores(self) -> Tensor:
-        """The products q · query_table, (batch, head, query, row): computed once, if needed."""
+        """Return the products q · query_table, (batch, head, query, row), computed on first use."""
         if self.by_query is None:
             self.by_query = self.q @ (self.query_table * self.scale).mT.to(self.q.dtype)
         return self.by_query
 
     def key_scores(self) -> Tensor | None:
-        """The products k · key_table, (batch, head, key, row): computed once, if needed."""
+        """Return the products k · key_table, (batch, head, key, row), computed on first use."""
         if self.by_key is None and self.k is not None and self.key_table is not None:
             self.by_key = self.k @ self.key_table.mT
         return self.by_key
 
     def terms(self) -> dict[str, ScoreBias]:
-        """Name the terms as DeBERTa's paper does."""
+        """Return the terms with their names in the DeBERTa paper."""
         terms: dict[str, ScoreBias] = {"content-position": replace(self, key_table=None)}
         if self.key_table is not None:
             none = torch.zeros_like(self.query_table)
@@ -104,7 +108,7 @@ class TableBias(ScoreBias):
         return of_pair
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """Look the scores up; one list of rows serves all heads, far faster than four indices."""
+        """Gather the scores by one index for all heads, which is faster than four indices."""
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
@@ -114,20 +118,20 @@ class TableBias(ScoreBias):
             by_key = self.key_scores()
             assert by_key is not None
             return bias + _looked_up(by_key[..., keys, :], self.key_row(apart).mT).mT
-        # Of few queries each key meets few rows: their products, instead of those of all rows.
+        # With few queries each key needs few rows, so only their products are computed
         k, rows_met = self.k[..., keys, :], self.key_row(apart[0, 0])
         return bias + _own_products(upcast(k), upcast(self.key_table), rows_met)
 
-    # Autocast would make the scores 16 bits
+    # Autocast would convert scores to 16 bits
     @torch.autocast("cpu", enabled=False)
     def attended(self, call: Call, strip: Strip) -> Tensor:
         assert self.steps is not None
         step, shift = self.steps
-        # Two strips of pairs whose offset is beyond the reach
+        # The two bands of pairs with offsets beyond the reach
         behind = strip.within(ceil((self.reach - shift) / step), strip.high)
         ahead = strip.within(strip.low, floor((-self.reach - shift) / step))
-        # The fewer queries at a time, the fewer far keys are computed as those nearby are, and the
-        # more rows of tables a tile takes for each of its queries.
+        # With fewer queries per block, fewer far keys are computed as near ones, but a tile needs
+        # more rows of tables per query
         size = max(FEWEST_ROWS, min(MOST_ROWS, self.reach // step))
         blocks = [slice(start, min(start + size, strip.rows.stop)) for start in strip.rows[::size]]
         heads = slice(0, call.q.shape[1])
@@ -146,17 +150,17 @@ class TableBias(ScoreBias):
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """Gather table[..., n, row[..., n, m]], (batch, head, n, m).
+    """Return table[..., n, row[..., n, m]], (batch, head, n, m), in float32 or wider.
 
-    In float32 at least: its gradient sums all that share a row, and 16 bits would lose the last.
+    The gradient sums over all pairs that share a row, which needs more than 16 bits.
     """
     return upcast(table).gather(-1, row.expand(*table.shape[:2], *row.shape[2:]))
 
 
 def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
-    """Compute k[..., j, :] · table[..., row[i, j], :], (batch, head, query, key), query by query.
+    """Return k[..., j, :] · table[..., row[i, j], :], (batch, head, query, key), query by query.
 
-    The first keys may all be beyond the reach, where they share a row: one product for all.
+    The first keys may all be beyond the reach and share a row, which needs only one product.
     """
     changes = (row[:, 1:] != row[:, :-1]).any(0).nonzero()
     shared = int(changes[0]) + 1 if len(changes) else row.shape[-1]
@@ -166,7 +170,7 @@ def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
 
 
 def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
-    """The tensors of `TiledTables` after q, k and v, in float32 unless the kernel takes 16."""
+    """Return q, k, v and the tensors of `TiledTables`, in float32 unless 16 bits are enough."""
     row = bias.query_row(offsets)
     a, c = (bias.query_table * bias.scale).to(call.exact).index_select(-2, row), None
     b = y = None
@@ -182,18 +186,18 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
 
 
 def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[tuple[slice, bool]]:
-    """Yield parts of the keys that some rows see, and whether they are far.
+    """Yield parts of the keys that some rows see, with True for far parts.
 
-    From left to right: the corner below the strip's edge, far behind, near by, far ahead, and the
-    corner above its other edge. Most are empty.
+    In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
+    after, and the corner above the other edge. Most parts are empty.
     """
     keys = strip.seen(rows)
-    # The keys that are far behind for every one of these rows, and those that are far ahead: two
-    # rectangles. An empty one lies at the end of `keys`, so that what is near takes all.
+    # Two rectangles of keys that are far before, or far after, all of these rows. An empty one is
+    # at the end of `keys`, so that all keys are near
     before, after = _seen_by_all(behind, rows, keys), _seen_by_all(ahead, rows, keys)
     if before.start == before.stop:
         before = slice(keys.start, keys.start)
-    # Where reach is 0, far keys before and after meet.
+    # If reach is 0, far keys before and after are adjacent
     after = slice(max(after.start, before.stop), after.stop)
     if after.start >= after.stop:
         after = slice(keys.stop, keys.stop)
@@ -207,7 +211,7 @@ def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[t
 
 
 def _tiles(rows: slice, keys: slice) -> Iterator[tuple[slice, bool]]:
-    """Cut keys that are near by into tiles about as wide as high."""
+    """Split near keys into tiles that are about square."""
     count = max(1, round(_count(keys) / _count(rows)))
     size = max(1, ceil(_count(keys) / count))
     for start in range(keys.start, keys.stop, size):
@@ -215,7 +219,7 @@ def _tiles(rows: slice, keys: slice) -> Iterator[tuple[slice, bool]]:
 
 
 def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
-    """The keys that every one of these rows sees."""
+    """Return the keys that all of these rows see."""
     if strip.width < 1:
         return slice(keys.start, keys.start)
     start = max(keys.start, rows.stop - 1 - strip.high)
@@ -227,10 +231,10 @@ def _count(some: slice) -> int:
 
 
 class TiledTables(TiledBias):
-    """A `TableBias` for the engine; its tensors are x, y, a, b and c; y, b and c may be None.
+    """Tiles of a `TableBias`; the tensors are x, y, a, b and c; y, b and c may be None.
 
-    x is q, and y is k, as they meet tables; a, b and c, (head or none, query + key − 1, channel),
-    have a row for each difference i − j, the largest first.
+    x and y are q and k; a, b and c, (head or none, query + key − 1, channel), are the tables with a
+    row for each difference i − j, the largest first.
     """
 
     by_heads, what = True, "attention by near and far keys"
@@ -254,8 +258,9 @@ class TiledTables(TiledBias):
         x = x if unit == 1 else x * unit
         columns = x @ self.rows(t[2], tile).mT
         if _seen_by_all(self.strip, tile.rows, tile.keys) != tile.keys:
-            # Column c has the difference most − c: hidden below `low`, and above `high`. Not −∞: a
-            # row that sees none of these keys has some elsewhere, which outweigh these.
+            # Column c has the difference most − c, which is hidden below `low` and above `high`. A
+            # row that sees none of these keys would give NaN with −∞; a very low score is
+            # outweighed by the other keys of the row
             most, least = tile.rows.stop - 1 - tile.keys.start, torch.finfo(x.dtype).min / 4
             columns[..., max(0, most - self.strip.low + 1) :] = least
             columns[..., : max(0, most - self.strip.high)] = least
@@ -309,5 +314,5 @@ class TiledTables(TiledBias):
 
 
 def add_to_(total: Tensor, x: Tensor) -> None:
-    """Add x, (text, head, …), summed over the texts, or heads too, that share an entry."""
+    """Add x, (text, head, …), summed over texts, and over heads if these share `total`."""
     total += x.sum_to_size(total.shape)

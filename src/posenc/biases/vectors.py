@@ -1,14 +1,14 @@
-"""A bias of content by offset: a product for each block of offsets, read skewed.
+"""The bias of Transformer-XL, products of queries with a vector for each offset, and its tiles.
 
     bias[i, j] = x[i] · vectors(pᵢ − pⱼ)
 
-For rows r of a block, E[r, c] = x[r] · vectors(offset of column c) is one matrix product; with
-c = j − r + rows − 1 the bias of the block is E read with the strides (columns − 1, 1), so nothing
-is gathered and nothing copied.
+For rows r of a block, E[r, c] = x[r] · vectors(offset of column c) is one matrix product. With
+c = j − r + rows − 1, the bias of the block is a view of E with the strides (columns − 1, 1),
+without a gather or a copy.
 
-For the gradients a block is made again: those of its scores, written with the same strides into
-zeros, are those of E, and two more products take them to x and to the vectors. There is no second
-derivative. For positions at equal steps.
+For the gradients a block is recomputed. The gradient of its scores, written with the same strides
+into zeros, is the gradient of E, and two more products give the gradients of x and of the vectors.
+There is no second derivative. Positions must have equal steps.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ from posenc.core.biases import (
 from posenc.core.shapes import KeyPositions, Positions
 
 ROWS, HEADS = 128, 2  # queries and heads of a block
-# Offsets for each key beyond which most of the products would not be looked up.
+# Offsets per key above which most products would not be used
 SPARSE = 4
 
 
@@ -44,9 +44,9 @@ SPARSE = 4
 class VectorBias(ScoreBias):
     """Bias (u_h · k[j] + (q[i] + v_h) · W_h R(pᵢ − pⱼ)) · scale
 
-    u and v are (head, 1, channel), W = `project` is (head, channel, w), and R = `sinusoids` takes
-    positions to (…, token, w): all sines of the angles p θ, then all cosines. By the sum formula,
-    with z = Wᵀ(q + v), the second product is one of what is known at i with what is known at j:
+    u and v are (head, 1, channel), W = `project` is (head, channel, w), and R = `sinusoids` maps
+    positions to (…, token, w): all sines of the angles p θ, then all cosines. By the addition
+    formula, with z = Wᵀ(q + v), the second term is a product of a factor of i and a factor of j:
 
         z · R(a − b) = Σ sin bθ (z' sin aθ − z cos aθ) + cos bθ (z sin aθ + z' cos aθ)
         where z and z' belong to the sine and the cosine of θ
@@ -78,17 +78,17 @@ class VectorBias(ScoreBias):
 
     @property
     def learns_in_16_bits(self) -> bool:
-        """Whether a gradient would pass through appended channels of 16 bits.
+        """True if gradients would be computed from appended channels in 16 bits.
 
-        Those of a query sum to little over its keys, which stand at nearly the same sines: rounded
-        to 16 bits, the gradient of `project` would be off by several percent.
+        The gradients of a query nearly cancel over keys with similar sines. With rounding to 16
+        bits, the gradient of `project` would be off by several percent.
         """
         learned = (self.q, self.v, self.project)
         trains = torch.is_grad_enabled() and any([x.requires_grad for x in learned])
         return trains and self.q.dtype is not self.exact
 
     def vectors(self, offset: Tensor) -> Tensor:
-        """W_h R(offset), (head, offset, channel)."""
+        """Return W_h R(offset), (head, offset, channel)."""
         return self.table(offset) @ self.project.to(self.exact).mT
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
@@ -104,9 +104,10 @@ class VectorBias(ScoreBias):
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
     def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
-        """Products of few queries with R of all offsets that they meet, looked up for each key.
+        """Return products of few queries with R(offset), gathered for each key; None: too many.
 
-        With offsets low + size · c + f, c and f are far fewer than the keys, and so are sines.
+        Offsets are low + size · c + f, with far fewer values of c and f than keys, and thus fewer
+        sines.
         """
         if z.shape[-2] > FEW_QUERIES or not is_eager_cpu(self.q_pos, self.k_pos):
             return None
@@ -116,7 +117,7 @@ class VectorBias(ScoreBias):
         low, high = map(int, apart.aminmax())
         if high - low > SPARSE * apart.shape[-1]:
             return None
-        # R(low + size · c + f) by the formula, of a = low + size · c and b = −f
+        # R(low + size · c + f) by the addition formula with a = low + size · c and b = −f
         size = 2 ** ((high - low).bit_length() // 2)
         coarse = torch.arange(low, high + 1, size, device=apart.device)
         fine = torch.arange(0, -size, -1, device=apart.device)
@@ -126,22 +127,22 @@ class VectorBias(ScoreBias):
         return products.gather(-1, (apart - low).expand(*z.shape[:3], -1))
 
     def tables(self) -> tuple[Tensor, Tensor]:
-        """R of the queries' and of the keys' positions: computed once, if needed."""
+        """Return R of the positions of queries and of keys, computed on first use."""
         if self.of_positions is None:
             self.of_positions = self.table(self.q_pos), self.table(self.k_pos)
         return self.of_positions
 
     def table(self, pos: Tensor) -> Tensor:
-        """R(pos), (*batch, 1 or head, token, w); 1: the same for all heads."""
+        """Return R(pos), (*batch, 1 or head, token, w)."""
         sinusoids = self.sinusoids(pos).to(self.exact).to(pos.device)
         return sinusoids if pos.ndim == 3 else sinusoids.unsqueeze(-3)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Add u to the queries; wholly, append w channels whose products are the second term."""
+        """Add u to the queries; `wholly` also appends w channels for the second term."""
         dtype = q.dtype
         if wholly and self.learns_in_16_bits:
             return q, k, self
-        # Another bias of a sum may have appended channels before
+        # Another bias of a sum may have appended channels already
         if self.u is not None:
             q = q + F.pad(self.u, (0, q.shape[-1] - self.u.shape[-1]))
         if not wholly:
@@ -149,14 +150,14 @@ class VectorBias(ScoreBias):
         z = (self.q + self.v).to(self.exact) @ self.project.to(self.exact)
         q_table, k_table = self.tables()
         q = torch.cat((q, turned(z, q_table)), -1)
-        # Heads have positions of their own.
+        # Positions differ between heads
         if k_table.shape[-3] != 1:
             k = per_query_head(k, self.q)
         k = torch.cat((k, k_table.to(dtype).expand(*k.shape[:-1], -1)), -1)
         return q.to(dtype), k, None
 
     def terms(self) -> dict[str, ScoreBias]:
-        """Name the terms as Transformer-XL's paper does; the fourth is q · k."""
+        """Return the terms with their names in the Transformer-XL paper, without q · k."""
         none, nobody = torch.zeros_like(self.q), torch.zeros_like(self.v)
         return {
             "u·k": replace(self, q=none, v=nobody),
@@ -169,7 +170,7 @@ class VectorBias(ScoreBias):
         assert self.steps is not None
         step, shift = self.steps
         q, k, v = fitted(call.q, call.k, call.v)
-        # All differences i − j that a block may ask for, largest first, as columns run
+        # All differences i − j of any block in the order of columns, the largest first
         end = max(-strip.keys, strip.low - ROWS)
         apart = torch.arange(_largest(strip), end, -1, device=q.device)
         with no_autocast(q):
@@ -181,7 +182,7 @@ class VectorBias(ScoreBias):
 
 
 def turned(z: Tensor, table: Tensor) -> Tensor:
-    """The coefficients of R(b) in z · R(a − b), by the sum formula; `table` is R(a)."""
+    """Return the coefficients of R(b) in z · R(a − b), by the addition formula; `table` is R(a)."""
     of_sin, of_cos = z.chunk(2, -1)
     sin, cos = table.chunk(2, -1)
     to_sin = torch.addcmul(of_cos * sin, of_sin, cos, value=-1)
@@ -189,7 +190,7 @@ def turned(z: Tensor, table: Tensor) -> Tensor:
 
 
 class TiledVectors(TiledBias):
-    """A `VectorBias` for the engine; its tensors are x and the vectors of all differences."""
+    """Tiles of a `VectorBias`; the tensors are x and the vectors of all differences."""
 
     joins, by_heads, what = False, True, "attention by skewed blocks"
 
@@ -199,7 +200,7 @@ class TiledVectors(TiledBias):
         self.held = local()
 
     def room(self, x: Tensor) -> Tensor:
-        """Return memory for E of any tile, the same one for all tiles of a thread."""
+        """Return memory for E of any tile, reused for all tiles of a thread."""
         if not hasattr(self.held, "room"):
             size = len(self.tensors[0]) * HEADS * ROWS * (self.strip.keys + ROWS)  # type: ignore
             self.held.room = x.new_empty(size)
@@ -217,7 +218,7 @@ class TiledVectors(TiledBias):
         shape = (*x.shape[:3], vectors.shape[1])
         products = self.room(x)[: x[..., 0].numel() * shape[-1]].view(shape)
         torch.matmul(x if unit == 1 else x * unit, vectors.mT, out=products)
-        # Column c has the difference most − c: hidden below `low`, and above `high`
+        # Column c has the difference most − c, which is hidden below `low` and above `high`
         most = tile.rows.stop - 1 - tile.keys.start
         products[..., max(0, most - self.strip.low + 1) :] = float("-inf")
         products[..., : max(0, most - self.strip.high)] = float("-inf")
@@ -233,7 +234,7 @@ class TiledVectors(TiledBias):
 
 
 def _largest(strip: Strip) -> int:
-    """The largest difference i − j that a block may ask for."""
+    """Return the largest difference i − j of any block."""
     return min(strip.queries - 1, strip.high + ROWS)
 
 

@@ -1,1 +1,1 @@
-"""What serves the CPU alone: attention by views that torch's CPU kernel reads, and sinks."""
+"""Attention on the CPU: the engine for tiles, torch's CPU kernel, and sinks."""

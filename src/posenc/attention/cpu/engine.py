@@ -1,19 +1,18 @@
-"""Attention on the CPU, tile by tile, for every bias that describes its tiles.
+"""The engine of attention on the CPU, which computes every `TiledBias` tile by tile.
 
-    score(i, j) = qᵢ · kⱼ · scale + bias(i, j)          outputs of tiles are joined (`parts.py`)
+    score(i, j) = qᵢ · kⱼ · scale + bias(i, j)      outputs of tiles are merged (`merge_softmax.py`)
 
-A bias is a `TiledBias`. Each of its tiles, n queries and m keys, has one of two forms:
+Each tile of a bias, n queries and m keys, has one of two forms:
 
-near  E, (text or 1, head, n or 1, n + m − 1): a number for each difference i − j. Rows are read
-      backwards, so row r meets key j in column r + j. The bias is a view of E whose rows are one
-      number further apart, and the gradient of the bias is written into such a view of zeros.
-far   One number per query and one per key. Torch's kernel adds the latter as a mask. For their
-      gradients q and k get two more channels, (1, 0) and (0, 1), whose products sum dS by query
-      and by key.
+near  E, (text or 1, head, n or 1, n + m − 1), a number for each difference i − j. Rows are in
+      reverse order, so row r and key j use column r + j. The bias is a view of E with a row stride
+      that is larger by one, and the gradient of the bias is written into the same view of zeros.
+far   One number per query and one per key. torch's kernel adds the latter as a mask. For their
+      gradients q and k get two more channels, (1, 0) and (0, 1), whose gradients are the sums of dS
+      by query and by key.
 
-Where nothing in the bias is learned, torch's kernel computes the gradients of q, k and v. Otherwise
-dS is computed again tile by tile. There is no second derivative. Memory O(tokens · channels +
-tile).
+If the bias is not learned, torch's kernel computes the gradients of q, k and v. Otherwise dS is
+recomputed tile by tile. There is no second derivative. Memory is O(tokens · channels + tile).
 """
 
 import itertools
@@ -28,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.attention.cpu.kernel import flash, flash_backward
-from posenc.attention.cpu.parts import join_, softmax
+from posenc.attention.cpu.merge_softmax import join_, softmax
 from posenc.attention.cpu.sinks import gradient, joined, refuse_second_derivative, weight
 from posenc.compat.threads import alone, free_threads, spread
 from posenc.compat.tracing import upcast
@@ -36,25 +35,25 @@ from posenc.core.biases import per_query_head
 
 LOG2_E = log2(e)
 ALL = slice(None)
-# Scores of several texts at a time: 1 MB in float32, as much as the nearest cache holds
+# Scores of several texts in one step, 1 MB in float32, which fits into a CPU cache
 CACHED_SCORES = 2**18
-# Scores of a call whose tiles are dealt out to threads, each of which has gradients of its own to
-# add to. With fewer, and with more, each operation is computed by all threads.
+# Range of scores in which tiles are distributed to threads, each with separate sums of gradients.
+# Outside of this range, all threads share each operation.
 FEWEST_SCORES, MOST_SCORES, MOST_THREADS = 2**16, 2**25, 4
 
 Tensors = Sequence[Any]  # the tensors of a bias, or their gradients
 
 
 class Tile(NamedTuple):
-    """Some heads, some of their queries, and keys that these see."""
+    """A block of pairs: some heads, some queries, and some keys."""
 
     heads: slice
     rows: slice
     keys: slice
     far: bool = False
-    first: bool = True  # False: its output is joined to that of the tile before it
-    causal: bool = False  # a triangle: row r sees the keys up to the r-th
-    origin: int | None = None  # the key at which running sums begin, see `decay.py`
+    first: bool = True  # False: the output is merged with the tile before it
+    causal: bool = False  # True: row r sees the keys up to the r-th
+    origin: int | None = None  # the key from which running sums are counted, see `decay.py`
 
     @property
     def size(self) -> tuple[int, int]:
@@ -64,15 +63,15 @@ class Tile(NamedTuple):
 class TiledBias:
     """The base class of biases that the engine computes.
 
-    - `tiles`: every pair that is seen, once
-    - `tensors`: what the terms are made of. Methods receive them as `t`, and the tensors to which
-      their gradients are added as `grads`
-    - `learned`: True where `tensors` have gradients
-    - `whole`: True where a tile of `again` holds all keys of its rows
-    - `has_extra`, `adds_values`: True where `extra` or `values` return something
-    - `joins`: True where rows have several tiles, so outputs are in float32 at least
-    - `by_heads`: True where methods compute only the heads of a tile, so tiles may be cut
-    - `what`: its name in messages
+    - `tiles`: tiles that contain every visible pair once
+    - `tensors`: tensors of the bias. Methods receive them as `t`, and the tensors to which their
+      gradients are added as `grads`
+    - `learned`: True if `tensors` need gradients
+    - `whole`: True if each tile of `again` contains all keys of its rows
+    - `has_extra`, `adds_values`: True if `extra` or `values` return a tensor
+    - `joins`: True if rows have several tiles, so that outputs are float32 or wider
+    - `by_heads`: True if methods compute only the heads of a tile, so that tiles may be cut by heads
+    - `what`: name in messages
     """
 
     tiles: list[Tile]
@@ -83,15 +82,15 @@ class TiledBias:
     what = "attention by tiles"
 
     def again(self) -> list[Tile]:
-        """Return the tiles by which gradients are computed where the bias is learned."""
+        """Return the tiles for the gradients of a learned bias."""
         return self.tiles
 
     def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
-        """Return E · unit; None where `extra` is all."""
+        """Return E · unit; None if the bias consists of `extra` only."""
         return None
 
     def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor | None:
-        """Return a bias · unit to add to E, (text, head, n, m), rows backwards; or None."""
+        """Return another bias · unit, (text, head, n, m), rows in reverse order; or None."""
         return None
 
     def near_grad(
@@ -110,21 +109,21 @@ class TiledBias:
     def far_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, of_query: Tensor, of_key: Tensor
     ) -> None:
-        """Add the gradients of `tensors`; those of the numbers are (text, head, n or m)."""
+        """Add the gradients of `tensors`, given those of the numbers, (text, head, n or m)."""
 
     def values(self, tile: Tile, t: Tensors) -> Tensor | None:
-        """Return what is added to values: (n + m − 1, value) by column of E; far, (1, value)."""
+        """Return rows to add to values: (n + m − 1, value) by column of E; far, (1, value)."""
         return None
 
     def values_grad(self, tile: Tile, t: Tensors, grads: Tensors, of_values: Tensor) -> None:
-        """Add the gradients of `tensors`; that of the values has their shape."""
+        """Add the gradients of `tensors`, given the gradient of the result of `values`."""
 
 
 def by_tiles(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, sinks: Tensor | None, scale: float,
     trains: bool,
 ) -> Tensor:  # fmt: skip
-    """Compute attention of q, k and v, (batch, head, query, value), as `sinks.fitted` lays them."""
+    """Return attention of q, k and v, (batch, head, query, value), prepared by `sinks.fitted`."""
     if trains:
         return Tiled.apply(q, k, v, sinks, bias, scale, *bias.tensors)  # type: ignore
     return joined(*_forward(q, k, v, bias, bias.tensors, scale), sinks)[0]
@@ -137,10 +136,10 @@ def skewed(x: Tensor, n: int, m: int) -> Tensor:
 
 
 def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Tensor, Tensor]:
-    """Return columns (…, n, n + m − 1), and the `skewed` view (…, n, m) of them, to be written.
+    """Return columns (…, n, n + m − 1) and their uninitialised `skewed` view (…, n, m).
 
-    Zeros stand outside of the view. x[r, r + j] in rows of n + m − 1 is x[r, j] in rows of n + m,
-    of which the last n are the zeros.
+    The columns are 0 outside of the view. x[r, r + j] in rows of n + m − 1 is x[r, j] in rows of
+    n + m, whose last n entries are the zeros.
     """
     padded = x.new_empty(*shape, n, n + m)
     padded[..., m:] = 0
@@ -149,7 +148,7 @@ def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Ten
 
 
 def key_heads(tile: Tile, q: Tensor, k: Tensor) -> slice:
-    """Return the heads of a tile, counted in heads of the keys, which queries may share."""
+    """Return the key heads of the query heads of a tile."""
     group = q.shape[1] // k.shape[1]
     return slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1)
 
@@ -179,7 +178,7 @@ def dealt(tiles: list[Tile], texts: int, group: int = 0) -> list[list[Tile]]:
 
 
 def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]:
-    """Cut tiles of the same rows into as many parts, each of whole groups of heads."""
+    """Cut tiles of the same rows into `count` parts, each of whole groups of heads."""
     heads = tiles[0].heads
     first, last = heads.start // group, -(-heads.stop // group)
     ends = [(first + (last - first) * n // count) * group for n in range(count + 1)]
@@ -191,21 +190,21 @@ def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]
 
 
 def thread_count(scores: int, parts: int) -> int:
-    """Return the number of threads among which the parts of so many scores are shared."""
+    """Return the number of threads for these parts and this number of scores."""
     few = MOST_THREADS if FEWEST_SCORES <= scores <= MOST_SCORES else 1
     return min(few, parts, free_threads())
 
 
 def calm(q: Tensor, k: Tensor) -> AbstractContextManager[None]:
-    """Limit torch to one thread between tiles, unless the call is too large to be shared by tiles.
+    """Limit torch to one thread, unless the call is too large to be distributed by tiles.
 
-    Each operation that all threads share ends with a wait for the slowest of them.
+    Operations with several threads of torch would wait for the slowest thread each.
     """
     return alone() if q[..., 0].numel() * k.shape[2] <= 2 * MOST_SCORES else nullcontext()
 
 
 def heads_dealt(heads: int, scores: int) -> list[slice]:
-    """Deal heads that do not depend on each other out to threads, each as many as another."""
+    """Return slices of independent heads, distributed evenly to threads."""
     count = thread_count(scores, heads)
     ends = [heads * n // count for n in range(count + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(ends)]
@@ -219,7 +218,7 @@ def _scores(tile: Tile) -> int:
 def _forward(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, t: Tensors, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and log-sum-exps; rows that see no key are in no tile, and stay 0."""
+    """Return the output and log-sum-exps; rows without visible keys stay 0."""
     exact = torch.promote_types(q.dtype, torch.float32)
     dtype, empty = (exact, float("-inf")) if bias.joins else (q.dtype, 0.0)
     out = q.new_zeros(*q.shape[:3], v.shape[-1], dtype=dtype)
@@ -253,7 +252,7 @@ def _part(
         of_query, of_key = bias.far(tile, t)
         mask = None if of_key is None else of_key.expand(*q.shape[:2], n, m)
         out, lse = flash(q, k, v, mask, scale, tile.causal)
-        # A number per query moves the sum of a row, and no weight in it
+        # A number per query changes the log-sum-exp of a row, and no weight
         return out if c is None else out + c, lse if of_query is None else lse + of_query
     e_, q = bias.near(tile, t, 1.0, ALL), q.flip(2)
     extra = bias.extra(tile, t, 1.0) if bias.has_extra else None
@@ -292,14 +291,14 @@ class Tiled(torch.autograd.Function):
     @torch.autocast("cpu", enabled=False)
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
         refuse_second_derivative(ctx.bias.what)
-        # Read once: checkpointing computes them again at each access, and refuses the second
+        # With checkpointing each access recomputes the tensors, and a second access fails
         saved = ctx.saved_tensors
         with calm(*saved[:2]):
             return _Gradients(ctx.bias, ctx.scale, grad, *saved).all()
 
 
 class _Gradients:
-    """The gradients of one call, added up tile by tile."""
+    """The gradients of one call, summed tile by tile."""
 
     def __init__(
         self, bias: TiledBias, scale: float, grad: Tensor, q: Tensor, k: Tensor, v: Tensor,
@@ -314,7 +313,7 @@ class _Gradients:
         self.inner = None
         if bias.learned and not bias.whole:
             self.inner = (grad * out).sum(-1, keepdim=True)
-        self.inputs = q, k, v, grad  # without more channels
+        self.inputs = q, k, v, grad  # without the two additional channels
         if self.learns_far:
             q, k, v, grad, out = self._with_two_channels(q, k, v, grad, out)
         self.q, self.k, self.v, self.grad, self.out, self.lse = q, k, v, grad, out, lse
@@ -325,9 +324,9 @@ class _Gradients:
     def _with_two_channels(
         self, q: Tensor, k: Tensor, *others: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Append two channels whose products are 0 in the scores, see the head of this file.
+        """Append two channels that do not change scores, see the docstring of this module.
 
-        The kernel is faster where channels are a multiple of 8.
+        Channels are padded to a multiple of 8, with which the kernel is faster.
         """
         dim = self.dim
         wide = -(-max(dim + 2, self.channels) // 8) * 8
@@ -352,7 +351,7 @@ class _Gradients:
         return dq, dk, dv, self.of_sinks, None, None, *self.grads
 
     def apart(self) -> "_Gradients":
-        """Return gradients with sums of their own; those of queries are of different rows."""
+        """Return a copy with separate sums for another thread; the rows of queries are disjoint."""
         other = copy(self)
         other.dk, other.dv, other.of_sinks, *other.grads = (
             None if x is None else torch.zeros_like(x) for x in self.sums()
@@ -360,7 +359,7 @@ class _Gradients:
         return other
 
     def sums(self) -> list[Any]:
-        """Return the gradients to which tiles of any rows add."""
+        """Return the gradients to which tiles of all rows contribute."""
         return [self.dk, self.dv, self.of_sinks, *self.grads]
 
     def add(self, tiles: list[Tile]) -> None:
@@ -382,7 +381,7 @@ class _Gradients:
             mask = None if mask is None else mask.expand(*q.shape[:2], n, m)
             lse = lse if of_query is None else lse - of_query
             v = v if c is None else v + F.pad(c, (0, v.shape[-1] - c.shape[-1]))
-            # Heads that share a key have numbers of their own for it
+            # The numbers of a key differ between the heads that share it
             if self.learns_far and mask is not None:
                 k, v = per_query_head(k, q), per_query_head(v, q)
         else:
@@ -392,7 +391,7 @@ class _Gradients:
         rest = lse, mask, self.scale, tile.causal
         dq, dk, dv = flash_backward(grad, q, k, v, out.to(q.dtype), *rest)
         if self.learns_far:
-            # The kernel has multiplied the two channels by the scale
+            # The kernel multiplies the gradients of the two channels by the scale
             of_query, of_key = dq[..., self.dim + 1], dk[..., self.dim]
             bias.far_grad(tile, t, self.grads, of_query / self.scale, of_key / self.scale)
             if c is not None:
@@ -405,10 +404,10 @@ class _Gradients:
     def by_scores(self, tile: Tile) -> None:
         """Add the gradients of a tile with a learned bias: dS = P (dO vᵀ − Σ P dO vᵀ).
 
-        Without sinks a row of dS sums to 0. What rounding leaves of the sum is multiplied by the
-        derivative of the bias, which may be large far away. So of a `whole` bias Σ P dO vᵀ is not
-        taken from the output, which may be rounded to 16 bits, and P is divided by its sum, which
-        L, a rounded number, leaves near 1.
+        Without sinks a row of dS sums to 0. A rounding error of this sum is multiplied by the
+        derivative of the bias, which may be large for far keys. For a `whole` bias, Σ P dO vᵀ is
+        therefore not computed from the output, which may be rounded to 16 bits, and P is divided by
+        its sum, which differs from 1 because L is rounded.
         """
         (n, m), heads = tile.size, tile.heads.stop - tile.heads.start
         batch, extra = len(self.q), self.bias.extra(tile, self.t, LOG2_E)
@@ -424,11 +423,11 @@ class _Gradients:
         q, k, v, grad = self.inputs
         q, grad = (x[at].flip(2).to(self.exact).contiguous() for x in (q, grad))
         k, v = (x[keys].to(self.exact).flatten(0, 1) for x in (k, v))
-        # (text · key head, heads that share it · n, x): one product for each text and key head
+        # (text · key head, heads that share it · n, x), one product per text and key head
         by_group = lambda x: x.reshape(len(k), -1, x.shape[-1])  # noqa: E731
         grouped_q = by_group(q)
-        # P = 2^(bias + scale q kᵀ − L), in bits, (text, head, n, m). `exp` takes many times as long
-        # where a weight is hidden or tiny
+        # P = 2^(bias + scale q kᵀ − L), in bits, (text, head, n, m); `exp` is many times slower
+        # than `exp2` for hidden and very small weights
         lse, e_ = self.lse[at].flip(2).unsqueeze(-1) * LOG2_E, bias.near(tile, t, LOG2_E, texts)
         view = extra if e_ is None else skewed(e_, n, m)
         assert view is not None
@@ -443,7 +442,7 @@ class _Gradients:
             if self.sinks is not None:
                 share = weight(self.sinks[tile.heads], self.lse[at].flip(2)).unsqueeze(-1)
                 total += share
-            # A row of dO divided by `total` divides that row of P in all that follows
+            # Dividing a row of dO by `total` divides the row of P in all later products
             grad = grad / total
         grouped_grad = by_group(grad)
         # dv = Pᵀ dO, summed over the heads that share a key
@@ -482,7 +481,7 @@ def _add(total: Tensor, x: Tensor) -> None:
 
 
 def _add_product(total: Tensor, x: Tensor, y: Tensor, scale: float = 1.0) -> None:
-    """Add x @ y · scale to `total`, (text, key head, key, channel), in place where it is a view."""
+    """Add x @ y · scale to `total`, (text, key head, key, channel), in place if it is a view."""
     if len(total) == 1 or total.stride(0) == total.stride(1) * total.shape[1]:
         total.flatten(0, 1).baddbmm_(x, y, alpha=scale)
     else:

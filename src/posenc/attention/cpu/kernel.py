@@ -1,8 +1,8 @@
-"""Torch's CPU kernel of attention, which says the log-sum-exp of each row too, and its gradients.
+"""torch's CPU kernel of attention with the log-sum-exp of each row, and its backward.
 
-In old versions it reads other memory, without a word, where heads share keys, and where the numbers
-that a mask adds to one row of scores do not lie side by side. There keys are repeated, their
-gradients summed over the heads that share them, and such masks copied.
+Before torch 2.9 the kernel silently reads wrong memory if heads share keys, or if the last axis of
+the mask is not contiguous. For these versions keys are repeated, their gradients are summed over
+the heads that share them, and masks are copied.
 """
 
 import torch
@@ -15,15 +15,15 @@ READS_STRIDES = private_torch.VERSION >= (2, 9)
 
 
 def lacks() -> str:
-    """Why there is no kernel; "" where there is."""
+    """Return the reason why the kernel is not available, or ""."""
     known = private_torch.flash is not None and private_torch.flash_backward is not None
-    return "" if known else f"torch {torch.__version__} shows no CPU kernel with log-sum-exps"
+    return "" if known else f"torch {torch.__version__} has no CPU kernel with log-sum-exps"
 
 
 def flash(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Output (batch, head, query, value) and log-sum-exps (batch, head, query)."""
+    """Return the output, (batch, head, query, value), and log-sum-exps, (batch, head, query)."""
     if not READS_STRIDES:
         k, v, mask = _readable(q, k, v, mask)
     return private_torch.flash(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
@@ -33,7 +33,7 @@ def flash_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, mask: Tensor | None,
     scale: float, causal: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """The gradients of q, k and v."""
+    """Return the gradients of q, k and v."""
     keys, values, mask = (k, v, mask) if READS_STRIDES else _readable(q, k, v, mask)
     of_q, of_k, of_v = private_torch.flash_backward(
         grad, q, keys, values, out, lse, 0.0, causal, attn_mask=mask, scale=scale
@@ -44,7 +44,7 @@ def flash_backward(
 def _readable(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Keys, values and mask as the kernel of old versions reads them."""
+    """Return keys, values and mask in a form that old versions read correctly."""
     if mask is not None and mask.stride(-1) not in (0, 1):
         mask = mask.contiguous()
     return per_query_head(k, q), per_query_head(v, q), mask

@@ -1,15 +1,15 @@
-"""A sink: one more logit for each head, which takes its share of the softmax and has no value.
+"""Attention sinks, one more logit per head that is part of the softmax but has no value.
 
     weight(i, j) = exp(sᵢⱼ) / (exp(sink) + Σₘ exp(sᵢₘ))
 
-With L = ln Σₘ exp(sᵢₘ), which kernels give beside their output, it need not be among the keys:
+Kernels return L = ln Σₘ exp(sᵢₘ), so the sink can be added afterwards:
 
-    out = out of the keys alone · exp(L − L′),      L′ = ln(exp(L) + exp(sink))
+    out = out without sinks · exp(L − L′),      L′ = ln(exp(L) + exp(sink))
 
-The gradients of q, k and v are what the kernel's backward makes of this output and L′, for it
-computes weights as exp(s − L′) and subtracts Σ dout · out. The sink's own weight is exp(sink − L′)
-and its value 0, so its gradient is −Σ exp(sink − L′) dout · out. Of an output rounded to 16 bits it
-would be off by some 2 %, so where sinks learn, the kernel computes in float32.
+The kernel's backward with this output and L′ gives the gradients of q, k and v, because it computes
+weights as exp(s − L′) and subtracts Σ dout · out. The weight of the sink is exp(sink − L′) and its
+value is 0, so its gradient is −Σ exp(sink − L′) dout · out. With an output in 16 bits this gradient
+would be off by about 2 %, so trained sinks are computed in float32.
 
 As in gpt-oss (OpenAI 2025, arXiv:2508.10925) and Xiao et al. 2023, arXiv:2309.17453, §3.3.
 """
@@ -27,19 +27,21 @@ from posenc.compat.tracing import upcast
 from posenc.core.shapes import Sinks
 
 
-def cannot_serve(call: Call) -> str:
-    """Why sinks cannot be joined here to what torch's kernel gives; "" where they can."""
+def unsupported(call: Call) -> str:
+    """Return the reason why sinks cannot be added to the result of torch's kernel, or ""."""
     if not call.readable:
-        return "`sinks` take the log-sum-exp of torch's CPU kernel, outside of what is traced"
+        return "`sinks` need the log-sum-exps of torch's CPU kernel, outside of a trace"
     if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
-        return "there is nothing to share with `sinks`"
-    return "torch's kernel has no `dropout` beside `sinks`" if call.dropout else kernel.lacks()
+        return "a tensor is empty"
+    return (
+        "torch's kernel does not support `dropout` with `sinks`" if call.dropout else kernel.lacks()
+    )
 
 
 def attended(
     call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
 ) -> Tensor:
-    """Attention with sinks by torch's CPU kernel, for some queries and keys."""
+    """Compute attention with sinks by torch's CPU kernel, for some queries and keys."""
     assert call.sinks is not None
     q, k, v = fitted(*widened(q, k, v, call.sinks))
     if mask is not None and mask.dtype is torch.bool:
@@ -52,7 +54,7 @@ def attended(
 
 
 def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Pad and lay out q, k and v as the kernel wants: equally many channels, side by side."""
+    """Return q, k and v with equally many contiguous channels, which the kernel needs."""
     wide = max(q.shape[-1], v.shape[-1])
     if q.shape[-1] == v.shape[-1] and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
         return q, k, v
@@ -62,7 +64,7 @@ def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tensor]:
-    """Output (batch, head, query, value) and log-sum-exp (batch, head, query), sinks among them."""
+    """Return output (batch, head, query, value) and log-sum-exp (batch, head, query) with sinks."""
     if sinks is None:
         return out, lse
     total = torch.logaddexp(lse, sinks.to(lse.dtype).unsqueeze(-1))  # L′, (batch, head, query)
@@ -70,40 +72,40 @@ def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tenso
 
 
 def widened(q: Tensor, k: Tensor, v: Tensor, sinks: Sinks) -> tuple[Tensor, ...]:
-    """Convert q, k and v to float32 at least where the sinks learn."""
+    """Convert q, k and v to float32 or wider if the sinks are trained."""
     if not (sinks.requires_grad and torch.is_grad_enabled()):
         return q, k, v
     return tuple([upcast(x) for x in (q, k, v)])
 
 
 def weight(sinks: Sinks, lse: Tensor) -> Tensor:
-    """The weight of the sinks, exp(sink − L′), (batch, head, query); `lse` counts them in."""
+    """Return the weight of the sinks, exp(sink − L′), (batch, head, query); `lse` is L′."""
     return (sinks.to(lse.dtype).unsqueeze(-1) - lse).exp()
 
 
 def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
-    """The gradient of the sinks; `out` and `lse` are those `joined` with them."""
+    """Return the gradient of the sinks; `out` and `lse` are the results of `joined`."""
     inner = (grad.to(lse.dtype) * out).sum(-1)  # Σ dout · out, (batch, head, query)
     return -(weight(sinks, lse) * inner).sum((0, 2)).to(sinks.dtype)
 
 
 def refuse_second_derivative(of: str) -> None:
-    """Refuse a second derivative by torch's kernels: it would silently lack a part."""
+    """Raise RuntimeError for a second derivative, in which torch's kernels silently omit a term."""
     if torch.is_grad_enabled():
         raise _no_second_derivative(of)
 
 
 def _no_second_derivative(of: str) -> RuntimeError:
     return RuntimeError(
-        f"{of} has no second derivative, which `create_graph=True` asks for: pass"
+        f"{of} has no second derivative, which `create_graph=True` needs. Pass"
         ' `implementation="reference"`.'
     )
 
 
 def explain_second_derivative(out: Tensor) -> None:
-    """Have torch's own attention, `out`, say in a sentence that it has no second derivative.
+    """Raise our error if a second derivative of torch's attention output `out` is computed.
 
-    It does where one is taken, and not where a graph is created for other parts of a model.
+    A graph that is created for other parts of a model raises no error.
     """
     node = out.grad_fn
     # The plain form of the kernel has a second derivative
@@ -122,7 +124,7 @@ def explain_second_derivative(out: Tensor) -> None:
 
 
 class WithSinks(torch.autograd.Function):
-    """Torch's CPU kernel, and the sinks. q, k and v have equally many channels, side by side."""
+    """torch's CPU kernel with sinks, for q, k and v with equally many contiguous channels."""
 
     @staticmethod
     def forward(

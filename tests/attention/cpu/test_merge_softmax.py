@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from posenc.attention.cpu.parts import join_, softmax
+from posenc.attention.cpu.merge_softmax import join_, softmax
 
 
 def drawn(spread=1.0):
