@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc.attention.inputs import checked, learns
+from posenc.attention.inputs import learns, validate
 from posenc.core.biases import per_query_head
 from posenc.encodings.bias.alibi import ALiBi
 from posenc.encodings.bias.t5 import T5Bias
@@ -12,7 +12,7 @@ from posenc.encodings.bias.t5 import T5Bias
 def call(dtype=torch.float32, groups=2, **options):
     q = torch.randn(2, 4, 5, 8, dtype=dtype)
     k, v = torch.randn(2, 2, groups, 7, 8, dtype=dtype)
-    return checked(q, k, v, ALiBi(4), torch.arange(5), torch.arange(7), None, 0.3, **options)
+    return validate(q, k, v, ALiBi(4), torch.arange(5), torch.arange(7), None, 0.3, **options)
 
 
 def test_its_shape_is_that_of_the_scores():
@@ -57,6 +57,6 @@ def test_it_trains_if_anything_of_it_does():
     assert learns(ALiBi(4), x, x.clone().requires_grad_())
     assert learns(T5Bias(4), x)
     q = torch.randn(1, 4, 5, 8)
-    assert checked(q, q, q, T5Bias(4), None, None, None, None).trains
+    assert validate(q, q, q, T5Bias(4), None, None, None, None).trains
     with torch.no_grad():
-        assert not checked(q, q, q, T5Bias(4), None, None, None, None).trains
+        assert not validate(q, q, q, T5Bias(4), None, None, None, None).trains

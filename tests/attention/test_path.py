@@ -5,13 +5,13 @@ import torch
 
 from posenc import NoPE, attend
 from posenc.attention.dispatch import PATHS, chosen
-from posenc.attention.inputs import checked
+from posenc.attention.inputs import validate
 from posenc.attention.path import Path
 
 
 def call():
     q = torch.randn(1, 2, 5, 8)
-    return checked(q, q, q, NoPE(), None, None, None, None)
+    return validate(q, q, q, NoPE(), None, None, None, None)
 
 
 @pytest.mark.parametrize("name", PATHS)

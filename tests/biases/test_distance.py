@@ -33,8 +33,8 @@ from posenc import (
     attend,
     masks,
 )
-from posenc.attention.dispatch import scored
-from posenc.attention.inputs import checked
+from posenc.attention.dispatch import add_bias
+from posenc.attention.inputs import validate
 from posenc.attention.spacing import strip
 from posenc.biases import distance
 from posenc.biases.distance import DistanceBias
@@ -172,7 +172,7 @@ def uncut(q, k, v, encoding, mask, monkeypatch):
 def cut_tiles(q, k, v, encoding, mask):
     """Pairs that are left, of all that the mask shows."""
     seen = strip(mask, q.shape[2], k.shape[2])
-    call = scored(checked(q, k, v, encoding, None, None, mask, None))
+    call = add_bias(validate(q, k, v, encoding, None, None, mask, None))
     u = distance.vector(call, seen, (1, 0))
     tiles = distance.cut_negligible(u, q, k, v, DIM**-0.5, seen)
     return tiles, u, distance.tiled(seen, slice(0, q.shape[1]))

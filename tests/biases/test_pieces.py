@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from posenc.biases.pieces import straight
+from posenc.biases.pieces import piecewise_linear
 
 UNITS = {
     "any": (torch.randn(32), torch.randn(32)),
@@ -28,9 +28,11 @@ def test_lines_are_the_sum_with_its_gradients(units, shape):
     h = torch.arange(3).view(*(1,) * (len(shape) == 4), 3, *(1,) * max(1, len(shape) - 2))
     x = (torch.rand(shape, dtype=torch.float64) * 6 - 3).requires_grad_()
     inputs = weight, shift, outer
-    out, expected = straight(*inputs)(h, x), summed(h, x, *inputs)
+    out, expected = piecewise_linear(*inputs)(h, x), summed(h, x, *inputs)
     torch.testing.assert_close(out, expected, check_dtype=False)
-    without_gradients = straight(*(parameter.detach() for parameter in inputs))(h, x.detach())
+    without_gradients = piecewise_linear(*(parameter.detach() for parameter in inputs))(
+        h, x.detach()
+    )
     torch.testing.assert_close(without_gradients, expected.detach(), check_dtype=False)
     of = torch.randn_like(out)
     grads, due = (
@@ -45,11 +47,13 @@ def test_at_a_knot_both_lines_hold(units):
     weight, shift = UNITS[units]
     outer, h = torch.randn(2, len(weight)), torch.arange(2).unsqueeze(-1)
     knots = (-shift / weight)[weight != 0]
-    out = straight(weight, shift, outer)(h, knots)
+    out = piecewise_linear(weight, shift, outer)(h, knots)
     torch.testing.assert_close(out, summed(h, knots, weight, shift, outer), rtol=1e-5, atol=1e-4)
 
 
 def test_nan_of_a_weight_is_not_lost():
     weight, shift = torch.tensor([1.0, float("nan")]), torch.tensor([0.5, 0.5])
-    out = straight(weight, shift, torch.ones(1, 2))(torch.tensor([[0]]), torch.linspace(-1, 1, 9))
+    out = piecewise_linear(weight, shift, torch.ones(1, 2))(
+        torch.tensor([[0]]), torch.linspace(-1, 1, 9)
+    )
     assert out.isnan().all()

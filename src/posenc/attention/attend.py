@@ -15,8 +15,8 @@ from torch import Tensor
 
 from posenc.attention.call import Call, Implementation
 from posenc.attention.dispatch import Explanation, chosen, run
-from posenc.attention.inputs import checked
-from posenc.attention.unseen import visible
+from posenc.attention.inputs import validate
+from posenc.attention.masked_inputs import zero_fully_masked
 from posenc.compat.private_torch import not_compiled_before_2_13
 from posenc.core.encoding import Encoding
 from posenc.core.hooks import applied, queries_and_keys
@@ -80,11 +80,11 @@ def attend(
     >>> attend(q, k, v, RoPE(8), mask=masks.causal()).shape
     torch.Size([1, 2, 5, 8])
     """
-    call = checked(
+    call = validate(
         q, k, v, encoding, at, k_at, mask, scale, dropout=dropout, softcap=softcap, sinks=sinks,
         implementation=implementation,
     )  # fmt: skip
-    call = encoded(call)
+    call = apply_qkv_hooks(call)
     out = run(call)
     return applied("on_output", call.parts, out) if "on_output" in call.acts_on else out
 
@@ -127,16 +127,16 @@ def explain(
     >>> print(explain(q, q, q, RoPE(8)))
     sdpa: RoPE adds nothing to scores or values, so torch's kernel can be used.
     """
-    call = checked(
+    call = validate(
         q, k, v, encoding, at, k_at, mask, scale, dropout=dropout, softcap=softcap, sinks=sinks
     )
-    return chosen(encoded(call))
+    return chosen(apply_qkv_hooks(call))
 
 
-def encoded(call: Call) -> Call:
+def apply_qkv_hooks(call: Call) -> Call:
     """Apply the hooks of queries, keys and values, after zeroing fully masked keys."""
     if call.hides:
-        call = visible(call)
+        call = zero_fully_masked(call)
     acts_on = call.acts_on
     if "on_queries" in acts_on or "on_keys" in acts_on:
         q, k = queries_and_keys(call.parts, call.q, call.k)

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from posenc.attention.attend import encoded
+from posenc.attention.attend import apply_qkv_hooks
 from posenc.attention.dispatch import run
-from posenc.attention.inputs import check_tensors, weighing
-from posenc.attention.unseen import visible
+from posenc.attention.inputs import check_tensors, resolve_softmax
+from posenc.attention.masked_inputs import zero_fully_masked
 from posenc.compat.tracing import transformed, unwrapped
 from posenc.core.check_positions import checked_at
 from posenc.core.encoding import Encoding, leaves, placed
@@ -242,11 +242,11 @@ def attend_cached(
         v = applied("on_values", new, v, q.shape[1])
     k, v, buffers = _joined(held, k, v)
     mask = of_last(mask, held.tokens, k.shape[-2], k.shape[0])
-    call = weighing(encoding, parts, q, k, v, mask, scale, **how)
+    call = resolve_softmax(encoding, parts, q, k, v, mask, scale, **how)
     if not held.encoded:
-        call = encoded(call)
+        call = apply_qkv_hooks(call)
     elif call.hides:
-        call = visible(call)
+        call = zero_fully_masked(call)
     out = applied("on_output", parts, run(call))
     if held.encoded:
         all_ats = [at.precomputed(k) if isinstance(at, Prepared) else at for at in all_ats]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.attend import attend
-from posenc.attention.inputs import checked
+from posenc.attention.inputs import validate
 from posenc.attention.sdpa import one_query
 from posenc.compat.tracing import beyond_gradients, is_eager_cpu
 from posenc.core.biases import ALL
@@ -78,7 +78,7 @@ class Decoding:
             return False, None
         if acts_on - {"on_scores", "on_embeddings"}:
             return False, None
-        call = checked(q, k, v, self.encoding, self.at, self.k_at, None, scale)
+        call = validate(q, k, v, self.encoding, self.at, self.k_at, None, scale)
         bias = bias_of(call.parts, q, k, scale)
         if bias is None:
             return True, None

@@ -23,17 +23,17 @@ from torch import Tensor
 
 from posenc.attention.blocks import Blocks
 from posenc.attention.call import Call
-from posenc.attention.documents import apart
+from posenc.attention.documents import split_documents
 from posenc.attention.flex import Flex
 from posenc.attention.path import Path
 from posenc.attention.reference import Reference
 from posenc.attention.sdpa import Sdpa
-from posenc.attention.strided import Strided
+from posenc.attention.toeplitz import Toeplitz
 from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.hooks import bias_of
 
 PATHS: dict[str, Path] = {
-    "sdpa": Sdpa(), "toeplitz": Strided(), "flex": Flex(), "blocks": Blocks(),
+    "sdpa": Sdpa(), "toeplitz": Toeplitz(), "flex": Flex(), "blocks": Blocks(),
     "reference": Reference(),
 }  # fmt: skip
 
@@ -57,10 +57,10 @@ def run(call: Call) -> Tensor:
     Raises ValueError if the requested `implementation` cannot compute the call.
     """
     # Packed documents are not a diagonal band
-    if call.seen is None and (texts := apart(call)):
+    if call.seen is None and (texts := split_documents(call)):
         return _joined(call, texts)
     if call.acts_on or call.scale <= 0:
-        call = scored(call)
+        call = add_bias(call)
     name = call.implementation
     if name == "auto":
         return _first(call, {}).run(call)
@@ -74,19 +74,19 @@ def run(call: Call) -> Tensor:
 
 def chosen(call: Call) -> Explanation:
     """Return the path that "auto" chooses, and the reasons against the paths before it."""
-    if call.seen is None and (texts := apart(call)):
+    if call.seen is None and (texts := split_documents(call)):
         count, longest = sum(map(len, texts)), max(chain(*texts), key=lambda one: prod(one.shape))
         of_one = chosen(longest)
         why = f"{count} in a row, in separate calls, the longest by {of_one.path}: {of_one.why}"
         return Explanation("documents", why, of_one.passed)
     passed: dict[str, str] = {}
-    call = scored(call)
+    call = add_bias(call)
     path = _first(call, passed)
     name = next(name for name, known in PATHS.items() if known is path)
     return Explanation(name, path.why(call), passed)
 
 
-def scored(call: Call) -> Call:
+def add_bias(call: Call) -> Call:
     """Apply `on_scores` to encoded queries and keys, and make the scale positive."""
     q, k, v, scale, bias = call.q, call.k, call.v, call.scale, None
     if "on_scores" in call.acts_on:

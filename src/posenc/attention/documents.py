@@ -28,14 +28,14 @@ from posenc.core.prepared import Prepared, select_batch, slice_tokens, where_tok
 WORTH_CUTTING = 2**17
 
 
-class Run(NamedTuple):
+class DocumentSpan(NamedTuple):
     """The queries of a document, and its keys, which may be empty."""
 
     rows: slice
     keys: slice
 
 
-def apart(call: Call) -> list[list[Call]]:
+def split_documents(call: Call) -> list[list[Call]]:
     """Return a call for each document of each text, or of all texts if these have equal documents.
 
     The result is empty if the mask has no documents, if their tokens are not contiguous, or if
@@ -46,8 +46,8 @@ def apart(call: Call) -> list[list[Call]]:
         return []
     if not isinstance(mask, Mask) or not mask.ids or not _can_be_cut(call):
         return []
-    by_text = _runs_by_text(mask)
-    if all([runs == by_text[0] for runs in by_text]):
+    by_text = _spans_by_text(mask)
+    if all([spans == by_text[0] for spans in by_text]):
         by_text = by_text[:1]
     if not all(by_text) or sum(map(len, by_text)) * WORTH_CUTTING > scores:
         return []
@@ -55,10 +55,10 @@ def apart(call: Call) -> list[list[Call]]:
         return [_calls(call, mask, by_text[0], ALL)]
     q, k, v = (x.split(1) for x in (call.q, call.k, call.v))
     texts, where = [], where_tokens(call.encoding.axes)
-    for n, runs in enumerate(by_text):
+    for n, spans in enumerate(by_text):
         take = partial(select_batch, texts=torch.tensor([n]), where=where)
-        text = _placed(call._replace(q=q[n], k=k[n], v=v[n]), take, take)
-        texts.append(_calls(text, mask, runs, slice(n, n + 1)))
+        text = _with_positions(call._replace(q=q[n], k=k[n], v=v[n]), take, take)
+        texts.append(_calls(text, mask, spans, slice(n, n + 1)))
     return texts
 
 
@@ -74,7 +74,7 @@ def _can_be_cut(call: Call) -> bool:
     return True
 
 
-def _runs_by_text(mask: Mask) -> list[list[Run]]:
+def _spans_by_text(mask: Mask) -> list[list[DocumentSpan]]:
     """Return the documents of each text, or of all texts, in the order of queries; or none."""
     sides = [*zip(*[(same.q_ids, same.k_ids) for same in mask.ids], strict=True)]
     if not all([is_eager_cpu(*side) for side in sides]):
@@ -86,16 +86,16 @@ def _runs_by_text(mask: Mask) -> list[list[Run]]:
     ids = [torch.stack(torch.broadcast_tensors(*map(torch.atleast_2d, side))) for side in sides]
     texts = max([x.shape[1] for x in ids])
     of_queries, of_keys = (x.expand(-1, texts, -1).unbind(1) for x in ids)
-    return [_runs(*both) for both in zip(of_queries, of_keys, strict=True)]
+    return [_spans(*both) for both in zip(of_queries, of_keys, strict=True)]
 
 
-def _runs(q_ids: Tensor, k_ids: Tensor) -> list[Run]:
+def _spans(q_ids: Tensor, k_ids: Tensor) -> list[DocumentSpan]:
     """Return the documents of one text from ids (mask, token); none if they are not contiguous."""
     keys = _documents(k_ids)
     keys_of = dict(keys)
     if len(keys_of) < len(keys):
         return []
-    return [Run(rows, keys_of.get(of, slice(0, 0))) for of, rows in _documents(q_ids)]
+    return [DocumentSpan(rows, keys_of.get(of, slice(0, 0))) for of, rows in _documents(q_ids)]
 
 
 def _documents(ids: Tensor) -> list[tuple[tuple[int, ...], slice]]:
@@ -105,16 +105,16 @@ def _documents(ids: Tensor) -> list[tuple[tuple[int, ...], slice]]:
     return list(zip(map(tuple, ids[:, starts].T.tolist()), places, strict=True))
 
 
-def _calls(call: Call, mask: Mask, runs: list[Run], texts: slice) -> list[Call]:
+def _calls(call: Call, mask: Mask, spans: list[DocumentSpan], texts: slice) -> list[Call]:
     """Return the calls of the documents in these texts; q, k and v of `call` are of these texts."""
-    rows, keys = ([run[side] for run in runs] for side in (0, 1))
+    rows, keys = ([span[side] for span in spans] for side in (0, 1))
     tensors = _pieces(call.q, rows), _pieces(call.k, keys), _pieces(call.v, keys)
     where, calls = where_tokens(call.encoding.axes), []
-    for run, q, k, v in zip(runs, *tensors, strict=True):
-        takes = [partial(slice_tokens, some=some, where=where) for some in run]
-        some = mask.within(*run, texts)
+    for span, q, k, v in zip(spans, *tensors, strict=True):
+        takes = [partial(slice_tokens, some=some, where=where) for some in span]
+        some = mask.within(*span, texts)
         seen = strip(some, q.shape[-2], k.shape[-2])
-        calls.append(_placed(call._replace(q=q, k=k, v=v, mask=some, seen=seen), *takes))
+        calls.append(_with_positions(call._replace(q=q, k=k, v=v, mask=some, seen=seen), *takes))
     return calls
 
 
@@ -125,7 +125,9 @@ def _pieces(x: Tensor, places: list[slice]) -> list[Tensor]:
     return [pieces[p.start] if p.start < p.stop else x[:, :, :0] for p in places]
 
 
-def _placed(call: Call, take: Callable[[Any], Any], take_keys: Callable[[Any], Any]) -> Call:
+def _with_positions(
+    call: Call, take: Callable[[Any], Any], take_keys: Callable[[Any], Any]
+) -> Call:
     """Return the call with `at` and `k_at` of some queries and keys."""
     parts = [
         part._replace(

@@ -18,7 +18,7 @@ from posenc.support.arguments import brief, number, positive, probability
 IMPLEMENTATIONS: tuple[str, ...] = get_args(Implementation)
 
 
-def checked(
+def validate(
     q: Any, k: Any, v: Any, encoding: Any, at: Any, k_at: Any, mask: Any, scale: Any, **how: Any
 ) -> Call:
     """Check the arguments of `attend`, and return them as a call."""
@@ -35,10 +35,10 @@ def checked(
     if k_at is not None or keys != tokens:
         k_at = checked_at(encoding, at if k_at is None else k_at, k, "`k_at`")
     parts = placed(encoding, at, at if k_at is None else k_at)
-    return weighing(encoding, parts, q, k, v, mask, scale, **how)
+    return resolve_softmax(encoding, parts, q, k, v, mask, scale, **how)
 
 
-def weighing(
+def resolve_softmax(
     encoding: Encoding,
     parts: list[Placed],
     q: Tensor,

@@ -3,9 +3,9 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from posenc.attention.attend import encoded
-from posenc.attention.dispatch import scored
-from posenc.attention.inputs import weighing
+from posenc.attention.attend import apply_qkv_hooks
+from posenc.attention.dispatch import add_bias
+from posenc.attention.inputs import resolve_softmax
 from posenc.attention.reference import logits
 from posenc.core.biases import pairs, per_query_head
 from posenc.core.check_positions import checked_at
@@ -42,7 +42,7 @@ def scores(
         at, k_at = hidden(encoding, x, at), hidden(encoding, x if k_x is None else k_x, k_at)
     at, k_at = checked_at(encoding, at, q, "`q_pos`"), checked_at(encoding, k_at, k, "`k_pos`")
     parts = placed(encoding, at, k_at)
-    call = weighing(encoding, parts, q, k, k, scale=scale, implementation="reference")
-    call = scored(encoded(call))
+    call = resolve_softmax(encoding, parts, q, k, k, scale=scale, implementation="reference")
+    call = add_bias(apply_qkv_hooks(call))
     seen = None if mask is None else mask(*pairs(call.shape, device=q.device))
     return logits(call._replace(k=per_query_head(call.k, q)), slice(None), seen=seen)

@@ -15,7 +15,9 @@ from torch import Tensor
 from posenc.compat.tracing import no_autocast
 
 
-def straight(weight: Tensor, shift: Tensor, outer: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+def piecewise_linear(
+    weight: Tensor, shift: Tensor, outer: Tensor
+) -> Callable[[Tensor, Tensor], Tensor]:
     """Return a function of (head, x), which is faster than the network for many x per unit.
 
     The last axis of the heads must have the size 1.

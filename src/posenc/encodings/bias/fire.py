@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from posenc.biases.distance import DistanceBias
-from posenc.biases.pieces import straight
+from posenc.biases.pieces import piecewise_linear
 from posenc.biases.relative import RelativeBias
 from posenc.compat.tracing import is_eager_cpu, no_autocast, upcast
 from posenc.core.biases import OfDistance
@@ -139,7 +139,7 @@ class FIRE(Encoding):
     def in_pieces(self) -> OfDistance:
         """Return f as a piecewise linear function, which it is as a sum of ReLUs."""
         weight, outer = upcast(self.inner.weight)[:, 0], upcast(self.outer.weight)
-        return straight(weight, upcast(self.inner.bias), outer)
+        return piecewise_linear(weight, upcast(self.inner.bias), outer)
 
     @property
     def L(self) -> Tensor:

@@ -10,7 +10,7 @@ HUGE = 2.0**60  # bound of keys and values whose products are finite in float32
 BLOCK = 128  # queries in one evaluation of the mask
 
 
-def visible(call: Call) -> Call:
+def zero_fully_masked(call: Call) -> Call:
     """Zero fully masked keys and values of a call, unless they cannot have an effect.
 
     0 · NaN is NaN, in outputs and in gradients. Banded kernels never read fully masked keys.
@@ -19,7 +19,7 @@ def visible(call: Call) -> Call:
     assert mask is not None
     if call.seen is not None and by_strips and not (call.by_weight or call.trains):
         return call
-    if call.readable and _ordinary(call.k) and _ordinary(call.v):
+    if call.readable and _products_are_finite(call.k) and _products_are_finite(call.v):
         # Masked keys have the weight 0, which suffices if all values are finite
         return call
     tokens, rows = call.shape[2], [slice(None)]
@@ -32,7 +32,7 @@ def visible(call: Call) -> Call:
     return call._replace(k=k, v=v)
 
 
-def _ordinary(x: Tensor) -> bool:
+def _products_are_finite(x: Tensor) -> bool:
     if not x.numel():
         return True
     low, high = x.detach().aminmax()

@@ -23,7 +23,7 @@ FEW_NUMBERS = 2**15
 UNREADABLE = "torch's CPU kernel with strides is needed, which works on the CPU and not in a trace"
 
 
-class Strided(Path):
+class Toeplitz(Path):
     """Strided views that torch's CPU kernel reads."""
 
     def cannot(self, call: Call) -> str:

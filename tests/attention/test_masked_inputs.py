@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from posenc import CATALOG, NoPE, SelfAttention, attend, masks
-from posenc.attention.inputs import checked
-from posenc.attention.unseen import visible
+from posenc.attention.inputs import validate
+from posenc.attention.masked_inputs import zero_fully_masked
 from posenc.core.biases import dense
 from posenc.core.positions import folded
 
@@ -54,9 +54,9 @@ def test_gradients_too_are_those_of_a_text_without(path):
 
 def test_keys_that_are_finite_are_left_as_they_are():
     q = torch.randn(1, 2, 9, 8)
-    call = checked(q, q, q, NoPE(), None, None, masks.padding([6], tokens=9), None)
+    call = validate(q, q, q, NoPE(), None, None, masks.padding([6], tokens=9), None)
     assert call.hides
-    assert visible(call).k is q
+    assert zero_fully_masked(call).k is q
 
 
 def test_a_mask_that_shows_every_key_to_some_query_hides_none():
@@ -74,7 +74,7 @@ def test_a_mask_that_shows_every_key_to_some_query_hides_none():
         "a function": lambda b, h, i, j: i >= j,
     }
     for name, mask in shown.items():
-        call = checked(q, q, q, NoPE(), None, None, mask, None)
+        call = validate(q, q, q, NoPE(), None, None, mask, None)
         pairs = dense(mask, (1, 1, 6, 6))
         by_all = bool(pairs.any(-2).all())
         assert call.hides == (not by_all) or name == "a function", name
