@@ -1,4 +1,4 @@
-"""Keys and values that nobody sees, against the same text without them."""
+"""Fully masked keys and values, against the same text without them."""
 
 import pytest
 import torch

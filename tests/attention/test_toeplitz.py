@@ -1,4 +1,4 @@
-"""Which calls go by strided views, against the reasons that are given where they do not."""
+"""Calls that the CPU path for banded biases computes, and the reasons why it cannot."""
 
 import re
 

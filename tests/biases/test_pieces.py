@@ -30,10 +30,8 @@ def test_lines_are_the_sum_with_its_gradients(units, shape):
     inputs = weight, shift, outer
     out, expected = piecewise_linear(*inputs)(h, x), summed(h, x, *inputs)
     torch.testing.assert_close(out, expected, check_dtype=False)
-    without_gradients = piecewise_linear(*(parameter.detach() for parameter in inputs))(
-        h, x.detach()
-    )
-    torch.testing.assert_close(without_gradients, expected.detach(), check_dtype=False)
+    detached = piecewise_linear(*(parameter.detach() for parameter in inputs))(h, x.detach())
+    torch.testing.assert_close(detached, expected.detach(), check_dtype=False)
     of = torch.randn_like(out)
     grads, due = (
         torch.autograd.grad(y, (x, *inputs), of.to(y.dtype), materialize_grads=True)

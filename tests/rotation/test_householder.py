@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from posenc.biases import carried
+from posenc.biases import transported_keys
 from posenc.core import running_sums
 from posenc.rotation.householder import mirrored, mirrored_chunks
 
@@ -54,7 +54,7 @@ def test_of_some_queries_the_keys_beyond_them_are_seen_unchanged(mirrors, rows):
 
 @pytest.mark.parametrize("chunk", [2, 4, 64])
 def test_in_chunks_keys_are_carried_and_queries_come_back(mirrors, chunk, monkeypatch):
-    monkeypatch.setattr(carried, "CHUNK", chunk)
+    monkeypatch.setattr(transported_keys, "CHUNK", chunk)
     q, k, w, beta = mirrors
     read, keys = 1 + torch.arange(TOKENS), k[:, :, :0]
     scores, chunks = by_hand(q, k, w, beta, read, read), mirrored_chunks(q, k, w, beta)

@@ -24,7 +24,7 @@ UNREADABLE = "torch's CPU kernel with strides is needed, which works on the CPU 
 
 
 class Toeplitz(Path):
-    """Strided views that torch's CPU kernel reads."""
+    """The path "toeplitz": biases as strided views, which torch's CPU kernel reads."""
 
     def cannot(self, call: Call) -> str:
         bias = call.bias

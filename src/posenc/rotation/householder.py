@@ -7,7 +7,7 @@ H_t = 1 − β_t w_t w_tᵀ. Chunks of tokens are combined as in the UT transfor
 import torch
 from torch import Tensor
 
-from posenc.biases.carried import Chunks, in_chunks
+from posenc.biases.transported_keys import Chunks, in_chunks
 from posenc.compat.tracing import has_values
 from posenc.core.running_sums import split_chunks
 from posenc.core.shapes import Heads, Keys, Scores

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from posenc.biases.carried import CarriedBias, Carrying, Chunks, alike
+from posenc.biases.transported_keys import Chunks, TransportedBias, TransportedKeys, alike
 from posenc.compat.tracing import upcast
 from posenc.core.biases import content, per_query_head
 from posenc.core.encoding import Encoding
@@ -36,7 +36,7 @@ from posenc.support.arguments import count, layer_sizes
 
 
 class Mirrors(
-    Carrying,
+    TransportedKeys,
     Prepared,
     NamedTuple("Mirrors", [("w", Tensor), ("beta", Tensor), ("order", Tensor), ("past", Tensor)]),
 ):
@@ -100,7 +100,7 @@ class PaTH(Encoding):
             return some[..., : k[..., keys, :].shape[-2]] * scale
 
         chunks = mirrored_chunks if alike(order, read) else None
-        return CarriedBias(q, k, scale, scores, chunks, (q, k, w, beta))
+        return TransportedBias(q, k, scale, scores, chunks, (q, k, w, beta))
 
 
 CARD = Card(

@@ -20,7 +20,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from posenc.biases.carried import CarriedBias, Carrying, Chunks, alike, in_chunks
+from posenc.biases.transported_keys import (
+    Chunks,
+    TransportedBias,
+    TransportedKeys,
+    alike,
+    in_chunks,
+)
 from posenc.compat.tracing import traced, upcast
 from posenc.core.biases import content, per_query_head
 from posenc.core.encoding import Encoding
@@ -36,7 +42,9 @@ CEILING = MOST * CHUNK / 2  # bound of P over half a chunk: float32 represents e
 OPEN = 8.0  # initial b: ln σ(8) = −0.0003
 
 
-class Decays(Carrying, Prepared, NamedTuple("Decays", [("total", Tensor), ("past", Tensor)])):
+class Decays(
+    TransportedKeys, Prepared, NamedTuple("Decays", [("total", Tensor), ("past", Tensor)])
+):
     """P, (batch, head, token, channel).
 
     In a cache, `past` holds keys kⱼ exp(P_s − Pⱼ) of the first s tokens.
@@ -123,7 +131,7 @@ class Wall(Encoding):
             return some * scale
 
         chunks = faded_chunks if alike(p, p_key) else None
-        return CarriedBias(q, k, scale, scores, chunks, (q, k, p))
+        return TransportedBias(q, k, scale, scores, chunks, (q, k, p))
 
 
 CARD = Card(

@@ -1,4 +1,4 @@
-"""Keys that a cache holds carried past whole chunks, against the whole text at once.
+"""Keys that a cache holds transported past whole chunks, against the whole text at once.
 
 Chunks are of four tokens here, so that a short text has several.
 """
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from posenc import ALiBi, Cache, PaTH, RoPE, SelfAttention, Sum, Wall, masks
-from posenc.biases import carried
+from posenc.biases import transported_keys
 from posenc.core.encoding import Encoding
 
 WIDTH, HEADS, DIM, TOKENS = 32, 4, 8, 30
@@ -28,7 +28,7 @@ causal = masks.causal()
 
 @pytest.fixture(autouse=True)
 def chunks_of_four(monkeypatch):
-    monkeypatch.setattr(carried, "CHUNK", 4)
+    monkeypatch.setattr(transported_keys, "CHUNK", 4)
 
 
 def begun(name, groups=2, gate=None, **sizes):
@@ -42,7 +42,7 @@ def begun(name, groups=2, gate=None, **sizes):
 
 
 def settled(cache):
-    """The keys that are held carried, of each part of the encoding that has such."""
+    """Return the transported keys of each part of the encoding that has some."""
     (held,) = cache.held.values()
     return [at.past.shape[-2] for at in held.ats if hasattr(at, "past")]
 

@@ -50,13 +50,13 @@ class Chunks(NamedTuple):
 
     def past(self, keys: Tensor, n: int) -> Tensor:
         """Transport keys (batch, head, key, channel) past chunk n, and append the keys of n."""
-        return torch.cat((carried(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
+        return torch.cat((transported(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
 
 
 Cut = Callable[..., Chunks]
 
 
-class CarriedBias(ScoreBias):
+class TransportedBias(ScoreBias):
     """The bias which, added to q · k · scale, gives the `scores` of transported keys.
 
     `chunks` is a function from the tensors `of`, (batch, head, token, …), to `Chunks`, if queries
@@ -94,11 +94,11 @@ class CarriedBias(ScoreBias):
     def attended(self, call: Call, strip: Strip) -> Tensor:
         with no_autocast(call.q):
             v = per_query_head(call.v, call.q).to(self.q.dtype)
-            out: Tensor = _Carried.apply(self.chunks, self.scale, v, *self.of)  # type: ignore
+            out: Tensor = _Transported.apply(self.chunks, self.scale, v, *self.of)  # type: ignore
         return out.to(call.q.dtype)
 
 
-class Carrying(RunningSums):
+class TransportedKeys(RunningSums):
     """Base class, placed before `Prepared`, whose last field `past` holds transported keys.
 
     They are the keys of the first tokens, (batch, head, key, channel), transported past the last of
@@ -153,12 +153,12 @@ def in_chunks(x: Tensor) -> Tensor:
     return x.unflatten(-2, (-1, CHUNK))
 
 
-def carried(k: Tensor, step: Tensor) -> Tensor:
+def transported(k: Tensor, step: Tensor) -> Tensor:
     """Multiply keys (batch, head, key, channel) by the map of a chunk."""
     return k * step if step.shape[-2] == 1 else k @ step
 
 
-class _Carried(torch.autograd.Function):
+class _Transported(torch.autograd.Function):
     """Attention to v, (batch, head, token, channel), with scores from chunks of other tensors.
 
     Each thread computes the chunks of its heads. They are stored for one backward pass; a second
@@ -186,7 +186,7 @@ class _Carried(torch.autograd.Function):
     @staticmethod
     @torch.autocast("cpu", enabled=False)
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
-        refuse_second_derivative("attention to carried keys")
+        refuse_second_derivative("attention to transported keys")
         out, lse, *others = ctx.saved_tensors
         kept, given = others[: ctx.each * len(ctx.heads)], others[ctx.each * len(ctx.heads) :]
         earlier, ctx.made = ctx.made, None
@@ -268,7 +268,7 @@ def _gradients(
             past, of_k[:, :, n] = of_later[..., :tokens, :], of_later[..., tokens:, :]
             by_channel = step.shape[-2] == 1
             of_step[:, :, n] = (keys * past).sum(-2, True) if by_channel else keys.mT @ past
-            of_keys += carried(past, step[:, :, n] if by_channel else step[:, :, n].mT)
+            of_keys += transported(past, step[:, :, n] if by_channel else step[:, :, n].mT)
         of_later = of_keys
     if of_later is not None:
         of_k[:, :, 0] = of_later

@@ -1,9 +1,9 @@
-"""Keys that are carried past chunks, against the maps of single tokens."""
+"""Keys that are transported past chunks, against the maps of single tokens."""
 
 import pytest
 import torch
 
-from posenc.biases.carried import CarriedBias, alike, carried, in_chunks
+from posenc.biases.transported_keys import TransportedBias, alike, in_chunks, transported
 from posenc.core.biases import ALL
 
 
@@ -19,12 +19,12 @@ def test_a_text_is_cut_and_filled_up_with_its_last_token(tokens, chunks):
 def test_a_factor_for_each_channel_is_a_diagonal_matrix():
     k, factors = torch.randn(2, 3, 5, 4), torch.rand(2, 3, 1, 4)
     matrix = torch.diag_embed(factors.squeeze(-2))
-    torch.testing.assert_close(carried(k, factors), carried(k, matrix))
+    torch.testing.assert_close(transported(k, factors), transported(k, matrix))
 
 
 def test_with_the_dot_product_the_bias_makes_the_scores():
     q, k, scores = torch.randn(1, 2, 3, 4), torch.randn(1, 2, 5, 4), torch.randn(1, 2, 3, 5)
-    bias = CarriedBias(q, k, 0.3, lambda rows, keys: scores[..., rows, keys], None)
+    bias = TransportedBias(q, k, 0.3, lambda rows, keys: scores[..., rows, keys], None)
     torch.testing.assert_close(q @ k.mT * 0.3 + bias.block(ALL, ALL), scores)
     some = slice(1, 3), slice(2, 4)
     part = (q @ k.mT * 0.3)[..., *some] + bias.block(*some)

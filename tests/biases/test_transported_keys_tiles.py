@@ -10,7 +10,7 @@ import torch
 
 from posenc import PaTH, Sum, Wall, attend, masks
 from posenc.attention.cpu import engine
-from posenc.biases.carried import CarriedBias
+from posenc.biases.transported_keys import TransportedBias
 from posenc.core.positions import sequence
 from posenc.encodings.bias.alibi import ALiBi
 
@@ -55,9 +55,9 @@ def assert_as_defined(encoding, x, q, k, v, tolerance=1e-4):
 @pytest.fixture
 def calls(monkeypatch):
     """The calls that are computed by carrying keys."""
-    carried_calls, run = [], CarriedBias.attended
+    carried_calls, run = [], TransportedBias.attended
     spy = lambda bias, call, strip: carried_calls.append(call) or run(bias, call, strip)  # noqa: E731
-    monkeypatch.setattr(CarriedBias, "attended", spy)
+    monkeypatch.setattr(TransportedBias, "attended", spy)
     return carried_calls
 
 
@@ -155,7 +155,7 @@ def test_has_no_second_derivative(name):
     encoding, (x, q, k, v) = made(name), inputs(70)
     at = encoding.on_hidden(x, encoding.prepare(sequence(70)))
     out = attend(q, k, v, encoding, at, mask=masks.causal()).sum()
-    with pytest.raises(RuntimeError, match="carried keys has no second derivative"):
+    with pytest.raises(RuntimeError, match="transported keys has no second derivative"):
         torch.autograd.grad(out, q, create_graph=True)
 
 
