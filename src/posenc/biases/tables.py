@@ -249,7 +249,7 @@ class TiledTables(TiledBias):
         return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
 
     def rows(self, table: Tensor, tile: Tile) -> Tensor:
-        """Return the view (head or none, difference, channel) of a table that a tile meets."""
+        """Return the view (head or none, difference, channel) of a table for a tile."""
         table = table if table.ndim == 2 else table[tile.heads]
         return table[..., self.columns(tile), :]
 

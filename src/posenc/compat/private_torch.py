@@ -80,9 +80,9 @@ _Region = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def _openmp() -> Any:
-    """Return the function that begins a parallel region of the OpenMP by which torch computes.
+    """Return the function that starts a parallel region of the OpenMP library of torch.
 
-    None where torch has threads of another kind, or an OpenMP without GCC's function.
+    The result is None if torch uses other threads, or an OpenMP library without GCC's function.
     """
     path, kind = (
         optional_attr("_C.__file__", None),
@@ -100,9 +100,9 @@ _parallel = _openmp()
 
 
 def in_region(f: Callable[[], None], count: int) -> None:
-    """Call f, which raises nothing, in `count` threads at once that start no others.
+    """Call f, which must not raise, in `count` concurrent threads that start no others.
 
-    They are torch's own, whose OpenMP may give fewer, or otherwise threads of Python.
+    These are threads of torch's OpenMP, which may start fewer, or else threads of Python.
     """
     if _parallel is not None:
         _parallel(_Region(lambda _: f()), None, count, 0)

@@ -70,7 +70,7 @@ class TiledBias:
     - `whole`: True if each tile of `again` contains all keys of its rows
     - `has_extra`, `adds_values`: True if `extra` or `values` return a tensor
     - `joins`: True if rows have several tiles, so that outputs are float32 or wider
-    - `by_heads`: True if methods compute only the heads of a tile, so that tiles may be cut by heads
+    - `by_heads`: True if methods compute only the heads of a tile, so that tiles may be cut
     - `what`: name in messages
     """
 
