@@ -85,7 +85,7 @@ def test_few_queries_are_a_reason_too_and_gradients_are_none():
         (
             Sum(ALiBi(4), Shaw(DIM)),
             None,
-            "compute Sum here: the bias of Sum .*distance",
+            "compute Sum here.* the bias of Sum .*distance",
         ),
         (ALiBi(4), masks.padding([9, 9]), "not a band"),
     ],
@@ -126,7 +126,7 @@ def test_where_torchs_kernel_has_no_second_derivative_a_sentence_says_so(
     encoding, mask, path, dtype
 ):
     q = heads(4, 150, dtype=dtype).requires_grad_()
-    message = r"kernel has no second derivative, .*create_graph.*: pass `implem.*=\"reference\"`"
+    message = r"kernel has no second derivative.*create_graph.*\"reference\""
     for way, refused in ((path, True), ("reference", False)):
         elsewhere = torch.ones(1, dtype=dtype, requires_grad=True)
         out = attend(q, q, q, encoding, mask=mask, implementation=way)
@@ -193,7 +193,7 @@ def test_on_cuda_what_flex_attention_has_no_place_for_goes_by_blocks():
         for how in ({"dropout": 0.1}, {"sinks": torch.zeros(4, device="cuda")}):
             said = explain(q, q, q, ALiBi(4), pos, **how)
             assert said.path == "blocks"
-            assert "no place for" in said.passed["flex"]
+            assert "FlexAttention" in said.passed["flex"]
 
 
 @pytest.mark.parametrize("scale", [-0.3, 0.0])

@@ -113,7 +113,7 @@ def test_groups_share_keys_and_values():
 def test_the_implementation_can_be_chosen():
     layer, x = SelfAttention(32, 4, ALiBi(4)), torch.randn(1, 5, 32)
     torch.testing.assert_close(layer(x, implementation="blocks"), layer(x))
-    with pytest.raises(ValueError, match="carries no bias"):
+    with pytest.raises(ValueError, match="does not support a bias"):
         layer(x, implementation="sdpa")
 
 
