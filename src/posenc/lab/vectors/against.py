@@ -46,7 +46,7 @@ REORDERED = (
 NEAR = (0, 1, 2, 3, 5, 7, 8, 13, 100, 127, 128, 255, 256, 257, 300, 511, 1000, 2049)
 
 
-class Finding(NamedTuple):
+class RotationFault(NamedTuple):
     """A fault: a short name, and a sentence with the measured numbers."""
 
     name: str
@@ -61,7 +61,7 @@ class Verdict:
     - `notes`: sentences about what is unusual and no fault
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[RotationFault, ...]
     error: float
     notes: tuple[str, ...] = ()
 
@@ -140,10 +140,10 @@ def against(
     rotary = replace(rotary, layout=rotary.layout if layout is None else checked(layout))
     length = length or spec.context or 4096
     try:
-        observed = Observed(apply, Probe.of(rotary, length), rotary, spec)
+        observed = Observed(apply, ProbePositions.of(rotary, length), rotary, spec)
     except ValueError:
         # A table of cos and sin may refuse positions that the config does not allow
-        observed = Observed(apply, Probe.of(rotary, length, beyond=False), rotary, spec)
+        observed = Observed(apply, ProbePositions.of(rotary, length, beyond=False), rotary, spec)
         verdict = _verdict(observed, rotary, spec, length)
         refused = f"Positions from {length:,} on are refused, and were not tested."
         return replace(verdict, notes=(*verdict.notes, refused))
@@ -166,7 +166,7 @@ def _layer(spec: Spec, layer: int | None) -> Rotary:
     )
 
 
-class Probe(NamedTuple):
+class ProbePositions(NamedTuple):
     """The positions at which an implementation is measured.
 
     - `points`: (batch, token), or (batch, token, axis); the second text has them in another order
@@ -177,7 +177,7 @@ class Probe(NamedTuple):
     places: Tensor
 
     @classmethod
-    def of(cls, rotary: Rotary, length: int, beyond: bool = True) -> "Probe":
+    def of(cls, rotary: Rotary, length: int, beyond: bool = True) -> "ProbePositions":
         points = {*NEAR, length // 2, length - 1, length, length + 5, 2 * length}
         line = torch.tensor(sorted(p for p in points if beyond or p < length))
         order = (7 * torch.arange(len(line)) + 3) % len(line)
@@ -196,7 +196,7 @@ class Probe(NamedTuple):
 class Observed:
     """The multiplier m of each pair as measured, (batch, head, token, pair), of q and of k."""
 
-    def __init__(self, apply: Apply, probe: Probe, rotary: Rotary, spec: Spec):
+    def __init__(self, apply: Apply, probe: ProbePositions, rotary: Rotary, spec: Spec):
         self.probe, self.apply = probe, apply
         self.dim, self.heads = rotary.dim, max(1, min(spec.heads, 4))
         self.groups = max(1, min(spec.groups or self.heads, self.heads))
@@ -251,7 +251,7 @@ class Observed:
         return m, max(float(left.sqrt().nan_to_num(0.0).max()), outside)
 
 
-def _arrangements(rotary: Rotary) -> Iterator[tuple[Finding | None, Pairs]]:
+def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]]:
     """Yield the arrangement of the config, and wrong ones, each with its finding."""
     layout = rotary.layout or "half"
     other = "interleaved" if layout == "half" else "half"
@@ -313,11 +313,13 @@ def _arrangements(rotary: Rotary) -> Iterator[tuple[Finding | None, Pairs]]:
         )
 
 
-def _fault(name: str, sentence: str) -> Finding:
-    return Finding(name, sentence)
+def _fault(name: str, sentence: str) -> RotationFault:
+    return RotationFault(name, sentence)
 
 
-def _thetas(rotary: Rotary, spec: Spec, length: int) -> Iterator[tuple[Finding | None, Tensor]]:
+def _thetas(
+    rotary: Rotary, spec: Spec, length: int
+) -> Iterator[tuple[RotationFault | None, Tensor]]:
     """Yield θ of the config, (pair,) or (axis, pair), and of each known way to get it wrong."""
     right = rotary.frequencies(length).double()
     yield None, right
@@ -427,7 +429,7 @@ def _thetas(rotary: Rotary, spec: Spec, length: int) -> Iterator[tuple[Finding |
 
 def _sections(
     rotary: Rotary, right: Tensor, of: Callable[[Rotary], Tensor]
-) -> Iterator[tuple[Finding | None, Tensor]]:
+) -> Iterator[tuple[RotationFault | None, Tensor]]:
     """Yield θ with the axes of M-RoPE given to the wrong pairs."""
     if not rotary.sections:
         return
@@ -463,7 +465,9 @@ def _sections(
     )
 
 
-def _places(probe: Probe, rotary: Rotary, spec: Spec) -> Iterator[tuple[Finding | None, Tensor]]:
+def _places(
+    probe: ProbePositions, rotary: Rotary, spec: Spec
+) -> Iterator[tuple[RotationFault | None, Tensor]]:
     """Yield the given positions, and those of faulty implementations, in float64."""
     given = probe.points.double()
     index = probe.places.double()
@@ -531,7 +535,7 @@ ROUNDED = {
 }
 
 
-def _roundings() -> Iterator[tuple[Finding | None, Rounding]]:
+def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
     """Yield how m is formed from positions and θ: exactly, or with some parts in 16 bits."""
     yield None, partial(_formed, (), torch.float64)
     for count in range(1, len(ROUNDED) + 1):
@@ -555,7 +559,7 @@ def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Ten
     return torch.complex(*(rounded("cos and sin", x) for x in (angle.cos(), angle.sin())))
 
 
-def _turns() -> Iterator[tuple[Finding | None, Callable[[Tensor], Tensor]]]:
+def _turns() -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
     """Yield what is done with exp(i a)."""
     yield None, lambda m: m
     yield _fault("rotated backward", "Each pair turns by −p·θ."), lambda m: m.conj()
@@ -577,7 +581,7 @@ def _still(m: Tensor) -> Tensor:
 
 
 def _verdict(observed: Observed, rotary: Rotary, spec: Spec, length: int) -> Verdict:
-    findings: list[Finding] = []
+    findings: list[RotationFault] = []
     pairs = _measured_pairs(observed, rotary, findings)
     if pairs is None:
         return Verdict(tuple(findings), float("inf"))
@@ -613,7 +617,9 @@ def _verdict(observed: Observed, rotary: Rotary, spec: Spec, length: int) -> Ver
     return Verdict(tuple(findings), error)
 
 
-def _measured_pairs(observed: Observed, rotary: Rotary, findings: list[Finding]) -> Pairs | None:
+def _measured_pairs(
+    observed: Observed, rotary: Rotary, findings: list[RotationFault]
+) -> Pairs | None:
     """Return the channels of the pairs, with a finding if they are not those of the config."""
     tried = [*_arrangements(rotary)]
     lefts = [max(observed.multipliers(pairs, part)[1] for part in (0, 1)) for _, pairs in tried]
@@ -637,7 +643,7 @@ def _gain(m: Tensor) -> float:
     return float(m.abs().nanmedian())
 
 
-def _gains(gains: Sequence[float], rotary: Rotary) -> list[Finding]:
+def _gains(gains: Sequence[float], rotary: Rotary) -> list[RotationFault]:
     """Return findings about the lengths of queries and keys."""
     right, findings = rotary.gain, []
     for name, gain in zip(("queries", "keys"), gains, strict=True):
@@ -662,15 +668,15 @@ def _gains(gains: Sequence[float], rotary: Rotary) -> list[Finding]:
     return findings
 
 
-def _expected(probe: Probe, rotary: Rotary, length: int) -> Tensor:
+def _expected(probe: ProbePositions, rotary: Rotary, length: int) -> Tensor:
     theta = rotary.frequencies(length).double()
     rounding = next(iter(_roundings()))[1]
     return rounding(probe.points.double(), theta)
 
 
 def _explained(
-    m: Tensor, probe: Probe, rotary: Rotary, spec: Spec, length: int
-) -> list[Finding] | None:
+    m: Tensor, probe: ProbePositions, rotary: Rotary, spec: Spec, length: int
+) -> list[RotationFault] | None:
     """Return the fewest faults that give the measured multipliers, or None."""
     parts = (
         [*_thetas(rotary, spec, length)],
@@ -678,7 +684,7 @@ def _explained(
         [*_roundings()],
         [*_turns()],
     )
-    best: tuple[int, float, list[Finding]] | None = None
+    best: tuple[int, float, list[RotationFault]] | None = None
     for theta, place, rounding, turn in product(*parts):
         faults = [found for found, _ in (theta, place, rounding, turn) if found]
         if len(faults) > 2 or (best and len(faults) > best[0]):
@@ -697,7 +703,9 @@ def _off(m: Tensor, made: Tensor, room: Tensor) -> float:
     return float(off(m, made, room).max())
 
 
-def _measured(m: Tensor, expected: Tensor, probe: Probe, rotary: Rotary, length: int) -> Finding:
+def _measured(
+    m: Tensor, expected: Tensor, probe: ProbePositions, rotary: Rotary, length: int
+) -> RotationFault:
     """Describe the θ or the positions that the measured multipliers have, if no fault is known."""
     right = rotary.frequencies(length).double()
     points = probe.points.double()
@@ -709,7 +717,7 @@ def _measured(m: Tensor, expected: Tensor, probe: Probe, rotary: Rotary, length:
     return _unknown(m, expected)
 
 
-def _unknown(m: Tensor, expected: Tensor) -> Finding:
+def _unknown(m: Tensor, expected: Tensor) -> RotationFault:
     """Describe what was measured where no known fault explains it."""
     far = (m - expected[:, None]).abs().amax((0, 1))
     token, pair = divmod(int(far.argmax()), far.shape[-1])

@@ -47,7 +47,7 @@ FAR, FARTHEST = 1_000_000, 10_000_000
 
 
 @dataclass(frozen=True)
-class Case:
+class VectorCase:
     """One case. `core` marks those of the small set that projects can keep a copy of.
 
     - `tolerance`: largest absolute error of an implementation that computes in float32
@@ -62,7 +62,7 @@ class Case:
     core: bool = field(default=False, compare=False)
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[VectorCase]:
     """Yield every case."""
     for group in (of_rotations, of_extensions, of_configs, of_encodings, of_texts, of_diffusion):
         yield from group()
@@ -110,7 +110,7 @@ def placed() -> dict[str, Tensor]:
     }
 
 
-def of_rotations() -> Iterator[Case]:
+def of_rotations() -> Iterator[VectorCase]:
     """Yield rotations in both layouts, of all channels, of the first and of the last of them."""
     for dim, layout, precision in product((32, 64), LAYOUTS, PRECISIONS):
         parts = {"all": (dim, 0), "first": (dim // 2, 0), "last": (dim // 2, dim // 2)}
@@ -133,7 +133,7 @@ def _rotation(
     precision: str = "float64",
     gain: float = 1.0,
     core: bool = False,
-) -> Case:
+) -> VectorCase:
     """Return a case of rotated queries and keys, rounded once to the precision."""
     by = gain * turns(pos, theta)
     points = theta.ndim > 1
@@ -155,18 +155,18 @@ def _rotation(
     }
     inputs = {"theta": theta, "positions": pos, "q": q, "k": k}
     rounding = torch.finfo(PRECISIONS[precision]).eps
-    return Case(name, "rotation", settings, inputs, outputs, max(4 * rounding, 1e-6), core)
+    return VectorCase(name, "rotation", settings, inputs, outputs, max(4 * rounding, 1e-6), core)
 
 
 def _angles(
     name: str, settings: dict[str, Any], theta: Tensor, pos: Tensor, core: bool = False
-) -> Case:
+) -> VectorCase:
     by = turns(pos, theta)
     outputs = {"theta": theta, "cos": by.real, "sin": by.imag}
-    return Case(name, "angles", settings, {"positions": pos}, outputs, 1e-6, core)
+    return VectorCase(name, "angles", settings, {"positions": pos}, outputs, 1e-6, core)
 
 
-def of_extensions() -> Iterator[Case]:
+def of_extensions() -> Iterator[VectorCase]:
     """Yield the θ of each way to stretch RoPE, for several sizes, bases and factors."""
     pos = torch.tensor([0, 1, 4095, FAR])
     for dim, base, factor in product((32, 64, 128), (1e4, 5e5, 1e7), (2.0, 4.0, 8.0, 32.0)):
@@ -192,7 +192,7 @@ def _stretched(theta: Tensor, factor: float) -> dict[str, Tensor]:
     return {method: way() for method, way in ways.items()}
 
 
-def of_configs() -> Iterator[Case]:
+def of_configs() -> Iterator[VectorCase]:
     """Yield the angles and rotations of the layers of published configs."""
     for model, config in published.configs().items():
         spec = specify(config, model).text_stack
@@ -205,7 +205,7 @@ def of_configs() -> Iterator[Case]:
 
 def _of_layer(
     model: str, config: Mapping[str, Any], layer: Layer, place: int, context: int, number: int
-) -> Iterator[Case]:
+) -> Iterator[VectorCase]:
     rotary = layer.encoding
     assert isinstance(rotary, Rotary)
     theta = torch.as_tensor(rotary.frequencies(context)).double()
@@ -243,7 +243,7 @@ def _points(pos: Tensor, rotary: Rotary) -> Tensor:
     return pos[..., None] + torch.arange(len(rotary.sections))
 
 
-def of_encodings() -> Iterator[Case]:
+def of_encodings() -> Iterator[VectorCase]:
     """Yield every encoding of the catalogue at two sizes and several positions."""
     for card in CATALOG:
         for dim, heads in ((8, 2), (16, 4)):
@@ -282,7 +282,7 @@ def _pairs(encoding: Encoding, heads: int) -> dict[str, tuple[Tensor, Tensor]]:
 
 def _encoding(
     name: str, encoding: Encoding, dim: int, heads: int, where: str, pos: Tensor, k_pos: Tensor
-) -> Case:
+) -> VectorCase:
     points = encoding.axes > 1
     batch = len(pos) if pos.ndim > 1 + points else 1
     queries, keys = (at.shape[-2 if points else -1] for at in (pos, k_pos))
@@ -307,7 +307,7 @@ def _encoding(
     settings |= SMALL.get(name, {}) | {"softmax_scale": encoding.scale(dim)}
     core = dim == 8 and where == "start"
     outputs = {key: value.detach() for key, value in outputs.items()}
-    return Case(
+    return VectorCase(
         f"encoding/{name}/{dim}x{heads}/{where}", "encoding", settings, inputs, outputs, core=core
     )
 
@@ -318,7 +318,7 @@ def _indices(*sizes: int) -> list[Tensor]:
     return [torch.arange(size).view(-1, *[1] * (last - n)) for n, size in enumerate(sizes)]
 
 
-def of_texts() -> Iterator[Case]:
+def of_texts() -> Iterator[VectorCase]:
     """Yield the position ids of texts with pictures, video and sound, by each rule."""
     for rule in RULES.values():
         for number in range(12):
@@ -334,7 +334,7 @@ def of_texts() -> Iterator[Case]:
             inputs = {"kinds": text, "mask": mask.long()}
             outputs = {"ids": ids, "delta": delta}
             name = f"ids/{rule.name}/{number}"
-            yield Case(name, "ids", settings, inputs, outputs, 0.0, core=number < 2)
+            yield VectorCase(name, "ids", settings, inputs, outputs, 0.0, core=number < 2)
 
 
 Grids = list[tuple[int, int, int]]
@@ -363,7 +363,7 @@ def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
     return kinds, images, videos
 
 
-def of_diffusion() -> Iterator[Case]:
+def of_diffusion() -> Iterator[VectorCase]:
     """Yield the position ids of text and grid of each diffusion model."""
     for rule in DIFFUSION.values():
         for number in range(10):
@@ -376,10 +376,10 @@ def of_diffusion() -> Iterator[Case]:
             settings |= {"rate": rate} if rate else {}
             ids = text_and_grid(words, grid, rule, references, rate)
             name = f"ids/{rule.name}/{number}"
-            yield Case(name, "ids", settings, {}, {"ids": ids}, 1e-9, core=number == 0)
+            yield VectorCase(name, "ids", settings, {}, {"ids": ids}, 1e-9, core=number == 0)
 
 
-def of_masks() -> Iterator[Case]:
+def of_masks() -> Iterator[VectorCase]:
     """Yield which keys each query sees."""
     for where, (pos, k_pos) in {
         "all": (torch.arange(8), torch.arange(8)),
@@ -398,6 +398,6 @@ def of_masks() -> Iterator[Case]:
             sizes = batch, 1, pos.shape[-1], k_pos.shape[-1]
             seen = mask(*_indices(*sizes)).expand(sizes)[:, 0]
             inputs = {"positions": pos, "key_positions": k_pos}
-            yield Case(
+            yield VectorCase(
                 f"mask/{way}/{where}", "mask", {"mask": way}, inputs, {"seen": seen}, 0.0, True
             )

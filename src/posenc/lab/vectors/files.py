@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.lab.vectors.cases import Case, cases
+from posenc.lab.vectors.cases import VectorCase, cases
 from posenc.support.version import __version__
 from posenc.support.writing import written_beside
 
@@ -57,7 +57,7 @@ def _hex(number: float) -> str:
     return f"{head.rstrip('0').rstrip('.')}p{exponent}" if "." in head else number.hex()
 
 
-def document(case: Case) -> dict[str, Any]:
+def document(case: VectorCase) -> dict[str, Any]:
     """Return a case as plain data."""
     return {
         "name": case.name,
@@ -69,7 +69,7 @@ def document(case: Case) -> dict[str, Any]:
     }
 
 
-def plain(case: Case) -> str:
+def plain(case: VectorCase) -> str:
     """Return a rotation as lines of words: a name and its values.
 
     case, layout, start, gain, sizes (batch, heads, tokens, channels, positions for each text and
@@ -122,14 +122,14 @@ def write(out: Path) -> int:
     return len(made)
 
 
-def _by_kind(made: Iterable[Case]) -> dict[str, list[Case]]:
-    kinds: dict[str, list[Case]] = {}
+def _by_kind(made: Iterable[VectorCase]) -> dict[str, list[VectorCase]]:
+    kinds: dict[str, list[VectorCase]] = {}
     for case in made:
         kinds.setdefault(case.kind, []).append(case)
     return kinds
 
 
-def _text(kind: str, chosen: Iterable[Case]) -> str:
+def _text(kind: str, chosen: Iterable[VectorCase]) -> str:
     """Return a file of cases, one on each line."""
     head = json.dumps({"format": FORMAT, "license": LICENSE, "set": kind})[:-1]
     lines = ",\n".join(json.dumps(document(case), separators=(",", ":")) for case in chosen)
@@ -184,7 +184,7 @@ def _index(folder: Path) -> dict[str, Any]:
     )
 
 
-def _differences(data: Mapping[str, Any], case: Case | None) -> Iterator[str]:
+def _differences(data: Mapping[str, Any], case: VectorCase | None) -> Iterator[str]:
     if case is None:
         yield f"{data['name']} is not a case of this version."
         return
