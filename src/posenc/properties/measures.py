@@ -420,12 +420,12 @@ def check(
         name = type(encoding).__name__
         if "dtype" in str(error) or "scalar type" in str(error):
             raise ValueError(
-                f"the hooks of {name} must return float64 for float64, and raised: {error} Create"
-                " tensors with `dtype=q.dtype`."
+                f"the hooks of {name} must return float64 for float64. Create tensors with"
+                f" `dtype=q.dtype`. The error: {error}"
             ) from error
         raise ValueError(
             f"{name} could not be measured with `dim`={probe.dim}, `heads`={probe.heads} and"
-            f" `width`={probe.width}, and raised: {error} Pass the sizes that it was made for."
+            f" `width`={probe.width}. Pass the sizes that it was made for. The error: {error}"
         ) from error
     with torch.no_grad():
         return Findings({measure.__name__: measure(probe) for measure in ALL})
