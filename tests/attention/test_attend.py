@@ -73,7 +73,7 @@ class Everything(Encoding):
 
 
 def by_hand(q, k, v, q_pos, k_pos, sees, scale):
-    """What `Everything` asks for, one query at a time, in Python floats."""
+    """Compute attention with every hook of `Everything`, one query at a time, in Python floats."""
     out = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=torch.float64)
     q, k, v, group = q.tolist(), k.tolist(), v.tolist(), q.shape[1] // k.shape[1]
     for b, h, i in product(*map(range, out.shape[:-1])):
@@ -133,9 +133,9 @@ CASES = MASKED | {
 @every_path
 @pytest.mark.parametrize("case", CASES)
 def test_every_path_gives_the_reference_and_its_gradients(card, path, case):
-    """Where queries and keys stand apart; tests/properties/test_promises.py has whole texts.
+    """Queries and keys have different positions; tests/properties/test_promises.py has whole texts.
 
-    There encodings that are made for causal attention are tried under such a mask alone.
+    Encodings for causal attention are tested only with causal masks there.
     """
     encoding = card.make(DIM, HEADS).double()
     if path == "reference" or (case in MASKED and not encoding.causal):
@@ -248,7 +248,7 @@ def test_parameters_of_another_dtype_than_the_queries_serve_every_path(slug, lea
         torch.testing.assert_close(out, again, rtol=few, atol=few)
 
 
-# Positions are all it takes; tests/properties/test_promises.py has caches, packing and padding
+# Positions alone; tests/properties/test_promises.py tests caches, packing and padding
 
 
 @every

@@ -76,7 +76,7 @@ def some(low, high):
 @every
 @pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 def test_any_bands_over_any_lines_are_the_reference(name, trains):
-    """Up to three bands whose own positions stand elsewhere, so many contradict each other."""
+    """Test up to three bands with positions of their own, which often contradict each other."""
     for _ in range(12):
         step, queries, keys = some(1, 3), some(1, 14), some(1, 14)
         q_pos, k_pos = (step * sequence(n, some(-4, 9)) for n in (queries, keys))
@@ -163,7 +163,7 @@ def test_a_scale_of_0_is_the_mean_of_what_is_seen():
 @pytest.mark.parametrize("window", [None, 3])
 @pytest.mark.filterwarnings("ignore:`torch.jit")  # by torch, of its own parts
 def test_transforms_of_functions_give_what_they_give_of_the_reference(name, window):
-    """Forward derivatives, second ones, and what is mapped: the kernels of torch have none."""
+    """Test forward and second derivatives and `vmap`, which the kernels of torch do not support."""
     encoding, (q, v, tangent) = ENCODINGS[name], torch.randn(3, 1, HEADS, 9, DIM).unbind()
     mask = masks.causal() if window is None else masks.causal() & masks.window(window)
     func = torch.func

@@ -31,7 +31,7 @@ def test_blocks_of_any_size_are_the_reference_and_its_gradients(make, mask, toke
 
 
 class Counted(Encoding):
-    """A bias that counts the blocks it is asked for."""
+    """A bias that counts the blocks that are computed."""
 
     asked = 0
 
@@ -56,7 +56,7 @@ def test_one_block_is_not_made_again_for_the_gradients():
 def test_large_scores_are_made_by_blocks_unless_training_keeps_them_anyway(
     trains, most, times, monkeypatch
 ):
-    """Of 40 queries, 20 or the fewest at a time; gradients need all scores, so one block does."""
+    """40 queries run in blocks of 20 or of the smallest size; with gradients, in one block."""
     monkeypatch.setattr(blocks, "MOST_SCORES", most)
     encoding, q = Counted(), torch.randn(1, 2, 40, 8, requires_grad=trains)
     out = attend(q, q, q, encoding)

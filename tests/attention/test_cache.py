@@ -41,7 +41,7 @@ class Sums(Prepared, NamedTuple("Sums", [("sums", Tensor)])):
 
 
 class Forgetful(Encoding):
-    """Scores fall by gates that the input of the layer says; queries and output by the sum."""
+    """Gates computed from the layer's input lower scores; their sum scales queries and output."""
 
     prepared = Sums
 
@@ -226,7 +226,7 @@ class Counting(RoPE):
 
 @torch.no_grad()
 def test_the_keys_of_a_prompt_are_encoded_once():
-    """One token says whether keys keep their shape: not the whole prompt, encoded a second time."""
+    """One token shows whether keys keep their shape, without encoding the whole prompt twice."""
     encoding = Counting(8)
     layer, cache = SelfAttention(32, 4, encoding), Cache()
     layer(torch.randn(2, TOKENS, 32), cache=cache)
@@ -237,7 +237,7 @@ def test_the_keys_of_a_prompt_are_encoded_once():
 
 @pytest.mark.parametrize("encoding", [DeBERTa(8, 2, reach=4), T5Bias(2), Shaw(8)], ids=repr)
 def test_a_step_of_an_optimiser_between_two_tokens_is_seen(encoding):
-    """Against attention to all tokens at once, whose keys no cache has seen."""
+    """Compare with attention to all tokens at once, without a cache."""
     layer, cache, pos = torch.nn.Identity(), Cache(), torch.arange(12)
     q, k, v = torch.randn(3, 1, 2, 12, 8).unbind()
     with torch.no_grad():

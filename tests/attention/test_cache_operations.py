@@ -1,7 +1,7 @@
-"""What may be done to a cache between two tokens, against the whole text at once.
+"""Operations on a cache between two tokens, against the whole text at once.
 
-It is branched, copied, saved, cropped, reordered and moved, or a call on it is refused: afterwards
-more tokens follow, and each has what it has in the whole text.
+The cache is branched, copied, saved, cropped, reordered and moved, or a call on it is refused. Then
+more tokens follow, and each must get the output that it has in the whole text.
 """
 
 import copy
@@ -29,7 +29,7 @@ from posenc import (
 from posenc.core.positions import folded, padded
 
 WIDTH, DIM, HEADS, TOKENS = 32, 8, 4, 12
-# A position of `Normalized` is a share of the length: as its card says, it does not decode.
+# A position of `Normalized` is a fraction of the length, so it cannot decode.
 CARDS = {card.slug: card.make for card in CATALOG if card.slug != "normalized"}
 CARDS["sum"] = lambda dim, heads: Sum(RoPE(dim), Sum(ALiBi(heads), Shaw(dim, reach=3)))
 every = pytest.mark.parametrize("name", CARDS)
@@ -76,7 +76,7 @@ def begun(name, tokens=5, batch=2, **sizes):
 
 
 def check_goes_on(stack, cache, x, **how):
-    """The tokens of x that the cache has not seen, one by one and several, as in the whole text."""
+    """Check the tokens of x that are not cached yet, one by one and several, against the text."""
     start = cache.tokens
     later = x[:, start:].split([1, 2, x.shape[1] - start - 3], 1)
     outs = [stack(some, cache, **how) for some in later]
@@ -141,7 +141,7 @@ def test_a_branch_is_made_while_gradients_flow(name, copied):
 )
 @torch.no_grad()
 def test_weights_changed_between_tokens_reach_a_branch(make, copied):
-    """What acts on scores alone reads weights as they are; against the whole text."""
+    """Encodings that act on scores alone use the current weights; against the whole text."""
     layer, x, cache = SelfAttention(WIDTH, HEADS, make()), torch.randn(2, 6, WIDTH), Cache()
     layer(x[:, :5], mask=causal, cache=cache)
     branch = copied(cache)
@@ -228,7 +228,7 @@ def test_a_cache_is_moved_and_the_first_stays(name):
 
 @torch.no_grad()
 def test_blocks_search_beams_and_take_back_tokens():
-    """Two blocks that say which mask: tokens drafted, some taken back, texts exchanged."""
+    """Two blocks with a fixed mask draft tokens, drop some of them and exchange texts."""
     blocks = nn.ModuleList([Block(WIDTH, HEADS, RoPE(DIM), 2, causal=True) for _ in range(2)])
 
     def run(x, cache=None):

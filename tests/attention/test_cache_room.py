@@ -51,7 +51,7 @@ def begun(name, tokens=TOKENS, first=3):
 
 
 def tokens_after(layer, x, cache):
-    """The tokens of x that the cache has not seen, one by one."""
+    """Return the outputs of the tokens of x that are not cached yet, one by one."""
     later = x[:, cache.tokens :].split(1, 1)
     return torch.cat([layer(one, mask=causal, cache=cache) for one in later], 1)
 
@@ -82,7 +82,7 @@ class Aside:
 @each
 @torch.no_grad()
 def test_a_token_is_written_behind_those_before_it(name):
-    """Room is doubled where it is full, so keys and values move twice, which the addresses tell."""
+    """A full cache doubles its room, so keys and values move twice, as their addresses show."""
     tokens = 3 * SMALLEST_BUFFER
     layer, x, cache = begun(name, tokens)
     places = []
@@ -139,7 +139,7 @@ def test_views_from_before_a_change_stay_as_they_were(name, change):
 
 @each
 def test_gradients_of_a_view_are_those_of_the_tokens_that_it_had(name):
-    """The cache goes on before gradients are asked for; torch counts no write to the view."""
+    """The cache is written to before `backward`; torch does not count a write to the view."""
     layer, x, cache = begun(name)
     with torch.no_grad():
         layer(x[:, 3:4], mask=causal, cache=cache)

@@ -1,4 +1,4 @@
-"""A call of attention, against the tensors that it was given."""
+"""`Call`, the arguments of one attention call, against the tensors passed to it."""
 
 import pytest
 import torch

@@ -50,7 +50,7 @@ def test_each_layer_has_what_attend_gives(make, dtype):
 
 
 class Asked(ALiBi):
-    """ALiBi that counts how often it is asked for a bias."""
+    """ALiBi that counts how often its bias is computed."""
 
     times = 0
 

@@ -1,4 +1,4 @@
-"""The path that attention takes, and why, held against the reasons, written out."""
+"""The path that `auto` chooses and its reason, against the expected ones, written out."""
 
 import re
 
@@ -144,13 +144,13 @@ CUDA = torch.device("cuda")
 
 
 class OnCuda(torch.Tensor):
-    """A tensor that says it is on CUDA, and computes where it is."""
+    """A tensor that reports CUDA as its device, and computes on the CPU."""
 
     is_cuda, is_cpu, device = True, False, CUDA
 
 
 class Cuda(TorchFunctionMode):
-    """Tensors that are made on CUDA say that they are there."""
+    """A mode in which tensors that are made on CUDA report CUDA as their device."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         given = [*args, *(kwargs or {}).values()]
@@ -177,7 +177,7 @@ ON_CUDA = {  # of each encoding and mask: the path, for whole texts and while tr
 def test_on_cuda_flex_attention_is_the_default_for_what_has_a_function_of_one_pair(
     make, mask, path, training
 ):
-    """Against tensors that only say where they are: the choice is shown, and nothing is run."""
+    """Tensors only report a device: the choice is tested, and nothing is computed."""
     with Cuda(), torch.set_grad_enabled(training):
         q = torch.ones(1, 4, 200, DIM, device="cuda").requires_grad_(training)
         pos, encoding = torch.arange(200, device="cuda"), make()

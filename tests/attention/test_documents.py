@@ -115,7 +115,7 @@ def test_a_cache_holds_documents(card):
 
 
 def test_scores_of_other_documents_are_not_made():
-    """Counted by what a mask is asked for."""
+    """The pairs that a mask function receives are counted."""
     asked = []
 
     def sees(b, h, i, j):

@@ -1,4 +1,4 @@
-"""Inputs that do not fit, against the sentence that says so."""
+"""Inputs that do not fit, against the error messages."""
 
 import pytest
 import torch

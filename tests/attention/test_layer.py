@@ -50,7 +50,7 @@ def test_every_parameter_gets_a_gradient(card):
     x, pos = torch.randn(2, 5, 32), folded(5, layer.encoding.axes)
     layer(x, pos, masks.causal()).square().sum().backward()
     for name, parameter in layer.named_parameters():
-        if name != "k.bias":  # adds the same to all scores of a query, unless positions tell
+        if name != "k.bias":  # adds the same to all scores of a query, unless positions differ
             assert parameter.grad.abs().max() > 1e-6, name
 
 
@@ -75,7 +75,7 @@ def test_gradients_by_torch_func_are_those_of_backward(card):
 @every
 @pytest.mark.parametrize("tokens", [5, 140])
 def test_nothing_is_made_on_a_default_device_that_the_inputs_are_not_on(card, tokens):
-    """Meta stands for a GPU: what is made there has no values, or meets others elsewhere."""
+    """The meta device takes the place of a GPU: tensors made there have no values, or fail."""
     layer = SelfAttention(32, 4, card.make(8, 4))
     x, pos = torch.randn(2, tokens, 32), folded(tokens, layer.encoding.axes)
     results = []

@@ -60,7 +60,7 @@ def test_keys_that_are_finite_are_left_as_they_are():
 
 
 def test_a_mask_that_shows_every_key_to_some_query_hides_none():
-    """Against the definition, key by key; a mask that hides no pair is no mask."""
+    """Compare with the definition, key by key; a mask that hides no pair has no effect."""
     q, pos = torch.randn(1, 1, 6, 8), torch.arange(6)
     shown = {
         "causal": masks.causal(),

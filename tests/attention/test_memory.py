@@ -1,7 +1,7 @@
 """Sixty calls in a loop of decoding leave nothing: the bytes of tensors, as torch counts them.
 
-Its profiler is told of each allocation and each release, whoever holds the tensor: also of what is
-held by a cycle through the base of a view, which Python's collector cannot follow.
+Its profiler counts each allocation and each release, whoever holds the tensor. Memory held by a
+cycle through the base of a view counts too, which Python's collector cannot follow.
 """
 
 import gc
@@ -74,7 +74,7 @@ PATHS = "reference", "sdpa", "toeplitz", "blocks"
 
 
 def by_path(encoding, path, held):
-    """Whole texts and single queries on one path, with gradients too; whether it serves them."""
+    """Run whole texts and single queries on one path; return whether it supports any of them."""
     served = False
     for n in (TOKENS, 4 * TOKENS) * 15:
         pos = folded(n, encoding.axes)

@@ -1,4 +1,4 @@
-"""Every way to compute attention, against what an object of its kind must say and do."""
+"""Every path of attention, against the interface that `Path` requires."""
 
 import pytest
 import torch

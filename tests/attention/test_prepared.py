@@ -1,6 +1,6 @@
-"""What `prepare` made: against itself before anybody wrote to anything, and against a fresh one.
+"""Results of `prepare` after writes: against the result before them, and against a fresh one.
 
-Nothing that a caller writes to afterwards may change it in silence, an optimiser's step least.
+A later write to any tensor, such as an optimiser's step, must not change the result silently.
 """
 
 import copy
@@ -101,7 +101,7 @@ def test_in_inference_mode_a_layer_says_the_same_and_learns_as_before(made, used
     expected = fresh(x, pos, masks.causal())
     with made():
         at, cache = layer.prepare(x, pos.clone()), Cache()
-        if not layer.encoding.by_length:  # it takes no cache
+        if not layer.encoding.by_length:  # the encoding does not support a cache
             first = layer(x[:, :4], pos[:4], masks.causal(), cache=cache)
     with used():
         embedded = layer.encoding.on_embeddings(x, at)

@@ -12,7 +12,7 @@ BATCH, HEADS, GROUPS, TOKENS, KEYS, DIM = 2, 4, 2, 3, 5, 2
 
 
 class Own(Encoding):
-    """A bias, and what is added by weight, of formulas that no other way could know."""
+    """A bias and added values, by formulas that no other path contains."""
 
     def on_scores(self, q, k, q_at, k_at, scale):
         return lambda b, h, i, j: 0.1 * h - 0.2 * i + 0.3 * j * j + 0.05 * b

@@ -1,4 +1,4 @@
-"""`attend` against the sixty lines of docs/internals.md, which are run as they stand there."""
+"""`attend` against the sixty lines of docs/internals.md, which are run unchanged."""
 
 import re
 from itertools import product
@@ -41,7 +41,7 @@ def test_they_are_sixty_lines():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_attend_equals_them_forward_and_backward(attention, place, dtype, groups):
-    """Where a row sees no key, softmax has no gradient: there only the outputs are compared."""
+    """Only outputs are compared for rows that see no key, because softmax has no gradient there."""
     q_pos, k_pos = PLACES[place]
     torch.manual_seed(0)
     for (rope, alibi), causal, scale in product(ENCODINGS, (True, False), (None, 0.7)):

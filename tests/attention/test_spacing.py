@@ -1,4 +1,4 @@
-"""Strips of pairs, held against all pairs of positions, asked one by one."""
+"""Strips of pairs, against all pairs of positions, tested one by one."""
 
 from itertools import product
 

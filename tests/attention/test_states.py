@@ -1,8 +1,8 @@
 """Calls in any order that share an encoding, positions and masks, against fresh copies of them.
 
-What a call returns depends on its arguments alone. So between calls weights, positions and masks
-are written to in every way that Python and torch allow (helpers/writes.py), and each call is held
-against the definition, computed once from copies in memory of their own.
+The result of a call depends on its arguments alone. Between calls, these tests write to weights,
+positions and masks in every way that Python and torch allow (helpers/writes.py). They compare each
+call with the definition, computed once from copies in memory of their own.
 """
 
 import copy
@@ -76,12 +76,12 @@ CLOSE = {torch.float32: 2e-4, torch.float64: 2e-5, torch.bfloat16: 5e-2}  # FIRE
 
 
 def of_positions(name):
-    """Whether `attend` takes it as it is: nothing of it is added to embeddings or reads them."""
+    """Test whether `attend` computes all of an encoding: no hook acts on embeddings or on x."""
     return not {"on_embeddings", "on_hidden"} & {*ENCODINGS[name]().acts_on}
 
 
 def goes_by_scores(encoding):
-    """Whether keys are cached as they were projected, whatever the weights were then."""
+    """Test whether cached keys are independent of the encoding's weights."""
     return {*encoding.acts_on} <= {"on_scores", "by_weight"}
 
 
@@ -158,7 +158,7 @@ PATHS = {
 
 
 def answers(encoding, text, **how):
-    """What each path returns; points are never left out."""
+    """Return the output of each path; points are always passed."""
     paths = [path for path in PATHS if encoding.axes == 1 or "no positions" not in path]
     return {path: PATHS[path](encoding, text, **how) for path in paths}
 
@@ -172,7 +172,7 @@ def check_paths(holder, write, must_differ=True):
     expected = answers(copy.deepcopy(holder.encoding), text.fresh(), implementation="reference")
     for path, out in ours.items():
         close(out, expected[path], says=path)
-        # What learned frequencies were prepared for stays what it was.
+        # A rotation prepared from learned frequencies keeps its old angles.
         differs = must_differ and not ("prepared" in path and is_rotary(holder.encoding))
         assert not differs or not out.allclose(before[path], atol=1e-3), path
 
@@ -199,7 +199,7 @@ def test_attend_reads_the_weights_as_they_are_now(name, way):
 @pytest.mark.parametrize("name", [name for name in ALONE if name in CONSTANT])
 @torch.no_grad()
 def test_attend_reads_tensors_that_are_attributes_as_they_are_now(name, how):
-    """What was prepared of them is the caller's, who prepares it again."""
+    """The caller must call `prepare` again for values prepared from these tensors."""
     encoding = made(name)
     text = Text.of(encoding)
     for _ in range(3):
@@ -251,7 +251,7 @@ def test_a_teacher_that_follows_its_student_by_moving_averages_says_what_its_wei
 )
 @torch.no_grad()
 def test_a_square_weight_that_was_transposed_counts_as_another(encoding):
-    """Its address and its bytes are what they were."""
+    """A transposed weight keeps its address and its bytes."""
     encoding = copy.deepcopy(encoding)
     q, pos = torch.randn(1, 1, KEYS, 8), torch.arange(KEYS)
     last, k_at = encoding.prepare(pos[-1:].clone()), encoding.prepare(pos)
@@ -272,7 +272,7 @@ def test_a_square_weight_that_was_transposed_counts_as_another(encoding):
 
 @pytest.mark.parametrize(("way", "name"), some(product(WAYS, LEARNED), 7))
 def test_a_layer_reads_the_weights_as_they_are_now(name, way):
-    """Its whole text, and a token that follows those in a cache."""
+    """Test a whole text, and a token that follows those in a cache."""
     for frozen, mode in product((False, True), some(MODES, 3)):
         with MODES[mode]():
             layer = SelfAttention(WIDTH, HEADS, made(name).requires_grad_(not frozen), groups=2)
@@ -343,7 +343,7 @@ PREPARED += some(product(MODES, TENSOR_WRITES, [name for name in ALONE if name n
 def test_what_was_prepared_is_taken_as_it_is_now(name, made_in, how):
     """Each of its tensors in turn: tables of a rotation, positions of each part of a sum."""
     encoding = made(name).requires_grad_(False)
-    # Of more tokens a bias is computed along strips of pairs.
+    # With more tokens a bias is computed along strips of pairs.
     tokens = 40 if name in SUMS else KEYS
     pos = folded(tokens, encoding.axes)
     with MODES[made_in]():
@@ -429,7 +429,7 @@ class Writes(RuleBasedStateMachine):
 
 @st.composite
 def places(draw):
-    """Where a few queries and keys stand: at steps of 1 or 2, out of order, or each text apart."""
+    """Draw positions of a few queries and keys: at steps of 1 or 2, out of order, or per text."""
     queries = draw(st.sampled_from([1, 1, 1, 3, 20]))
     keys = queries + draw(st.sampled_from([0, 0, 1, 8, 40]))
     k_pos = draw(st.sampled_from([0, 0, 5, 1000])) + torch.arange(keys) * draw(
@@ -481,7 +481,7 @@ class Calls(Writes):
         which=st.integers(0, 2),
     )
     def call_as(self, mode, dtype, groups, where, which):
-        """What the next calls are like."""
+        """Change the settings of the next calls."""
         if mode is torch.enable_grad and (self.made_in == "inference" or self.pos.is_inference()):
             mode = torch.no_grad
         self.mode, self.dtype, self.groups = mode, dtype, groups

@@ -108,7 +108,7 @@ class OwnBias(ScoreBias):
 
 
 def test_a_bias_brings_its_own_way():
-    """Held against the definition; attention knows nothing of the bias."""
+    """A bias with its own kernel equals the definition, though attention does not import it."""
     said = explain(Q, Q, Q, Own(), mask=masks.causal())
     assert str(said).startswith("toeplitz: Own brings its own way.")
     assert explain(Q, Q, Q, Own()).passed["toeplitz"] == "it is causal"
@@ -117,7 +117,7 @@ def test_a_bias_brings_its_own_way():
 
 
 def test_one_thread_computes_what_lies_between_tiles_that_threads_share(monkeypatch):
-    """Of few numbers, torch's own operations take one thread anyway; of many, all serve each."""
+    """Torch's own operations use one thread for few numbers, and all threads for many."""
     before, q = torch.get_num_threads(), torch.randn(1, 4, 300, 64)
     torch.set_num_threads(2)
     COUNTS.clear()

@@ -58,7 +58,7 @@ def turned(weights, v, q_pos, k_pos):
 
 
 def weights_of(encoding, q, k, *options):
-    """What attention gives each key, read off by values that tell the keys apart."""
+    """Return the attention weight of each key, using one-hot values."""
     one_hot = torch.eye(k.shape[2], dtype=q.dtype).expand(*k.shape[:3], -1)
     return attend(q, k, one_hot, encoding, *options, implementation="reference")
 

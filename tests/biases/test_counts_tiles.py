@@ -14,7 +14,7 @@ from posenc.biases import counts
 from posenc.core.positions import sequence
 
 HEADS, DIM, TOKENS = 4, 8, 90
-# What is added to q · k · scale of each head: a gate is the sigmoid of the sum
+# Numbers added to q · k · scale of each head; a gate is the sigmoid of the sum
 GATES = {
     "halves": torch.zeros(HEADS),
     "ones": torch.full((HEADS,), 40.0),
@@ -27,7 +27,7 @@ gated = pytest.mark.parametrize("gates", GATES)
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch):
-    """Take so few queries at a time that a short text has every kind of block."""
+    """Use blocks of 16 queries, so that a short text has every kind of block."""
     monkeypatch.setattr(counts, "ROWS", 16)
 
 
@@ -91,7 +91,7 @@ def test_heads_may_share_keys(gates, groups):
 @gated
 @pytest.mark.parametrize("rows", [slice(40, None), slice(17, 50), slice(0, 20)])
 def test_queries_may_be_a_part_of_the_text(gates, rows):
-    """As in a cache. Keys behind the last query are NaN, and seen by none."""
+    """The queries are a part, as with a cache. Keys after the last query are NaN and masked."""
     pos = sequence(TOKENS)
     q, k, v = heads(gates, len(pos[rows]))
     for x in (k, v):
@@ -150,7 +150,7 @@ def test_no_more_keys_are_near_than_are_counted(monkeypatch):
 
 @torch.no_grad()
 def test_few_scores_are_made_at_a_time(monkeypatch):
-    """Where nothing is counted all keys are near, and the fewer queries are taken."""
+    """All keys are near if nothing is counted, and then the blocks have fewer queries."""
     sizes = []
     known = counts._near
     monkeypatch.setattr(counts, "MOST_SCORES", 2 * HEADS * 16 * 90)

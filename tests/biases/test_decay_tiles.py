@@ -37,7 +37,7 @@ gated = pytest.mark.parametrize("gates", GATES)
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch):
-    """Take so few queries at a time that a short text has every kind of part."""
+    """Use blocks of 16 queries, so that a short text has every kind of part."""
     monkeypatch.setattr(decay, "ROWS", 16)
 
 
@@ -54,7 +54,7 @@ def heads(heads, tokens, texts=2, channels=DIM, dtype=torch.float32):
 
 
 def outcomes(path, inputs, gates, mask, rows=slice(None), learned=True, **options):
-    """The output of these queries, and the gradients of q, k, v, sinks and what gates are of."""
+    """Return the output of these queries, and the gradients of q, k, v, sinks and gate logits."""
     q, k, v, *sinks = inputs = [x.detach().requires_grad_() for x in inputs]
     gates = gates.detach().requires_grad_(learned)
     c = sums(gates)
@@ -88,7 +88,7 @@ def test_any_gates_give_the_reference_and_its_gradients(gates, texts, groups):
 @gated
 @pytest.mark.parametrize("rows", [slice(40, None), slice(17, 50), slice(0, 20)])
 def test_queries_may_be_a_part_of_the_text(gates, rows):
-    """As in a cache. Keys behind the last query are NaN, and seen by none."""
+    """The queries are a part, as with a cache. Keys after the last query are NaN and masked."""
     pos = sequence(TOKENS)
     q, k, v = heads(HEADS, len(pos[rows])), heads(2, TOKENS), heads(2, TOKENS, channels=5)
     for x in (k, v):
@@ -98,7 +98,7 @@ def test_queries_may_be_a_part_of_the_text(gates, rows):
 
 @gated
 def test_queries_may_come_after_the_keys_or_before_them(gates):
-    """Of 30 tokens the keys are 20, and the queries are all, or those of the end."""
+    """20 of 30 tokens are keys; the queries are all tokens, or the last ones."""
     c, pos = sums(logits(gates, tokens=30)), sequence(30)
     for late, keys in ((slice(0, 30), slice(4, 24)), (slice(24, 30), slice(0, 20))):
         q, k = heads(HEADS, len(pos[late])), heads(HEADS, 20)
@@ -148,7 +148,7 @@ def test_a_score_that_forgetting_does_not_reach_counts(gates):
 
 
 def test_keys_that_are_forgotten_are_left_out():
-    """Of the rectangle before the last queries nothing is left, in heads that forget quickly."""
+    """Heads that forget quickly skip the whole rectangle before the last queries."""
     c = sums(logits("differ by head", tokens=200))
     q = heads(HEADS, 200)
     bias = DecayBias(q, c, c)

@@ -284,7 +284,7 @@ def test_numbers_that_bound_nothing_cut_nothing(filling):
 
 
 def test_gradients_of_learned_weights_are_right_where_weights_are_hidden_or_tiny():
-    """Biases down to −150, whose weights are no normal numbers, against the definition."""
+    """Biases down to −150, whose weights are subnormal or 0, against the definition."""
     t5 = T5Bias(HEADS, bidirectional=False)
     t5.weight.data[:] = -torch.linspace(0, 150, len(t5.weight)).unsqueeze(-1)
     inputs = [x.requires_grad_() for x in torch.randn(3, 3, HEADS, 40, DIM).unbind()]

@@ -89,7 +89,7 @@ def test_any_strip_of_pairs_is_seen(mask):
 
 
 def test_queries_may_stand_anywhere():
-    """The last tokens of a text whose positions begin late and go by twos."""
+    """Queries are the last tokens of a text whose positions start late, at steps of two."""
     k_at = 7 + 2 * torch.arange(TOKENS)
     at = k_at[-70:]
     assert_as_defined(fire(), heads(queries=70), at, k_at, mask=masks.causal(at, k_at))

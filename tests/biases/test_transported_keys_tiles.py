@@ -137,7 +137,7 @@ def test_queries_of_another_text_and_sums_are_computed_from_scores(name, calls):
     encoding, (x, q, k, v), (y, *_) = made(name), inputs(150), inputs(150)
     pos = encoding.prepare(sequence(150))
     at, k_at = encoding.on_hidden(x, pos), encoding.on_hidden(y, pos)
-    if name == "PaTH":  # which goes by how many tokens were read
+    if name == "PaTH":  # depends on the number of tokens read so far
         at = at._replace(order=at.order + 3)
     added = Sum(encoding, ALiBi(HEADS))
     sum_at = added.on_hidden(x, added.prepare(sequence(150)))

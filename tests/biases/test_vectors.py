@@ -29,7 +29,7 @@ def test_a_view_of_content_by_offset_is_the_reference(mask, place, groups):
 @masked
 @pytest.mark.parametrize("groups", [4, 2, 1])
 def test_its_gradients_are_those_of_the_reference(mask, place, groups):
-    """Of queries, keys and values, of both biases and of the projection."""
+    """Compare the gradients of queries, keys and values, both biases and the projection."""
     encoding, at = deepcopy(BY_CONTENT["transformer-xl"]).double(), PLACES[place]
     q, k, v = (x.double().requires_grad_() for x in tensors(*at, groups, values=11))
 

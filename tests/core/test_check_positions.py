@@ -1,5 +1,5 @@
-"""What fits together: positions for each head against one call for each head, and what the input
-of a layer says against the same steps done by hand.
+"""Positions that fit: per head, against one call for each head; computed from the input of a
+layer, against the same steps done by hand.
 """
 
 from typing import NamedTuple
@@ -96,7 +96,7 @@ def test_every_encoding_takes_positions_for_each_head(make, groups, batch, path)
 @into_attention
 @torch.no_grad()
 def test_keys_that_heads_share_have_positions_for_each_of_them(make):
-    """As for each head of the queries those of the key that it has."""
+    """The expected positions are one row per query head: those of its key head."""
     encoding, x = make(8, 4), torch.randn(2, 6, 32)
     q, k, v = (torch.randn(2, heads, 6, 8) for heads in (4, 2, 2))
     k_pos = wherever(encoding, 2, 2, 6)
@@ -200,7 +200,7 @@ class Gates(Prepared, NamedTuple("Gates", [("gates", Tensor)])):
 
 
 class Gated(Encoding):
-    """Queries are multiplied by what the input of the layer says."""
+    """Queries are multiplied by gates computed from the layer's input."""
 
     prepared = Gates
 

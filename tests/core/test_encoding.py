@@ -1,4 +1,4 @@
-"""What every encoding is: hooks, callable forms, sums; against the same steps done one by one."""
+"""The parts of every encoding: hooks, callable forms, sums; against the same steps one by one."""
 
 import pytest
 import torch

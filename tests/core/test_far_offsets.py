@@ -45,7 +45,7 @@ def curves():
     alibi = ALiBi(HEADS, strength=0.25)
     yield "ALiBi", alibi, lambda d: -alibi.slopes.view(-1, 1, 1) * d
     shaken = T5Bias(HEADS).double()
-    last = shaken.weight[[15, 31]].mT  # as far behind as can be told, and as far ahead
+    last = shaken.weight[[15, 31]].mT  # the last bucket behind, and the last one ahead
     behind = (torch.arange(6).unsqueeze(-1) > torch.arange(6)).long()
     far = lambda d: torch.where(d == 0, shaken.weight[0].view(-1, 1, 1), last[:, 1 - behind])  # noqa: E731
     yield "T5", shaken, lambda d: torch.where(d == 1, math.nan, far(d))
@@ -54,13 +54,13 @@ def curves():
 @pytest.mark.parametrize(("encoding", "curve"), [pytest.param(*x[1:], id=x[0]) for x in curves()])
 def test_the_bias_of_the_furthest_offsets_is_right(encoding, curve):
     bias, expected = encoding(ALLOWED)[0].double(), curve(distances(ALLOWED))
-    known = expected.isfinite()  # else of neighbours, which have a bucket of their own in T5
+    known = expected.isfinite()  # NaN for neighbours, which have a bucket of their own in T5
     torch.testing.assert_close(bias[known], expected[known], rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("make", [Shaw, lambda dim: DeBERTa(dim, HEADS, reach=4)])
 def test_the_furthest_offsets_have_the_row_at_the_reach(make):
-    """As offsets just beyond the reach have, which do not wrap around."""
+    """Far offsets equal those just beyond the reach, which do not wrap around."""
     encoding, k = make(DIM), torch.randn(1, HEADS, 2, DIM)
     for path in ("reference", "blocks", "auto"):
         for low, high in ((-FAR, FAR - 1), (FAR - 1, -FAR)):

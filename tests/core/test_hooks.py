@@ -1,4 +1,4 @@
-"""What hooks give back, against what attention needs of them: each message names class and hook."""
+"""Results of hooks that attention cannot use: each error message names the class and the hook."""
 
 import ast
 from pathlib import Path
@@ -23,7 +23,7 @@ def heads(count=HEADS, tokens=TOKENS):
 
 
 def returning(hook, value):
-    """An encoding with a hook that returns `value`, or what it makes of what the hook is given."""
+    """Return an encoding with a hook that returns `value`, or `value(*arguments of the hook)`."""
     act = value if callable(value) else lambda *given: value
     return type("Wrong", (Encoding,), {hook: lambda self, *given: act(*given)})()
 

@@ -21,7 +21,7 @@ K_POS = torch.tensor([[0, 4, 5, 7], [9, 8, 1, 0]])
 
 
 def seen(mask, batch=1, queries=3, keys=4):
-    """As lists: batch, query, key."""
+    """Return a mask as nested lists: batch, query, key."""
     shape = (batch, 1, queries, keys)
     return dense(mask, shape).expand(shape)[:, 0].tolist()
 
@@ -196,7 +196,7 @@ PICKLED = {
 @pytest.mark.parametrize("mask", PICKLED.values(), ids=PICKLED)
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda mask: pickle.loads(pickle.dumps(mask))])
 def test_a_mask_can_be_pickled_and_copied(mask, copied):
-    """As data loaders do that hand masks from process to process."""
+    """Data loaders pass masks from process to process in this way."""
     again = copied(mask)
     assert seen(again, 2) == seen(mask, 2)
     assert (again.shapes, again.is_causal) == (mask.shapes, mask.is_causal)

@@ -144,7 +144,7 @@ def test_randomised_positions_are_drawn_from_all_in_order():
 
 
 def test_skipped_positions_leap_once_and_reach_all_offsets():
-    """As `train_preprocess_function_pose`: 1 … (n + 1) // 2 tokens stay, the rest move on by u."""
+    """Like `train_preprocess_function_pose`: 1 … (n + 1) // 2 tokens stay, the rest move by u."""
     drawn = [positions.skipped(5, 9, seeded(seed)).tolist() for seed in range(400)]
     possible = [
         [*range(first), *range(first + u, 5 + u)] for first in (1, 2, 3) for u in range(9 - 5 + 1)

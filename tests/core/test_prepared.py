@@ -1,4 +1,4 @@
-"""What `prepare` returns, cut and continued, against the same positions prepared at once."""
+"""Results of `prepare`, cut and continued, against the same positions prepared at once."""
 
 import copy
 import pickle
@@ -53,7 +53,7 @@ def line(encoding, count, texts=0):
 @every
 @pytest.mark.parametrize("texts", [0, 1, 3])
 def test_cut_and_continued_it_is_what_is_prepared_at_once(encoding, texts):
-    if type(encoding).__name__ == "Normalized":  # which goes by the length of the text
+    if type(encoding).__name__ == "Normalized":  # depends on the length of the text
         return
     pos, where = line(encoding, 9, texts), where_tokens(encoding.axes)
     whole, parts = encoding.prepare(pos), [slice(0, 4), slice(4, 5), slice(5, 9)]
@@ -147,7 +147,7 @@ def test_points_of_other_axes_are_refused():
 
 
 def test_rows_that_were_added_are_no_positions():
-    """Even where there are as many positions as channels, which once was told by the width."""
+    """Refused even with as many positions as channels; the width alone once decided."""
     q, wave = torch.randn(8, 4, 8, 8), Sinusoidal(8)
     with refused(ValueError, "Sinusoidal", "`x = encoding.on_embeddings(x, at)`"):
         attend(q, q, q, wave, torch.arange(8).expand(8, 8), mask=masks.causal())

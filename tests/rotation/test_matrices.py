@@ -90,7 +90,7 @@ def test_rotations_at_points_and_their_gradients_are_those_of_torch(where, block
     made, expected = rotations(points, a), by_torch(points, a)
     torch.testing.assert_close(made, expected, rtol=0, atol=1e-8)
     weights = torch.randn_like(made)
-    # A stays skew-symmetric: only that part of a gradient says something.
+    # A stays skew-symmetric: only the skew-symmetric part of a gradient matters.
     ours, theirs = (torch.autograd.grad(x, a, weights)[0] for x in (made, expected))
     ours, theirs = ours - ours.mT, theirs - theirs.mT
     size = max(1.0, points.abs().max().item()) if points.numel() else 1.0
@@ -137,7 +137,7 @@ def test_the_gradient_of_positions_is_that_of_torch():
 
 @pytest.mark.parametrize("where", ["a line", "a grid"])
 def test_a_gradient_that_overflowed_is_not_finite_and_no_error(where):
-    """A scaler of gradients, in training with 16 bits, skips such a step."""
+    """A gradient scaler, in training with 16 bits, skips this step."""
     a = generators(POINTS[where], 4).requires_grad_()
     (2e308 * rotations(POINTS[where].double(), a)).sum().backward()
     assert a.grad is not None

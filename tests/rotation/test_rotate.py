@@ -57,7 +57,7 @@ def test_the_gradient_of_a_sum_has_no_memory_of_its_own(layout, amount):
 
 @layouts
 def test_gradients_of_gradients(layout, amount):
-    """Of a fast path, where the backward is a rotation again."""
+    """Compare second gradients of a fast path, whose backward pass is a rotation again."""
     x, weights, at = heads(32).requires_grad_(), heads(32).requires_grad_(), by()
     seconds = []
     for way in (rotate, formula):
@@ -221,7 +221,7 @@ WRONG = {
 }
 
 
-KINDS = {  # of input, each of which takes another path
+KINDS = {  # of input, each computed by another path
     "few": (lambda x: x, torch.no_grad()),
     "16 bits": (lambda x: x.bfloat16(), torch.no_grad()),
     "gradients": (lambda x: x.requires_grad_(), torch.enable_grad()),

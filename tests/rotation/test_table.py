@@ -117,7 +117,7 @@ LEARNED = {
 @pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
 @pytest.mark.parametrize("way", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
 def test_copied_with_an_encoding_that_has_learned_it_still_fits(name, mode, way):
-    """Together or alone, after θ was written to: tables say what θ was when they were made."""
+    """Together or alone, after a write to θ: tables keep the θ with which they were made."""
     encoding, pos = LEARNED[name]()
     q = torch.randn(1, 2, 9, 8)
     with torch.no_grad():
@@ -134,7 +134,7 @@ def test_copied_with_an_encoding_that_has_learned_it_still_fits(name, mode, way)
 @pytest.mark.parametrize("name", LEARNED)
 @torch.no_grad()
 def test_a_step_of_training_is_seen_by_the_next_table(name):
-    """What is learned is read by `prepare`: an older table goes on turning as it did."""
+    """Learned θ is read by `prepare`, so an older table keeps its angles."""
     encoding, pos = LEARNED[name]()
     q = torch.randn(1, 2, 9, 8)
     old = encoding.prepare(pos)
