@@ -32,7 +32,7 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "compat",
     "core",
     "positions",
-    "attention.spacing",  # the strip of pairs that a mask shows
+    "attention.spacing",  # the band of pairs that a mask shows
     "attention.call",
     "attention.cpu",  # the engine, by which biases compute their tiles
     "biases",

@@ -14,7 +14,7 @@ IDS = torch.tensor([[5, 9, 9, 3, 30, 7, 2]])
 
 
 def attentions(model, inputs):
-    """What eager attention says of itself."""
+    """Return the weights that eager attention reports."""
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     with torch.no_grad():

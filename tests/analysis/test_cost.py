@@ -1,4 +1,4 @@
-"""The peak of memory, against sums done by hand; and that every layer takes its turn."""
+"""Peak memory against sums done by hand, and turns of layers in a measurement."""
 
 import pytest
 import torch
@@ -45,7 +45,7 @@ def test_a_bias_costs_more_than_none_and_leaves_no_gradients():
 
 
 class Steps(nn.Module):
-    """In the place of a layer: an operation, a view of what it makes, another operation."""
+    """A stand-in for a layer: an operation, a view of its result, another operation."""
 
     encoding = NoPE()
 
@@ -65,7 +65,7 @@ def test_the_cost_of_an_encoding_is_what_its_layer_does_more_than_one_without():
 
 
 def test_costs_by_length_are_those_of_each_length_and_none_where_it_is_refused():
-    """Memory is counted, so a layer has the same at a length whether others are asked or not."""
+    """Memory is counted, so a layer's memory at a length does not depend on other lengths."""
     layers = [SelfAttention(32, 4, NoPE()), SelfAttention(32, 4, Learned(16, 32))]
     rounds = []
     plain, ends = by_length(layers, {8: 4, 32: 2}, lambda: rounds.append(1))
@@ -80,7 +80,7 @@ def test_costs_by_length_are_those_of_each_length_and_none_where_it_is_refused()
 
 
 class Clock:
-    """A clock that each layer moves on by what it takes in a round, times how slow the round is."""
+    """A clock that each layer moves on by its seconds, times the slowness of the round."""
 
     def __init__(self, monkeypatch):
         self.now = 0.0

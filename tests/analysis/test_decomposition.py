@@ -34,7 +34,7 @@ def total(found):
 
 
 def made(layer, x, pos=None):
-    """What attention makes of the same."""
+    """Return the output of `attend` for the same layer and input."""
     encoding = layer.encoding
     pos = folded(x.shape[1], encoding.axes) if pos is None else pos
     x = encoding.on_embeddings(x, encoding.prepare(pos))

@@ -102,7 +102,7 @@ ROWS = {int(dim): rows for dim, rows in json.loads(TABLE.read_text()).items()}
 
 @pytest.mark.parametrize("dim", ROWS)
 def test_bases_that_are_looked_up_are_those_of_the_search(dim):
-    """And those of each row reach as far as it says."""
+    """The bases of each row reach exactly the lengths stated there."""
     places, lengths = zip(*ROWS[dim], strict=True)
     assert [*places] == sorted(places)
     assert [*lengths] == sorted(set(lengths))

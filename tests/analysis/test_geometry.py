@@ -58,7 +58,7 @@ def test_what_acts_elsewhere_is_refused():
 
 
 def test_two_words_keep_their_angle_in_another_sentence():
-    """The sentences of the seed text: "ate" and "cheese" stand at 2 and 4, then at 5 and 7."""
+    """The sentences of the seed text: "ate" and "cheese" are at 2 and 4, then at 5 and 7."""
     vector = {
         w: torch.randn(2).tolist() for w in "the mouse ate some cheese in house a cat".split()
     }

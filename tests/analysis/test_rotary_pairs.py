@@ -13,7 +13,7 @@ OTHER = {"half": "interleaved", "interleaved": "half"}
 
 
 class Copier(nn.Module):
-    """Two layers of attention that learn to repeat what they have read."""
+    """Two layers of attention that learn to repeat the text before."""
 
     def __init__(self, layout, width=128, heads=4, tokens=32):
         super().__init__()

@@ -55,7 +55,7 @@ def test_directions_that_no_row_has_stay():
 
 
 def test_a_table_is_moved_by_no_matrix_however_few_its_rows():
-    """As many free numbers as rows would fit anything: it is tried on others."""
+    """A matrix with as many numbers as rows fits any data, so other rows test the fit."""
     moves = group(Learned(40, 32), 3, 5)
     assert min(moves.a.missed, moves.b.missed, moves.both.missed) > 0.05
 

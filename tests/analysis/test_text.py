@@ -1,4 +1,4 @@
-"""Words and their vectors, against counting by hand; and the refusal of what is no text."""
+"""Words and their vectors, against counting by hand; and the refusal of files without text."""
 
 import os
 from math import log
@@ -108,7 +108,7 @@ def test_vectors_are_scaled_where_they_are():
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes a FIFO")
 def test_a_pipe_is_read_to_its_end_and_not_waited_for_without_a_writer(tmp_path, monkeypatch):
-    """As `--text <(zcat book.gz)` gives one."""
+    """A pipe comes from `--text <(zcat book.gz)`."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with refused(ValueError, 0):

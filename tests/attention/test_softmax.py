@@ -288,7 +288,7 @@ def test_a_layer_without_them_has_what_it_had():
     assert "sinks" not in SelfAttention(32, 4, Sinusoidal(32)).state_dict()
 
 
-# A path that does not support an argument says which
+# Errors of paths that do not support an argument
 
 
 @pytest.mark.parametrize(

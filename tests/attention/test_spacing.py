@@ -1,4 +1,4 @@
-"""Strips of pairs, against all pairs of positions, tested one by one."""
+"""Bands of pairs, against all pairs of positions, tested one by one."""
 
 from itertools import product
 
@@ -55,7 +55,7 @@ def test_a_mask_is_read_once_a_layer_and_a_plain_triangle_never():
 
 
 def test_a_strip_that_shows_each_key_to_a_query_says_so():
-    """Against all pairs of every small strip."""
+    """Compare with all pairs of every small band."""
     for queries, keys, low, high in product((1, 2, 4), (1, 3, 4), range(-5, 6), range(-5, 6)):
         apart = torch.arange(queries).unsqueeze(-1) - torch.arange(keys)
         shown = ((apart >= low) & (apart <= high)).any(0)

@@ -343,7 +343,7 @@ PREPARED += some(product(MODES, TENSOR_WRITES, [name for name in ALONE if name n
 def test_what_was_prepared_is_taken_as_it_is_now(name, made_in, how):
     """Each of its tensors in turn: tables of a rotation, positions of each part of a sum."""
     encoding = made(name).requires_grad_(False)
-    # With more tokens a bias is computed along strips of pairs.
+    # With more tokens a bias is computed along a band of pairs.
     tokens = 40 if name in SUMS else KEYS
     pos = folded(tokens, encoding.axes)
     with MODES[made_in]():

@@ -9,7 +9,7 @@ from posenc.compat.tracing import beyond_gradients, has_values, is_eager_cpu
 
 
 def seen(transform, *inputs):
-    """What both say of a tensor within a transform, or a transform of one."""
+    """Return the results of both functions for a tensor within one transform or two."""
     said = []
 
     def function(x):
@@ -32,7 +32,7 @@ def test_tensors_elsewhere_or_of_other_kinds_are_not():
 
 
 def test_tensors_of_any_device_are_visible_but_none_without_values():
-    """Without a GPU the devices cannot be told apart here: what has no value can."""
+    """Without a GPU only tensors without values can be tested, not other devices."""
     assert has_values(torch.ones(2), torch.nn.Parameter(torch.ones(2)))
     assert not has_values(torch.ones(2), torch.ones(2, device="meta"))
     assert not has_values(torch.nn.Buffer(torch.ones(2)).as_subclass(Other))

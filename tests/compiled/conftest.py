@@ -1,4 +1,4 @@
-"""What torch says of itself while it compiles is not ours to mend; seeds as in all tests.
+"""Fixtures of compiled tests: warnings of torch while it compiles are ignored; fixed seeds.
 
 By hand: `python -m pytest -o addopts=--import-mode=importlib tests/compiled`.
 """

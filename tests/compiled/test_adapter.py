@@ -1,4 +1,4 @@
-"""An adapted model that is compiled and exported, against the same model run as it is."""
+"""An adapted model, compiled and exported, against the same model without compilation."""
 
 import pytest
 import torch
@@ -32,7 +32,7 @@ def adapted(make, **changed):
 @SOME
 @pytest.mark.filterwarnings("ignore:.*eager backend ignoring")
 def test_generating_with_a_static_cache_is_one_graph_that_is_never_traced_again(name):
-    """What transformers asks of its own models, and the same tokens as by a growing cache."""
+    """Transformers tests this for its own models; the tokens are those of a growing cache."""
     torch.compiler.reset()
     model, graphs = adapted(ENCODINGS[name]), []
     options = dict(max_new_tokens=5, do_sample=False, pad_token_id=0, eos_token_id=None)

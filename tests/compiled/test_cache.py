@@ -10,10 +10,10 @@ from posenc import CATALOG, ALiBi, Cache, RoPE, SelfAttention, Sum, masks
 from posenc.core.positions import folded
 
 DIM, HEADS, WIDTH, TOKENS = 8, 4, 32, 12
-# A position of `Normalized` is a share of the length: as its card says, it does not decode.
+# A position of `Normalized` is a fraction of the length, so it cannot decode.
 CARDS = {card.slug: card.make for card in CATALOG if card.slug != "normalized"}
 CARDS["sum"] = lambda dim, heads: Sum(RoPE(dim), ALiBi(heads))
-# Of the first token, of the second, and of any later one, whose keys are of any number.
+# One graph for the first token, one for the second, one for later ones with any number of keys
 MOST_GRAPHS = 3
 
 

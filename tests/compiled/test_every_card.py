@@ -72,7 +72,7 @@ def test_every_encoding_is_one_graph_over_all_lengths(card):
 
 @functools.cache
 def exported(name, **options):
-    """A layer with this encoding, and the program that stands for it at any length."""
+    """Return a layer with this encoding, and its exported program for any length."""
     layer = Layer(create(name, DIM, HEADS, **options)).requires_grad_(False)
     tokens = torch.export.Dim("tokens", max=512)
     dynamic = ({1: tokens}, {0: tokens})
@@ -89,14 +89,14 @@ def test_every_encoding_exports_for_all_lengths(card):
 
 
 def to_onnx(program):
-    """The checked graph of a program, and what evaluates it."""
+    """Return the checked graph of a program, and its evaluator."""
     onnx = pytest.importorskip("onnx", reason="onnx, of the extra `dev`, is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript, of the extra `dev`, is not installed")
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
 
     class GatherElements(OpRun):
-        """As ONNX defines it: the evaluator's own fails at axis -1, which ONNX allows."""
+        """The operator as ONNX defines it; the evaluator's own fails at axis -1."""
 
         op_domain = ""
 
@@ -116,7 +116,7 @@ def to_onnx(program):
 
 @pytest.fixture(scope="module")
 def one_table_of_operators():
-    """torch reads all translations to ONNX anew for each graph, which takes half of the time."""
+    """Reuse torch's translations to ONNX; reading them for each graph is half of the run time."""
     pytest.importorskip("onnxscript", reason="onnxscript, of the extra `dev`, is not installed")
     from torch.onnx._internal.exporter._registration import ONNXRegistry
 
@@ -140,7 +140,7 @@ def assert_is_a_valid_graph_of_onnx(name, **options):
 
 
 @by_card(some(CATALOG, 4))
-@pytest.mark.filterwarnings("ignore")  # what torch and onnxscript say of each other
+@pytest.mark.filterwarnings("ignore")  # warnings of torch and onnxscript
 @pytest.mark.usefixtures("one_table_of_operators")
 def test_every_encoding_is_a_valid_graph_of_onnx(card):
     assert_is_a_valid_graph_of_onnx(card.name)

@@ -30,7 +30,7 @@ DIM, HEADS, TOKENS = 8, 4, 20
 
 
 def in_pairs(card):
-    """Whether its bias, if there is one, joins the dot product or may be asked for one pair."""
+    """Test whether its bias joins the dot product or can be computed for one pair."""
     encoding, q = card.make(DIM, HEADS), torch.zeros(1, HEADS, TOKENS, DIM)
     at = prepared(encoding, folded(TOKENS, encoding.axes))
     q, k = encoding.on_queries(q, at), encoding.on_keys(q, at)
@@ -65,7 +65,7 @@ def assert_equals_reference(q, k, v, encoding, at=None, k_at=None, mask=None):
 
 @pytest.mark.parametrize("card", COMPILED, ids=lambda card: card.slug)
 def test_every_bias_serves_the_fused_kernel(card):
-    """Those that this leaves out are traced below."""
+    """Compare all biases but those that are traced below."""
     encoding = card.make(DIM, HEADS)
     at = prepared(encoding, folded(TOKENS, encoding.axes))
     assert_equals_reference(heads(), heads(), heads(), encoding, at)
@@ -90,7 +90,7 @@ def in_python(monkeypatch):
 
 @pytest.mark.parametrize("card", BIASES, ids=lambda card: card.slug)
 def test_every_bias_goes_with_a_mask_and_grouped_keys(card, in_python):
-    """In C++ some stand above by themselves, and masks and groups below, with ALiBi."""
+    """C++ tests some biases alone above, and masks and groups with ALiBi below."""
     encoding, pos = card.make(DIM, HEADS), sequence(TOKENS)
     at = prepared(encoding, folded(TOKENS, encoding.axes))
     mask = masks.causal(pos) & masks.window(6, pos)

@@ -1,4 +1,4 @@
-"""Traced once, an encoding serves texts of every length (F34): graphs are counted."""
+"""One traced graph of an encoding works for texts of every length (F34): graphs are counted."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ def count(graphs):
 
 
 def one_graph(function, *inputs_of):
-    """Over twenty lengths, `function` gives what it gives untraced, and was traced once."""
+    """Check that `function` is traced once for twenty lengths, with the same results."""
     graphs = []
     traced = torch.compile(function, fullgraph=True, dynamic=True, backend=count(graphs))
     for tokens in LENGTHS:

@@ -1,11 +1,11 @@
-"""What `conform` says of tracing, of encodings that are one graph and of one that reads values."""
+"""Results of `conform` on tracing, for encodings with one graph and one that reads values."""
 
 from posenc.core.encoding import Encoding
 from posenc.properties import conform
 
 
 class Reads(Encoding):
-    """Its graph would depend on the numbers in it."""
+    """A query hook whose graph would depend on the numbers of q."""
 
     def on_queries(self, q, at):
         return 2 * q if float(q.sum()) > 0 else q

@@ -20,7 +20,7 @@ def test_each_query_is_multiplied_by_the_factor_of_its_step(every, start):
 
 
 def test_before_position_0_nothing_is_sharpened():
-    """Filling on the left stands there: its rows were not numbers."""
+    """Filling on the left has these positions; its rows were NaN before."""
     encoding, pos = Sum(NoPE(), Temperature(4)), torch.arange(-12, 3)
     q = torch.randn(1, 2, 15, 8, requires_grad=True)
     out = attend(q, q, q, encoding, pos, mask=masks.causal())

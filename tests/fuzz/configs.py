@@ -2,11 +2,11 @@
 
     python tests/fuzz/configs.py --seconds 20 --seed 0
 
-The seeds are published configs, for each family what its class takes by default, and metadata of
-GGUF files. A change sets, takes away or adds a key, anywhere; moves a value, or puts one there that
-no config should hold. What is read is then asked for its frequencies, short texts and long ones,
-and each 20th config is inspected as `posenc inspect` does. Each failure is printed with as few keys
-as show it.
+The seeds are published configs, the defaults of each family's class, and metadata of GGUF files. A
+change sets, removes or adds a key, anywhere; moves a value, or puts one there that no config should
+hold. The frequencies of each changed config are then computed, for short texts and long ones, and
+each 20th config is inspected as `posenc inspect` does. Each failure is printed with the fewest keys
+that show it.
 """
 
 import argparse

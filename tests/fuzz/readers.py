@@ -4,9 +4,9 @@
 
 Configs, safetensors, GGUF and index files are read as `posenc inspect` reads them, tensors
 included. The seeds are the hostile files of tests/models/test_hostile_files.py and good files of
-each kind. What fails is written to the working directory as `crash-…`: give it as `--again`, and
-make it a test there. A run that finds no new units saw no coverage, and is a failure too. Needs
-atheris, which the extra `fuzz` brings.
+each kind. An input that fails is written to the working directory as `crash-…`: repeat it with
+`--again`, and add it to the tests there. A run that finds no new units measured no coverage, and is
+a failure too. Needs atheris, which the extra `fuzz` installs.
 """
 
 import argparse
@@ -33,7 +33,7 @@ with atheris.instrument_imports(include=["posenc.models"], enable_loader_overrid
     from posenc.models.files.errors import ModelError
     from posenc.models.weights import open_weights
 
-# It imports posenc.models, and the fuzzer does not see what was imported before it instruments.
+# `published` imports posenc.models; the fuzzer does not cover modules imported before it starts
 from published import KINDS, published
 
 NAMES = (  # what the first byte of an input chooses from

@@ -1,4 +1,4 @@
-"""What a card makes of a docstring and a paper, against docstrings and papers written here."""
+"""Fields that a card reads from a docstring and a paper, against ones written here."""
 
 import sys
 from types import ModuleType

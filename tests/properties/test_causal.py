@@ -1,4 +1,4 @@
-"""Properties of encodings that count what came before, against formulas that say what must hold."""
+"""Properties of encodings that depend on earlier tokens, against formulas."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ class Sums(Prepared, NamedTuple("Sums", [("logs", Tensor)])):
 
 
 class Forgets(Encoding):
-    """FoX: what lies between a query and a key is forgotten as far as its gates say."""
+    """FoX: the gates of the tokens between a query and a key lower their score."""
 
     causal = True
     prepared = Sums
@@ -42,7 +42,7 @@ class Forgets(Encoding):
 
 
 class Counted(NamedTuple):
-    """Of each pair, how many keys from it to the query the query takes for marks."""
+    """The number of keys from a key to the query that the query counts as marks, for each pair."""
 
     q: Tensor
     k: Tensor

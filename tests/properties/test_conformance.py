@@ -1,6 +1,6 @@
-"""What `conform` says of five encodings as strangers wrote them, three of them wrong in silence.
+"""Results of `conform` for five encodings as new users write them, three of them silently wrong.
 
-Each is written in the way that comes first to mind; what is wrong with it is told beside it.
+Each is written in the most obvious way; its docstring states what is wrong.
 """
 
 import random
@@ -69,7 +69,7 @@ class OwnRoPE(Encoding):
 
 
 class Continuous(Encoding):
-    """A network of the logarithm of distances on a page. Wrong: heads are no index of a pair."""
+    """A network of log distances on a page. Wrong: `h` does not broadcast with i and j."""
 
     axes = 2
 

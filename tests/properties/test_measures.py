@@ -1,4 +1,4 @@
-"""What `check` finds, against encodings written here to have, or to lack, one thing."""
+"""Results of `check`, against encodings written here to have, or to lack, one property."""
 
 import math
 import random
@@ -336,7 +336,7 @@ def test_one_position_cannot_be_compared():
         check(Learned(1, 8))
 
 
-# What a mark must not go by
+# Facts on which a mark must not depend
 
 
 def test_points_are_moved_along_each_axis_by_itself():

@@ -1,4 +1,4 @@
-"""What is measured, against the encoding as its user holds it: its numbers, sizes and gradients."""
+"""Measured encodings against those that the user passes: their numbers, sizes and gradients."""
 
 import pytest
 import torch

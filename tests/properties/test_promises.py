@@ -26,7 +26,7 @@ FLOATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 @pytest.mark.parametrize("card", CATALOG, ids=lambda card: card.slug)
 def test_every_card_keeps_every_promise(unchecked, card):
-    """Those that depend on the length of the text say so: no cache serves them."""
+    """Encodings that depend on the length of the text do not support a cache, and declare it."""
     found = conform(replace(card, holds=frozenset()), DIM, HEADS, dtypes=FLOATS)
     assert not found.failed, found
     assert card.make(DIM, HEADS).by_length == (length_independent not in card.holds)
@@ -70,7 +70,7 @@ class CutOnOnePath(Fading):
 
 
 class Unlike(Fading):
-    """Its fast form is another function than its definition."""
+    """An encoding whose fast form differs from its definition."""
 
     def on_scores(self, q, k, q_at, k_at, scale):
         bias = super().on_scores(q, k, q_at, k_at, scale)
@@ -97,7 +97,7 @@ class Mixes(Encoding):
 
 
 class LooksAhead(Encoding):
-    """What a layer says of a token goes by the tokens that follow."""
+    """The prepared values of a token depend on the tokens that follow."""
 
     class Gates(Prepared, NamedTuple("Gates", [("logs", Tensor)])):
         shape = "token channel"
@@ -152,7 +152,7 @@ class SeesTheFilling(Encoding):
 
 
 class Sways(Encoding):
-    """A text is scaled by what stands beside it."""
+    """The queries of a text are scaled by the other texts of the batch."""
 
     def on_queries(self, q, at):
         return q / q.norm(dim=0, keepdim=True)

@@ -1,4 +1,4 @@
-"""Encodings of one's own by name, held against what stands in their files."""
+"""User-defined encodings by name, against the classes in their files."""
 
 import sys
 

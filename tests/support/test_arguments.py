@@ -1,7 +1,7 @@
-"""What cannot be meant is refused: beginners' calls, each against the sentence that it should get.
+"""Errors for beginners' wrong calls, each against the sentence that it should get.
 
-Each message names the argument, says what was given, and what to do instead; none comes from torch,
-none from Python, and none of these calls gives numbers.
+Each message names the argument, its value and the remedy; none comes from torch or Python, and none
+of these calls returns numbers.
 """
 
 import math

@@ -43,7 +43,7 @@ def test_what_is_read_is_what_the_cards_say():
 def grown(tmp_path_factory):
     """Return a function that runs a command on a copy of posenc with one more encoding.
 
-    Its torch fails when it is imported, unless it is told `torch=True`.
+    The import of torch fails there, unless `torch=True` is passed.
     """
     folder = tmp_path_factory.mktemp("grown")
     home = folder / "posenc"

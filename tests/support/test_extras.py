@@ -1,5 +1,5 @@
-"""What is said of a missing extra, held against pip and against every file that people read: nobody
-owns the name `posenc` on the package index, so nothing may tell pip to ask for it there."""
+"""Instructions for a missing extra, against pip and against every page. Nobody owns the name
+`posenc` on the package index, so no command may make pip look for it there."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def test_this_checkout_is_known_for_one():
 
 @pytest.mark.parametrize("extra", ["", "cli", "study", "all"])
 def test_extras_are_the_same_in_a_checkout_and_in_what_is_installed(extra, monkeypatch, tmp_path):
-    """Of an installation that is no older than the checkout; names of other extras are resolved."""
+    """The installation must be as new as the checkout; names of other extras are resolved."""
     here = extras.requirements()
     lines = [f"{p}; extra == '{name}'" if name else p for name, ps in PROJECT.items() for p in ps]
     monkeypatch.setattr(extras, "CHECKOUT", tmp_path)
@@ -68,7 +68,7 @@ def test_what_is_too_old_or_too_new_does_not_serve(package, serves, monkeypatch)
 
 
 def test_whatever_brings_safetensors_brings_numpy_too():
-    """By which safetensors writes tensors of torch; it asks for none, and torch does neither."""
+    """safetensors needs numpy to write torch tensors, but neither it nor torch requires numpy."""
     asked = [{extras.name(p) for p in packages} for packages in extras.requirements().values()]
     assert all("numpy" in names for names in asked if "safetensors" in names)
 

@@ -1,4 +1,4 @@
-"""Arguments as other libraries call them, against the sentence that says what posenc calls them.
+"""Argument names of other libraries, against the error message that gives posenc's name.
 
 The libraries: torch (`scaled_dot_product_attention`, `MultiheadAttention`, FlexAttention),
 flash-attn, xformers, and transformers.

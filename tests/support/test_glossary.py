@@ -55,13 +55,13 @@ WORDS = ["10,000", *(" ".join(word.split()) for word in PHRASES.split(","))]
 
 @pytest.mark.parametrize("word", WORDS)
 def test_each_word_of_the_five_texts_leads_somewhere(word):
-    """To an encoding, or to a term that says where it is."""
+    """The word leads to an encoding, or to a term that names its place."""
     assert names.normalise(names.resolve_synonym(word)) in SLUGS or glossary.find(word)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_published_name_is_answered(name):
-    """By an encoding of the catalogue, or by a term that says what it is and what is nearest."""
+    """The name leads to an encoding, or to a term that explains it and names the nearest one."""
     if names.normalise(names.resolve_synonym(name)) not in SLUGS:
         term = glossary.find(name)
         assert term
@@ -70,7 +70,7 @@ def test_each_published_name_is_answered(name):
 
 @pytest.mark.parametrize("term", glossary.PUBLISHED, ids=lambda term: term.word)
 def test_a_published_name_says_whether_posenc_has_it(term):
-    """Its first word answers: yes, no, or in part."""
+    """The first word of `here` is yes, no, or in part."""
     assert term.here.startswith(("Yes", "No", "In part"))
 
 

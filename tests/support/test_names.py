@@ -1,4 +1,4 @@
-"""Answers to names that are no encoding's."""
+"""Error messages for unknown names of encodings."""
 
 import subprocess
 import sys

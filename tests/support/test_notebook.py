@@ -1,5 +1,5 @@
-"""How things show themselves in a notebook: small, escaped, plain text elsewhere. The example
-notebook is run cell by cell, and what ends a cell must show itself as Jupyter asks for it.
+"""Notebook output of objects: small, escaped, plain text elsewhere. The example notebook is run
+cell by cell, and the last value of a cell must have the methods that Jupyter calls.
 """
 
 import ast

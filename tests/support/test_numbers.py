@@ -13,7 +13,7 @@ LOWERED = {chr(raised): chr(plain) for plain, raised in RAISED.items()}
 
 
 def value(text: str) -> float:
-    """Reads such a number back, by another way than it was written."""
+    """Parse a formatted number by other code than the one that wrote it."""
     text = text.replace("−", "-").replace(",", "")
     found = re.fullmatch(r"(-?)(?:([\d.]+)·?)?(?:10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+))?", text)
     assert found, text

@@ -1,4 +1,4 @@
-"""What is said of a checkout, against a repository made here with git itself."""
+"""The description of a checkout, against a repository made here with git itself."""
 
 import subprocess
 from functools import partial
@@ -52,7 +52,7 @@ def test_says_what_was_typed_where_and_how_long_it_took(monkeypatch):
 
 
 def test_no_program_is_run_that_a_repository_names(checkout, tmp_path_factory):
-    """git asks the program of `core.fsmonitor` what has changed."""
+    """git runs the program of `core.fsmonitor` to list changes."""
     folder, head = checkout
     ran = tmp_path_factory.mktemp("elsewhere") / "ran"
     config = folder / ".git" / "config"

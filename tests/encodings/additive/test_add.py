@@ -1,4 +1,4 @@
-"""What all additive encodings share, against x + rows written out: dtypes, batches, misfits."""
+"""Common behaviour of additive encodings, against x + rows: dtypes, batches, wrong shapes."""
 
 import pytest
 import torch

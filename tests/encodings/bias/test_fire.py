@@ -57,10 +57,10 @@ def test_up_to_the_threshold_it_goes_by_distance_alone():
 
 
 def test_both_sides_of_the_threshold_train_alike():
-    """What the query has come to is the threshold itself there, so both formulas hold."""
+    """The last query's position equals the threshold, so both formulas hold."""
     q, k, v = torch.randn(3, 1, 2, 11, 4).unbind()
     fire, grads = FIRE(2, length=10), []
-    for length in (10.0, 10.0 - 1e-4):  # the last query stands at 10
+    for length in (10.0, 10.0 - 1e-4):  # the last query is at 10
         fire.length = length
         fire.zero_grad()
         attend(q, k, v, fire, mask=masks.causal()).square().sum().backward()
@@ -71,7 +71,7 @@ def test_both_sides_of_the_threshold_train_alike():
 
 
 class Summed(FIRE):
-    """FIRE that sums its units for every pair, as its formula says."""
+    """FIRE that sums its units for every pair, as in its formula."""
 
     def in_pieces(self):
         return self.f

@@ -16,7 +16,7 @@ def softplus(x):
 
 
 def test_is_the_distance_times_what_query_and_key_choose():
-    """As `QueryKeyGatedAdditiveBias` of llama-mha-grape-a-querykeygated.py."""
+    """Follows `QueryKeyGatedAdditiveBias` of llama-mha-grape-a-querykeygated.py."""
     grape, (q, k) = GRAPEA(DIM, HEADS), torch.randn(2, 1, HEADS, 5, DIM)
     grape.omega.data = torch.randn(HEADS)
     pos = torch.tensor([[[0, 1, 5, 6, 90]]])

@@ -58,7 +58,7 @@ def test_a_table_of_zeros_is_no_encoding(mask):
 @pytest.mark.parametrize("tokens", [3, 150])
 @torch.no_grad()
 def test_nan_in_a_key_is_counted_by_the_queries_that_see_it_alone(tokens):
-    """It is no index of a row; the fused kernel of a block spreads it by itself."""
+    """NaN cannot be an index of a row; the fused kernel of a block spreads NaN by itself."""
     cope, (q, k, v) = CoPE(DIM), torch.randn(3, 1, HEADS, tokens, DIM)
     run = lambda path: attend(q, k, v, cope, mask=masks.causal(), implementation=path)  # noqa: E731
     expected = run("reference")

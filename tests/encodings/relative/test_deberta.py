@@ -150,7 +150,7 @@ def test_buckets_are_those_of_the_authors_and_the_last_is_that_of_every_distance
     expected = [by_authors(offset, buckets, reach) for offset in offsets]
     rows = DeBERTa(4, 2, reach, buckets=buckets).delta(torch.tensor(offsets))
     assert rows.tolist() == expected
-    assert rows.min() == 2 * buckets - rows.max() > 0  # row 0 is no distance's
+    assert rows.min() == 2 * buckets - rows.max() > 0  # no distance has row 0
 
 
 def test_texts_longer_than_the_reach_equal_the_three_terms_with_the_authors_buckets():

@@ -34,7 +34,7 @@ SCALED = {
 
 
 def ours(model, length):
-    """Frequencies and gain, from the settings as they stand in the file."""
+    """Return frequencies and gain, from the settings in the file."""
     theta, s = frequencies(model["head_dim"], model["rope_theta"]), model["rope_scaling"]
     trained = s.get(
         "original_max_position_embeddings", model.get("original_max_position_embeddings")
@@ -71,7 +71,7 @@ def theirs(model, length, **more):
 
 
 def ulps(made, expected):
-    """How many float32 numbers lie between, at most; theirs is computed in float32."""
+    """Return the largest distance in float32 numbers; `expected` is computed in float32."""
     return (made.float().view(torch.int32) - expected.float().view(torch.int32)).abs().max().item()
 
 
@@ -166,7 +166,7 @@ def test_yarn_over_all_boundaries(rounded, fast, slow, dim):
 
 
 def test_deepseek_has_two_scales():
-    """As DeepSeek-V3's modeling code has them, with get_mscale written out."""
+    """Follows DeepSeek-V3's modeling code, with get_mscale written out."""
     g = 0.1 * math.log(40.0) + 1
     assert yarn_gain(40.0, 1.0, 1.0) == 1.0
     assert yarn_logit_gain(40.0, 1.0) == pytest.approx(g * g)

@@ -61,7 +61,7 @@ def test_along_one_axis_scores_see_offsets_only_and_along_two_they_do_not():
 @pytest.mark.parametrize("shape", [(6,), (2, 6), (2, 4, 6), (2, 2, 6), (2, 1, 6)], ids=str)
 @pytest.mark.parametrize("groups", [4, 2])
 def test_each_head_may_have_a_rotation_of_its_own(shape, groups):
-    """As in the authors' runs; wherever heads stand, grouped or not."""
+    """Used in the authors' runs; positions of any shape, keys grouped or not."""
     liere, pos = LieRE(8, block=4, heads=4), torch.rand(*shape, 2)
     q, k, v = (torch.randn(2, heads, 6, 8) for heads in (4, groups, groups))
     made = attend(q, k, v, liere, pos)

@@ -116,7 +116,7 @@ def test_learned_theta_gets_the_gradient_of_finite_differences():
 
 
 def test_training_finds_the_direction_of_the_data():
-    """Queries that look two cells down: only θ can tell them where that is."""
+    """Queries must attend two cells down, which only a trained θ can express."""
     encoding, cells = Mixed(8, heads=1), positions.grid(5, 5)
     layer_q = torch.randn(1, 1, 1, 8)
     down = (cells[:, None] - cells == torch.tensor([2, 0])).all(-1)

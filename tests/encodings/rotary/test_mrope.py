@@ -12,7 +12,7 @@ from posenc.encodings.rotary.mrope import spatial_first
 
 
 def models_own(folder, names, points, q, k, **parameters):
-    """Queries and keys as that model of transformers turns them; it takes (axis, batch, token)."""
+    """Return q and k as the model of transformers turns them; `points` is (axis, batch, token)."""
     home = f"transformers.models.{folder}"
     config = getattr(import_module(f"{home}.configuration_{folder}"), f"{names}Config")(
         head_dim=q.shape[-1],

@@ -8,7 +8,7 @@ import torch
 from posenc import NoPE, PoPE, attend, masks
 
 DIM, HEADS = 4, 2
-# Of PoPE_pytorch/pope.py at ee11cab: head, query, key, of the tokens, positions and δ below
+# PoPE_pytorch/pope.py at ee11cab: head, query, key, for the tokens, positions and δ below
 THEIRS = [
     [[0.82036, 0.06927, -0.32331], [-0.45856, 1.05563, -0.01006], [0.75855, 1.37235, -0.57337]],
     [[0.63512, 0.51149, -0.95147], [2.10898, 1.58783, 0.49963], [-0.94616, -1.05735, -0.47399]],
@@ -63,7 +63,7 @@ def test_heads_that_share_a_key_have_a_delta_each():
 
 
 def test_values_and_scale_keep_their_channels():
-    """Where no channel turns it is attention over softplus, scaled by 1/√d."""
+    """Without turning channels, PoPE is attention over softplus, scaled by 1/√d."""
     (q, k), v = tokens(), torch.randn(1, HEADS, 3, 7)
     pope = PoPE(DIM, HEADS, uniform=False)
     made = attend(q, k, v, pope, at=torch.zeros(3, dtype=torch.long))
@@ -72,7 +72,7 @@ def test_values_and_scale_keep_their_channels():
 
 
 def test_keys_do_not_depend_on_delta():
-    """So that a cache of keys serves while δ is trained."""
+    """Cached keys remain valid while δ is trained."""
     k = tokens()[1]
     made = [pope.on_keys(k, pope.prepare(POSITIONS)) for pope in (with_delta(), PoPE(DIM, HEADS))]
     assert made[0].equal(made[1])

@@ -1,4 +1,4 @@
-"""Maps of offsets: the largest offset of each, found by hand, and what is no map."""
+"""Maps of offsets: the largest offset of each, found by hand, and invalid maps."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ TOKENS = 14
 
 
 def offsets(remap):
-    """Of all pairs that a causal mask shows."""
+    """Return the offsets of all pairs that a causal mask shows."""
     region, places = regions(remap)
     pos = torch.arange(TOKENS)
     i, j = pos[:, None], pos[None]
@@ -25,7 +25,7 @@ def offsets(remap):
     ("remap", "largest"), [(rerope(5), 5), (self_extend(2, 4), 8), (dual_chunk(5, 1), 5)]
 )
 def test_no_offset_leaves_the_trained_ones(remap, largest):
-    """Of 14 tokens, in which plain offsets reach 13."""
+    """With 14 tokens, plain offsets reach 13."""
     found = offsets(remap)
     assert found.max() == largest
     assert found.min() == 0

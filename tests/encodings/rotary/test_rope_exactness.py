@@ -1,4 +1,4 @@
-"""How exact RoPE is, against 50-digit arithmetic and finite differences, in every dtype."""
+"""Errors of RoPE, against 50-digit arithmetic and finite differences, in every dtype."""
 
 import mpmath
 import numpy as np

@@ -1,4 +1,4 @@
-"""xPos against its score as a sum of complex numbers in float64, whatever the centre (F36)."""
+"""xPos against its score as a sum of complex numbers in float64, for any centre (F36)."""
 
 import cmath
 
@@ -12,7 +12,7 @@ from posenc.properties import check
 
 
 def score(q, k, offset, span=512, base=10_000.0):
-    """Of one query and one key, from their offset alone: one pair of channels at a time."""
+    """Score one query and one key by their offset alone, one pair of channels at a time."""
     total, dim = 0.0, len(q)
     for j in range(dim // 2):
         zeta = (2 * j + 0.4 * dim) / (1.4 * dim)
