@@ -152,7 +152,7 @@ def test_called_by_itself_it_says_where_it_belongs():
     q = heads(HEADS, 3)
     with refused(TypeError, "TurnedValues"):
         TurnedValues()(q, q)
-    with pytest.raises(TypeError, match="acts on queries and keys, values and output: use `Self"):
+    with pytest.raises(TypeError, match="acts on queries and keys, values and output"):
         Sum(RoPE(DIM), TurnedValues())(q, q)
 
 

@@ -49,11 +49,11 @@ def _wrong_size(leaf: Encoding, size: str, has: int, width: int | None) -> str:
         )
     if size == "heads":
         return (
-            f"`encoding` must be made for the {has} heads of `q`, got a {name} for {wants} heads."
+            f"`encoding` must be made for the {has} heads of `q`, got {name} for {wants} heads."
             f" Make it with `heads`={has}."
         )
     return (
-        f"`encoding` must be made for the {has} channels of `q`, got a {name} for {wants} channels."
+        f"`encoding` must be made for the {has} channels of `q`, got {name} for {wants} channels."
         f" Make it with `dim`={has}, the channels of a head."
     )
 
