@@ -1,4 +1,4 @@
-"""Every test starts from the same seed; one small comparison of everything serves all."""
+"""Fixtures of all tests: the same seed for each, and one small comparison of everything."""
 
 import gc
 import logging
@@ -32,7 +32,7 @@ CHECKED = LIBRARY | {"test_checker.py", "test_strangers.py"}
 # Where the root has no handler, Python writes what is logged on stderr, which tests read.
 logging.getLogger().addHandler(logging.NullHandler())
 # Playwright's list, for Chromium reads the last that it is given, and the popup of its address bar:
-# each page had a renderer for that too, a third of the time that it takes to open one.
+# each page had a renderer for that too, a third of the time of opening one.
 LEFT_OUT = """
 AvoidUnnecessaryBeforeUnloadCheckSync DestroyProfileOnBrowserClose HttpsUpgrades
 HttpsFirstBalancedModeAutoEnable LensOverlay MediaRouter PaintHolding ThirdPartyStoragePartitioning
@@ -118,15 +118,15 @@ def alike():
 
 
 def of_torch():
-    """What a test may set, and those that follow would have."""
+    """Return the global settings of torch that a test could leave changed for later tests."""
     return torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()
 
 
 @pytest.fixture(autouse=True, scope="session")
 def no_numba():
-    """It cannot compile what the shape checker has wrapped: in_numba.py tests it, twice."""
+    """numba cannot compile functions with shape checks; in_numba.py tests the kernels, twice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("posenc.compat.kernels.forked", True)  # which loads no kernel
+        patch.setattr("posenc.compat.kernels.forked", True)  # then no kernel is loaded
         yield
 
 

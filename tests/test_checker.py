@@ -119,7 +119,7 @@ def scaled(by):
 
 
 def test_functions_within_a_function_are_checked_and_keep_what_is_their_own():
-    """They share a checker, which calls the one that was called."""
+    """Both functions share a checker, which calls the right one."""
     double, triple = scaled(2), scaled(3)
     assert double(triple(torch.ones(2))).tolist() == [6, 6]
     assert (triple(torch.ones(1)), double(torch.ones(1))) == (3, 2)

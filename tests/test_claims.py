@@ -1,4 +1,4 @@
-"""What pages say of studies: by whom it is read, what holds of all, and what was taken back."""
+"""Claims of pages on studies: the test of each, facts of all studies, and withdrawn claims."""
 
 import json
 import re
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.repository
 ROOT = STUDIES.parent
 KINDS = ("*.py", "*.js", "*.html", "*.json", "*.md", "*.ipynb")
 
-# what was said, and what the stores hold instead; as it was written, so that it does not come back
+# A pattern of each withdrawn claim, in its old words so that it does not return → the correction
 WITHDRAWN = {
     r"fast pairs (that )?stand in the way": "at 1.6 L four pairs of the fastest speed copy most",
-    r"all must be slow": "slow was not told from still, and the order at 1.6 L is another",
+    r"all must be slow": "slow and still pairs did not differ, and the order at 1.6 L is another",
     r"slowest copy as well as no": "no difference shown is not equality",
     r"price is paid within the trained length": "a schedule of 2,000 steps, and no contrast of it",
     r"no text longer than those of training is copied": "the fastest speed alone does, at 1.6 L",
@@ -42,7 +42,7 @@ WITHDRAWN = {
     r"only learned is decided": "near-doubles counted twice, and three seeds",
     r"nobody has compared them": "FoX is in properties-text",
     r"which encodings can do a thing": "what fails at one rate and 2,000 steps may do it elsewhere",
-    r"say only what holds": "it holds at a length, a rate and some steps",
+    r"only what holds": "it holds at a length, a rate and some steps",
     r"four slowest are as good as none": "no difference shown is not equality",
     r"larger base changes nothing": "neither side copied any: a floor, no equality",
     r"nothing of this is left": "no difference shown is not equality",
@@ -63,7 +63,7 @@ WITHDRAWN = {
     r"\bLlama, Qwen, Mistral and Gemma in": "Llama 4's channels are interleaved",
     r"Its table has 512 rows": "RoBERTa's has 514",
     r"no length to exceed": "a model with ALiBi needs 1.27 bits more at 2 L than when cropped",
-    r"saw every angle in training": "a config does not tell the trained length",
+    r"saw every angle in training": "a config does not state the trained length",
 }
 
 
@@ -83,7 +83,7 @@ def said():
 @pytest.mark.parametrize("claim", WITHDRAWN)
 def test_what_was_taken_back_does_not_come_back(said, claim):
     found = [path for path, text in said.items() if re.search(claim, text, re.IGNORECASE)]
-    assert not found, f"{found} said it again: {WITHDRAWN[claim]}."
+    assert not found, f"{found} repeats a withdrawn claim: {WITHDRAWN[claim]}."
 
 
 def test_pages_of_all_kinds_are_looked_through(said):
@@ -97,7 +97,7 @@ def test_pages_of_all_kinds_are_looked_through(said):
 
 
 def test_hypotheses_stand_in_plans_and_where_they_are_called_so(said):
-    """A hypothesis is no headline: on the page of its study each is said to be one."""
+    """Each hypothesis is called a hypothesis on the page of its study, and never a headline."""
     for plan in STUDIES.glob("*/plan.toml"):
         (hypothesis,) = re.findall(r'^hypothesis = "(.*)"$', plan.read_text(), re.M)
         text = (plan.parent / "README.md").read_text()
@@ -110,7 +110,7 @@ def test_hypotheses_stand_in_plans_and_where_they_are_called_so(said):
 
 @pytest.mark.parametrize("study", sorted(path.parent.name for path in STUDIES.glob("*/results.db")))
 def test_all_rows_of_a_study_share_one_learning_rate_and_schedule(study):
-    """So that "at one learning rate" may be said of all; where rates are chosen, all of a row."""
+    """Pages may then write "at one learning rate"; chosen rates are the same within a row."""
     chosen = "\nrates = " in f"\n{rows(study, 'SELECT text FROM plans')[-1][0]}"
     cells = [
         (f"{cell['task']} {label}" * chosen, cell["profile"]["rate"], cell["profile"]["steps"])
@@ -145,7 +145,7 @@ SPOKEN = (
     r"\b(better|worse|beats?|beaten|outperforms?|(fewer|more) (bits|texts|words) than"
     r"|(fewer|more|less) than (any|all|every)|needs? fewer|first of all)\b"
 )
-# as a question or a prediction, which is no finding
+# Comparisons in a question or a prediction, which are not findings
 ASKED = (
     r"copied better|copies? (a text|longer)|[Dd]o(es a)? decaying bias"
     r"|hether rows that read on|[Dd]oes a row that reads on"
@@ -282,7 +282,7 @@ def test_positions_that_16_bits_keep_apart_are_counted():
 
 
 def test_without_positions_equal_words_get_one_column_only_where_there_is_no_mask():
-    """By `attend` on two equal tokens; and each page that says so names the mask."""
+    """`attend` is run on two equal tokens; each page with this claim names the mask."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 1, 5, 8, generator=generator)
     x[..., 3, :] = x[..., 1, :]
@@ -333,7 +333,7 @@ def test_rows_of_pairs_copy_are_as_far_trained_as_its_page_says():
 
 
 def test_nothing_is_said_of_processors_that_a_store_does_not_name():
-    """Of the processors that trained cells; the name stands in the store since format 2."""
+    """Only a store of format 2 names the processors that trained its cells."""
     for store in sorted(STUDIES.glob("*/results.db")):
         study = store.parent.name
         named = "processor" in dict(rows(study, "SELECT name, digest FROM sources"))
@@ -345,7 +345,7 @@ def test_nothing_is_said_of_processors_that_a_store_does_not_name():
 
 
 def test_hidden_words_are_told_by_rope_alone():
-    """ "Learned rows tell these models no more than none do": with no seed by a tenth of a bit."""
+    """Learned rows help these models by under a tenth of a bit with every seed."""
     lengths = 16, 32
     rope, learned, none = (
         by_seed("masked", name, *lengths) for name in ("rope", "learned", "nope")

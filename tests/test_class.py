@@ -90,7 +90,7 @@ class NoOne(Encoding):
         )
 
 
-# Written apart from checks.py: a wrong attempt, and a word of what the check must say of it
+# Independent of checks.py: a task, a wrong attempt, and a word that the check must print
 WRONG = [
     ("sinusoids", lambda n, w: torch.cat([rows(n, w).sin(), rows(n, w).cos()], -1), "alternate"),
     (

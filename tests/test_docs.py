@@ -81,9 +81,10 @@ def test_the_witness_on_the_page_of_properties_is_computed(run):
 
 
 def test_the_page_on_use_computes_what_it_states(tmp_path):
-    """Cross-attention and patches have the shape of the queries; sdpa serves RoPE.
+    """Cross-attention and patches have the shape of the queries; sdpa supports RoPE.
 
-    In a second Python: the page traces a layer, and the shape checker stands in the way of tracing.
+    The code runs in a second Python, because the page traces a layer and the shape checker prevents
+    tracing.
     """
     eager = "torch.compile = functools.partial(torch.compile, backend='eager')"
     blocks = [

@@ -1,4 +1,4 @@
-"""examples/: each is short, draws, and what it says is so, held to numbers known from elsewhere."""
+"""examples/: each is short, draws a figure, and prints numbers that other sources confirm."""
 
 import contextlib
 import io
@@ -27,7 +27,7 @@ SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 
 
 def run(name, run_name=None):
-    """What the script leaves and says; its picture is drawn."""
+    """Run a script and draw its picture; return its names and its output."""
     with contextlib.redirect_stdout(io.StringIO()) as said:
         made = runpy.run_path(str(SCRIPTS[name]), run_name=run_name)
     if "figure" in made:
@@ -50,7 +50,7 @@ def test_each_is_listed_and_tested():
 
 @pytest.mark.repository
 def test_the_gallery_shows_the_picture_of_each_script_that_draws():
-    """Its title, kept in the file, is that of the figure: those are in the scripts as written."""
+    """The title stored in each picture is one that the script sets for its figure."""
     readme = (FOLDER / "README.md").read_text()
     shown = re.findall(r"!\[[^]]+\]\(pictures/(\w+)\.png\)", readme)
     draw = [name for name, path in SCRIPTS.items() if "save(figure" in path.read_text()]
@@ -93,7 +93,7 @@ def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):
 def test_own_encoding():
     _, said = run("own_encoding", "__main__")
     assert "torch.Size([1, 10, 64])" in said
-    card = find(f"{SCRIPTS['own_encoding']}:LogBias")  # which says nothing by itself
+    card = find(f"{SCRIPTS['own_encoding']}:LogBias")  # `find` prints nothing
     assert card.summary == "An encoding of your own, KERPLE's for instance, and what it is worth."
     assert card.formula.startswith("score(i, j) = qᵢ")
     offered, kerple = (check(each.make(16, 4)) for each in (card, find("kerple")))

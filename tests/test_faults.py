@@ -1,7 +1,7 @@
 """Faults that really happened in other libraries, and must not here: F1 to F38 of our list.
 
-Those of caches (F24), packing (F26), padding (F23) and rows that see nothing (F30) stand in
-test_attention; formulas (F27-F29, F38) with their encodings; what is traced (F33, F34) in compiled.
+Faults of caches (F24), packing (F26), padding (F23) and rows that see nothing (F30) are tested in
+test_attention, formulas (F27-F29, F38) with their encodings, and tracing (F33, F34) in compiled.
 """
 
 import math
@@ -49,7 +49,7 @@ def along(encoding, pos):
 
 
 def of_positions_alone(card):
-    """Whether `prepare` reads no parameter: what it makes of one is no constant."""
+    """Test whether `prepare` reads no parameter, so that its result is constant."""
     encoding = card.make(DIM, HEADS)
     at = encoding.prepare(along(encoding, sequence(2)))
     return card.slug != "learned" and not any(x.requires_grad for x in tree_leaves(at))
@@ -277,7 +277,7 @@ def test_given_positions_are_used_whatever_came_before(card):  # F25, F37
     for tokens in (4, 1, 9):
         layer(warm, torch.randn(1, tokens, DIM * HEADS), folded(tokens, warm.axes))
     assert layer(warm, x, pos).equal(expected)
-    if warm.acts_on and not warm.causal:  # else by the order in which tokens are read, perhaps
+    if warm.acts_on and not warm.causal:  # causal ones may depend on the order of tokens instead
         assert not layer(warm, x, folded(4, warm.axes)).allclose(expected)
 
 

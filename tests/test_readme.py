@@ -1,5 +1,5 @@
 """README.md: its code runs, and its names and numbers are those of the catalogue and the stores;
-SECURITY.md: what it names is there; CITATION.cff: it says what the package says."""
+SECURITY.md: its names exist; CITATION.cff: it agrees with the package."""
 
 import ast
 import contextlib
@@ -30,7 +30,7 @@ BOOK = {path.name: path.read_text("utf-8") for path in (ROOT / "docs").glob("*.m
 
 
 def run(text):
-    """What the blocks of Python of a page leave, one after the other, and what they say."""
+    """Run the blocks of Python of a page in order; return their names and their output."""
     names, said = {}, io.StringIO()
     with contextlib.redirect_stdout(said):
         for block in BLOCK.findall(text):
@@ -55,7 +55,7 @@ def test_what_it_says_of_a_model_is_what_inspect_says():
 
 
 def test_the_encoding_of_ones_own_is_the_bias_that_it_states():
-    """Its scores against ln(1 + distance) by a loop; and it keeps what attention relies on."""
+    """The scores equal ln(1 + distance), by a loop, and the encoding passes `conform`."""
     names, _ = run(README)
     near, at = names["Near"](), torch.tensor([[[0, 1, 5]]])
     bias = near.on_scores(None, None, at, at, 1.0)
@@ -120,7 +120,7 @@ def folder(card):
 
 
 def test_the_film_of_the_clocks_is_described_as_the_analysis_computes_it():
-    """How many pairs meet new angles, as trained and after each of the two extensions."""
+    """Compare the number of pairs with new angles, as trained and after both extensions."""
     alt = re.search(r"!\[([^\]]*)\]\(docs/pictures/text_grows.gif\)", README)[1]
     found = by_method(frequencies(128, 500_000), 8_192, 131_072)
     new = {way: sum(bool(dial.new > 0) for dial in dials) for way, dials in found.items()}
@@ -245,7 +245,7 @@ def test_what_the_security_page_names_is_there():
 
 
 def test_it_is_cited_as_what_it_is():
-    """Its form is held by `cffconvert --validate`, before a release."""
+    """`cffconvert --validate` checks the format before a release."""
     cited = (ROOT / "CITATION.cff").read_text("utf-8")
     about = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     said = dict(re.findall(r'^([\w-]+): "?(.*?)"?$', cited, re.MULTILINE))

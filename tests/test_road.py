@@ -1,4 +1,4 @@
-"""How much of the library one call of `attend` enters, counted in a Python of its own.
+"""Number of functions that one call of `attend` enters, counted in a new Python.
 
 The numbers are those of Python 3.11 and of a torch whose kernel reads strides.
 """

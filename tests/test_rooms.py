@@ -81,7 +81,7 @@ def imported(file: Path) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
-            raise AssertionError(f"{file}: write the whole name of what is imported")
+            raise AssertionError(f"{file}: must import by absolute names, got a relative import")
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names if alias.name.startswith("posenc")}
         elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("posenc"):
@@ -112,7 +112,7 @@ def test_imports_point_down(module):
 
 
 def test_attention_names_no_bias_of_content():
-    """It asks a bias what it computes; windows and biases of distance alone share a module."""
+    """Attention uses methods of biases; only windows and biases of distance share a module."""
     rooms = {module: imported(file) for module, file in MODULES.items() if ".attention." in module}
     named = {other for others in rooms.values() for other in others if ".biases." in other}
     assert named == {"posenc.biases.distance"}

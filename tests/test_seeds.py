@@ -1,4 +1,4 @@
-"""The numbers and claims printed in the five seed texts: reproduced where true, else refuted."""
+"""The numbers and claims printed in the five seed texts, each reproduced or refuted."""
 
 import math
 
@@ -13,7 +13,7 @@ WORDS = ("dog", "bites", "man")
 
 
 def weights(text, encoding, mask=None):
-    """What attention makes of the seed's random words: with v the identity, its weights."""
+    """Return attention weights of the seed's random words; v is the identity."""
     np.random.seed(42)
     words = {word: np.random.randn(8) for word in WORDS}
     x = torch.tensor(np.stack([words[word] for word in text]))[None, None]

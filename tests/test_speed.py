@@ -67,7 +67,7 @@ def table(number):
 
 
 def same(cell, value):
-    """Whether a cell is a number rounded to the places that it is written with."""
+    """Test whether a cell is `value`, rounded to as many places as the cell shows."""
     places = len(cell.partition(".")[2])
     return abs(float(cell.replace(",", "")) - value) <= 0.5001 * 10**-places
 

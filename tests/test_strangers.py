@@ -60,7 +60,7 @@ class Mine(Encoding):
         return Counted(q, k.repeat_interleave(q.shape[1] // k.shape[1], 1), self.a)
 '''
 
-GATE = '''"""Forgetting: each token says how much of what stands before it is forgotten.
+GATE = '''"""Forgetting: the gate of each token sets how much of the earlier text is forgotten.
 
     score(i, j) = qᵢ · kⱼ · scale + Σ_{j < t ≤ i} ln σ(w · x_t + b)
 """
@@ -189,5 +189,5 @@ def test_its_layer_is_attention_written_out(kind, named):
 
 @each
 def test_it_keeps_every_promise(kind, named):
-    """As its author would have it tested: paths, caches, packed texts, gradients."""
+    """Test it as its author would: paths, caches, packed texts, gradients."""
     conform(named(kind), 8, 2)

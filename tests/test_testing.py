@@ -56,7 +56,7 @@ def test_works_with_pytest_in_a_project_of_its_own(tmp_path):
     assert ran.returncode == 1, ran.stderr
     assert "1 failed, 1 passed" in ran.stdout
     assert "AssertionError: Canon breaks the promise `cache`: token by token" in ran.stdout
-    # The error is shown where the stranger asked, and not within the library.
+    # The error is shown at the line of the user's test, and not within the library.
     assert "raise_if_failed" not in ran.stdout
 
 

@@ -1,4 +1,4 @@
-"""What a run takes of many like cases, counted by hand."""
+"""The cases that a quick run selects, counted by hand."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ def test_a_card_that_one_test_leaves_out_is_in_another():
 
 @pytest.mark.slow
 def test_tests_that_trace_are_skipped_with_a_sentence_under_the_shape_checker():
-    """`pytest tests/compiled/test_rotate.py` has the shape checker: pyproject.toml asks for it."""
+    """`pytest tests/compiled/test_rotate.py` runs the shape checker because of pyproject.toml."""
     folder = Path(__file__).parent / "compiled"
     asked = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", "-m", "",

@@ -1,5 +1,5 @@
-"""The wheel holds every file of the package, `py.typed` too, held against the folder it is of; the
-source distribution is small, makes the same wheel, and its tests know what it leaves out."""
+"""The wheel contains every file of the package folder, `py.typed` included; the
+source distribution is small, makes the same wheel, and its tests skip files that it lacks."""
 
 import subprocess
 import sys

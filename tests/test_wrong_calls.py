@@ -1,8 +1,9 @@
-"""Wrong calls of every public function, as newcomers write them, each against what it is told.
+"""Wrong calls of every public function, as newcomers write them, against the error messages.
 
 Wrong types, shapes, sizes and dtypes, arguments in another order, files for texts, tensors for
-masks, half precision, meta tensors, names that other libraries have. None may be answered by torch
-or from within, and none may be taken. `support/test_arguments.py` has more, of single arguments.
+masks, half precision, meta tensors, names that other libraries have. Each must
+raise an error of posenc, not of torch or of an inner function. `support/test_arguments.py` has more
+calls with single wrong arguments.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The checker of types in tests: beartype, to which a whole number is a number, as PEP 484 says.
+"""The checker of types in tests: beartype, which accepts an int for a float, as in PEP 484.
 
 jaxtyping's import hook puts `jaxtyping.jaxtyped` above each function of the library. Its own builds
 two more functions for each, binds the arguments to their names at each call, and checks each call
@@ -37,18 +37,18 @@ def known(hint, function):
 
 
 def unchecked():
-    """True where checks are switched off, and where a graph is traced: its sizes are no numbers."""
+    """Test whether checks are off, or a graph is traced, in which sizes are symbols."""
     return jaxtyping.config.jaxtyping_disable or torch.compiler.is_compiling()
 
 
 def has_shapes(thing):
-    """Test whether a type of `thing` is a tensor's shape, or may be one: it stands in quotes."""
+    """Test whether a type of `thing` is a tensor's shape, or may be one because it is quoted."""
     hints = thing.__annotations__.values()
     return any(isinstance(hint, str) or "jaxtyping" in repr(hint) for hint in hints)
 
 
 def typed(thing, stands_for_it, typechecker):
-    """Return the checked form of what has the types of `thing`."""
+    """Return the checked form of a function that has the types of `thing`."""
     written = thing.__annotations__
     thing.__annotations__ = {n: hint for n, hint in written.items() if known(hint, thing)}
     stands_for_it.__annotations__ = thing.__annotations__

@@ -14,7 +14,7 @@ OUTSIDE = re.compile(r"[ML](\S+?) ([^MLZ]+)")
 
 
 def read(figure):
-    """The panels of a figure, with values on their axes and what is written."""
+    """Return the panels of a figure as drawn, with values on their axes and their text."""
     drawn = html.draw(figure)
     root = ElementTree.fromstring(f"<div>{drawn.html}</div>")
     return [panel(one) for one in root.iter("div") if one.get("class") in ("panel", "panel square")]

@@ -1,10 +1,10 @@
-"""What hooks take as `at`, also of encodings that read the input of the layer (`on_hidden`)."""
+"""The `at` of hooks, also for encodings that read the input of the layer (`on_hidden`)."""
 
 import torch
 
 
 def prepared(encoding, pos, x=None):
-    """What the hooks know of tokens at `pos`, of a layer that reads x; None: some random x."""
+    """Return the `at` of tokens at `pos` in a layer whose input is x, by default random."""
     at = encoding.prepare(pos)
     if "on_hidden" not in encoding.acts_on:
         return at

@@ -19,7 +19,7 @@ def source(name: str) -> str:
 
 
 def evaluate(modules: list[str], function: str, argument: Any) -> Any:
-    """What a function of JavaScript returns, given the argument; both sides are JSON."""
+    """Call a JavaScript function and return its result; argument and result are JSON."""
     body = "\n".join(map(source, modules))
     script = f"(argument) => {{ {body}\nreturn ({function})(argument); }}"
     if node := shutil.which("node"):

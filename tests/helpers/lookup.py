@@ -16,9 +16,9 @@ VALUES = "x", "y", "z", "low", "high", "to_x", "to_y"
 
 
 def missing(html, numbers, figures):
-    """What is shown and not there: "figure: number", of its marks, its table and its words.
+    """Return numbers that a page shows without a source: "figure: number", of marks and text.
 
-    That marks stand where their values say is tested with the drawing.
+    The tests of the drawing compare the places of marks with their values.
     """
     page, known = _Page(html), _Known(numbers)
     found = []

@@ -49,7 +49,7 @@ LAYERS = 8
 
 
 def published(name):
-    """Its config.json, as the recorded fields make it."""
+    """Return the config.json of a published model, rebuilt from the recorded fields."""
     model = MODELS[name]
     kind = KINDS[name]
     config = {"model_type": kind, "num_hidden_layers": LAYERS, "num_attention_heads": 16}
@@ -65,7 +65,7 @@ def published(name):
         if model.get(key) is not None and not (kind in OWN and key.startswith("rope_")):
             config[key] = model[key]
     if "sliding_window" in model:
-        # A null is no absent key: the class of Mistral has a window by default
+        # A null differs from an absent key: the class of Mistral has a window by default
         config["sliding_window"] = model["sliding_window"]
     scaling = config.get("rope_scaling")
     if scaling and "legacy_type" in scaling:

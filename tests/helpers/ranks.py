@@ -27,7 +27,7 @@ class Rank:
         os.kill(self.process.pid, number)
 
     def communicate(self, timeout):
-        """What it said on stdout and on stderr, when it has ended."""
+        """Wait until the rank has ended, and return its stdout and stderr."""
         self.process.join(timeout)
         if self.process.exitcode is None:
             self.process.kill()

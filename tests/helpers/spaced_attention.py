@@ -1,4 +1,4 @@
-"""Encodings, places of queries and keys, and masks for the paths that go by equal steps."""
+"""Encodings, positions and masks for the paths that need equally spaced positions."""
 
 import pytest
 import torch

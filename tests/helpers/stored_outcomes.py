@@ -1,4 +1,4 @@
-"""What the stores of `studies/` hold, read by SQL and the standard library alone."""
+"""Outcomes in the stores of `studies/`, read by SQL and the standard library alone."""
 
 import json
 import sqlite3
@@ -11,7 +11,7 @@ from struct import unpack
 
 STUDIES = Path(__file__).parents[2] / "studies"
 GRADED = "generated", "sliding", "forced", "apart"  # the first that a study has
-TRIALS = 10_000  # seeds beyond it choose learning rates, and are no outcomes
+TRIALS = 10_000  # runs with larger seeds only choose learning rates
 
 
 def rows(study, statement):
@@ -41,7 +41,7 @@ def settings(study):
 
 @cache
 def graded(study):
-    """(protocol, kind) of what is graded."""
+    """Return (protocol, kind) of the graded outcomes."""
     kinds = dict(rows(study, "SELECT DISTINCT protocol, kind FROM outcomes"))
     return next(((name, kinds[name]) for name in GRADED if name in kinds), ("", ""))
 

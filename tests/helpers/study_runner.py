@@ -28,9 +28,9 @@ PLAN = {
 
 
 def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """A small linear model with AdamW, told apart by seed and encoding; 3 steps a checkpoint.
+    """Train a small linear model with AdamW, seeded by seed and encoding; 3 steps a checkpoint.
 
-    With HELD in the environment, it waits after so many steps until it is asked to stop.
+    With HELD=n in the environment, the run waits after n steps until `stop()` is true.
     """
     held = int(os.environ.get("HELD", "-1"))
     random = torch.Generator().manual_seed(cell.seed * 100 + len(cell.encoding))

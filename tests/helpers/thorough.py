@@ -1,4 +1,4 @@
-"""Which cases a run takes of long sweeps."""
+"""Selection of cases from long sweeps, for quick and for thorough runs."""
 
 import os
 from collections import defaultdict
@@ -13,14 +13,16 @@ MANY, EACH = 10, 5
 
 
 def some(cases: Iterable[Case], every: int) -> list[Case]:
-    """The first of every so many cases; all where the run is thorough."""
+    """Return one of each `every` cases, or all cases in a thorough run."""
     return [*cases] if THOROUGH else [*cases][::every]
 
 
 def quick(tests: Mapping[Case, str]) -> list[Case]:
-    """Of a test with many cases each fifth, begun at another in each test: no card is in none.
+    """Return every fifth case of each test with many cases.
 
-    `tests` says for each case which test it is of.
+    The first case depends on the test's name, so that no card is left out by all tests.
+
+    - `tests`: the name of the test of each case
     """
     cases: dict[str, list[Case]] = defaultdict(list)
     for case, test in tests.items():

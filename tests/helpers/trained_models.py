@@ -1,7 +1,7 @@
 """Models of transformers trained for seconds to look back a certain number of tokens, in folders.
 
-Each letter of their text repeats the one `BACK` before it, six times in seven: nothing but the
-position of a key helps, so that a wrong reading of the rotation costs bits.
+Each letter of their text repeats the one `BACK` before it, six times in seven. Only the position
+of a key helps the prediction, so a wrong reading of the rotation costs bits.
 """
 
 import json
@@ -84,7 +84,7 @@ def planted(folder, to, **keys):
 
 
 def slowed(kind, folder, factor, **keys):
-    """A model trained with angles `factor` times as small, whose config does not say so."""
+    """Train a model with angles divided by `factor`, and omit the factor from its config."""
     linear = dict(rope_type="linear", factor=factor, rope_theta=ROPE["rope_theta"])
     made = trained(kind, Path(folder) / "trained", rope_parameters=linear)
     plain = dict(rope_type="default", factor=None)

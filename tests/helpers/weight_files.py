@@ -1,4 +1,4 @@
-"""Files of weights for tests, as the libraries of their formats write them, and what reads them."""
+"""Files of weights for tests, written by the libraries of their formats, and readers of them."""
 
 import gguf
 import torch
@@ -41,7 +41,7 @@ def same(ours, theirs):
 
 
 def read_or_refuse(path):
-    """Return all tensors of a file, or the ModelError that says why not; nothing else."""
+    """Return all tensors of a file, or the ModelError of reading it; other errors are raised."""
     try:
         found = weights(path)
     except ModelError:

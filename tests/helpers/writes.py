@@ -1,8 +1,8 @@
 """Every way in which Python and torch let the weights of an encoding be written to.
 
-Each is a generator function of a holder, an object whose `encoding` is called with. What it does
-before `yield` happens before the weights are used, what it does after is the write. Some of them
-leave the counters of autograd as they were, some the addresses, some all but a few numbers.
+Each is a generator function of a holder, an object with the attribute `encoding`. The code before
+`yield` runs before the weights are used; the code after `yield` is the write. Some writes keep the
+counters of autograd, some keep the addresses, and some change only a few numbers.
 """
 
 import copy
@@ -20,21 +20,21 @@ Way = Callable[[Any], Iterator[None]]
 
 
 def moved(x: Tensor) -> Tensor:
-    """Other numbers than those of `x`; asked again and again, they stay positive and bounded."""
+    """Return new numbers for `x`, which stay bounded, and positive if `x` is, in repeated calls."""
     return 0.6 * x.detach() + 0.4 * torch.rand_like(x)
 
 
 def rows(x: Tensor) -> list[int]:
-    """The first row and the middle one, where offset 0 stands in tables of offsets."""
+    """Return the indices of the first row and of the middle one, offset 0 in tables of offsets."""
     return sorted({0, len(x) // 2})
 
 
 def low_rank(x: Tensor) -> Tensor:
-    """What an adapter of rank 1 adds to a weight."""
+    """Return the change of a weight by an adapter of rank 1."""
     return (torch.rand(len(x), 1) @ torch.rand(1, x[0].numel())).view(x.shape)
 
 
-# Of one parameter -------------------------------------------------------------------------------
+# Writes to one parameter ------------------------------------------------------------------------
 
 
 def one_row(x: Tensor) -> None:
@@ -51,7 +51,7 @@ def by_storage(x: Any) -> None:
 
 
 def resharded(x: Tensor) -> None:
-    """As FSDP frees what it has gathered, and gathers it again into the same storage."""
+    """Free the storage and fill it again, as FSDP does with gathered parameters."""
     storage, after = x.untyped_storage(), moved(x)
     size = storage.size()
     storage.resize_(0)
@@ -114,7 +114,7 @@ def of_each(write: Callable[[Any], Any]) -> Way:
     return way
 
 
-# Of an encoding ---------------------------------------------------------------------------------
+# Writes to an encoding --------------------------------------------------------------------------
 
 
 def foreach(holder: Any) -> Iterator[None]:
@@ -123,7 +123,7 @@ def foreach(holder: Any) -> Iterator[None]:
 
 
 def shared_memory(holder: Any) -> Iterator[None]:
-    """As another process writes to memory that both have mapped."""
+    """Write to mapped memory as another process would."""
     others = []
     for x in holder.encoding.parameters():
         with tempfile.NamedTemporaryFile() as file:
@@ -325,7 +325,7 @@ REPLACE = {"another encoding", "deep copy"}
 SMALL = {"rounded", "another module within", "parametrized", "weight_norm"}
 
 
-# Of tensors that are attributes, and of positions -------------------------------------------------
+# Writes to tensors that are attributes, and to positions ------------------------------------------
 
 
 def attributes(encoding: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
