@@ -7,7 +7,7 @@ from rich.text import Text
 
 from benchmarks.results import BenchTable
 from benchmarks.run import Benchmark
-from posenc.show.report import words
+from posenc.show.report import phrases
 from posenc.show.report.terminal.tables import empty_table
 
 MEMORY = {"warm": "memory reused", "default": "memory from the system"}
@@ -38,12 +38,12 @@ def _ways(table: BenchTable, console: Console) -> None:
     console.print(Text(f"{table.part}, {table.case}", "bold"), Text(f" {note}", "dim"))
     shown = empty_table("", "median", "min", "ratio", "max error", "MB", "samples / discarded")
     for row in table.rows:
-        error = "" if row.error is None else words.number(row.error, 1)
+        error = "" if row.error is None else phrases.number(row.error, 1)
         memory = "" if row.memory is None else f"{row.memory:,.0f}"
         shown.add_row(
             Text(row.name, "bold" if row.ours else ""),
-            words.brief(row.times.median).replace(" ", "\u00a0"),
-            words.brief(row.times.least).replace(" ", "\u00a0"),
+            phrases.brief(row.times.median).replace(" ", "\u00a0"),
+            phrases.brief(row.times.least).replace(" ", "\u00a0"),
             f"{row.ratio:.2f}",
             error,
             memory,
@@ -69,7 +69,9 @@ def _targets(result: Benchmark, console: Console) -> None:
         shown = empty_table("", "target", "found", "at most")
         for _, target in targets:
             mark = Text("✓", "green") if target.met else Text("missed", "red")
-            shown.add_row(mark, target.what, words.number(target.found), words.number(target.most))
+            shown.add_row(
+                mark, target.what, phrases.number(target.found), phrases.number(target.most)
+            )
         console.print(shown)
     console.print()
 
@@ -86,7 +88,7 @@ def _growth(result: Benchmark, console: Console) -> None:
             memory += (f"{curve.last_of_memory:.2f}",)
         shown.add_row(
             curve.part, curve.name, lengths, f"{curve.exponent:.2f}", f"{curve.last:.2f}",
-            words.number(curve.seconds[-1]), *memory,
+            phrases.number(curve.seconds[-1]), *memory,
         )  # fmt: skip
     console.print(shown)
     for curve in result.growth:

@@ -1,8 +1,8 @@
 """RoPE in the plane: "ate" and "cheese" keep their angle wherever they stand together (seed 000).
 
-25° a token, as in the text: in the second sentence both are three tokens further on. That a score
-becomes |q| |k| cos(φ + d), with one d for the angle, is true of one pair of channels; over several
-pairs it is a sum of such terms, each with lengths and an angle of its own.
+25° a token, as in the text: in the second sentence both words are three tokens further on. A score
+is |q| |k| cos(φ + d), with one angle d, for a single pair of channels. For several pairs it is a
+sum of these terms, each with its own lengths and angle.
 """
 
 import sys

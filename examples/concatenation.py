@@ -1,10 +1,9 @@
 """Concatenated or added, a position enters a projection as a sum: (x ; p) W = x W₁ + p W₂.
 
-Seed 003 would put positions beside words, seed 000 adds them to spare channels. The projection that
-follows makes of (x ; p) the sum x W₁ + p W₂, and of x + p the sum x W + p W: concatenation buys a
-projection of its own for positions, and pays for it with more channels and weights. What adding
-mixes can be parted again by a linear map once there are channels enough for both: here for 40
-random words and the rows of 64 positions.
+Seed 003 would put positions beside words, seed 000 adds them to save channels. The next projection
+turns (x ; p) into x W₁ + p W₂, and x + p into x W + p W. So concatenation gives positions a
+projection of their own, and costs more channels and weights. With enough channels for both, a
+linear map can separate the sum again: here for 40 random words and the rows of 64 positions.
 """
 
 import sys
@@ -21,7 +20,7 @@ WORDS, TOKENS, WIDTHS = 40, 64, (16, 24, 32, 40, 48, 56, 64, 72, 80)
 
 
 def parted(width: int) -> float:
-    """The share of the rows' variance that a linear map finds in x + p, of each word at each p."""
+    """Return the share of the rows' variance that a linear map recovers from x + p."""
     words = torch.randn(WORDS, width, generator=torch.Generator().manual_seed(0)).double()
     rows = Sinusoidal(width)(torch.zeros(1, TOKENS, width))[0].double()
     both = (words[:, None] + rows).flatten(0, 1)

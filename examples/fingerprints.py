@@ -1,7 +1,7 @@
-"""What a position looks like: the heat map of seeds 001 and 002, with the numbers they print.
+"""The rows of positions as a heat map, as in seeds 001 and 002, with the numbers they print.
 
-Fast pairs of channels wave, slow ones hardly move. Of RoPE the picture shows what it makes of a
-vector of ones: it has no rows of its own, and nothing is added.
+Fast pairs of channels oscillate, slow ones hardly change. RoPE adds no rows, so the picture shows a
+vector of ones that it rotates.
 """
 
 import sys

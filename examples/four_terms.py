@@ -1,8 +1,9 @@
-"""Added positions make four kinds of scores (seed 002): which of them decide?
+"""Added positions give a score four terms (seed 002), measured on a sentence.
 
-A sentence of the packaged novel, random projections: content at content, content at position,
-position at content, position at position. They sum to the scores; the shares say what softmax sees
-of each. Seed 002's "all four are computed together" is so, but they can be told apart afterwards.
+The terms are content with content, content with position, position with content, and position with
+position, for a sentence of the packaged novel and random projections. They sum to the scores; the
+shares are those of the input of softmax. As seed 002 states, "all four are computed together", but
+they can be separated afterwards.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""What a trained model uses RoPE for: in Gemma 3 270M far-seeing layers live in the slowest pairs.
+"""RoPE in a trained model: layers of Gemma 3 270M without a window use mostly the slowest pairs.
 
 Seed 004 sums up Barbero et al. as "models mostly focus on the lower frequencies". Here the scores
-of a real text are taken apart by band: in the layer that sees the whole text (base 1,000,000) most
-of what decides comes from pairs that hardly turn; one that sees 512 tokens (base 10,000) uses all
-of them. Scores stay far below RoFormer's bound. Takes a minute and 2 GB of memory; `make
-weights-large` installs the model, in four parts that are joined here.
+of a real text are split by frequency band: in the layer that sees the whole text (base 1,000,000)
+most of the variance of the scores comes from pairs that hardly turn; a layer with a window of 512
+tokens (base 10,000) uses all pairs. Scores are far below RoFormer's bound. It takes a minute and
+2 GB of memory; `make weights-large` installs the model, in four parts that are joined here.
 """
 
 import sys

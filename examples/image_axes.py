@@ -1,8 +1,8 @@
-"""RoPE on images: each axis turns pairs of its own, else rows and columns are mixed up (seed 004).
+"""RoPE on images needs separate pairs for each axis, or it mixes up rows and columns (seed 004).
 
-A pair turned by row + column together cannot tell a patch further down from one further right.
-Axial RoPE gives half of the pairs to each axis, and the map of similarity to a patch is the same
-around every patch; RoPE-Mixed turns by both, each pair along a slanted direction of its own.
+A pair that turns by row + column does not distinguish a patch further down from one further right.
+Axial RoPE gives half of the pairs to each axis, so the map of similarity to a patch is the same
+around every patch. RoPE-Mixed turns each pair by both axes, along its own direction.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""What training made of a learned table: smooth, but no sinusoids (seed 001).
+"""The rows of a trained table are smooth, but not sinusoids (seed 001).
 
-"Trained position embeddings often rediscover sinusoidal-like patterns." MiniLM's 512 rows are alike
-where neighbours stand and differ in some twelve directions out of 384, as waves would; but no
-formula of sines and cosines fits them. The model is no part of posenc: `make weights-large`
+"Trained position embeddings often rediscover sinusoidal-like patterns." Neighbouring rows of
+MiniLM's 512 are similar, and the rows differ in about twelve directions out of 384, as waves would;
+but no formula of sines and cosines fits them. The model is not included: `make weights-large`
 installs it.
 """
 

@@ -1,8 +1,8 @@
 """A longer context: any position can be computed, but most pairs have never turned so far.
 
-Seed 001 has RoPE "work everywhere in a 100,000-token document". What is computed is right; what was
-trained is another matter: of Llama 2's 128 channels a head, 92 complete a turn within 4,096 tokens,
-the others meet new angles beyond. Each extension stretches them so that they do not.
+Seed 001 has RoPE "work everywhere in a 100,000-token document". The computation is right, but
+training covers only some angles: of Llama 2's 128 channels a head, 92 complete a turn within 4,096
+tokens, and the others meet new angles in longer texts. Each extension stretches them to avoid this.
 """
 
 import sys

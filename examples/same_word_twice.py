@@ -1,9 +1,9 @@
 """Two dogs in one sentence: without positions they get one and the same output (seeds 000, 004).
 
-True as long as every token sees every other. "Training shouldn't matter", says seed 000: it does
-not, but a causal mask does, so the models of today tell the dogs apart without any encoding. In
-seed 004 the dogs are numbers 2 and 5 only because its tokenizer puts a token in front; here they
-are 1 and 4. Vectors and weights are random.
+This holds as long as every token sees every other. Seed 000: "Training shouldn't matter". It does
+not, but a causal mask does, so in today's language models the dogs differ without any encoding. In
+seed 004 the dogs are tokens 2 and 5 because its tokenizer adds a first token; here they are 1 and
+4. Vectors and weights are random.
 """
 
 import sys

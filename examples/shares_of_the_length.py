@@ -1,7 +1,7 @@
 """Positions as shares of the length: bounded, but the code of a token changes as the text grows.
 
-1/N (seed 004) and 1/(N − 1) ("option 2" of seed 003, 1/3 for four tokens) both give one position
-another code in every text, and what stood at position 5 of 10 stands where position 50 of 100 does.
+With 1/N (seed 004) and 1/(N − 1) ("option 2" of seed 003, 1/3 for four tokens), the code of a
+position depends on the length of the text, and position 5 of 10 has the code of position 50 of 100.
 """
 
 import sys

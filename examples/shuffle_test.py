@@ -1,8 +1,8 @@
-"""Attention without positions is permutation-equivariant, not invariant as seeds 001 and 003 say.
+"""Attention without positions is permutation-equivariant, not invariant as in seeds 001 and 003.
 
-"man bites dog" gets the weights of "dog bites man", moved along with the words: the model cannot
-know who bit whom. The outputs are not the same ones, they have changed places. A causal mask breaks
-even that. Random words as in the text, their printed numbers.
+"man bites dog" has the weights of "dog bites man", moved with the words, so a model cannot know who
+bit whom. The outputs are not the same at each position; they move with the words. With a causal
+mask they also change. Words are random vectors as in the text, with its printed numbers.
 """
 
 import sys

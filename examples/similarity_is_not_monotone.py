@@ -1,9 +1,9 @@
 """Similarity of sinusoidal positions falls with distance, but not steadily.
 
 Seed 003 lists monotonicity among the properties of positional encodings, seed 001 calls nearby
-positions more similar. Their dot product is a sum of cosines of the distance, so it is a function
-of distance alone (seed 002 denies that), even in it (it cannot tell before from after), and it
-rises first 6, 12 or 44 tokens away; half of all steps rise.
+positions more similar. Their dot product is a sum of cosines of the distance, so it depends on the
+distance alone (seed 002 denies that) and is the same forwards and backwards. It first rises 6, 12
+or 44 tokens away, and half of all steps rise.
 """
 
 import sys

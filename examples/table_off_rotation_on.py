@@ -1,10 +1,10 @@
 """The seeds' experiment in one model: GPT-2's learned table off, RoPE on (seeds 001 and 002).
 
 "GPT-2 was trained with a maximum sequence length of 1024. What happens when you feed it 2048
-tokens?" Its table has no row for them. Two tiny GPT-2s learn the same task from the same weights,
-to copy what stood eight tokens ago, on texts of 32 tokens: one by its table, one with the table off
-and RoPE on. Both then read 96 tokens. The table is asked for rows that it does not have; it is made
-as long as the texts, so that these rows are untrained. 300 steps, one seed.
+tokens?" Its table has no row for them. Two tiny GPT-2s with the same weights learn the same task,
+to copy the token eight tokens before, on texts of 32 tokens: one with its table, one with the table
+off and RoPE on. Both then read 96 tokens. The table is made as long as these texts, so its later
+rows are untrained. 300 steps, one seed.
 """
 
 import torch

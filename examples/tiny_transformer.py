@@ -46,7 +46,7 @@ class Transformer(nn.Module):
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, words)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits of the word that follows each word."""
+        """Compute the logits of the word that follows each word."""
         return self.head(self.norm(self.layers(self.embedding(tokens))))  # embed, then the rest
 
 
@@ -74,14 +74,14 @@ def learn(name: str, steps: int = STEPS) -> tuple[Transformer, list[str], list[f
 def decode(
     model: Transformer, words: list[str], start: str, more: int = 16, temperature: float = 0.0
 ) -> str:
-    """Go on with a text: with the likeliest word, or one drawn from softmax(logits / temperature).
+    """Continue a text with words drawn from softmax(logits / temperature).
 
-    A low temperature sharpens the choice, a high one flattens it; 0 takes the likeliest.
+    A low temperature sharpens the distribution, a high one flattens it; 0 selects the likeliest.
     """
     tokens = [words.index(word) for word in start.split()]
     for _ in range(more):
         logits = model(torch.tensor([tokens[-LENGTH:]]))[0, -1]
-        logits[-1] = -torch.inf  # "…" stands for all words that it does not have
+        logits[-1] = -torch.inf  # "…", the token for unknown words
         if temperature:
             shares = (logits / temperature).softmax(-1)
             tokens.append(int(shares.multinomial(1)))  # sampling

@@ -1,8 +1,8 @@
-"""Which channels make a pair: neighbours (seeds, RoFormer, GPT-J) or halves (transformers' Llama).
+"""Two layouts of pairs: neighbours (seeds, RoFormer, GPT-J) or halves (transformers' Llama).
 
-Both are RoPE; weights trained for the one are nonsense under the other. A head is made here that
-looks three tokens back, and read in either layout. Rows of W_q and W_k put in the other order give
-the same scores again, which is what converters do.
+Both are RoPE, but weights trained for one layout are wrong in the other. The script makes a head
+that looks three tokens back, and reads it in both layouts. Converters reorder the rows of W_q and
+W_k for the other layout, which gives the same scores.
 """
 
 import sys
@@ -24,7 +24,7 @@ torch.manual_seed(0)
 rope = {layout: RoPE(dim, layout=layout) for layout in ("interleaved", "half")}
 q = torch.randn(dim)
 k = turned(q, rope["interleaved"].freqs, 3, "interleaved")
-order = permutation(dim, dim, "half")  # which channel each channel in halves is
+order = permutation(dim, dim, "half")  # for each channel in halves, its channel in neighbours
 
 
 def last_row(q, k, layout):

@@ -1,9 +1,9 @@
-"""Wavelets instead of waves: they say which half, which quarter … and neighbours can be strangers.
+"""Wavelets instead of waves encode blocks of positions, so neighbours can be dissimilar.
 
-Seed 004 names wavelets for what may come: waves that end. Haar's are +1 on the first half of
-a block and −1 on the second, 0 elsewhere; blocks of 64, 32, … 2 tokens. The product of two rows
-counts the blocks that both share: how alike two positions are goes by the tree of blocks, not by
-their distance. 31 and 32 lie in different halves, so 32 has more in common with 63 than with 31.
+Seed 004 suggests wavelets, waves of finite length, for future encodings. Haar's are +1 on the first
+half of a block, −1 on the second and 0 outside, for blocks of 64, 32, … 2 tokens. The product of
+two rows counts the blocks that both share, so similarity depends on the tree of blocks, not on the
+distance. 31 and 32 are in different halves, so 32 has more in common with 63 than with 31.
 """
 
 import sys

@@ -1,10 +1,11 @@
 """The base of sinusoids: what 100, 10,000 and 1,000,000 do to 128 channels (seeds 000, 002, 004).
 
-A row of position p and the first row are √(2 Σ (1 − cos pθⱼ)) apart, at most √(4 · 64) = 16. With
-base 100 all pairs turn fast: 100 tokens away all rows are about equally far, and no channel tells
-far from farther. With 1,000,000 two thirds of the pairs do not turn once in 512 tokens, and near
-rows differ less. 10,000 lies between; nothing singles it out, and models of longer texts take
-larger ones. Code often writes θⱼ = exp(−(2j/d) ln base) for base^(−2j/d), which is the same number.
+The distance between the row of position p and the first row is √(2 Σ (1 − cos pθⱼ)), at most
+√(4 · 64) = 16. With base 100 all pairs turn fast: 100 tokens away all rows are about equally far,
+and no channel distinguishes far from farther. With 1,000,000 two thirds of the pairs do not
+complete a turn in 512 tokens, and near rows differ less. 10,000 is between; it has no special
+property, and models of longer texts use larger bases. Code often writes θⱼ = exp(−(2j/d) ln base)
+for base^(−2j/d), which is the same number.
 """
 
 import sys

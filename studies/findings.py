@@ -50,7 +50,7 @@ from posenc.lab.study.published import published
 from posenc.lab.study.statistics import Interval, coverage, holm, may_rank, sign_flip
 from posenc.lab.study.statistics import interval as t_interval
 from posenc.lab.study.store import RESULTS, RUNNING, Contents, read
-from posenc.show.report.kinds.study import words
+from posenc.show.report.kinds.study import phrases
 from posenc.support.numbers import number as short
 from studies.questions import words as answers
 from studies.questions.bands import read_csv, recoveries
@@ -120,10 +120,10 @@ def contrast(one: Contrast, result: Analysis) -> str:
     if one.difference is None:
         return one.verdict
     p = [] if one.adjusted is None else [f"p = {one.adjusted:.2g} by Holm"]
-    verdict = words.verdict(one)
+    verdict = phrases.verdict(one)
     against = [] if one.decided else [verdict]
-    where = words.span(result.metric)
-    bits = words.unit_of(one, words.in_bits(result.rows))
+    where = phrases.span(result.metric)
+    bits = phrases.unit_of(one, phrases.in_bits(result.rows))
     return difference(one.difference, one.by_seed, bits, where, result, [*p, *against])
 
 
@@ -181,11 +181,11 @@ def at_unplanned_length(place: str, contents: Contents, result: Analysis) -> str
     first = by_seed(one, one_cropped)
     if other is None:
         return interval(t_interval([*first.values()], share=not bits), bits) if first else NOTHING
-    where = f"{times} L" if times else words.span("area")
+    where = f"{times} L" if times else phrases.span("area")
     sides = [one + (one_cropped or "")], [other + (other_cropped or "")]
     for planned in result.contrasts:
         same = (planned.task, [*planned.one], [*planned.other]) == (task, *sides)
-        if same and not lost and where == words.span(result.metric):
+        if same and not lost and where == phrases.span(result.metric):
             return contrast(planned, result)
     return unplanned(paired(first, by_seed(other, other_cropped), bits), bits, where, result)
 
@@ -196,7 +196,7 @@ def unplanned(apart: Mapping[int, Tensor], bits: bool, where: str, result: Analy
         return NOTHING
     means = means_of(apart)
     p = sign_flip(means)
-    against = [words.UNDECIDED] if p >= words.LEVEL else []
+    against = [phrases.UNDECIDED] if p >= phrases.LEVEL else []
     more = [f"p = {p:.2g}", *against, "not in the plan"]
     return difference(t_interval([*apart.values()]), means, bits, where, result, more)
 
@@ -249,7 +249,7 @@ def equality(place: str, contents: Contents, result: Analysis) -> str | None:
     found = t_interval([*apart.values()], level=0.90)
     margin = ceil(1e3 * max(abs(found.low), abs(found.high))) / 1e3
     return (
-        f"equal within {margin:.3f} bits ({words.span('area')}; two one-sided t tests, 5 %;"
+        f"equal within {margin:.3f} bits ({phrases.span('area')}; two one-sided t tests, 5 %;"
         f" {len(apart)} seeds; not in the plan)"
     )
 
@@ -306,11 +306,11 @@ def aliasing(place: str, contents: Contents, result: Analysis) -> str | None:
     tests = {x.encoding: means_of(predicted_by_seed(contents, x, x.encoding)) for x in rows}
     # A row without seeds counts as a test too, so that p is adjusted for all planned tests
     adjusted = holm({name: sign_flip(x) if x else 1.0 for name, x in tests.items()})
-    against = [words.UNDECIDED] if adjusted[name] >= words.LEVEL else []
+    against = [phrases.UNDECIDED] if adjusted[name] >= phrases.LEVEL else []
     if not may_rank(len(apart)):
         against = [f"{len(apart)} seeds: no ranking claims"]
     more = [f"p = {adjusted[name]:.2g} by Holm over {len(rows)}", *against]
-    more += filter(None, [words.note(row)])
+    more += filter(None, [phrases.note(row)])
     whole = t_interval([*apart.values()])
     return difference(whole, means_of(apart), row.bits, where, result, more)
 
@@ -377,8 +377,8 @@ def property_alone(place: str, contents: Contents, result: Analysis) -> str | No
 def table(rows: list[Row], metric: str) -> Iterator[str]:
     """Yield the rows of a table with the metric and every other length from L on."""
     others = lengths(rows, metric)
-    heads = ["n ≤ L", words.span(metric)]
-    heads += [f"n = {n}" for n in others] + [words.span("area")] * (metric != "area")
+    heads = ["n ≤ L", phrases.span(metric)]
+    heads += [f"n = {n}" for n in others] + [phrases.span("area")] * (metric != "area")
     heads += ["seeds", "parameters", "ms a step"]
     yield f"| {rows[0].task} | {' | '.join(heads)} | |"
     yield f"|---|{'--:|' * len(heads)}---|"
@@ -390,7 +390,7 @@ def table(rows: list[Row], metric: str) -> Iterator[str]:
             cells += [interval(row.area, row.bits)]
         cells += [str(len(row.seeds)), "" if row.parameters is None else f"{row.parameters:,}"]
         cells += ["" if row.seconds is None else f"{1e3 * row.seconds:.0f}"]
-        yield f"| {' | '.join([row.encoding, *cells])} | {words.note(row)} |"
+        yield f"| {' | '.join([row.encoding, *cells])} | {phrases.note(row)} |"
 
 
 def lengths(rows: list[Row], metric: str) -> list[int]:
@@ -404,7 +404,7 @@ def lengths(rows: list[Row], metric: str) -> list[int]:
 
 
 def property_table(found: Prediction) -> Iterator[str]:
-    heads = "property", f"rank correlation with {words.span(found.metric)}", "p by Holm"
+    heads = "property", f"rank correlation with {phrases.span(found.metric)}", "p by Holm"
     yield f"\n| {found.task}: {' | '.join(heads)} | holds for | does not hold for |"
     yield "|---|--:|--:|---|---|"
     for one in found.effects:
@@ -441,7 +441,7 @@ def unfinished_page(folder: Path) -> Iterator[str]:
     result = analyse(contents)
     result = replace(result, rows=[row for row in result.rows if row.seeds])
     known, _ = fill_places(folder, text := (folder / "pilot.md").read_text(), contents, result)
-    yield f"\n**Pilot, not evidence.** Outcomes hold {words.conditions(result)}.\n"
+    yield f"\n**Pilot, not evidence.** Outcomes hold {phrases.conditions(result)}.\n"
     yield PLACE.sub(lambda place: known[place[1]], text.strip())
     yield from tables(result)
 
@@ -457,10 +457,10 @@ def tables(result: Analysis) -> Iterator[str]:
 
 def position_table(rows: Sequence[Row]) -> Iterator[str]:
     """Yield a table of the bits within L, by the number of characters before."""
-    groups = {row.encoding: words.by_position(row) for row in rows if row.positions}
+    groups = {row.encoding: phrases.by_position(row) for row in rows if row.positions}
     if groups:
         heads = [*next(iter(groups.values()))]
-        yield f"\n| {words.POSITIONS} | {' | '.join(heads)} |"
+        yield f"\n| {phrases.POSITIONS} | {' | '.join(heads)} |"
         yield f"|---|{'--:|' * len(heads)}"
     for name, bits in groups.items():
         yield f"| {name} | {' | '.join(number(x, True) for x in bits.values())} |"
@@ -529,12 +529,12 @@ def study_page(folder: Path) -> Iterator[str]:
     yield (
         f"[plan](plan.toml), registered as `{result.registered[:16]}…`;"
         f" {result.done} of {result.of} cells.{' ' + result.stamp + '.' if result.stamp else ''}"
-        f" Outcomes hold {words.conditions(result)}.\n"
+        f" Outcomes hold {phrases.conditions(result)}.\n"
     )
     yield f"Hypothesis, as registered, not a finding: *{result.hypothesis}*"
     yield from (f"\nKnown before the plan, as registered: {what}" for what in result.pilots)
     yield from (f"\nDeviation: {what}" for what in result.deviations)
-    yield from (f"\n{sentence}" for sentence in words.controls(result))
+    yield from (f"\n{sentence}" for sentence in phrases.controls(result))
     if rest.strip():
         yield "\n" + PLACE.sub(lambda place: known[place[1]], rest.strip())
     yield from tables(result)
@@ -545,7 +545,7 @@ def study_page(folder: Path) -> Iterator[str]:
     if result.contrasts:
         yield "\nDifferences, paired by seed; above 0 favours the first:\n"
     for one in result.contrasts:
-        yield f"- {one.task}, {words.sides(one)}: {contrast(one, result)}"
+        yield f"- {one.task}, {phrases.sides(one)}: {contrast(one, result)}"
 
 
 def repeated_cells(folders: list[Path]) -> Iterator[str]:

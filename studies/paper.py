@@ -34,7 +34,7 @@ from posenc.lab.study.plan import MOST_SEEDS, Plan
 from posenc.lab.study.store import RESULTS, RUNNING, Contents, read
 from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
-from posenc.show.report.kinds.study import words
+from posenc.show.report.kinds.study import phrases
 from posenc.support.numbers import number as short
 from studies import findings
 from studies.questions import words as answers
@@ -67,7 +67,9 @@ def state(folder: Path) -> str:
         return findings.progress(folder, plan)
     result = held[1]
     complete = "it is complete" if result.done == result.of else "it is under way"
-    return f"{complete}, {result.done} of {result.of} cells, {words.seeds(result.rows)} of each row"
+    return (
+        f"{complete}, {result.done} of {result.of} cells, {phrases.seeds(result.rows)} of each row"
+    )
 
 
 def fill_place(folder: Path, place: str) -> str:
@@ -189,25 +191,25 @@ def orders(folder: Path, contents: Contents, result: Analysis) -> str:
 
 def outcome(folder: Path, contents: Contents, result: Analysis) -> str:
     """List the rows of the contrasts by decision: fewer bits, more bits, or undecided."""
-    sorts: dict[str, list[str]] = {"fewer": [], "more": [], words.UNDECIDED: []}
+    sorts: dict[str, list[str]] = {"fewer": [], "more": [], phrases.UNDECIDED: []}
     for one in result.contrasts:
         assert one.difference is not None
         sign = "fewer" if one.difference.value > 0 else "more"
         name = " and ".join(find(row).name for row in one.one)
-        sorts[sign if one.decided else words.UNDECIDED].append(name)
+        sorts[sign if one.decided else phrases.UNDECIDED].append(name)
     return "; ".join(f"{sign}: {', '.join(names) or 'none'}" for sign, names in sorts.items())
 
 
 def contrasts(folder: Path, contents: Contents, result: Analysis) -> str:
     return "\n".join(
-        f"- {words.sides(one)}: {findings.contrast(one, result)}" for one in result.contrasts
+        f"- {phrases.sides(one)}: {findings.contrast(one, result)}" for one in result.contrasts
     )
 
 
 ANSWERS = {
-    "design": lambda folder, contents, result: words.design(result),
-    "conditions": lambda folder, contents, result: words.conditions(result),
-    "intervals": lambda folder, contents, result: words.intervals(result.rows),
+    "design": lambda folder, contents, result: phrases.design(result),
+    "conditions": lambda folder, contents, result: phrases.conditions(result),
+    "intervals": lambda folder, contents, result: phrases.intervals(result.rows),
     "processors": processors,
     "positions": positions,
     "trials": trials,

@@ -148,7 +148,7 @@ SPOKEN = (
 # Comparisons in a question or a prediction, which are not findings
 ASKED = (
     r"copied better|copies? (a text|longer)|[Dd]o(es a)? decaying bias"
-    r"|hether rows that read on|[Dd]oes a row that reads on"
+    r"|hether rows that read (on|the)|[Dd]oes a row that reads (on|the)"
     r"|better (where|if) n − P"
 )
 

@@ -167,16 +167,16 @@ def page(found: dict[str, list[Case]], date: str) -> str:
         "",
         f"Written by `make cases` on {date} with transformers {version('transformers')}:"
         f" {len(found)} models of two layers, trained here for {STEPS} steps on letters of the",
-        f"packaged novel, their configs saying {LENGTH} tokens, each to read longer texts. The way"
-        " is chosen on one part of the novel, and judged on another",
-        f"({FRESH} stretches). Right is the best of those tried, or one within {ENOUGH} bits a"
-        " token of it; and “none” where none is better, by as much, than the last",
-        f"{LENGTH} tokens alone.",
+        f"packaged novel. Their configs state {LENGTH} tokens, and each must read longer texts."
+        " The method is chosen on one part of the novel, and judged on another",
+        f"({FRESH} stretches). A choice is right if it is the best of the methods that were tried,"
+        f" or within {ENOUGH} bits a token of it; “none” is right if no method is better",
+        f"than the last {LENGTH} tokens alone by {ENOUGH} bits a token.",
         "",
         f"- cases: {len(rows)}",
         f"- right: {right}",
         f"- the very best: {same}",
-        f"- some way is worth it: {worth}",
+        f"- cases in which a method helps: {worth}",
         "",
         "| model | tokens | chosen | best | bits, chosen | bits, best | last tokens alone | |",
         "| --- | --: | --- | --- | --: | --: | --: | --- |",

@@ -21,7 +21,7 @@ from posenc.lab.study import analysis, store
 from posenc.lab.study.summary import summarise
 from posenc.properties.card import findings
 from posenc.show.explorer.explore import explore
-from posenc.show.report import page, words
+from posenc.show.report import page, phrases
 from posenc.show.report.drawing.figure import COLOURS
 from posenc.show.report.terminal.catalog import FAMILIES
 
@@ -94,7 +94,7 @@ def _encodings(root: Path) -> Iterator[Page]:
         text = template.render(
             card=card,
             family=FAMILIES[card.family],
-            blocks=words.blocks(card.text),
+            blocks=phrases.blocks(card.text),
             figures={make.__name__: page.shown(figure) for make, figure in _pictures(card.slug)},
             found=findings(card)["properties"],
             reference=reference,

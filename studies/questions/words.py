@@ -7,7 +7,7 @@ from rich.text import Text
 
 from posenc.lab.study.analysis import LEVEL
 from posenc.lab.study.statistics import Interval
-from posenc.show.report.kinds.study.words import interval, share, span
+from posenc.show.report.kinds.study.phrases import interval, share, span
 from posenc.show.report.terminal.tables import empty_table
 from studies.questions.bands import How, Recovery
 from studies.questions.prediction import Prediction, PropertyEffect

@@ -82,7 +82,7 @@ def test_a_pipe_gets_a_whole_line_for_each_encoding(posenc):
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_terminal_gets_every_word(width):
     console = Console(width=width, record=True, force_terminal=True, file=io.StringIO())
-    terminal_catalog.catalog(names.cards().values(), console)
+    terminal_catalog.print_catalog(names.cards().values(), console)
     shown = console.export_text()
     assert "…" not in shown
     assert max(map(len, shown.splitlines())) <= width

@@ -92,9 +92,9 @@ def test_encodings_of_ones_own_are_baked_in_or_said(tmp_path):
         (["rpoe"], "no encoding is called 'rpoe'. Did you mean rope"),
         (["nowhere.json"], "error: nowhere.json: does not exist"),
         (["mine.py:Mine"], "there is no file mine.py"),
-        (["--out", "."], "is a folder: name a file in it"),
-        (["--out", "no/page.html"], "--out: no "),
-        (["--out", "taken.html"], "taken.html is there, and no page of posenc"),
+        (["--out", "."], "is a folder. Use a file in it"),
+        (["--out", "no/page.html"], "no is not a folder."),
+        (["--out", "taken.html"], "taken.html exists and is not a page of posenc"),
         (["--study", "nothing"], "nothing"),
     ],
 )

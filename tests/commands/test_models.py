@@ -63,7 +63,7 @@ def test_says_what_would_break_and_what_to_do(posenc, folder):
     assert "This breaks at 8,192 tokens:" in out
     assert f"→ posenc extend {folder} --to 8192 --method yarn" in " ".join(out.split())
     _, out, _ = posenc("inspect", folder, "--target", 2048)
-    assert "No fault is known at 2,048 tokens; mind the notes" in " ".join(out.split())
+    assert "No fault is known at 2,048 tokens; read the notes" in " ".join(out.split())
 
 
 CONFIGS = {
@@ -321,7 +321,7 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     assert json.loads((short / "config.json").read_text())["max_position_embeddings"] == 64
     code, out, _ = posenc("extend", tmp_path / "trained", "--to", 256, "--prove", "--text", "a.txt")
     assert code == 1
-    assert "None of the ways tried serves: past" in out
+    assert "No method helps: beyond" in out
     for words, says in (
         (("--prove",), "`--prove` needs `--to`, and no `--method` or `--factor`"),
         (("--to", 256), "`--method` must be given, or `--prove`"),

@@ -17,7 +17,7 @@ from posenc.encodings.rotary.theta import frequencies, yarn
 from posenc.models.files.errors import ModelError
 from posenc.models.hf.saved import described
 from posenc.models.inspection import inspect
-from posenc.show.report.kinds.inspection import words
+from posenc.show.report.kinds.inspection import phrases
 
 QWEN = {
     "model_type": "qwen2",
@@ -63,10 +63,10 @@ def test_a_smallest_base_is_enough_and_one_step_less_is_not():
 def test_no_base_is_named_for_lengths_to_which_none_was_looked_for(tmp_path):
     found = inspected(tmp_path, QWEN, target=10**9)
     assert not any("train further with a base" in line for line in found.advice)
-    assert not any("base" in line for line in words.turning(found.groups[0].turning))
+    assert not any("base" in line for line in phrases.turning(found.groups[0].turning))
     found = inspected(tmp_path, QWEN | {"head_dim": 2}, target=40000)
-    assert "within 40,000 tokens and without scaling: above 10¹⁵" in " ".join(
-        words.turning(found.groups[0].turning)
+    assert "within 40,000 tokens, without scaling: above 10¹⁵" in " ".join(
+        phrases.turning(found.groups[0].turning)
     )
     (why,) = found.advice
     assert why.startswith("its config cannot be extended: config.json:rope_scaling.rope_type: ya")
@@ -95,15 +95,15 @@ def test_qwen_within_its_length_has_nothing_to_fear(tmp_path):
     slowest = [j for j in range(64) if 32768 * 1e6 ** (-j / 64) < 2 * math.pi]
     assert turning.unfinished == len(slowest) == 24
     assert turning.changes == {"kept": 64}
-    first = "24 of 64 pairs do not go round once in 32,768 tokens, as far as these layers see"
-    assert words.turning(turning)[0].startswith(first)
+    first = "24 of 64 pairs do not complete a turn in 32,768 tokens, the reach of these layers"
+    assert phrases.turning(turning)[0].startswith(first)
 
 
 def test_where_all_pairs_complete_a_turn_it_is_said_so(tmp_path):
     """θ of the slowest pair is 10,000^(−126/128): a turn in 54,410 tokens."""
     found = inspected(tmp_path, QWEN | {"rope_theta": 1e4, "max_position_embeddings": 60_000})
     first = "all pairs complete a turn within 60,000 tokens"
-    assert words.turning(found.groups[0].turning)[0].startswith(first)
+    assert phrases.turning(found.groups[0].turning)[0].startswith(first)
 
 
 def test_beyond_its_length_new_angles_are_named_with_what_to_do(tmp_path):
@@ -121,7 +121,7 @@ def test_a_stretched_model_says_from_what(tmp_path):
     assert (found.spec.context, found.spec.trained) == (131072, 32768)
     turning = found.groups[0].turning
     assert turning.changes == {"kept": 24, "stretched": 16, "interpolated": 24}
-    assert words.turning(turning)[0] == "attention factor 1.13863: logits × 1.29648"
+    assert phrases.turning(turning)[0] == "attention factor 1.13863: logits × 1.29648"
     assert "do not multiply the lengths again" in found.spec.notes[0]
 
 

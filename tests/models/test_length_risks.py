@@ -14,7 +14,7 @@ from posenc.models import inspection, published
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
 from posenc.show.report import page
-from posenc.show.report.kinds.inspection import terminal, words
+from posenc.show.report.kinds.inspection import phrases, terminal
 
 GPT2 = {"model_type": "gpt2", "n_positions": 512, "n_embd": 32, "n_head": 4, "n_layer": 2}
 LLAMA = {
@@ -206,7 +206,7 @@ def test_layers_that_differ_in_thousands_of_ways_are_refused(tmp_path, what):
 @pytest.mark.parametrize(
     ("target", "verdict", "answer"),
     [
-        (384, "fits", "No fault is known at 384 tokens; whether it reads them well takes a test."),
+        (384, "fits", "No fault is known at 384 tokens; only a test shows how well it reads them."),
         (400, "breaks", "This breaks at 400 tokens:"),
         (512, "breaks", "✗"),
     ],
@@ -218,14 +218,14 @@ def test_json_and_page_give_the_same_answer(inspected, target, verdict, answer):
     html = page.render(found)
     assert answer in html
     assert ("No fault is known" in html) == (verdict == "fits")
-    assert "judged by config.json and the weights" in html
+    assert "judged from config.json and the weights" in html
 
 
 def test_the_page_says_that_nothing_is_recognised(inspected):
     found = inspected(10, tensors={"a.weight": torch.randn(3, 4)})
     html = page.render(found)
-    assert "nothing about positions is recognised by name and shape" in html
-    assert "Whether it serves 10 tokens cannot be said:" in html
+    assert "no tensor of positions is recognised" in html
+    assert "The files do not show whether it works at 10 tokens:" in html
     assert found.to_json()["verdict"] == "cannot say"
 
 
@@ -254,7 +254,7 @@ def test_no_fault_is_never_said_beside_new_angles_at_the_same_length(name):
         if any(counts):
             assert found.verdict != "fits"
         console = Console(file=io.StringIO(), width=1000)
-        terminal.show(found, console)
+        terminal.print_inspection(found, console)
         for said in (console.file.getvalue(), found._repr_html_(), page.render(found)):
             new = "need angles beyond" in said
             assert not (new and ("No fault is known" in said or "tokens: fits" in said))
@@ -276,7 +276,7 @@ def test_a_config_does_not_tell_the_trained_length_of_a_stretched_model():
         assert fact in unknown
     turning = found.groups[0].turning
     assert (turning.trained, turning.declared) == (8_192, 131_072)
-    assert not any("trained 8,192" in line for line in words.turning(turning))
+    assert not any("trained 8,192" in line for line in phrases.turning(turning))
     assert inspection.inspect(config, 8_192).verdict == "fits"
     assert inspection.inspect(config, 262_144).verdict == "breaks"
     plain = {"rope_scaling": None, "rope_parameters": None, "max_position_embeddings": 8_192}

@@ -441,7 +441,7 @@ def test_bits_stop_falling_after_ten_letters_within_the_trained_length(study):
     """Averages bits by position, over all seeds and lengths."""
     assert "stop falling after six to ten letters" in flat(study)
     arena = " ".join((STUDIES.parent / "docs/studies.md").read_text("utf-8").split())
-    assert "use their last 6 to 10 characters" in arena
+    assert "last 6 to 10 characters" in arena
     texts = {}
     for label, cell, data in rows(
         study,

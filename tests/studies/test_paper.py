@@ -60,7 +60,7 @@ def test_its_source_has_no_number_of_its_own():
         r"\{[^{}\n]+\}|`[^`]+`|arXiv:[\d.]+|\b(19|20)\d\d\b|\b(\d(\.\d)? L|T5)\b", "", text
     )
     text = re.sub(
-        r"^(    |!\[).*$|Figure \d|95 %|n [+−] 1|It is 1|, 0 where|(above|below) 0",
+        r"^(    |!\[).*$|Figure \d|95 %|n [+−] 1|It is 1|, 0 if|(above|below) 0",
         "",
         text,
         flags=re.M,
@@ -72,7 +72,7 @@ def test_what_it_says_of_bands_is_what_each_swap_came_to():
     text, found = (PAPER / "paper.md").read_text("utf-8"), swaps()
     percent = lambda *place: f"{100 * fmean(found[place]):+.0f} % ["  # noqa: E731
     flat = " ".join(text.split())
-    assert f"slowed, it brings back {percent('all', 128, 4, 'slowed')}" in flat
+    assert f"slowed, it recovers {percent('all', 128, 4, 'slowed')}" in flat
     second, fastest = (
         sum(before - float(after) for before, after in swapped("all", 128, first))
         / bits_lost("all", 128)
@@ -81,9 +81,9 @@ def test_what_it_says_of_bands_is_what_each_swap_came_to():
     later = percent("all", 256, 4, "slowed")
     assert f"] at 2 L (together {100 * second:+.0f} %) and {later}" in flat
     assert f"] (together {100 * fastest:+.0f} %). With the larger base" in flat
-    assert f"stopped, it brings back {percent('all', 128, 4, 'still')}" in flat
+    assert f"stopped, it recovers {percent('all', 128, 4, 'still')}" in flat
     assert f"slowed, makes all worse, {percent('all', 128, 0, 'slowed')}" in flat
-    assert f"it brings back {percent('base', 128, 4, 'slowed')}" in flat
+    assert f"it recovers {percent('base', 128, 4, 'slowed')}" in flat
     for name, length in (("all", 128), ("all", 256), ("base", 128), ("base", 256)):
         assert max(found[name, length, 0, "slowed"]) < max(found[name, length, 4, "slowed"])
         assert fmean(found[name, length, 0, "slowed"]) < 0  # "makes all worse"

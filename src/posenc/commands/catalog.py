@@ -39,8 +39,8 @@ def list_(*, by: Literal["family", "use"] = "family", as_json: AsJson = False) -
     from posenc.show.report.terminal import catalog
 
     if by == "use":
-        return catalog.uses(guide.GUIDE, Console())
-    catalog.catalog(names.cards().values(), Console())
+        return catalog.print_uses(guide.GUIDE, Console())
+    catalog.print_catalog(names.cards().values(), Console())
 
 
 @command(
@@ -92,7 +92,7 @@ def show(
     else:
         from posenc.show.report.terminal import catalog
 
-        catalog.card(described, Console())
+        catalog.print_card(described, Console())
     if any(one["holds"] is False for one in described.get("promises", {}).values()):
         raise SystemExit(1)
 

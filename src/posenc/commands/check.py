@@ -87,7 +87,7 @@ def check(
     else:
         from posenc.show.report.terminal import checks
 
-        checks.check(checked, Console())
+        checks.print_check(checked, Console())
     if checked.exit_code:
         raise SystemExit(checked.exit_code)
 

@@ -22,7 +22,7 @@ from posenc.commands.app import COMMANDS, app
 from posenc.commands.errors import Failure, UsageError
 from posenc.commands.help import unknown
 from posenc.compat.wait_policy import wait_passively
-from posenc.show.report.saving.interrupt import interruptible
+from posenc.show.report.interrupt import interruptible
 from posenc.show.report.terminal import output
 from posenc.support.provenance import command_line
 from posenc.support.text import printable

@@ -140,7 +140,7 @@ def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
         return None
     from posenc.catalog import CATALOG
     from posenc.show.explorer import data, document
-    from posenc.show.report.saving.folder import EXPLORER
+    from posenc.show.report.output_folder import EXPLORER
 
     try:
         out.mkdir(parents=True, exist_ok=True)

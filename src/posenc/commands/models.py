@@ -82,7 +82,7 @@ def _differences(path: Path, other: str, as_json: bool) -> None:
         return print_json({"differences": differences.to_json(found)})
     from posenc.show.report.terminal import checks
 
-    checks.differences(found, (str(path), str(second)), Console())
+    checks.print_differences(found, (str(path), str(second)), Console())
 
 
 @command(
@@ -246,7 +246,7 @@ def _prove(
         )
         page.write(proof, update)
     if not as_json:
-        checks.proof(proof, Console())
+        checks.print_proof(proof, Console())
         page.print_paths(Console())
     if not proof.chosen:
         if as_json:
@@ -254,7 +254,7 @@ def _prove(
         raise SystemExit(1)
     if path.suffix == ".gguf":
         document = {"proof": proof.to_json(), "keys": proof.gguf_keys}
-        return print_json(document) if as_json else checks.keys(proof.gguf_keys)
+        return print_json(document) if as_json else checks.print_keys(proof.gguf_keys)
     with model_errors():
         extended = extension.write(path, proof.ways[0].config, proof.notes, to)
     _print_extension(extended, as_json, {"proof": proof.to_json()})

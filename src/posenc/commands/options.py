@@ -13,7 +13,7 @@ from rich.console import Console
 
 from posenc.commands.errors import Failure, UsageError
 from posenc.commands.progress import Progress, quiet
-from posenc.show.report.saving.folder import EXPLORER
+from posenc.show.report.output_folder import EXPLORER
 from posenc.show.report.terminal import output
 from posenc.support import names
 from posenc.support.extras import how_to_install
@@ -124,7 +124,7 @@ class Output:
             from posenc.show.report.kinds import kind_of
 
             console = Console()
-            kind_of(result).show(result, console)
+            kind_of(result).print_result(result, console)
             self.print_paths(console)
         self.open_page()
 

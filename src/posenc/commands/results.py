@@ -162,7 +162,7 @@ def _print(result: Any, chosen: Any, output: Output) -> None:
     if result is None:
         terminal.cells(chosen, console)
     else:
-        terminal.show(result, console)
+        terminal.print_analysis(result, console)
     output.print_paths(console)
 
 

@@ -196,7 +196,7 @@ def study(
     else:
         from posenc.show.report.kinds.study import terminal
 
-        terminal.show(result, Console())
+        terminal.print_analysis(result, Console())
     write_study_page(contents, result, folder)
     for line in missing:
         print(f"not done: {printable(line, 1_000)}", file=sys.stderr)
@@ -241,7 +241,7 @@ def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any
 
 def _check_page_folder(folder: Path) -> None:
     """Raise UsageError for a folder with a page that was not written by posenc."""
-    from posenc.show.report.saving.folder import reserve
+    from posenc.show.report.output_folder import reserve
 
     try:
         reserve(folder, beside=True)

@@ -1,1 +1,1 @@
-"""What people see: pages, figures, the explorer. Nothing below knows of it."""
+"""Pages, figures and the explorer. No package below `posenc.show` imports it."""

@@ -1,10 +1,10 @@
-"""Pictures from Python, in a notebook or as files: each function returns a `Picture`.
+"""Functions that draw figures in Python; each returns a `Picture`.
 
-    posenc.show.plot.rows("sinusoidal")                     shows itself in a notebook
-    posenc.show.plot.similarity(RoPE(64)).save("rope.svg")
-    posenc.show.plot.load("score-against-distance.json")    a figure that the explorer saved
+    posenc.plot.rows("sinusoidal")                     displayed in a notebook
+    posenc.plot.similarity(RoPE(64)).save("rope.svg")
+    posenc.plot.load("score-against-distance.json")    a figure that the explorer saved
 
-An encoding is given as itself or by its name in the catalogue.
+An encoding is an `Encoding` or a name of the catalogue.
 """
 
 import json
@@ -28,7 +28,7 @@ from posenc.support.arguments import brief, count
 from posenc.support.extras import how_to_install
 
 try:
-    from posenc.show.report.drawing import document
+    from posenc.show.report.drawing import figure_json
     from posenc.show.report.figures import animations, positions, rotary
     from posenc.show.report.figures import attention as attention_figures
     from posenc.show.report.figures import places as places_figures
@@ -62,15 +62,15 @@ def rows(
     tokens: int = 64,
     of: Literal["values", "angle", "cos"] = "values",
 ) -> Picture:
-    """Draw what the encoding adds at each position, or a query of ones as it turns it there.
+    """Draw the rows added to embeddings, or a query of ones rotated at each position.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: positions to draw, 64 by default
-    - `of`: "values"; or, of encodings that turn pairs of channels, "angle" draws the angle of each
-      pair, from −π to π, and "cos" its cosine
+    - `of`: "values"; or, for encodings that rotate pairs of channels, "angle" for the angle of each
+      pair, from −π to π, or "cos" for its cosine
 
-    Raises ValueError for encodings that act on scores alone, and for angles of those that turn
-    nothing.
+    Raises ValueError for encodings that act on scores alone, and for angles of encodings that do
+    not rotate.
 
     >>> type(rows("sinusoidal")).__name__
     'Picture'
@@ -88,11 +88,11 @@ def rows(
 
 
 def channels(encoding: Encoding | str, tokens: int = 128, channels: Sequence[int] = ()) -> Picture:
-    """Draw channels of what `rows` shows, as curves against the position.
+    """Draw channels of the rows that `rows` draws, as curves against the position.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: positions to draw, 128 by default
-    - `channels`: indices of channels; none: some are chosen
+    - `channels`: indices of channels; if empty, a few are chosen
 
     Raises ValueError for encodings that act on scores alone, and for channels that do not exist.
 
@@ -103,8 +103,8 @@ def channels(encoding: Encoding | str, tokens: int = 128, channels: Sequence[int
     for channel in channels:
         if not 0 <= channel < len(rows[0]):
             raise ValueError(
-                f"`channels` must be from 0 to {len(rows[0]) - 1}, got {brief(channel)}:"
-                " name some of those."
+                f"`channels` must be from 0 to {len(rows[0]) - 1}, got {brief(channel)}."
+                " Pass indices in this range."
             )
     return Picture(positions.channels(_name(encoding), rows, channels))
 
@@ -138,7 +138,7 @@ def similarity(encoding: Encoding | str, tokens: int = 64) -> Picture:
 
 
 def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
-    """Draw what the encoding adds to scores of the last query, against the distance of the key.
+    """Draw the bias of the last query against the distance of the key.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: distances to draw, 64 by default
@@ -151,28 +151,30 @@ def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
     instance, pos = _encoding(encoding), torch.arange(count(tokens, "tokens", 2))
     if "on_scores" not in instance.acts_on:
         raise ValueError(
-            f"{_name(encoding)} adds nothing to scores: `plot.bias` is for encodings such as ALiBi,"
-            " T5 and KERPLE; see `plot.rows`."
+            f"`encoding` must have a bias, as ALiBi, T5 and KERPLE do, got {_name(encoding)}, which"
+            " adds nothing to scores. Use `plot.rows`."
         )
     try:
         with torch.no_grad():
             scores = instance(pos[-1:], pos)[0, :, 0].flip(-1)  # (head, tokens back)
     except TypeError as error:
         raise ValueError(
-            f"the bias of {_name(encoding)} goes by what queries and keys hold, so by itself it has"
-            " no picture: `plot.attention` shows it on words."
+            f"`encoding` must have a bias that depends on positions alone, got {_name(encoding)},"
+            " whose bias depends on queries and keys. Use `plot.attention`."
         ) from error
     learned = ", untrained" if isinstance(encoding, str) and [*instance.parameters()] else ""
     return Picture(positions.bias(_name(encoding) + learned, scores.tolist()))
 
 
 def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
-    """Draw a query and a key as hands of clocks, fast to slow, which turn while their angle stays.
+    """Draw the pairs of a query and a key as clock hands that turn with the position.
+
+    The angle between both hands of a clock is the same at all positions.
 
     - `encoding`: an `Encoding`, or a name of the catalogue; RoPE by default
     - `tokens`: positions to move through, 48 by default
 
-    Raises ValueError for encodings that turn nothing.
+    Raises ValueError for encodings that do not rotate.
 
     >>> type(clocks(tokens=4)).__name__
     'Picture'
@@ -183,9 +185,9 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
 
 
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
-    """The encoding, if it turns queries by their positions alone."""
+    """Return the encoding; raise ValueError unless it rotates queries by their positions alone."""
     instance = _encoding(encoding, heads=1, **sizes)
-    reads = "on_hidden" in instance.acts_on  # turned by what the layer says, not by a number
+    reads = "on_hidden" in instance.acts_on  # the rotation depends on the layer's input
     if "on_queries" not in instance.acts_on or reads or instance.axes != 1:
         raise ValueError(_turns_nothing(encoding, asked))
     return instance
@@ -193,22 +195,22 @@ def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
 
 def _turns_nothing(encoding: Encoding | str, asked: str) -> str:
     return (
-        f"{_name(encoding)} does not turn pairs of channels by a number: {asked} is for encodings"
-        " such as RoPE, p-RoPE and xPos."
+        f"`encoding` must rotate pairs of channels by the position, got {_name(encoding)}. Use"
+        f" {asked} with encodings such as RoPE, p-RoPE and xPos."
     )
 
 
 def attention(
     encoding: Encoding | str, sentence: str = "the dog bites the man", causal: bool = False
 ) -> Picture:
-    """Draw the weights of attention between words of a sentence, without and with the encoding.
+    """Draw attention weights between the words of a sentence, without and with the encoding.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `sentence`: words to attend from and to
-    - `causal`: True lets a word see itself and the words before it
+    - `causal`: if True, a word sees only itself and the words before it
 
-    Words and layer, of seeded weights, are those of the explorer (`posenc.analysis.toy`). Heads
-    that are all alike are drawn once. Raises ValueError for a sentence without a word.
+    Embeddings and layer have the seeded weights of the explorer (`posenc.analysis.toy`). If all
+    heads are equal, only one is drawn. Raises ValueError for a sentence without a word.
 
     >>> type(attention("alibi", "a dog")).__name__
     'Picture'
@@ -229,9 +231,9 @@ def wavelengths(model: str | Path, target: int | None = None) -> Picture:
     """Draw the wavelength of each pair of a model's RoPE against the length of its config.
 
     - `model`: a config.json or a model folder
-    - `target`: length in tokens, drawn beside the trained one; None: none
+    - `target`: a second length in tokens to draw, or None
 
-    Raises ValueError for a model that turns nothing, and ModelError for what cannot be read.
+    Raises ValueError for a model without a rotation, and ModelError for a file that cannot be read.
 
     >>> from tempfile import TemporaryDirectory
     >>> llama = {"model_type": "llama", "max_position_embeddings": 8192}
@@ -250,9 +252,9 @@ def dials(model: str | Path, target: int) -> Picture:
     - `model`: a config.json or a model folder
     - `target`: length of those texts in tokens
 
-    The picture shows the model as it is, and after each extension. Raises ValueError for a model
-    that turns nothing or whose config states as many tokens, and ModelError for what cannot be
-    read.
+    The picture shows the unmodified model, and the model after each extension. Raises ValueError
+    for a model without a rotation or a `target` within its trained length, and ModelError for a
+    file that cannot be read.
 
     >>> from tempfile import TemporaryDirectory
     >>> llama = {"model_type": "llama", "max_position_embeddings": 8192}
@@ -265,15 +267,15 @@ def dials(model: str | Path, target: int) -> Picture:
     turning = _turning(model, target)
     if not turning.dials or not turning.trained or not turning.span:
         raise ValueError(
-            f"`target` must be longer than what {model} turns over in training"
-            f"{f', {turning.trained:,} tokens' if turning.trained else ''}, got {target:,}: within"
-            " that no angle is new; see `plot.wavelengths`."
+            f"`target` must be longer than the trained length of {model}"
+            f"{f', {turning.trained:,} tokens' if turning.trained else ''}, got {target:,}."
+            " Shorter texts have no new angles. Use `plot.wavelengths`."
         )
     return Picture(rotary.dials(turning.dials, turning.trained, turning.span))
 
 
 def models() -> Picture:
-    """Draw base, wavelengths, and length before and after stretching of published models.
+    """Draw the bases, wavelengths and context lengths of published models.
 
     >>> type(models()).__name__
     'Picture'
@@ -282,7 +284,7 @@ def models() -> Picture:
 
 
 def places() -> Picture:
-    """Draw the places of attention at which encodings of the catalogue act, by their hooks.
+    """Draw the steps of attention at which the encodings of the catalogue act, by their hooks.
 
     >>> type(places()).__name__
     'Picture'
@@ -292,11 +294,11 @@ def places() -> Picture:
 
 
 def load(path: str | Path) -> Picture:
-    """Load a figure that the explorer or `save` wrote as JSON, to draw it for a paper.
+    """Load a figure that the explorer or `Picture.save` wrote as JSON.
 
     - `path`: the file
 
-    Raises ValueError if the file holds none, OSError if it cannot be read.
+    Raises ValueError if the file does not hold a figure, OSError if it cannot be read.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -305,17 +307,22 @@ def load(path: str | Path) -> Picture:
     'Picture'
     """
     try:
-        return Picture(document.from_json(json.loads(Path(path).read_text("utf-8"))))
+        return Picture(figure_json.from_json(json.loads(Path(path).read_text("utf-8"))))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"`path` {brief(Path(path).name)} holds no figure: {error}") from None
+        raise ValueError(
+            f"`path` must be a figure as JSON, got {brief(Path(path).name)}: {error}"
+        ) from None
 
 
 def _turning(model: str | Path, target: int | None) -> inspection.Turning:
-    """The rotation of the layers that see farthest."""
+    """Return the rotation of the layers with the longest reach."""
     inspected = inspection.inspect(Path(model), target)
     turnings = [group.turning for group in inspected.groups if group.turning]
     if not turnings:
-        raise ValueError(f"{model} turns no pairs of channels: `posenc inspect` says what it does.")
+        raise ValueError(
+            f"`model` must be a model with rotated pairs of channels, got {model}. `posenc inspect`"
+            " prints the encodings of its layers."
+        )
     return max(turnings, key=lambda turning: turning.span or 0)
 
 
@@ -324,8 +331,8 @@ def _encoding(encoding: Encoding | str, dim: int = DIM, heads: int = HEADS) -> E
         return encoding
     if not isinstance(encoding, str):
         raise TypeError(
-            "`encoding` must be an encoding, `RoPE(64)` for instance, or the name of one, got"
-            f" {brief(encoding)}: make one."
+            "`encoding` must be an encoding or a name of the catalogue, got"
+            f" {brief(encoding)}. Pass `RoPE(64)` or 'rope', for example."
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -338,4 +345,7 @@ def _name(encoding: Encoding | str) -> str:
 
 def _no_rows(encoding: Encoding | str, instance: Encoding) -> str:
     see = "`plot.bias`" if "on_scores" in instance.acts_on else "`plot.attention`"
-    return f"{_name(encoding)} gives no row to a position, for it acts on scores alone: see {see}."
+    return (
+        f"`encoding` must act on embeddings, queries or keys, got {_name(encoding)}, which acts on"
+        f" scores alone. Use {see}."
+    )

@@ -1,4 +1,4 @@
-"""The page as a file: one document, whole, and never in place of what is not ours."""
+"""The page as a file: one complete document that never replaces files of others."""
 
 import json
 import re
@@ -53,9 +53,9 @@ def test_a_page_replaces_a_page_and_nothing_else(explorer, tmp_path):
         explorer.save(out)
     assert out.read_text() == "my notes"
     explorer.save(out, force=True)
-    with pytest.raises(IsADirectoryError, match="is a folder: name a file in it"):
+    with pytest.raises(IsADirectoryError, match="is a folder"):
         explorer.save(tmp_path)
-    with pytest.raises(FileNotFoundError, match="is no folder: make it first"):
+    with pytest.raises(FileNotFoundError, match="is not a folder"):
         explorer.save(tmp_path / "none" / "page.html")
 
 

@@ -230,7 +230,7 @@ class Spectral(Encoding):
 """
 
 
-LINE = r"Reads cannot be exported: `torch.Tensor.__bool__` \(my_module.py, line 18\)"
+LINE = r"Reads cannot be exported, because `torch.Tensor.__bool__` \(my_module.py, line 18\)"
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ RUN = """(cases) => cases.map(({ node, inputs }) => {
 
 
 def assert_equal(cases, **close):
-    """Each case: the operation, tensors, what else it is given, named arguments, what comes out."""
+    """Return cases: the operation, tensors, other arguments, named arguments, and the result."""
     written = [
         {
             "node": [name, [*(f"${n}" for n in range(len(tensors))), *plain], named],
@@ -70,7 +70,7 @@ def test_triangles_are_solved_from_either_side():
 
 
 def test_exp_of_matrices():
-    """Of small ones, of zeros, of rotations that turn many times, of multiples in any order."""
+    """Small matrices, zeros, rotations of many turns, and multiples in any order."""
     skew, flat = random(3, 5, 5), torch.zeros(1, 3, 3).double()
     steps = torch.tensor([0, 1, 2, 2, 5, 3, 0, 40, 41, -1, 0.5, 1]).view(-1, 1, 1).double()
     shrinking, growing = torch.full((2, 2), -3.0).triu().double(), random(4, 4).float().double()

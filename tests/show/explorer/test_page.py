@@ -52,7 +52,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture
 def visit(chromium, file):
-    """visit("#v1/order", scheme="dark") -> page; nothing is said, and nothing asked outside."""
+    """visit("#v1/order", scheme="dark") -> page; no errors, and no requests."""
     contexts, said, asked = [], [], []
 
     def look(address="", width=1280, scheme="light", **options):
@@ -86,7 +86,7 @@ def go(page, address):
     )
 
 
-# What a click or a key leads to comes in the browser's own time: it is expected, never just read.
+# The browser handles clicks and keys asynchronously, so tests wait for the result.
 def says(page, where, what):
     """The first that is so selected contains these words, or soon does."""
     expect(page.locator(where).first).to_contain_text(what)
@@ -103,7 +103,7 @@ def pixels(page):
 
 def differs(page, before):
     """The view is drawn otherwise, or soon is."""
-    for _ in range(10_000):  # only a hang takes so many
+    for _ in range(10_000):  # the limit is reached only by a hang
         if pixels(page) != before:
             return
         page.wait_for_timeout(50)
@@ -190,7 +190,7 @@ def test_a_click_on_a_picture_holds_the_place_that_is_read(visit):
 
 
 def test_a_picture_opens_as_a_table(visit):
-    """Of the 64 positions that are drawn."""
+    """The 64 drawn positions."""
     page = visit("#v1/encoding/sinusoidal")
     page.get_by_text("Table", exact=True).first.click()
     expect(page.locator(".numbers[open] tbody tr")).to_have_count(64)
@@ -209,7 +209,7 @@ def test_a_sentence_is_typed_and_shuffled(visit):
 
 def test_hands_are_moved_where_pairs_turn_and_else_that_is_said(visit):
     page = visit("#v1/rotation/sinusoidal")
-    says(page, ".instead", "does not turn pairs")
+    says(page, ".instead", "does not rotate separate pairs")
     page.select_option("select", "rope")
     page.get_by_role("button", name="Move both by 37").click()
     says(page, ".claim", "the angles between them have not changed")
@@ -238,7 +238,7 @@ def test_a_stop_of_the_tour_opens_in_its_view(visit):
     page.get_by_role("button", name="Next").click()
     expect(page.locator(".stop-count")).to_have_text("Stop 2 of 15")
     page.get_by_role("link", name="Open it in its view").click()
-    expect(page.locator("h2")).to_have_text("Does attention know the order?")
+    expect(page.locator("h2")).to_have_text("Does attention see the order?")
 
 
 @pytest.mark.parametrize("view", VIEWS[:-1])
@@ -338,7 +338,7 @@ def test_back_undoes(visit):
 
 
 def states(count):
-    """Addresses of any view, with what it can be asked."""
+    """Make addresses of any view, with parameters of this view."""
     draw = random.Random(0)
     names = ["rope", "alibi", "sinusoidal", "t5", "shaw", "fire", "fox", "xpos", "binary"]
     for _ in range(count):
@@ -445,7 +445,7 @@ def test_an_encoding_of_ten_lines_appears_with_no_javascript_written(chromium, t
     page.on("pageerror", lambda error: said.append(str(error)))
     page.goto((tmp_path / "mine.html").as_uri())
     expect(page.locator("h2")).to_have_text("Mine")
-    bias = page.get_by_role("figure").filter(has_text="What is added to scores")
+    bias = page.get_by_role("figure").filter(has_text="Added to scores")
     assert bias.locator("canvas").evaluate(COLOURS) > 30
     strength = page.get_by_label("strength", exact=True)
     output = page.locator(".slider", has=strength).locator("output")
@@ -471,14 +471,14 @@ TENSOR = (
 
 
 def test_a_tensor_is_a_bias_and_what_is_pasted_is_quoted(chromium, tmp_path, monkeypatch):
-    """As README's formula says it: √distance again, from a file with a space in its name."""
+    """A bias of √distance, from a file with a space in its name."""
     (tmp_path / "my bias.py").write_text(TENSOR)
     monkeypatch.chdir(tmp_path)
     file = posenc.explore("my bias.py:Mine").save(tmp_path / "mine.html")
     context = chromium.new_context(permissions=["clipboard-read", "clipboard-write"])
     page = context.new_page()
     page.goto(f"{file.as_uri()}#v1/encoding/mine")
-    bias = page.get_by_role("figure").filter(has_text="What is added to scores")
+    bias = page.get_by_role("figure").filter(has_text="Added to scores")
     expect(bias.locator(".readout")).to_have_text("query at 40, key at 24: −2")  # 0.5 · √16
     page.get_by_role("button", name="Copy as command").click()
     assert page.evaluate("navigator.clipboard.readText()") == "posenc show 'my bias.py:Mine'"
@@ -497,7 +497,7 @@ def test_rows_of_what_turns_are_seen_as_angles_or_cosines(visit):
     expect(readout).to_have_text(f"position 40, pair 1: {math.cos(angle):.3g}")
     go(page, "#v1/encoding/sinusoidal?rows=cos")
     expect(page.get_by_label("Rows", exact=True)).to_be_hidden()
-    says(page, "figure:visible", "What is added")
+    says(page, "figure:visible", "Added rows")
 
 
 def test_a_token_that_is_hovered_is_lit_in_all_figures_of_the_view(visit):
@@ -530,7 +530,7 @@ def test_a_token_that_is_hovered_is_lit_in_all_figures_of_the_view(visit):
 
 @pytest.mark.repository
 def test_results_of_a_study_stand_beside_the_encodings(chromium, tmp_path):
-    """Of the study of copying, which the repository holds."""
+    """The study of copying in the repository."""
     import posenc
 
     study = Path(__file__).parents[3] / "studies" / "shape-copy"
@@ -587,8 +587,8 @@ def test_published_models_come_first_with_dials_at_any_length(visit, wanted):
     if wanted == 131_072:
         expect(said).to_contain_text(f"linear {new['interpolate']}, NTK {new['ntk']}")
         expect(said).to_contain_text(f"YaRN {new['yarn']}")
-        expect(said).to_contain_text("does not tell on how much of 131,072 tokens")
-        expect(page.locator(".claim")).to_contain_text("cannot say whether it fits")
+        expect(said).to_contain_text("does not state how much of 131,072 tokens")
+        expect(page.locator(".claim")).to_contain_text("does not show whether it fits")
     assert page.locator(".dials svg").count() == 64
     assert page.locator(".dials .new").count() == new["configured"]
     assert "8 layers" not in page.inner_text("main")  # of the packaged config, not of the model
@@ -597,7 +597,7 @@ def test_published_models_come_first_with_dials_at_any_length(visit, wanted):
 
 
 def test_nothing_is_said_to_a_mouse_alone(visit):
-    """No text in titles: what a mark rests on is told by touch and by key."""
+    """No text in titles: touch and keys show the number behind a mark."""
     page = visit()
     for view in VIEWS:
         go(page, f"#v1/{view}/rope")
@@ -618,7 +618,7 @@ def test_nothing_is_said_to_a_mouse_alone(visit):
 
 
 def test_what_the_page_may_load_is_nothing(chromium, file):
-    """Its policy: as on pages of reports, scripts and styles of its own, and pictures in it."""
+    """The policy allows own scripts and styles and embedded pictures, as on reports."""
     (policy,) = re.findall('Content-Security-Policy" content="([^"]*)"', file.read_text("utf-8"))
     assert policy.startswith("default-src 'none'; script-src 'unsafe-inline';")
     page = chromium.new_page()
@@ -634,7 +634,7 @@ READING = ["cope", "fox", "path", "wall", "selective-rope"]
 
 @pytest.mark.parametrize("slug", READING)
 def test_what_reads_tokens_is_shown_on_a_sentence_whose_middle_word_changes(visit, slug):
-    """What is added to the score of the last word for the first: Python's, before and after."""
+    """The addition to the score of the last word for the first, as in Python, before and after."""
     page = visit(f"#v1/encoding/{slug}?i=5&j=0")
     figure = page.get_by_role("figure").filter(has_text="“chased” becomes “.”")
     torch.manual_seed(0)
@@ -650,9 +650,9 @@ def test_what_reads_tokens_is_shown_on_a_sentence_whose_middle_word_changes(visi
     assert said.startswith("“dog” for “the”: ")
     written = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?(?:e-5)?", said)]
     assert written == pytest.approx(numbers, rel=0.05, abs=1e-6)  # of float32, to two digits
-    assert "Only the distance counts" not in page.inner_text("main")
+    assert "All pairs at the same distance have the same score" not in page.inner_text("main")
     go(page, f"#v1/compare/{slug},rope")
-    says(page, "figure:visible", "It goes by what stands between")
+    says(page, "figure:visible", "It depends on the words between")
 
 
 @pytest.mark.parametrize("slug", ["rope", "alibi", "sinusoidal", "t5", "shaw"])
@@ -661,7 +661,7 @@ def test_one_word_against_itself_is_the_same_in_each_view_and_in_python(visit, s
     torch.manual_seed(0)
     added = toy.added(create(slug, toy.DIM, toy.HEADS), [toy.WORD] * 64)[0, 0]
     page = visit(f"#v1/encoding/{slug}?i=40&j=24")
-    own = page.get_by_role("figure").filter(has_text="What is added to scores").first
+    own = page.get_by_role("figure").filter(has_text="Added to scores").first
     said = own.locator(".readout").inner_text()
     go(page, f"#v1/compare/{slug},rope?i=40&j=24")
     expect(page.locator("figure:visible .readout").first).to_have_text(said)
@@ -701,7 +701,7 @@ def test_what_is_copied_and_saved(visit):
 
 def test_what_is_saved_has_its_title_its_legend_and_address_and_no_cursor(visit):
     page = visit("#v1/encoding/rope?channels=0,5")
-    for figure, names in (("What is added to scores", ()), ("Channels against", (0, 5))):
+    for figure, names in (("Added to scores", ()), ("Channels against", (0, 5))):
         box = page.locator("figure:visible", has_text=figure).first
         assert box.locator(".cursor").count() == 1
         with page.expect_download() as found:
@@ -749,7 +749,7 @@ def test_a_saved_figure_is_the_neutral_figure_of_reports(visit, tmp_path, slug, 
 
 
 def test_saved_lines_are_the_wavelengths_of_the_report(visit, tmp_path):
-    """Of the model that is baked in: those of `inspect`'s figure, pair by pair."""
+    """The figure of `inspect` for the packaged model, pair by pair."""
     picture = saved_figure(visit("#v1/context"), tmp_path)
     (panel,) = picture.figure.panels
     assert panel.y_log

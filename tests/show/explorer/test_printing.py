@@ -1,4 +1,4 @@
-"""The page as a printer lays it out: no script runs, and still each cell stands beside its word."""
+"""The printed page: no script runs, but each cell is still beside its word."""
 
 import io
 from contextlib import suppress

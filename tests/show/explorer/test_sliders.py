@@ -36,7 +36,7 @@ def test_the_base_of_theta_can_be_turned(encodings):
 
 
 def test_published_bases_can_be_set_and_are_marked(encodings):
-    """Those of published configs, to the digit; round ones from 10³ to 10⁷ lie between."""
+    """Exactly the bases of published configs, and round values from 10³ to 10⁷ between them."""
     for name in ("rope", "sinusoidal"):
         slider = encodings[name]["sliders"]["base"]
         published = {config["rope_theta"] for config in CONFIGS.values() if "rope_theta" in config}

@@ -66,7 +66,7 @@ def visit(chromium, file):
 
 
 def written(kind, words):
-    """What `attend` writes for each word, (token, channel): head 0 of the toy layer."""
+    """Return the output of `attend` for each word, (token, channel): head 0 of the toy layer."""
     name, causal = KINDS[kind]
     torch.manual_seed(0)
     encoding = create(name, toy.DIM, toy.HEADS)
@@ -165,12 +165,12 @@ def test_readers_type_their_own_sentence_into_the_address(visit):
     assert page.locator(".word span").all_inner_texts() == ["the", "pig", "saw", "the", "pig"]
     assert "two words “the” get exactly the same column" in page.inner_text(".told")
     page.get_by_label("Your own sentence").fill("no word twice")
-    assert "No word stands here twice." in page.inner_text(".told")
+    assert "No word is repeated here." in page.inner_text(".told")
 
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
 def test_who_wants_less_motion_sees_none(visit, motion):
-    """Words do not slide, and the figure is at its end as soon as it is asked for."""
+    """Words do not slide, and the figure shows its end at once."""
     page = visit(reduced_motion=motion)
     seconds = page.locator(".word").first.evaluate(
         "one => getComputedStyle(one).transitionDuration"
@@ -189,14 +189,14 @@ def test_who_wants_less_motion_sees_none(visit, motion):
 
 
 def shares():
-    """How much of “dog” plus its number is the word, at places 0 to 12, by lengths of vectors."""
+    """Return the share of “dog” in “dog” plus its number, at places 0 to 12, by lengths."""
     word, integer = toy.vector("dog", 64), create("integer", 16, 4)
     rows = integer.on_embeddings(torch.zeros(1, 13, 64), integer.prepare(torch.arange(13)))[0]
     return [float(word.norm() / (word.norm() + row.norm())) for row in rows]
 
 
 def steps():
-    """How far the sinusoidal pattern moves from each place to the next."""
+    """Return the distance of the sinusoidal pattern from each place to the next."""
     torch.manual_seed(0)
     encoding = create("sinusoidal", 16, 4)
     rows = encoding.on_embeddings(torch.zeros(1, 49, 64), encoding.prepare(torch.arange(49)))[0]
@@ -218,7 +218,7 @@ def hands(query, key):
     return parts
 
 
-# Of each scene: the lowest guess, its step, a right guess by Python, and a key that guesses wrong
+# For each scene: the lowest guess, its step, a right guess by Python, and a key that guesses wrong
 GUESSES = [
     (0, 0.05, lambda: 0, "End"),
     (0, 0.02, lambda: shares()[12], "End"),
@@ -262,7 +262,7 @@ def test_a_guess_is_dragged_and_kept_in_the_address(visit):
     page.wait_for_url(re.compile(r"scene=1&guess=\d+$"))
     assert handle.bounding_box()["y"] > before["y"] + 20
     assert 0 < int(handle.get_attribute("aria-valuetext").split()[0]) < 60
-    page.mouse.click(frame["x"] + 20, frame["y"] + 40)  # outside of the bar that is asked about
+    page.mouse.click(frame["x"] + 20, frame["y"] + 40)  # outside of the bar of the question
     kept = page.url
     page.reload()
     page.wait_for_selector("html[data-ready]")
@@ -332,7 +332,7 @@ def test_clocks_sum_to_the_score(visit, at, apart):
 
 
 def test_both_hands_turn_while_the_score_stays(visit):
-    """The film moves both words by 37 places; the label says where they are at each moment."""
+    """The film moves both words by 37 places; the label has their places at each moment."""
     page = visit("#v1/story?scene=3&seen&film=0")
     label = lambda: numbers(page.get_attribute(".board svg", "aria-label"))  # noqa: E731
     begun = label()

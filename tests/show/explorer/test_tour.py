@@ -39,7 +39,7 @@ def seeded():
 
 
 def rows(name, pos):
-    """What an encoding adds at these positions."""
+    """Return the rows that an encoding adds at these positions."""
     one, pos = create(name, DIM, WIDTH // DIM), torch.as_tensor(pos)
     x = torch.zeros(1, len(pos), WIDTH, dtype=torch.float64)
     return one.on_embeddings(x, one.prepare(pos))[0].double()

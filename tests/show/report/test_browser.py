@@ -187,7 +187,7 @@ def test_values_witnesses_and_rows_are_reached_by_keys(pages, chromium):
         assert any(shown)
         assert not all(shown)
         names = page.locator("details.numbers[data-numbers] summary").all_text_contents()
-        assert len({*names}) == len(names)  # each says of which figure
+        assert len({*names}) == len(names)  # each has the name of its figure
 
 
 def test_a_figure_moves_and_is_saved_as_a_file(pages, chromium):

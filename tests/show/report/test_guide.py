@@ -22,7 +22,7 @@ IN_CARDS = {name for card in CATALOG for name in card.used_by.split(", ")}
 
 
 def layers(begin):
-    """(what it is, its window) of each layer of the published models so called."""
+    """Return (encoding, window) of each layer of the published models with this name."""
     specs = [
         config.specify(one).text_stack for name, one in CONFIGS.items() if name.startswith(begin)
     ]
@@ -103,7 +103,7 @@ def test_the_page_links_to_the_studies_that_its_numbers_are_of():
 
 
 def test_numbers_of_the_short_table_are_those_that_are_measured():
-    """A number of a reason stands beside its exact value on the page, or is rounded from it."""
+    """A number of a reason is on the page with its exact value, or is rounded from it."""
     exact = [*guide.NEW_ANGLES.values(), *guide.EQUAL.values(), 64, 16, 2]
     exact += [number for numbers in guide.READ.values() for number in numbers]
     rows = [one for one in guide.GUIDE if one.basis != "convention"]

@@ -30,7 +30,7 @@ def shape(formula):
 
 
 def plain(text):
-    """Symbols in order, without what only says where they stand."""
+    """Return the symbols in order, without those that only set places."""
     text = re.sub("(['′])([ᵢⱼ])", r"\2\1", text)  # MathML has the lower script first
     text = unicodedata.normalize("NFKC", text).replace("Σ", "∑").replace("'", "′")
     return re.sub(r"[\s^_(){}/`√\u0304]", "", text)

@@ -29,7 +29,7 @@ EVIL = [
 
 
 def drawn_on_page(result):
-    return {name: one for name, one in kind_of(result).draw(result).items() if one.on_page}
+    return {name: one for name, one in kind_of(result).make_figures(result).items() if one.on_page}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_says_the_width_that_all_are_measured_at(html, everything, small):
 
 @pytest.mark.slow
 def test_every_number_that_is_shown_is_in_the_json(html, everything):
-    # Those of the guide have tests of their own
+    # Numbers of the guide have separate tests
     said = re.findall(r"\d[\d,]*(?:\.\d+)?", f"{GUIDE}")
     numbers = everything.to_json() | {"guide": [float(one.replace(",", "")) for one in said]}
     assert missing(html, numbers, drawn_on_page(everything)) == []
@@ -90,14 +90,14 @@ def test_every_number_that_is_shown_is_in_the_json(html, everything):
 
 
 def test_every_number_of_a_closer_look_is_in_its_json(portrait):
-    # of frames, circles and labels, and what follows from the lengths alone
+    # of frames, circles and labels, and numbers that follow from the lengths alone
     places = {"codes", "turning", "rotation", "dials", "stretch"}
     found = missing(page.render(portrait), portrait.to_json(), drawn_on_page(portrait))
     assert [one for one in found if one.split(":")[0] not in places] == []
 
 
 def test_a_closer_look_begins_with_pictures(portrait):
-    """Of tables and of what is told of each encoding none is open: ten screens, where it had 30."""
+    """No table and no section of an encoding is open: ten screens instead of 30."""
     html = page.render(portrait)
     assert html.index('class="figure"') < html.index("<table")
     whole = re.sub(r"<details.*?</details>", "", re.sub(r"<details class=.numbers.*?</details>", "",

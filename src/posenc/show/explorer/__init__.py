@@ -1,1 +1,1 @@
-"""The explorer: encodings exported as graphs, and what runs them in a browser."""
+"""The explorer: a page that runs encodings, exported as graphs, in the browser."""

@@ -1,9 +1,9 @@
-"""The data of the explorer's page, as one JSON document: encodings, models, results of a study.
+"""Collect the data of the explorer's page in one JSON document: encodings, models, study results.
 
     python -m posenc.show.explorer.data > data.json
 
-Graphs and other measurements of the catalogue are made once and kept (`measured.py`). A user's own
-encodings, and what models do, are described when the page is made.
+Graphs and other measurements of the catalogue are made once and cached (`measured.py`). Encodings
+of users and models are described when the page is made.
 """
 
 import json
@@ -25,7 +25,7 @@ from posenc.show.explorer.measured import Measurements, kept, measure, measure_o
 from posenc.show.explorer.models import ModelEntry, TurningEntry, architectures
 from posenc.show.explorer.story import Story, story
 from posenc.show.explorer.vectors import WordVectors
-from posenc.show.report import mathml, words
+from posenc.show.report import mathml, phrases
 from posenc.support import provenance
 from posenc.support.text import printable
 from posenc.support.version import __version__
@@ -53,14 +53,14 @@ class Citation(TypedDict):
 
 
 class Passage(TypedDict):
-    """A part of a docstring: prose, or the lines of a formula, each as MathML and remarks."""
+    """A part of a docstring: prose, or the lines of a formula as MathML with remarks."""
 
     prose: str  # text with code in back-quotes; empty where it is a formula
-    formula: list[list[str]]  # MathML: for each line, what stands apart on it
+    formula: list[list[str]]  # MathML: for each line, its formula and remarks
 
 
 class Option(TypedDict):
-    """An option of the constructor."""
+    """An option of an encoding's constructor."""
 
     name: str
     default: Any  # a number, a text, true, false or null
@@ -68,7 +68,7 @@ class Option(TypedDict):
 
 
 class PageEntry(Measurements):
-    """One encoding on the page."""
+    """An encoding on the page."""
 
     name: str
     slug: str
@@ -101,8 +101,8 @@ class Page(TypedDict):
     properties: list[PropertyWords]
     encodings: list[PageEntry]  # the user's own come first
     first: list[str]  # slugs to begin with
-    begin: str  # the view to begin with: of what was named, or else the story
-    story: Story  # what its scenes show beside the encodings
+    begin: str  # the first view: that of the named encodings or models, or the story
+    story: Story  # data of its scenes that do not come from encodings
     models: list[ModelEntry]  # the user's come first
     turnings: dict[str, TurningEntry]  # rotations by the keys that models name
     words: WordVectors | None  # word vectors of a model; None: all words have seeded ones
@@ -143,7 +143,7 @@ def page(
         "properties": [
             {
                 "name": test.__name__,
-                "label": words.label(test.__name__),
+                "label": phrases.label(test.__name__),
                 "meaning": (test.__doc__ or "").splitlines()[0],
             }
             for test in ALL
@@ -166,7 +166,7 @@ def page(
 
 
 def encoding(card: Card, measured: Measurements) -> PageEntry:
-    """Describe an encoding for the page, beside its measurements."""
+    """Describe an encoding for the page, with its measurements."""
     instance = card.make(graphs.DIM, graphs.HEADS)
     named = card.slug if card in CATALOG else getattr(card.make, "name", card.name)
     text = blocks(card.text)
@@ -207,7 +207,7 @@ def catalog(
 
 
 def unmeasured() -> int:
-    """Count the encodings of the catalogue that `page` would measure, for some seconds each."""
+    """Count the encodings that `page` would have to measure, which takes some seconds for each."""
     bases = published_bases()
     return sum(kept(card, bases) is None for card in CATALOG)
 
@@ -223,7 +223,7 @@ def blocks(text: str) -> list[Passage]:
         {"prose": "", "formula": mathml.lines(_visible(block))}
         if kind == "formula"
         else {"prose": _visible(block), "formula": []}
-        for kind, block in words.blocks(text)
+        for kind, block in phrases.blocks(text)
     ]
 
 
@@ -241,12 +241,12 @@ def paper(card: Card) -> Citation:
 
 
 def to_json(data: Any) -> str:
-    """Write compact JSON; numbers that JSON does not have are refused."""
+    """Write compact JSON. Raises ValueError for numbers that JSON lacks."""
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def write(data: Mapping[str, Any], path: Path) -> None:
-    """Write a file of the package, one line for each key of each part, so that diffs are short."""
+    """Write a file of the package with one line for each key, so that diffs are short."""
     parts = (f"{json.dumps(key)}:{_lines(value)}" for key, value in data.items())
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
 
@@ -261,7 +261,7 @@ def _lines(value: Any) -> str:
 
 
 def renamed(card: Card) -> Card:
-    """Rename a user's own encoding, if its name is taken in the catalogue."""
+    """Rename a user's encoding if the catalogue has the same name."""
     taken = card not in CATALOG and card.slug in {known.slug for known in CATALOG}
     return replace(card, name=f"{card.name} own") if taken else card
 

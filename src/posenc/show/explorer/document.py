@@ -1,7 +1,7 @@
-"""The explorer's page: one HTML file that opens offline, from its parts in the folder `page`.
+"""Write the explorer's page, one HTML file that opens offline, from the files in `page`.
 
-The modules of JavaScript are put into one script, each in a function of its own, in the order in
-which they import each other; so nothing has to be built, and names of one do not meet another's.
+The JavaScript modules become one script, each in its own function scope and after the modules that
+it imports. So there is no build step, and modules may use the same names.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from posenc.show.explorer import data
-from posenc.show.report.saving.folder import MARK, has_mark
+from posenc.show.report.output_folder import MARK, has_mark
 from posenc.support.text import printable
 from posenc.support.writing import write_whole
 
@@ -26,7 +26,7 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+
 
 
 def render(page: Mapping[str, Any]) -> str:
-    """Fill the page with this data; text of users cannot end the element that it is in."""
+    """Fill the page with this data, escaped so that text of users cannot end its element."""
     parts = {
         "style": _text(STYLE),
         "data": data.to_json(page).replace("<", "\\u003c"),
@@ -38,12 +38,12 @@ def render(page: Mapping[str, Any]) -> str:
 
 @cache
 def script(main: str = MAIN) -> str:
-    """All modules that `main` needs, itself last, as one script."""
+    """Join all modules that `main` needs to one script, with `main` last."""
     return "\n".join(_scope(name) for name in _order(main))
 
 
 def _order(main: str) -> list[str]:
-    """The modules, each after those that it imports."""
+    """Sort the modules so that each comes after its imports."""
     order: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -68,7 +68,7 @@ def _beside(name: str, path: str) -> str:
 
 
 def _scope(name: str) -> str:
-    """A module as the object of its exports."""
+    """Wrap a module in a function that returns its exports."""
     code = _text(name)
     exports = [match[1] for match in EXPORT.finditer(code)]
     for line in re.findall(r"^export const .*;$", code, re.MULTILINE):
@@ -95,34 +95,34 @@ def _text(name: str) -> str:
 
 
 def write(page: str, out: Path) -> None:
-    """Write the page in place of an earlier one, as a whole or not at all."""
+    """Write the page, or replace an earlier one, in one atomic step."""
     write_whole(out, page.encode("utf-8", "backslashreplace"))
 
 
 def check_place(out: Path, force: bool = False) -> None:
-    """Raise OSError with a sentence if a page should not be written there. Nothing is written."""
+    """Raise OSError with a sentence if a page cannot, or should not, be written to `out`."""
     name = printable(str(out), 4_000)
     if out.is_dir():
-        raise IsADirectoryError(f"{name} is a folder: name a file in it, {out.name}/explore.html.")
+        raise IsADirectoryError(f"{name} is a folder. Use a file in it, {out.name}/explore.html.")
     if os.path.lexists(out) and not force and not has_mark(out, MARK):
         raise FileExistsError(
-            f"{name} is there, and no page of posenc: name another file, or pass --force."
+            f"{name} exists and is not a page of posenc. Use another file, or pass --force."
         )
     if not out.parent.is_dir():
-        raise FileNotFoundError(f"{printable(str(out.parent), 4_000)} is no folder: make it first.")
+        raise FileNotFoundError(f"{printable(str(out.parent), 4_000)} is not a folder. Create it.")
     if not os.access(out.parent, os.W_OK):
         raise PermissionError(f"{printable(str(out.parent), 4_000)} cannot be written to.")
 
 
 class Explorer:
-    """The explorer's page, which a notebook shows; `save` writes it to a file."""
+    """The explorer's page. A notebook displays it; `save` writes it to a file."""
 
     def __init__(self, page: data.Page):
         self.data = page
         self.html = render(page)
 
     def save(self, path: str | Path, force: bool = False) -> Path:
-        """Write the page. Raises OSError for what is there and no page of posenc."""
+        """Write the page. Raises OSError if the file exists and is not a page of posenc."""
         out = Path(path)
         check_place(out, force)
         write(self.html, out)

@@ -1,4 +1,4 @@
-"""`explore`: the page for encodings and models, named as on the command line."""
+"""The function `explore`, which makes the explorer's page for encodings and models."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,15 +14,15 @@ from posenc.support.arguments import brief
 
 
 def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None) -> Explorer:
-    """Make the explorer, with these encodings and models in it; a notebook shows it.
+    """Make the explorer with these encodings and models; a notebook displays it.
 
     - `what`: encodings and models, one argument each. An encoding is a name of the catalogue,
       "my_module.py:Mine", which runs that code, or an instance. A model is a folder, a config.json,
       or an id of the Hugging Face hub; the first folder with a tokenizer.json and weights gives
       words their vectors
-    - `study`: folder with the results of a study; None: none are shown
+    - `study`: folder with the results of a study to show, or None
 
-    Raises LookupError or ModelError for what cannot be found or read.
+    Raises LookupError for unknown encodings, and ModelError for models that cannot be read.
 
     >>> explore("rope")
     Explorer(... encodings, ... models, ...): a notebook shows it, and save(...) writes it
@@ -55,7 +55,7 @@ def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
         if not isinstance(item, Encoding | Card | str | Path):
             raise TypeError(
                 "`what` must be encodings, their names, or models' files, got"
-                f" {brief(item)}: try explore('rope', 'config.json')."
+                f" {brief(item)}. Call explore('rope', 'config.json'), for example."
             )
         if isinstance(item, Path) or (isinstance(item, str) and hub.is_model(item)):
             paths.append(hub.local(str(item)))
@@ -65,7 +65,7 @@ def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
 
 
 def results(folder: str | Path) -> dict[str, Any]:
-    """The results of a study as `posenc results --json` prints them."""
+    """Return the results of a study as `posenc results --json` prints them."""
     from posenc.lab.study import analysis, store
 
     return analysis.analyse(store.read(Path(folder))).to_json()

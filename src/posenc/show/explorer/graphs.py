@@ -1,20 +1,20 @@
-"""Graphs of encodings: each one's own Python, exported for an interpreter in the browser.
+"""Export encodings as graphs of torch operations for the interpreter in the browser.
 
     {"inputs": {"pos": ["token"], …}, "constants": {"freqs": {"shape": [8], …}, …},
      "nodes": [["sin.default", ["$5"]], …], "outputs": {"scores": "$9", …}, …}
 
 Values are numbered: inputs first, then constants, then nodes; "$5" is the sixth. A node may have
-named arguments, and the dtype of what comes out, where that is not float64. A graph holds for any
-number of tokens, and rounds where the encoding does. What it learns is as it is at
-first: `torch.manual_seed(seed)`, then `create(name, dim, heads, **options)`, makes the same.
+named arguments, and the dtype of its result if that is not float64. A graph is valid for any
+number of tokens, and rounds where the encoding does. Parameters have their initial values:
+`torch.manual_seed(seed)`, then `create(name, dim, heads, **options)`, gives the same ones.
 
-    embedded        x with what is added to it            from pos, x
+    embedded        x plus the added rows                 from pos, x
     q, k            as they enter the dot product         from pos, q, k, hidden, head
     bias, scores    (1, 1, query, key), before softmax    from pos, q, k, hidden, head
 
-`hidden` is the input of the layer, which some encodings read. All but `embedded` is of one head,
-number `head`; the others are not computed, but where an encoding computes all of them at once.
-Pairs that an encoding made for causal attention does not see are −∞.
+`hidden` is the input of the layer, which some encodings read. All outputs except `embedded` are of
+one head, number `head`; other heads are computed only if an encoding computes all of them at once.
+Later keys have the score −∞ if the encoding is made for causal attention.
 """
 
 import base64
@@ -55,7 +55,8 @@ INTERPRETER = "interpreter.js"
 class GraphInputs(NamedTuple):
     """The inputs of a graph: q and k (1, head, token, channel), x and hidden (1, token, width).
 
-    Additive encodings add to x; the layer reads `hidden`. `head`, (1,), is the one that is shown.
+    Additive encodings add to x; the layer reads `hidden`. `head`, (1,), is the number of the shown
+    head.
     """
 
     pos: Tensor
@@ -67,7 +68,7 @@ class GraphInputs(NamedTuple):
 
 
 class LastCall(TorchFunctionMode):
-    """A record of the function of torch that was called last, to be named if it failed."""
+    """A record of the last call of a torch function, named in the message if it fails."""
 
     name = ""
 
@@ -79,7 +80,7 @@ class LastCall(TorchFunctionMode):
 
 
 def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> dict[str, Tensor]:
-    """Compute all outputs of the graph. `alone`: scores are computed of the shown head only."""
+    """Compute all outputs of the graph; if `alone`, the scores of the shown head only."""
     pos, q, k, x, hidden, head = content
     tensors, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
     if "on_embeddings" in acts_on:
@@ -108,12 +109,12 @@ def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> di
 
 
 def of_head(x: Tensor, head: Tensor) -> Tensor:
-    """Take one head: (1, head, …) -> (1, 1, …)."""
+    """Select one head: (1, head, …) -> (1, 1, …)."""
     return x if x.shape[1] == 1 else x.index_select(1, head)
 
 
 def at_of_head(at: Any, head: Tensor) -> Any:
-    """Take the part of a `Prepared` that belongs to this head, where it has heads."""
+    """Select the part of a `Prepared` that belongs to this head, if it has heads."""
     if not isinstance(at, Prepared):
         return at
     shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
@@ -134,10 +135,10 @@ def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
 
 
 def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
-    """Test whether the hook of scores gives each head the same alone as among all heads.
+    """Test whether the scores of a head are the same alone as together with all heads.
 
-    It does where no head has parameters of its own there: then the others need no scores. No rule
-    says for which encodings, so the outputs are compared.
+    If they are, the scores of the other heads need not be computed. No attribute of an encoding
+    states this, so the outputs are compared.
     """
     if "on_scores" not in encoding.acts_on:
         return False
@@ -161,7 +162,7 @@ def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
 def bias_of_head(
     bias: ScoreBias, head: Tensor, shape: tuple[int, int, int, int], seen: Tensor | None
 ) -> Tensor:
-    """The bias of every pair in this head: by the function of one pair, where there is one."""
+    """Compute the bias of every pair in this head, with the function of one pair if it has one."""
     of_pair = bias.pair()
     if of_pair is None:
         return of_head(bias.block(ALL, ALL, seen), head).expand(shape)
@@ -170,16 +171,17 @@ def bias_of_head(
 
 
 def make(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> Encoding:
-    """Make the encoding as it begins, with small tables and the seed that the page shows."""
+    """Make the encoding with its initial parameters, small tables, and the seed of the page."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return card.make(dim, heads, **SMALL_TABLES.get(card.slug, {}) | options)
 
 
 def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS) -> GraphInputs:
-    """Seeded q, k, x and hidden, standing one after another; points fill a square or a cube.
+    """Make seeded q, k, x and hidden at consecutive positions; points fill a square or a cube.
 
-    An encoding that adds no bias and names no number of heads does the same in each: one is enough.
+    An encoding without a bias and without a number of heads is the same in each head, so one head
+    is enough.
     """
     dim, heads = encoding.dim or dim, encoding.heads or heads
     random, width = torch.Generator().manual_seed(SEED), encoding.width or dim * heads
@@ -253,13 +255,13 @@ def _not_exported(card: Card, encoding: Encoding, name: str, error: Exception) -
     where = f" ({Path(own).name}, line {lines[-1]})" if lines else ""
     why = (str(error).strip() or type(error).__name__).splitlines()[0]
     return (
-        f"{card.name} cannot be exported: `{name}`{where} is not the same for every input; write it"
-        f" with operations on tensors that read none of their values. It said: {why}"
+        f"{card.name} cannot be exported, because `{name}`{where} depends on values of tensors."
+        f" Use only operations that read no values. The error of torch: {why}"
     )
 
 
 def graph(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> dict[str, Any]:
-    """The graph of an encoding, ready to be written as JSON.
+    """Return the graph of an encoding as data for JSON.
 
     Raises ValueError, which names the operation, if the encoding cannot be exported, or its graph
     not be run.
@@ -276,14 +278,14 @@ def written(graph: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def operations() -> frozenset[str]:
-    """The operations that the interpreter has: read from its table, so it cannot lie."""
+    """Return the operations of the interpreter, read from the table in its source."""
     code = (files("posenc.show.explorer") / INTERPRETER).read_text("utf-8")
     table = code.partition("const OPERATIONS")[2].partition("\n};")[0]
     return frozenset(re.findall(r'^  "([\w.]+)":', table, re.MULTILINE))
 
 
 def numbers(x: Tensor) -> dict[str, Any]:
-    """Write a tensor in JSON: few values as numbers, many as bytes, of float32 if exact."""
+    """Write a tensor for JSON: few values as numbers, many as bytes, in float32 if exact."""
     x = x.detach()
     form: dict[str, Any] = {"shape": [*x.shape], "dtype": str(x.dtype).removeprefix("torch.")}
     if x.numel() <= FEW_NUMBERS or not x.is_floating_point():

@@ -1,4 +1,4 @@
-// Runs the graphs that graphs.py exports, on tensors of float64: one definition, in Python.
+// Runs the graphs that graphs.py exports, on tensors of float64. Encodings are defined only in Python.
 
 /**
  * A view of numbers: element (i, j, …) is data[offset + i · strides[0] + j · strides[1] + …].
@@ -10,7 +10,7 @@
 /** @typedef {{shape: number[], dtype: string, values?: (number | boolean)[], float32?: string,
  *   float64?: string}} Numbers as graphs.py writes a tensor */
 /** @typedef {[string, any[], Object<string, any>?, string?]} Node operation, arguments, named ones,
- *   dtype of what comes out, where that is not float64 */
+ *   dtype of the result, if it is not float64 */
 /** @typedef {{name: string, sentence?: string, inputs: Object<string, (number | string)[]>,
  *   constants: Object<string, Numbers>, nodes: Node[], outputs: Object<string, string>}} Graph */
 
@@ -22,7 +22,7 @@ export class UnknownOperation extends Error {}
 /** @param {readonly number[]} shape @returns {number} */
 const count = (shape) => shape.reduce((all, size) => all * size, 1);
 
-/** @param {readonly number[]} shape @returns {number[]} of a tensor whose rows lie one by one */
+/** @param {readonly number[]} shape @returns {number[]} strides of a row-major tensor */
 function rowMajor(shape) {
   const strides = new Array(shape.length);
   let step = 1;
@@ -48,7 +48,7 @@ export function tensor(shape, values, dtype = "float64") {
 }
 
 /** @param {Tensor} x @param {number[]} shape @param {number[]} strides @param {number} [offset]
- *  @returns {Tensor} the same numbers, seen otherwise */
+ *  @returns {Tensor} a view of the same numbers */
 const seen = (x, shape, strides, offset = x.offset) => ({
   shape, strides, offset, data: x.data, dtype: x.dtype,
 });
@@ -63,7 +63,7 @@ function isRowMajor(x) {
   return true;
 }
 
-/** @param {Tensor} x @returns {Float64Array} its numbers row by row; not to be written to */
+/** @param {Tensor} x @returns {Float64Array} its numbers row by row; callers must not write to them */
 export function values(x) {
   const size = count(x.shape);
   if (isRowMajor(x)) {
@@ -73,14 +73,14 @@ export function values(x) {
   return copied([x], x.shape).data;
 }
 
-/** @param {Tensor} x @returns {Tensor} the same, its rows one by one in memory */
+/** @param {Tensor} x @returns {Tensor} the same tensor in row-major order */
 const compact = (x) => (isRowMajor(x) ? x : copied([x], x.shape));
 
 /** @param {number} d @param {number} axes @returns {number} an axis, counted from the first */
 const axis = (d, axes) => (d < 0 ? d + Math.max(axes, 1) : d);
 
 /**
- * The shape that several tensors broadcast to.
+ * Returns the shape to which several tensors broadcast.
  * @param {readonly (readonly number[])[]} shapes
  * @returns {number[]}
  */
@@ -108,7 +108,7 @@ function stridesFor(x, shape) {
 
 /**
  * Visits all places of a shape, sheet by sheet: `sheet(offsets, m, n, down, across)` of each tensor
- * at its start, for m rows of n numbers that follow in steps. Axes that lie one in the other are one.
+ * at its start, for m rows of n numbers with constant strides. Contiguous axes are merged to one.
  * @param {Tensor[]} tensors
  * @param {readonly number[]} sizes the shape that they broadcast to
  * @param {(offsets: number[], m: number, n: number, down: number[], across: number[]) => void} sheet
@@ -155,20 +155,20 @@ function sheets(tensors, sizes, sheet) {
 const FUNCTIONS = [];
 
 /**
- * A function, by its number, of what comes out of other steps or of tensors of one shape.
+ * A function, by its number, of the results of other steps or of tensors of one shape.
  * @typedef {{f: number, of: (Step | Tensor)[]}} Step
  */
 
-/** @param {readonly number[]} shape @returns {number[]} without axes of one, over which no loop goes */
+/** @param {readonly number[]} shape @returns {number[]} without axes of size 1, which need no loop */
 const core = (shape) => shape.filter((size) => size !== 1);
 
 /** @param {readonly number[]} a @param {readonly number[]} b */
 const same = (a, b) => a.length === b.length && a.every((size, d) => size === b[d]);
 
 /**
- * A tensor, row by row, whose numbers are computed when they are first read. A step of the same shape
- * that is the only one to read it takes over its step instead: one loop then does both, and the
- * numbers between are never written to memory, which costs more than to compute them.
+ * A row-major tensor whose numbers are computed when they are first read. If its only reader is a step
+ * of the same shape, the two steps are fused: one loop computes both, and the numbers between are never
+ * written to memory, which would take longer than computing them.
  */
 class Later {
   /** @param {number[]} shape @param {number[]} stepShape the shape of the tensors in the step @param {Step} step */
@@ -187,13 +187,13 @@ class Later {
     if (!this.known) {
       this.known = new Float64Array(count(this.stepShape));
       filler(this)(this.known);
-      this.step = { f: 0, of: [] }; // what it was computed of is needed no more
+      this.step = { f: 0, of: [] }; // releases the operands
     }
     return this.known;
   }
 }
 
-/** @param {any} x @returns {x is Later} whether its numbers are still to be computed */
+/** @param {any} x @returns {x is Later} true if its numbers are not computed yet */
 const pending = (x) => x instanceof Later && !x.known;
 
 /**
@@ -224,14 +224,14 @@ function written(step, leaves) {
 /** @typedef {(out: Float64Array, at: number, data: Float64Array[], offsets: number[], m: number,
  *   n: number, down: number[], across: number[]) => void} Sweep of a sheet of m rows and n columns */
 
-/** @type {Map<string, Sweep>} by the text of what is computed */
+/** @type {Map<string, Sweep>} by the source text of the computation */
 const sweeps = new Map();
-const FEW_NUMBERS = 256; // for which no loop of their own is made
+const FEW_NUMBERS = 256; // below this number no special loop is compiled
 
 /**
- * A loop for one chain of steps alone: an engine puts functions into a loop that has only ever called
- * these, which is several times faster than to call them.
- * @param {string} text as `written` says it
+ * Compiles a loop for one chain of steps. JavaScript engines inline the functions of a loop that has
+ * called only these functions, which makes it several times faster.
+ * @param {string} text the text that `written` returns
  * @param {number[]} across steps from column to column: a number that stays is read once a row
  * @returns {Sweep | undefined} where a page may make functions of text
  */
@@ -261,7 +261,7 @@ function swept(text, across) {
 }
 
 /**
- * The same loop for any steps, which are called one by one.
+ * The same loop for any steps, called one by one.
  * @param {Step} step @returns {Sweep}
  */
 function stepwise(step) {
@@ -316,8 +316,8 @@ function filler({ step, stepShape }) {
 const STRIP = 4096; // numbers, which stay in the fastest memory
 
 /**
- * Hands over the numbers of x, row by row. Those of a tensor that is still to be computed come in
- * strips, so that they are never all in memory.
+ * Passes the numbers of x to `use`, row by row. The numbers of a tensor that is not computed yet are
+ * passed in strips, so that they are never all in memory.
  * @param {Tensor} x
  * @param {number} unit of which each strip has a whole number
  * @param {(numbers: Float64Array, start: number) => void} use they are overwritten afterwards
@@ -369,10 +369,10 @@ function inTurn(f, out, at, x, size) {
 let loops = 0;
 
 /**
- * Copies a loop for one function alone; where a page may not make functions of text, it is the loop.
- * The number makes each text another: engines know a text again.
+ * Copies a loop for one function, if the page may compile text; otherwise returns the loop itself.
+ * The number makes each text unique, because engines share compiled code of equal texts.
  * @template {Function} F
- * @param {F} loop that reads nothing but its arguments @returns {() => F} made when it is needed first
+ * @param {F} loop that reads only its arguments @returns {() => F} compiled on first use
  */
 function own(loop) {
   /** @type {F | null} */
@@ -634,7 +634,7 @@ function index(x, indices) {
   const shape = broadcast(chosen.map((index) => index.shape));
   const before = apart ? [] : x.shape.slice(0, first);
   const others = x.shape.map((_, d) => d).filter((d) => !indices[d]);
-  // Where an axis lies between two that are indexed, torch puts what they make first.
+  // If an axis is between two indexed ones, torch puts the indexed axes first.
   const [outer, rest] = apart
     ? [permuteSome(x, []), permuteSome(x, others)]
     : [permuteSome(x, others.filter((d) => d < first)), permuteSome(x, others.filter((d) => d > first))];
@@ -728,7 +728,7 @@ const block = (data, at, down, across = 1) => ({ data, at, down, across });
 const turned = ({ data, at, down, across }) => block(data, at, across, down);
 
 /** @param {Float64Array} data @param {number} at @param {number} step @param {number} many
- *  @returns {boolean} whether so many numbers are all 0 */
+ *  @returns {boolean} true if all of these numbers are 0 */
 function empty(data, at, step, many) {
   for (let i = 0; i < many; i++, at += step) if (data[at] !== 0) return false;
   return true;
@@ -759,7 +759,7 @@ function finite({ data, at, down, across }, n, k) {
   return true;
 }
 
-const LARGE = 2 ** 15; // products from which it is worth to look for zeros
+const LARGE = 2 ** 15; // number of products from which skipping zeros is faster
 
 /**
  * Writes a · b, two rows and four columns at once: each number is read for several products. Where rows
@@ -848,7 +848,7 @@ const MOST_PRODUCTS = 16; // with which a series ends sooner
 
 /**
  * @param {Float64Array} all matrices @param {number} start of one @param {number} unit start of another
- * @param {number} size @returns {number} how many times the other it is, exactly; 0: it is no whole multiple
+ * @param {number} size @returns {number} the exact whole multiple of the other, or 0
  */
 function multiple(all, start, unit, size) {
   let i = 0;
@@ -1207,7 +1207,7 @@ function readers(graph, wanted, first) {
 }
 
 /**
- * Computes the outputs that are asked for, and nothing that they do not need.
+ * Computes the requested outputs, and only the nodes that they need.
  * @param {Graph} graph
  * @param {Object<string, Tensor>} tensors inputs by name, and constants to be used instead
  * @param {string[]} [wanted] none: all

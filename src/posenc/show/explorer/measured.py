@@ -1,4 +1,4 @@
-"""What the page shows of an encoding beside its text: graph, sliders, properties and cost.
+"""Measure an encoding for the explorer: graph, sliders, properties and cost.
 
 For encodings of the catalogue it is measured once for these files and kept, in some 20 seconds.
 """
@@ -15,17 +15,17 @@ from posenc.show.explorer import graphs
 from posenc.show.explorer.sliders import Slider, graph_or_sentence
 from posenc.support import made
 
-KIND = "explorer"  # the name under which measurements are kept
-WIDE = 64, 4  # channels of a head, and heads: what properties are measured with, as in `show`
+KIND = "explorer"  # name of the measurements in the cache
+WIDE = 64, 4  # channels of a head, and heads, with which properties are measured, as in `show`
 DIMS = 8, 32, 64  # channels of a head, besides those of the usual graphs
 ON_CHANNELS = {"on_embeddings", "on_queries", "on_keys"}
 COUNTED = 512  # tokens of the text that a layer reads while its operations are counted
 
 
 class MeasuredProperty(TypedDict):
-    """A property as measured."""
+    """A measured property."""
 
-    holds: bool | None  # None: it has no meaning here
+    holds: bool | None  # None if the property is not applicable
     why: str  # the number and its witness, in words
 
 
@@ -36,28 +36,28 @@ class Work(TypedDict):
     operations: int  # calls of torch that make a tensor
     numbers: int  # numbers that these calls write
     memory: int  # bytes, at the peak
-    grows: float  # twice the tokens: so many times the numbers
+    grows: float  # factor by which `numbers` grows with twice the tokens
 
 
 class Measurements(TypedDict):
-    """The measurements of an encoding, made once."""
+    """The measurements of an encoding."""
 
-    graph: dict[str, Any]  # see graphs.py; or with a "sentence": why there is none
+    graph: dict[str, Any]  # see graphs.py; or a "sentence" with the reason why it is missing
     wider: dict[str, dict[str, Any]]  # graphs by other numbers of channels in a head
     sliders: dict[str, Slider]  # by option
     properties: dict[str, MeasuredProperty]  # by name
     parameters: int  # learned, with 4 heads of 64 channels
-    cost: Work | None  # None: it cannot be made, or run, at this size
-    causal: bool  # True of one made for causal attention, under whose mask it is measured
+    cost: Work | None  # None if the encoding cannot be made or run at this size
+    causal: bool  # True if it is made for causal attention, and measured under a causal mask
 
 
 def kept(card: Card, bases: Sequence[float]) -> Measurements | None:
-    """Return what was measured of an encoding of the catalogue; None if it never was."""
+    """Return the cached measurements of an encoding of the catalogue, or None."""
     return made.read(*_key(card), given=str(bases))
 
 
 def file_name(card: Card, bases: Sequence[float]) -> str:
-    """Return the name of the file in which the measurements of an encoding are kept."""
+    """Return the name of the cache file for the measurements of an encoding."""
     return made.file_name(*_key(card), given=str(bases))
 
 
@@ -68,7 +68,7 @@ def _key(card: Card) -> tuple[str, str, Sequence[str]]:
 def measure(card: Card, bases: Sequence[float]) -> Measurements:
     """Measure an encoding of the catalogue, and keep the result.
 
-    `bases` are values that sliders mark and try.
+    - `bases`: values that sliders mark and try
     """
     found = _exported(card, bases, findings(card)["properties"], wider(card))
     made.keep(*_key(card), found, given=str(bases))
@@ -118,7 +118,7 @@ def wider(card: Card) -> dict[str, dict[str, Any]]:
 
 
 def cost(card: Card) -> Work | None:
-    """Count what a layer of 4 heads with 64 channels does for the encoding."""
+    """Count the extra work that the encoding causes in a layer of 4 heads with 64 channels."""
     try:
         encoding = card.make(*WIDE)
         half, full = (cost_of_encoding(encoding, *WIDE, n) for n in (COUNTED // 2, COUNTED))

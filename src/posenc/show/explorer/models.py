@@ -1,8 +1,8 @@
-"""Models for the view of contexts: what their layers do, how they turn, what a longer text breaks.
+"""Describe models for the view of contexts: layers, rotations, and risks of longer texts.
 
-A rotation is described once, under a key that models share. Wavelengths are 2π / θ · slower, in
-tokens: `theta` as it was before any extension, and for each method how many times slower a pair
-turns then. Everything is computed here; the page reads no config.
+Models share equal rotations under one key. Wavelengths are 2π / θ · slower, in tokens: `theta`
+before any extension, and for each method the factor by which it slows a pair. Everything is
+computed here; the page reads no config.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +25,8 @@ from posenc.models.inspection import Inspection, Verdict, advise, inspect, inspe
 from posenc.models.inspection import Turning as Inspected
 from posenc.models.length_risks import length_risks
 from posenc.show.explorer.graphs import numbers
-from posenc.show.report.kinds.inspection import words
-from posenc.show.report.words import runs
+from posenc.show.report.kinds.inspection import phrases
+from posenc.show.report.phrases import runs
 
 FACTORS = 2, 4, 8, 16  # wanted lengths, in multiples of the trained one
 # Words for methods of extension, by their names in analysis.frequencies
@@ -37,11 +37,11 @@ METHODS = {
     "yarn": "YaRN",
     "llama3": "Llama 3",
 }
-DIGITS = 5  # digits of how many times slower a pair turns
+DIGITS = 5  # digits of the factor by which a pair turns slower
 
 
 class StretchedPairs(TypedDict):
-    slower: list[float]  # one a pair; 0: it stands still
+    slower: list[float]  # one for each pair; 0 if the pair does not turn
     gain: float  # factor of cos and sin
 
 
@@ -52,24 +52,24 @@ class Stretched(TypedDict):
 
 
 class TurningEntry(TypedDict):
-    """One rotation of queries and keys."""
+    """A rotation of queries and keys."""
 
     turned: int  # channels of a head that turn
     dim: int  # channels of a head
     base: float
-    method: str  # "default", or by what it is stretched already
+    method: str  # "default", or the method by which the config is already extended
     trained: int | None  # tokens; before stretching, where `declared` is set
-    declared: int | None  # context after stretching; how much of it was trained is not known
+    declared: int | None  # context after stretching, of which an unknown part was trained
     theta: dict[str, Any]  # radians per token, one a pair, before any extension
-    slower: list[float]  # times that each pair turns slower, as configured
+    slower: list[float]  # factor by which each pair turns slower, as configured
     gain: float
     unfinished: int  # pairs that complete no turn within the trained length
-    says: list[str]  # sentences of `posenc inspect`
+    sentences: list[str]  # sentences of `posenc inspect`
     extended: list[Stretched]  # none where no trained length is known
 
 
 class Layers(TypedDict):
-    """Layers that do the same."""
+    """A group of equal layers."""
 
     layers: str  # "layers 0–4, 6"
     does: str
@@ -78,7 +78,7 @@ class Layers(TypedDict):
 
 
 class Outlook(TypedDict):
-    """The outlook for a text of so many tokens: what it would break."""
+    """The risks of a text of `target` tokens."""
 
     target: int
     verdict: Verdict  # "fits", "breaks" or "cannot say"
@@ -90,9 +90,9 @@ class Outlook(TypedDict):
 class ModelEntry(TypedDict):
     name: str  # a `model_type`, or the user's file
     own: bool  # the user's
-    published: bool  # True: the rotation is of a published config, else by the defaults of a class
+    published: bool  # True for a published config, False for the defaults of a class
     facts: str  # "28 layers, 28 heads in 4 groups, 32,768 tokens"
-    embedding: str  # what is added to embeddings; empty: nothing
+    embedding: str  # the encoding added to embeddings, or ""
     context: int | None
     trained: int | None
     layers: list[Layers]
@@ -102,7 +102,7 @@ class ModelEntry(TypedDict):
 
 @cache
 def architectures() -> tuple[Sequence[ModelEntry], dict[str, TurningEntry]]:
-    """Describe the published models, and every `model_type` of transformers that is read."""
+    """Describe the published models, and every supported `model_type` of transformers."""
     described: list[ModelEntry] = []
     turnings: dict[str, TurningEntry] = {}
     for name, published_config in published.configs().items():
@@ -120,7 +120,7 @@ def architectures() -> tuple[Sequence[ModelEntry], dict[str, TurningEntry]]:
 def published_model(
     name: str, values: Mapping[str, Any]
 ) -> tuple[ModelEntry, dict[str, TurningEntry]]:
-    """Describe the rotation of a published model, whose config is packaged with a few layers."""
+    """Describe the rotation of a published model from its packaged config."""
     spec, file = config.specify(values, name), "config.json"
     inspection = inspect_spec(spec, file, file, None)
     advised = partial(advise, spec.text_stack, file, values=values)
@@ -129,16 +129,16 @@ def published_model(
     for layer in layers:
         far = "layers that see everything" if len(layers) > 1 else "layers that turn"
         layer["layers"] = f"layers with a window of {layer['window']:,}" if layer["window"] else far
-    facts = words.facts(inspection).partition(", ")[2].partition(", ")[2]
+    facts = phrases.facts(inspection).partition(", ")[2].partition(", ")[2]
     described["published"], described["layers"] = True, layers
     described["facts"], described["notes"] = facts, []
     return described, turnings
 
 
 def architecture(name: str) -> tuple[ModelEntry, dict[str, TurningEntry]]:
-    """Describe a `model_type` by the defaults of its class. Raises ModelError if it is not read.
+    """Describe a `model_type` by the defaults of its class. Raises ModelError if unsupported.
 
-    Nobody has a config of defaults alone, so the advice is to inspect the config of a model.
+    Real models differ from these defaults, so the advice is to inspect the config of a model.
     """
     file = "config.json"
     spec = config.specify({"model_type": name})
@@ -146,7 +146,7 @@ def architecture(name: str) -> tuple[ModelEntry, dict[str, TurningEntry]]:
 
 
 def model(path: Path, name: str = "") -> tuple[ModelEntry, dict[str, TurningEntry]]:
-    """Describe a user's model folder or config.json. Raises ModelError for what is not read."""
+    """Describe a user's model folder or config.json. Raises ModelError if it cannot be read."""
     source = Source(path)
     inspection = inspect(source, name=name)
     advised = partial(advise, source.spec.text_stack, str(path), values=source.values)
@@ -189,7 +189,7 @@ def _described(
         "name": name,
         "own": own,
         "published": False,
-        "facts": words.facts(inspection),
+        "facts": phrases.facts(inspection),
         "embedding": inspection.embedding,
         "context": spec.context,
         "trained": spec.trained,
@@ -217,7 +217,7 @@ def turning(inspected: Inspected, trained: int | None) -> TurningEntry:
         "slower": [_rounded(pair.slower) for pair in inspected.pairs],
         "gain": rotary.gain,
         "unfinished": inspected.unfinished,
-        "says": words.turning(inspected),
+        "sentences": phrases.turning(inspected),
         "extended": _extended(tuple(rotary.unscaled()), trained) if trained else [],
     }
 
@@ -262,8 +262,8 @@ def _outlook(full_spec: Spec, target: int, advice: list[str]) -> Outlook:
 
 
 def _key(inspected: Inspected) -> str:
-    """A key that is equal for equal rotations about which the same is said."""
+    """Return a key that is equal for equal rotations with equal sentences."""
     rotary: Rotary = replace(inspected.rotary, layout=None, trailing=False)
-    rest = crc32(str([rotary, *words.turning(inspected)]).encode())
+    rest = crc32(str([rotary, *phrases.turning(inspected)]).encode())
     lengths = f"{inspected.trained}-{inspected.span}"
     return f"{rotary.turned}-{rotary.dim}-{rotary.base:g}-{lengths}-{rest:08x}"

@@ -1,13 +1,12 @@
-"""Sliders: the constants of a graph that an option of the constructor changes, value by value.
+"""Make sliders: for each value of a constructor's option, the constants of the graph.
 
     {"base": {"values": [1000, …, 10000, …], "at": 5, "marked": [10000, 50000, …],
               "constants": {"freqs": …}}, …}
 
-An option has a slider if it is a float, and the graph, run with the constants of another value,
-gives what the encoding gives that is made with that value; so no rule says which options do. The
-n-th of each constant belongs to value n, number `at` is the default, and values that published
-models have are marked. Sliders that change the
-same constant exclude each other: while one is moved, the other stands at its default.
+An option has a slider if it is a float and the graph with the constants of another value gives the
+same results as an encoding made with that value. This is tested for each option. The n-th constant
+belongs to value n, number `at` is the default, and values of published models are marked. Only one
+of several sliders that change the same constant can differ from its default.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,9 +26,9 @@ from posenc.show.explorer import graphs
 from posenc.show.explorer.recording import run, tensors_of
 
 BASES = [digit * 10**power for power in range(3, 7) for digit in (1, 1.5, 2, 3, 5, 7)] + [10**7]
-STEPS, DOUBLING = 20, 2  # values on either side of the default; so many steps double it
+STEPS, DOUBLING = 20, 2  # values on either side of the default; steps that double it
 SHARES = 20  # steps between 0 and 1
-TOKENS_SERVED = 256  # tokens that each value must serve
+TOKENS_SERVED = 256  # length of text with which each value must work
 TOLERANCE = 1e-12
 NEVER = {"dim", "heads", "width", "freqs"}
 Graph = Mapping[str, Any]
@@ -49,10 +48,10 @@ def graph_and_sliders(
     heads: int = graphs.HEADS,
     **options: Any,
 ) -> tuple[dict[str, Any], dict[str, Slider]]:
-    """The graph of an encoding, and the sliders of its options by their names.
+    """Return the graph of an encoding, and the sliders of its options by name.
 
-    Values of `base` that are tried and marked are `bases`, between a thousand and ten millions.
-    Raises ValueError, which names the operation, for what cannot be exported, or not be run.
+    `bases`, between a thousand and ten million, are the values of `base` to try and mark.
+    Raises ValueError with the name of the operation that cannot be exported or run.
     """
     known = [base for base in bases if BASES[0] <= base <= BASES[-1]]
     return SliderMaker(card, dim, heads, options, known).graph()
@@ -61,7 +60,7 @@ def graph_and_sliders(
 def graph_or_sentence(
     card: Card, bases: Sequence[float] = ()
 ) -> tuple[dict[str, Any], dict[str, Slider]]:
-    """Export a graph and its sliders; if it cannot be, a "sentence" in the graph says why."""
+    """Export a graph and its sliders; if that fails, the graph is a "sentence" with the reason."""
     try:
         return graph_and_sliders(card, bases)
     except ValueError as error:
@@ -70,7 +69,7 @@ def graph_or_sentence(
 
 @dataclass
 class SliderMaker:
-    """A maker of one encoding with other values of its options, and of its graph's constants."""
+    """A builder of one encoding with other option values, and of the constants of its graph."""
 
     card: Card
     dim: int
@@ -127,7 +126,7 @@ class SliderMaker:
         return {"values": values, "at": at, "marked": marked, "constants": numbers}
 
     def changed(self, name: str, default: float) -> Iterator[str]:
-        """The floats of the encoding, by path, that this option changes."""
+        """Return the floats of the encoding, by path, that this option changes."""
         with suppress(TypeError, ValueError):
             first, moved = self.encoding(), self.encoding(**{name: default * 0.875})
             for path, module in moved.named_modules():
@@ -161,7 +160,7 @@ class SliderMaker:
 
 
 def floats(card: Card, encoding: Encoding) -> dict[str, float]:
-    """Options that are numbers, with their defaults, of `card.make` and of what it hands them to.
+    """Return the numeric options of `card.make` and of the class that it calls, with defaults.
 
     >>> from posenc import RoPE
     >>> from posenc.catalog import find
@@ -189,8 +188,8 @@ def _is_float(option: Parameter) -> bool:
 
 
 def steps(default: float, bases: Collection[float] = ()) -> list[float]:
-    """Values to try: bases as they are published, and round ones between them; else shares of 1
-    where the default is one, or halves and doubles of it.
+    """Return values to try: for `base` published and round values, otherwise shares of 1 for a
+    default from 0 to 1, or halves and doubles of the default.
     """
     if bases and BASES[0] <= default <= BASES[-1]:
         return sorted({*map(float, BASES), *bases, default})

@@ -1,4 +1,4 @@
-"""The data of the story's scenes that no exported encoding computes.
+"""Collect the data of the story's scenes that do not come from exported encodings.
 
 The frequencies of a published rotation before and after each extension, the outcomes of a
 registered study, and the guide of docs/guide.md.
@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from posenc.analysis.frequencies import stretched
 from posenc.encodings.rotary.theta import frequencies
-from posenc.show.explorer.trained import Outcomes, short
+from posenc.show.explorer.study_curves import Outcomes, short
 from posenc.show.report.guide import GUIDE
 
 MODEL, BASE, DIM, TRAINED, TARGET = "Llama 3", 500_000, 128, 8_192, 131_072

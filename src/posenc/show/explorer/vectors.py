@@ -1,9 +1,9 @@
-"""Vectors of words: the rows of a model's embedding table, as small as a page can hold them.
+"""Reduce the rows of a model's embedding table to small word vectors for the page.
 
-The words are the first in the vocabulary that are whole words, in its own order: about the order
-of how often they occur. Their rows are projected to the directions that keep most of their dot
-products (the leading right singular vectors of all rows), scaled to a mean square of 1 as seeded
-vectors have it, and rounded to 8 bits.
+The words are the first whole words of the vocabulary, whose order is roughly their frequency. Their
+rows are projected to the directions that preserve most of their dot products (the leading right
+singular vectors of all rows), scaled to a mean square of 1 like seeded vectors, and rounded to 8
+bits.
 """
 
 import base64
@@ -33,7 +33,7 @@ TABLE = re.compile(  # names of embedding tables, as transformers and llama.cpp 
 
 
 class WordVectors(TypedDict):
-    """Words with a vector each; the others of the page are seeded."""
+    """Words with their vectors; other words of the page have seeded vectors."""
 
     model: str
     words: list[str]
@@ -52,7 +52,7 @@ def has_words(path: Path) -> bool:
 
 
 def vectors(folder: Path, model: str, width: int) -> WordVectors:
-    """The vectors of the most common words of a model's folder, `width` channels each.
+    """Return the vectors of the most common words of a model's folder, with `width` channels.
 
     Raises ModelError for a vocabulary or a table that cannot be read.
     """
@@ -76,7 +76,7 @@ def vectors(folder: Path, model: str, width: int) -> WordVectors:
 
 
 def vocabulary(file: Path) -> dict[str, int]:
-    """Tokens and their ids, as a tokenizer.json has them."""
+    """Read tokens and their ids from a tokenizer.json."""
     model = read_json(file, most=MOST_TOKENIZER).get("model")
     vocab = model.get("vocab") if isinstance(model, Mapping) else None
     if isinstance(vocab, Mapping):
@@ -91,9 +91,10 @@ def vocabulary(file: Path) -> dict[str, int]:
 
 
 def words(tokens: Mapping[str, int]) -> dict[str, int]:
-    """The first whole words, lower case, and the page's own: {"the": 262, …}.
+    """Return the first whole words, in lower case, and the words of the page: {"the": 262, …}.
 
-    Where some tokens are marked as the beginning of a word, an unmarked one may be the end of any.
+    If some tokens are marked as the beginning of a word, unmarked tokens may be parts of words and
+    are left out.
     """
     marked = [token for token in tokens if token.startswith(BEGIN)]
     begins = {token[1:]: token for token in marked} or {token: token for token in tokens}
@@ -104,7 +105,7 @@ def words(tokens: Mapping[str, int]) -> dict[str, int]:
 
 
 def embedding(folder: Path) -> Tensor:
-    """The table (token, channel) of a model's folder."""
+    """Read the table (token, channel) of a model's folder."""
     weights = open_weights(find_files(folder))
     tables = [
         name
@@ -117,9 +118,10 @@ def embedding(folder: Path) -> Tensor:
 
 
 def projected(rows: Tensor, width: int) -> tuple[Tensor, float]:
-    """Rows of `width` channels with a mean square of 1, and the share of their length that is kept.
+    """Project rows to `width` channels with a mean square of 1.
 
-    A narrower table is filled up with zeros, which change no dot product.
+    Returns the rows and the share of their squared length that is preserved. A narrower table is
+    padded with zeros, which change no dot product.
     """
     _, lengths, directions = torch.linalg.svd(rows, full_matrices=False)
     kept = rows @ directions[:width].T

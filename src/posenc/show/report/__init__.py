@@ -1,1 +1,1 @@
-"""Reports: tables on the terminal, figures, and one page that opens offline."""
+"""Reports of results: terminal tables, figures, and one HTML page that opens offline."""

@@ -1,9 +1,8 @@
-"""Which encoding to take: the rows behind README, `docs/guide.md`, `posenc list --by use` and the
-pages.
+"""Guide to choosing an encoding, for README, `docs/guide.md`, `posenc list --by use` and the pages.
 
-Each row has three short cells and a basis. Behind these stand who does it, what was measured here,
-and what is not known. Names of models are those of `posenc.models.published`, or stand in the
-cards; numbers are those of the stores in `studies`; tests compare both.
+Each row has three short cells and a basis, and in `docs/guide.md` also examples, measurements and
+open questions. Tests compare the names of models with `posenc.models.published` and the cards, and
+the numbers with the stores in `studies`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,7 @@ BASES = {
     "computed": "it follows from the formula and the settings",
     "measured": "small models were trained here, and the numbers are in a store",
 }
-# Of studies/fair-text: bits a character at L; at 2 L, reading all, and cropped to the last L.
+# studies/fair-text: bits a character at L, at 2 L reading all, and at 2 L cropped to the last L
 READ: Mapping[str, tuple[float, float, float]] = {
     "RoPE": (1.913, 4.512, 1.895),
     "NoPE": (2.078, 3.870, 2.095),
@@ -28,11 +27,11 @@ READ: Mapping[str, tuple[float, float, float]] = {
     "KERPLE": (1.910, 1.901, 1.896),
     "FoX": (1.908, 1.893, 1.893),
 }
-WINDOWED = 1.901  # RoPE at 2 L, through a window of L
-ALIBI = (2.611, 2.591)  # of studies/shape-text, four heads: bits at 2 L, reading all and cropped
-# Least margins in bits, over L…2L, within which rows are equal to the cropped RoPE (TOST, 5 %).
+WINDOWED = 1.901  # studies/fair-text: RoPE at 2 L, with a window of L
+ALIBI = (2.611, 2.591)  # studies/shape-text, four heads: bits at 2 L, reading all and cropped
+# Smallest margins in bits, over L…2L, within which rows equal the cropped RoPE (TOST, 5 %)
 EQUAL: Mapping[str, float] = {"KERPLE": 0.012, "FoX": 0.013, "T5": 0.023}
-# Of studies/shape-copy, where words may repeat: % copied at 1.2 and 1.4 times the trained length.
+# studies/shape-copy, where words may repeat: % copied at 1.2 and 1.4 times the trained length
 COPIED: Mapping[str, tuple[int, int]] = {
     "NoPE": (56, 4),
     "ALiBi": (27, 0),
@@ -40,15 +39,15 @@ COPIED: Mapping[str, tuple[int, int]] = {
     "RoPE": (0, 0),
     "Sinusoidal": (0, 0),
 }
-# Of studies/masked, whose models are encoders: bits a hidden word at n ≤ L.
+# studies/masked, whose models are encoders: bits a hidden word at n ≤ L
 HIDDEN: Mapping[str, float] = {"RoPE": 6.186, "NoPE": 7.730, "Learned": 7.760}
-RECALLED = (100, 0)  # of studies/use-of-length, recall: % at 2 L of RoPE, and in a window of L
-TWICE = (2.368, 2.371)  # of docs/extend_cases.md: a Llama trained on 128, all 128 and the last 64
-# Pairs of Llama 3's RoPE, of 64, that meet new angles at 131,072 tokens after 8,192 in training.
+RECALLED = (100, 0)  # studies/use-of-length, recall at 2 L in %: RoPE, and RoPE in a window of L
+TWICE = (2.368, 2.371)  # docs/extend_cases.md, a Llama trained on 128: all 128 and the last 64
+# Pairs (out of 64) of Llama 3's RoPE that meet new angles at 131,072 tokens after 8,192 in training
 NEW_ANGLES: Mapping[str, int] = {"as trained": 29, "NTK": 28, "PI": 0, "YaRN": 0}
 
 
-# The models of studies/fair-text, to which all rows on texts refer
+# The models of studies/fair-text, to which all rows about texts refer
 TINY = (
     "tiny models of a novel (L = 64 characters, learning rate 0.004, the largest of the three"
     " tried, for every row, 5,000 steps, 8 seeds)"
@@ -58,7 +57,7 @@ _ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
 
 
 def _read(*names: str) -> str:
-    """Bits at 2 L of some encodings, reading all and cropped."""
+    """Format the bits at 2 L of some encodings, reading all and cropped."""
     return ", ".join(f"{name} {READ[name][1]:.3f} and {READ[name][2]:.3f}" for name in names)
 
 
@@ -66,9 +65,12 @@ def _read(*names: str) -> str:
 class Use:
     """A row of the guide.
 
-    - `use`, `answer`, `because`: what a reader has, what to take, and the reason, in a few words
-    - `basis`: what the reason rests on, a key of `BASES`
-    - `does`, `measured`, `unknown`: who does it, what was measured here, and what is not known
+    - `use`, `answer`, `because`: the reader's situation, the encoding to use, and the reason, each
+      in a few words
+    - `basis`: the kind of evidence, a key of `BASES`
+    - `does`: models that do this
+    - `measured`: the measurements of this repository
+    - `unknown`: open questions
     """
 
     use: str
@@ -86,7 +88,7 @@ class Use:
 
 
 class Guide(tuple[Use, ...]):
-    """The rows of the guide. In a notebook they show themselves as a table."""
+    """The rows of the guide, displayed as a table in a notebook."""
 
     def __repr__(self) -> str:
         return "\n".join(f"{row.use}: {row.answer}" for row in self)
@@ -94,11 +96,11 @@ class Guide(tuple[Use, ...]):
     def _repr_html_(self) -> str:
         cells = [(row.use, row.answer, row.reason) for row in self]
         rows = [[cell.replace("*", "").replace("`", "") for cell in row] for row in cells]
-        return table(HEADS, rows, "Which encoding to take")
+        return table(HEADS, rows, "Guide to choosing an encoding")
 
 
 def guide() -> Guide:
-    """Return the guide to choosing an encoding: a row for each use.
+    """Return the guide to choosing an encoding, one row for each use.
 
     `posenc list --by use` prints the same rows.
 
@@ -128,10 +130,10 @@ GUIDE = (
         "convention",
         "a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4, EXAONE 4, and without windows"
         " SmolLM3",
-        "No study here trains windows, or such a mixture, on long texts. The RoPE of the first row,"
-        f" read through a window of L, needs {WINDOWED:.3f} bits a character at 2 L. It was trained"
-        " on L characters, where a window hides nothing.",
-        "What windows and mixtures change when they are trained on long texts.",
+        "No study here trains windows, or this mixture of layers, on long texts. The RoPE of the"
+        f" first row, tested with a window of L, needs {WINDOWED:.3f} bits a character at 2 L. It"
+        " was trained on L characters, where a window hides nothing.",
+        "The effect of windows and mixtures when they are trained on long texts.",
     ),
     Use(
         "a trained RoPE model, longer texts",
@@ -143,12 +145,12 @@ GUIDE = (
         "Of 64 pairs of Llama 3's RoPE, these meet new angles at 131,072 tokens after 8,192 in"
         f" training: {_ANGLES}. PI has a price that this count does not show: all neighbouring"
         " tokens end up 16 times closer; with YaRN only the slow pairs slow down. Four small models"
-        " trained without any such method read two to eight times the 64 tokens of their configs."
-        " No method saved 0.01 bits over reading the last 64 tokens alone. Their texts have little"
-        f" to give: one of the four, trained on 128 letters, needs {TWICE[0]} bits with 128 letters"
-        f" and {TWICE[1]} with the last 64.",
-        "Whether your model understands so long a text: `posenc extend --prove` measures its loss,"
-        " or train it on some.",
+        " trained without any of these methods read two to eight times the 64 tokens of their"
+        " configs. No method saved 0.01 bits compared with reading only the last 64 tokens. There"
+        f" is little to gain: one of the four, trained on 128 letters, needs {TWICE[0]} bits with"
+        f" 128 letters and {TWICE[1]} with the last 64.",
+        "Whether your model can use texts of that length: `posenc extend --prove` measures its"
+        " loss, or train it on texts of that length.",
     ),
     Use(
         "a trained RoPE model, left as it is",
@@ -163,12 +165,13 @@ GUIDE = (
         " to 10 letters even within L, so no encoding could have gained from more. In another"
         " study, models were trained to copy L = 10 words, which may repeat (learning rate 0.001,"
         f" 2,000 steps, 6 seeds). At 1.2 L those with RoPE copied {COPIED['RoPE'][0]} % of the"
-        f" texts, with NoPE {COPIED['NoPE'][0]} %; the seeds decide none of that study's contrasts."
-        " Where no word repeats, with four times the batch and rate, RoPE copies longer texts in a"
-        " pilot of one seed (studies/use-of-length). What is asked for may also lie farther back"
-        " than the last L tokens. In the same pilot, of recall (L = 20), RoPE finds"
+        f" texts, with NoPE {COPIED['NoPE'][0]} %; that study has too few seeds to decide any of"
+        " its contrasts. Where no word repeats, with four times the batch and rate, RoPE copies"
+        " longer texts in a pilot of one seed (studies/use-of-length). The answer may also lie"
+        " farther back than the last L tokens. In the same pilot, of recall (L = 20), RoPE finds"
         f" {RECALLED[0]} % at 2 L, and {RECALLED[1]} % in a window of L.",
-        "Whether large models do the same, or these at other lengths, steps and larger rates.",
+        "Whether large models behave in the same way, or these at other lengths, steps and larger"
+        " rates.",
     ),
     Use(
         "a decoder to train, to read beyond L",
@@ -178,11 +181,11 @@ GUIDE = (
         "measured",
         "none of the models whose configs are packaged",
         "Of the models of the first row, three equal the cropped RoPE when they read on, within"
-        f" these margins (bits, from L to 2 L; asked afterwards): {_EQUAL}. Bits at 2 L, reading"
-        f" all and cropped to L: {_read('KERPLE', 'FoX', 'T5')}. FoX has learned a window.",
-        "Whether either helps a large model, or one whose texts need what lies beyond L. CoPE,"
-        " PaTH, Wall and Selective RoPE also derive distances from the tokens; no study here has"
-        " them.",
+        f" these margins (bits, from L to 2 L; not planned in advance): {_EQUAL}. Bits at 2 L,"
+        f" reading all and cropped to L: {_read('KERPLE', 'FoX', 'T5')}. FoX has learned a window.",
+        "Whether either helps a large model, or a model whose texts need tokens beyond L. CoPE,"
+        " PaTH, Wall and Selective RoPE also derive distances from the tokens, but no study here"
+        " includes them.",
     ),
     Use(
         "an encoder",
@@ -195,7 +198,7 @@ GUIDE = (
         f" steps, 8 seeds) need {HIDDEN['RoPE']:.3f} bits a hidden word at n ≤ L with RoPE,"
         f" {HIDDEN['Learned']:.3f} with a learned table and {HIDDEN['NoPE']:.3f} without positions."
         " With each seed the last two differ by less than 0.1.",
-        "Which learns best where tables are trained for longer.",
+        "Which one learns best if tables are trained for longer.",
     ),
     Use(
         "pictures or video",
@@ -205,7 +208,7 @@ GUIDE = (
         "Axial RoPE: EVA-02, Pixtral; M-RoPE: Qwen2.5-VL",
         "Positions with *several axes* are in the table of properties; RoPE-Mixed, LieRE and STRING"
         " have them too.",
-        "Which of them sees best: no study here is trained on pictures.",
+        "Which one is best: no study here is trained on pictures.",
     ),
 )
 
@@ -216,7 +219,7 @@ def markdown() -> str:
 
 
 def page() -> str:
-    """Return `docs/guide.md`: the short table, all that stands behind it, and the numbers."""
+    """Return `docs/guide.md`: the short table, the details of each row, and the numbers."""
     parts = [
         "# Choose an encoding",
         "Find the row that describes your model: an encoding to take, the reason, and what the"
@@ -225,14 +228,14 @@ def page() -> str:
         markdown(),
         "\n".join(f"- *{basis}*: {meaning}." for basis, meaning in BASES.items()),
         "L is the trained length and n the length of a tested text. Small models show what happens"
-        " at their length, learning rate and steps. A row that fails there may succeed elsewhere,"
-        " and nothing here says which encoding is best at scale.",
+        " at their length, learning rate and steps. A row that fails there may succeed under other"
+        " conditions, and no study here shows which encoding is best at scale.",
     ]
     for row in GUIDE:
         parts += [
             f"## {row.use[0].upper()}{row.use[1:]}",
             f"**{row.answer}**: {row.reason}.",
-            f"- Who does it: {row.does}.\n- Measured here: {row.measured}\n"
+            f"- Models that do it: {row.does}.\n- Measured here: {row.measured}\n"
             f"- Not known: {row.unknown}",
         ]
     return "\n\n".join([*parts, "## The numbers as tables", *_tables()]) + "\n"

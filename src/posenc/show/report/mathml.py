@@ -2,12 +2,12 @@
 
     θⱼ = base^(−2j/d),  j = 0 … d/2 − 1     radians per token
 
-The notation means what it looks like. Where looks are not enough, this holds: what ^ and _ raise
-and lower is one atom, or all in parentheses, which then go; a / between spaces is a fraction bar
-over and under whole products, without spaces a slash; words are prose unless brackets or scripts
-follow them; three spaces or more part a formula from a remark.
+Rules of the notation: ^ and _ raise and lower the next atom, or a group whose parentheses are then
+dropped. A / between spaces is a fraction bar for whole products; without spaces it is a slash.
+Words are prose unless brackets or scripts follow them. Three or more spaces separate a formula from
+a remark.
 
-MathML Core, W3C 2025. It takes Unicode as it is, so every symbol of the text is one of the drawing.
+The output is MathML Core (W3C 2025), which accepts every Unicode symbol.
 """
 
 import re
@@ -60,7 +60,7 @@ def math(formula: str) -> str:
 
 
 class _Reader:
-    """Recursive descent: a formula is products between signs, a product atoms, some with scripts.
+    """Recursive-descent parser: a formula is products between signs, a product is atoms.
 
         formula = { sign | product }          product = factors { " / " factors }
         factors = atom { atom | "·" | "/" }   atom    = name | number | group | √ argument, scripts
@@ -79,7 +79,7 @@ class _Reader:
     def until(self, end: str) -> list[str]:
         """Read up to the closing bracket `end`, or with "" to the end of the text."""
         self.ends.append(end)
-        # `before` tells a sign between two terms from one before a term
+        # `before` distinguishes a sign between two terms from a sign before one term
         elements, before = [], END
         while self.next.text not in ("", end):
             token, atom = self.next, self._begins_atom()
@@ -151,7 +151,7 @@ class _Reader:
         return group if opening in "({" else str(group)
 
     def _scripted(self, base: str, low: str) -> str:
-        """The base with the scripts that touch it; `low` is "under" for limits, else "sub"."""
+        """Return the base with its scripts; `low` is "under" for limits, otherwise "sub"."""
         below, above = [], []
         while not self.next.gap:
             kind, text, _ = self.next
@@ -176,7 +176,7 @@ class _Reader:
         )
 
     def _argument(self) -> list[str]:
-        """The argument of a script or a root: one atom, or a group in parentheses."""
+        """Read the argument of a script or a root: one atom, or a group in parentheses."""
         sign = self._sign(unary=True) if self.next.text == "−" else []
         return sign + _bare(self._atom()) if self._begins_atom() else sign
 
@@ -198,7 +198,7 @@ class _Reader:
         return kind in ("code", "word", "letter", "number")
 
     def _prose(self) -> bool:
-        """True if the next word is prose, not a name; "a" before a word is an article."""
+        """Test whether the next word is prose, not a name; "a" before a word is an article."""
         if len(self.rest) < 2:
             return self.next.kind == "word"
         (kind, text, _), after = self.rest[-1], self.rest[-2]

@@ -1,4 +1,4 @@
-"""One HTML page that opens offline, and the numbers beside it as JSON."""
+"""Write a result as one HTML page that opens offline, with its numbers beside it as JSON."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,13 +10,12 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, PackageLoader, Templat
 from markupsafe import Markup
 
 from posenc.properties import ALL
-from posenc.show.report import mathml, words
+from posenc.show.report import mathml, output_folder, phrases
 from posenc.show.report.drawing import html, matplotlib
 from posenc.show.report.drawing.data_table import data_table
 from posenc.show.report.drawing.figure import COLOURS, Figure, FigureNumbers
 from posenc.show.report.kinds import kind_of
-from posenc.show.report.saving import folder
-from posenc.show.report.saving.folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
+from posenc.show.report.output_folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
 from posenc.support.text import printable
 
 __all__ = ["environment", "render", "reserve", "shown", "write"]
@@ -32,15 +31,15 @@ def write(
     width: float = matplotlib.WIDE,
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
 ) -> None:
-    """Write `results.json` and `index.html`, which replace an earlier report as a whole.
+    """Write `results.json` and `index.html`, and replace an earlier report in the folder.
 
-    `views` are the names of encodings in the explorer beside it, by slug; without them the page
-    names the command that makes one. `figures` is png, svg or pdf: each figure as a file of that
-    kind as well, `width` millimetres across. `results.json` lists them, so that the next report
-    recognises them and removes them.
+    - `views`: names of the encodings in the explorer beside the page, by slug; without them the
+      page names the command that writes an explorer
+    - `figures`: "png", "svg" or "pdf" writes each figure also as a file, `width` millimetres wide;
+      `results.json` lists these files, so that the next report can remove them
     """
-    drawn = kind_of(result).draw(result) if figures else {}
-    with folder.replacing(out) as new:
+    drawn = kind_of(result).make_figures(result) if figures else {}
+    with output_folder.replacing(out) as new:
         if drawn:
             (new / FIGURES).mkdir()
         for n, (name, figure) in enumerate(drawn.items()):
@@ -50,14 +49,14 @@ def write(
         tree = result.to_json() | {"figures": [f"{name}.{figures}" for name in drawn]}
         numbers = json.dumps(tree, ensure_ascii=False, allow_nan=False, indent=1)
         for name, text in ((NUMBERS, numbers), (PAGE, render(result, views))):
-            # names of files may hold half of a surrogate pair, for a byte that is no text
+            # Names of files may contain lone surrogates for bytes that are not UTF-8
             (new / name).write_text(text, "utf-8", "backslashreplace")
 
 
 def render(result: Any, views: Mapping[str, str] | None = None) -> str:
-    """Render the page; text of users and models is escaped."""
+    """Render the page, with the text of users and models escaped."""
     kind = kind_of(result)
-    drawn = {name: figure for name, figure in kind.draw(result).items() if figure.on_page}
+    drawn = {name: figure for name, figure in kind.make_figures(result).items() if figure.on_page}
     return _template(f"{kind.__name__.rpartition('.')[2]}.html").render(
         mark=MARK,
         colours=COLOURS,
@@ -71,7 +70,7 @@ def render(result: Any, views: Mapping[str, str] | None = None) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """A figure as a template needs it."""
+    """The parts of a figure that a template uses."""
 
     title: str
     alt: str
@@ -99,12 +98,12 @@ def _printable_table(table: FigureNumbers) -> dict[str, Any]:
 
 
 def _template(name: str) -> Template:
-    """The page of a kind."""
+    """Return the template of a page."""
     return environment().get_template(name)
 
 
 def environment(*places: BaseLoader) -> Environment:
-    """Make the environment of templates: of `places`, of the kinds, and what all pages share."""
+    """Make the Jinja environment with the templates of `places`, of the kinds, and shared ones."""
     own = PackageLoader("posenc.show.report", "kinds"), PackageLoader("posenc.show.report")
     made = Environment(
         loader=ChoiceLoader([*places, *own]),
@@ -113,7 +112,7 @@ def environment(*places: BaseLoader) -> Environment:
         lstrip_blocks=True,
         finalize=_visible,
     )
-    made.globals |= {"words": words, "mathml": mathml, "explorer": EXPLORER}
+    made.globals |= {"phrases": phrases, "mathml": mathml, "explorer": EXPLORER}
     made.filters |= {"code": _code, "visible": _visible}
     return made
 
@@ -126,7 +125,7 @@ def _visible(value: Any) -> Any:
 
 
 def _code(text: str) -> Markup:
-    """Set text in back-quotes as code."""
+    """Mark text in back-quotes as code elements."""
     parts = _visible(text).split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if n % 2 and n < len(parts) - 1 else part
@@ -135,5 +134,5 @@ def _code(text: str) -> Markup:
 
 
 def _embedded(document: str) -> str:
-    """Escape JSON for a script element, so that nothing in it can end the element."""
+    """Escape JSON so that its text cannot end the script element around it."""
     return "".join(f"\\u{ord(c):04x}" if c in "<>&\u2028\u2029" else c for c in document)

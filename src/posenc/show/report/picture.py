@@ -1,4 +1,4 @@
-"""A figure as Python hands it out: it shows itself in a notebook, and saves itself as a file."""
+"""The figure object that `posenc.plot` returns: displayed in a notebook, or saved as a file."""
 
 import json
 from base64 import b64encode
@@ -7,7 +7,7 @@ from html import escape
 from io import BytesIO
 from pathlib import Path
 
-from posenc.show.report.drawing import document, matplotlib
+from posenc.show.report.drawing import figure_json, matplotlib
 from posenc.show.report.drawing.data_table import data_table
 from posenc.show.report.drawing.figure import Figure, FigureNumbers
 from posenc.show.report.kinds import kind_of
@@ -18,7 +18,7 @@ KINDS = ".png", ".svg", ".pdf", ".json"
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A figure. At the end of a notebook's cell it is drawn; `save` writes it to a file."""
+    """A figure. A notebook draws it at the end of a cell; `save` writes it to a file."""
 
     figure: Figure
 
@@ -28,29 +28,30 @@ class Picture:
 
     @property
     def says(self) -> str:
-        """The figure described in a sentence or two, made from the numbers."""
+        """A description of the figure in one or two sentences, made from its numbers."""
         return self.figure.alt
 
     @property
     def numbers(self) -> FigureNumbers:
-        """The numbers behind it."""
+        """The numbers behind the figure."""
         return data_table(self.figure)
 
     def save(self, path: str | Path, width: float = matplotlib.WIDE) -> Path:
-        """Write it as the name says, .png, .svg or .pdf; `width` in millimetres, 85 for a column.
+        """Write the figure to a file and return its path.
 
-        As .json it is what `posenc.show.plot.load` reads: numbers and words, in one state.
+        - `path`: a name that ends in .png, .svg, .pdf or .json; `posenc.plot.load` reads the last
+        - `width`: in millimetres, 183 for a page, 85 for a column
 
-        Raises ValueError for another kind of file or a width that no page has.
+        Raises ValueError for another ending or an impossible width.
         """
         path = Path(path)
         if path.suffix not in KINDS:
             raise ValueError(
                 f"`path` must end in {', '.join(KINDS[:-1])} or {KINDS[-1]}, got"
-                f" {brief(path.name)}: name it so."
+                f" {brief(path.name)}. Add one of these endings."
             )
         if path.suffix == ".json":
-            path.write_text(json.dumps(document.to_json(self.figure), allow_nan=False), "utf-8")
+            path.write_text(json.dumps(figure_json.to_json(self.figure), allow_nan=False), "utf-8")
         else:
             matplotlib.save(self.figure, path, width)
         return path
@@ -76,12 +77,12 @@ class Picture:
 
 
 def pictures(result: object) -> dict[str, Picture]:
-    """Return the figures of a result, by their names.
+    """Return the figures of a result by their names.
 
-    - `result`: what `posenc.compare` or `posenc.inspect` returned, or another report
+    - `result`: the result of `posenc.compare`, `posenc.inspect` or another report
 
     >>> from posenc import inspect
     >>> [*pictures(inspect({"model_type": "llama"}))]
     ['bands-0-0']
     """
-    return {name: Picture(figure) for name, figure in kind_of(result).draw(result).items()}
+    return {name: Picture(figure) for name, figure in kind_of(result).make_figures(result).items()}

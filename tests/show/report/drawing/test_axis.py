@@ -16,7 +16,7 @@ def of(*marks, most=6, name="y", **kind):
 def test_an_axis_holds_every_mark():
     made = of(Line([0, 1], [3.0, None]), Band([0], [-7.0], [2.0]), Points([0], [11.0]))
     assert made.low < -7 < 11 < made.high
-    assert of(Stems([0, 1], [5.0, 7.0])).low < 0  # stems stand on 0
+    assert of(Stems([0, 1], [5.0, 7.0])).low < 0  # stems start at 0
     assert (of(Heat([[1, 2]], [0, 10], [3]), name="x").low, of(Line([], [])).low) == (-5, 0.95)
 
 

@@ -1,4 +1,4 @@
-"""Thinning against torch's pooling, colours against the contrast that WCAG asks for."""
+"""Thinning against torch's pooling, colours against the contrast that WCAG requires."""
 
 import torch
 from torch.nn.functional import max_pool2d

@@ -25,7 +25,7 @@ from posenc.show.report.drawing.marks import (
 )
 
 EVIL = "<b>&\"'</b>\u202e\x00"
-STEP = 1e-4  # of an axis: what a coordinate tells apart
+STEP = 1e-4  # of an axis: the resolution of a coordinate
 
 
 def one(*marks, **kind):
@@ -34,7 +34,7 @@ def one(*marks, **kind):
 
 
 def panels(drawn, kind):
-    """Each panel with marks of that kind, these marks, and what is read of the panel as drawn."""
+    """Yield each panel with marks of this kind, the marks, and the values in the drawn panel."""
     for figure in drawn.values():
         for wanted, found in zip(figure.panels, read(figure), strict=True):
             if marks := [mark for mark in wanted.marks if isinstance(mark, kind)]:
@@ -234,7 +234,7 @@ def test_small_numbers_in_cells_are_left_out_on_a_telephone():
 
 
 def test_names_over_two_lines_are_written_in_two():
-    """As sides of a contrast are; a line break in a name is no sign to be seen."""
+    """A line break in a name separates the sides of a contrast, and is not drawn as a character."""
     panel = Panel("", [Points([1], [0])], y_names=["nope\n− rope"])
     page = html.draw(Figure("", [panel], "")).html
     words = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", page) if "o" in text]

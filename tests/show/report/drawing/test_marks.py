@@ -22,13 +22,13 @@ def test_lists_of_other_lengths_are_uneven():
     assert Line([0, 1], [0, 1]).even
     assert not Line([0, 1], [0, 1, 2]).even
     assert not Band([0, 1], [0, 1], [0]).even
-    assert Points([0], [0], labels=["one", "two"]).even  # which are no coordinates
+    assert Points([0], [0], labels=["one", "two"]).even  # labels are not coordinates
     assert Heat([[1, 2]], [0, 1], [0]).even
     assert not Heat([[1, 2], [3]], [0, 1], [0, 1]).even
 
 
 def test_a_new_mark_is_a_class_and_two_functions():
-    """A cross of two strokes: axis, legend and table know it from what it says itself."""
+    """A cross of two strokes: axis, legend and table call only the methods of the mark."""
 
     @dataclass(frozen=True)
     class Cross(Mark):

@@ -10,7 +10,7 @@ from posenc.show.report.drawing import matplotlib
 from posenc.show.report.drawing.figure import Figure, Panel
 from posenc.show.report.drawing.marks import Area, Heat, Line, Points, Stems
 
-pytestmark = pytest.mark.slow  # each draws with matplotlib and asks where its words stand
+pytestmark = pytest.mark.slow  # each draws with matplotlib and measures the places of words
 
 EVIL = "$\\frac{<b>&\u202e\x00 犬 𝕏"
 

@@ -1,4 +1,4 @@
-"""Panels against the parts that they are made of."""
+"""Panels against the data from which they are made."""
 
 from dataclasses import replace
 
@@ -61,8 +61,8 @@ def test_a_shuffled_text_shows_both_ways_of_reading():
     found = Order(["a", "dog", "dog"], [2, 0, 1], [0.5, 0.25, 0.75], [0, 0, 0], (1, 2), 0.31, 1e-7)
     figure = figures.shuffled(found)
     assert [mark.y for mark in figure.panels[0].marks] == [[50, 25, 75], [0, 0, 0]]
-    assert "changes by 50 % on average" in figure.says
-    assert "“dog” stands there twice: 31% apart; without positions: none." in figure.says
+    assert "change by 50 % on average" in figure.says
+    assert "“dog” differ by 31%; without positions: none." in figure.says
     assert "with positions switched off: none." in figure.says
     found = replace(found, without=[11.0, 11.0, 11.0], apart_without=1.2)
     assert "switched off: 1,100%" in figures.shuffled(found).says.replace("11×", "1,100%")

@@ -86,7 +86,8 @@ def test_the_least_alike_positions_are_named():
     row, column = divmod(int(cosines.argmin()), 40)
     first, last = sorted((row, column))
     figure = figures.similarity("RoPE", found)
-    assert f"places {first} and {last}, with a cosine of {cosines.min():.2f}" in figure.says
+    assert f"Positions {first} and {last} are least similar" in figure.says
+    assert f"with a cosine of {cosines.min():.2f}" in figure.says
     (panel,) = figure.panels  # rows are all as long, so dot products would look the same
     assert panel.marks[0].span == (-1, 1)
     assert f"the dot product is {torch.tensor(found.dot)[0, 0]:.4g} times the cosine" in figure.says
@@ -95,15 +96,15 @@ def test_the_least_alike_positions_are_named():
 def test_a_row_of_zeros_has_no_direction():
     """Integer's row 0: its cosines are blank, and the least alike are found among the others."""
     figure = figures.similarity("Integer", similarity.between(Integer(8), 6))
-    assert "Least alike are places 1 and" in figure.says
+    assert "Positions 1 and" in figure.says
     assert "with a cosine of 1.00" in figure.says
-    assert "since its row is zero: 0." in figure.says
+    assert "Rows of zeros have no direction: 0." in figure.says
     dots, cosines = (panel.marks[0].z for panel in figure.panels)
     assert cosines[0] == [None] * 6
     assert [row[0] for row in cosines] == [None] * 6
     assert dots[0] == [0] * 6
     nothing = similarity.Between([0, 1], [[0.0] * 2] * 2, [[0.0] * 2] * 2)
-    assert "Least" not in figures.similarity("nothing", nothing).says
+    assert "least similar" not in figures.similarity("nothing", nothing).says
 
 
 def test_a_matrix_is_shown_only_as_good_as_it_moves():
@@ -155,7 +156,7 @@ def test_lines_of_a_bias_are_its_heads():
     figure = figures.bias("mine", [[0.0, -1.0, -2.0], [0.0, 1.0, -1.0]])
     assert [list(line.y) for line in figure.panels[0].marks] == [[0, -1, -2], [0, 1, -1]]
     assert list(figure.panels[0].marks[0].x) == [0, 1, 2]
-    assert "In 1 of 2 heads it only falls" in figure.says
+    assert "In 1 of 2 heads the bias never rises" in figure.says
 
 
 def test_the_curve_of_a_peak_is_the_sum_of_its_pairs():

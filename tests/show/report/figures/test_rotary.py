@@ -14,7 +14,7 @@ from posenc.models import published
 from posenc.models.inspection import inspect
 from posenc.show.report.drawing.marks import Points
 from posenc.show.report.figures import rotary as figures
-from posenc.show.report.words import METHODS
+from posenc.show.report.phrases import METHODS
 
 
 def test_each_method_is_shown_against_what_was_trained():
@@ -63,7 +63,7 @@ def test_dials_are_as_large_as_the_shares_of_their_circles():
     figure = figures.dials(found, 20, 80)
     assert "as trained 2, PI 0" in figure.says
     # PI's price: θ / 4 in every pair, where NTK leaves the fastest as it was
-    cost = "in so many pairs: PI 4 (the fastest 4 times), NTK-aware 3 (the fastest 1 times)"
+    cost = "PI 4 (the fastest 4 times), NTK-aware 3 (the fastest 1 times)"
     assert cost in figure.says
     nearer = {(row[0], row[1]): row[-1] for row in figure.listed.rows}
     assert [nearer["PI", str(n)] for n in range(4)] == ["4"] * 4
@@ -95,10 +95,10 @@ def sectors(area):
 
 @pytest.mark.parametrize("scaled", [False, True])
 def test_wavelengths_are_coloured_by_what_training_has_met(tmp_path, scaled):
-    """Base 10,000, 64 channels, 2,048 tokens, asked for 8,192: angles counted here, token by token.
+    """Base 10,000, 64 channels, 2,048 tokens, target 8,192: angles counted here, token by token.
 
     With linear scaling by 4 a pair turns as far in 8,192 tokens as it did in training; the config
-    then says 8,192.
+    then has 8,192.
     """
     config = {
         "model_type": "llama", "hidden_size": 256, "num_attention_heads": 4,
@@ -118,9 +118,9 @@ def test_wavelengths_are_coloured_by_what_training_has_met(tmp_path, scaled):
         met = min(trained * theta, math.tau)
         used = min(8192 * theta / factor, math.tau)
         # On how many tokens it was trained is not in the config, scaled or not
-        name = "go round in 2,048 tokens"
+        name = "complete a turn in 2,048 tokens"
         if met < math.tau and used <= met * (1 + 1e-9):
-            name = "go round in part in 2,048 tokens, and need no more"
+            name = "complete part of a turn in 2,048 tokens, and need no more"
         elif met < math.tau:
             name = "need angles beyond those of 2,048 tokens"
         expected.setdefault(name, []).append((pair, math.tau / theta * factor))

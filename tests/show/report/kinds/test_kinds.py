@@ -14,7 +14,7 @@ from posenc.show.report.kinds import KINDS, Kind, kind_of
 
 
 def draw(result):
-    return kind_of(result).draw(result)
+    return kind_of(result).make_figures(result)
 
 
 def test_a_result_is_shown_by_the_module_of_its_name(everything, portrait):
@@ -31,14 +31,14 @@ def test_what_is_no_result_is_refused(result):
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_has_what_the_protocol_asks_for_and_a_page(name):
     module = import_module(f"{kinds.__name__}.{name}")
-    for asked in ("draw", "show"):
+    for asked in ("make_figures", "print_result"):
         wanted, there = (inspect.signature(getattr(one, asked)) for one in (Kind, module))
         assert [*wanted.parameters][1:] == [*there.parameters], asked
     assert Path(kinds.__file__).with_name(f"{name}.html").exists()
 
 
 def test_nothing_else_of_reports_names_a_kind():
-    """So a new kind is a new module with its page, and no other file is touched."""
+    """A new kind is a new module with its page; no other file changes."""
     report = Path(kinds.__file__).parent.parent
     others = [one for one in report.rglob("*.py") if "kinds" not in one.parts]
     assert not [one for one in others if f"{kinds.__name__}." in one.read_text("utf-8")]

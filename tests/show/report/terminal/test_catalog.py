@@ -15,7 +15,7 @@ from posenc.support import names
 
 def on_terminal(width):
     console = Console(file=io.StringIO(), width=width, force_terminal=True, record=True)
-    catalog.catalog(names.cards().values(), console)
+    catalog.print_catalog(names.cards().values(), console)
     return console.export_text().splitlines()
 
 
@@ -47,7 +47,7 @@ def test_the_list_has_every_encoding_with_what_it_does(capsys, monkeypatch):
 def test_a_card_shows_formula_witness_and_bibtex():
     card = find("sinusoidal")
     console = Console(file=io.StringIO(), width=80)
-    catalog.card(described(card, False, check(card.make(16, 4))), console)
+    catalog.print_card(described(card, False, check(card.make(16, 4))), console)
     text = console.file.getvalue()
     assert "PE(p, 2j) = sin(p θⱼ)" in text
     assert "first rises at offset 6" in text

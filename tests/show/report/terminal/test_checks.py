@@ -25,8 +25,10 @@ def test_the_verdict_and_the_gravest_come_first():
         Trial("layout", "layout half", 7.0, 4, 4.0, 3.0, 5.0),
     )
     findings = (Fault(REMARK, "a note", "config.json"), Fault(WEIGHTS_DISAGREE, "bad", "x"))
-    said = printed(checks.check, Check("m", "config.json", findings, trials, (), ("the rules",)))
-    order = ["m: fault", "asked: the rules", "✗ weights-disagree: bad", "· remark: a note"]
+    said = printed(
+        checks.print_check, Check("m", "config.json", findings, trials, (), ("the rules",))
+    )
+    order = ["m: fault", "checked: the rules", "✗ weights-disagree: bad", "· remark: a note"]
     order += ["base 10,000", "as read", "layout half"]
     places = [said.rindex(words) for words in order]
     assert places == sorted(places)
@@ -34,22 +36,22 @@ def test_the_verdict_and_the_gravest_come_first():
 
 
 def test_differences_are_lines_and_none_is_said():
-    assert "say the same" in printed(checks.differences, [], ("a", "b"))
+    assert "same positional settings" in printed(checks.print_differences, [], ("a", "b"))
     difference = Difference("window", (0, 1, 3), "none", "512")
     assert "layers 0–1, 3: window: none ≠ 512" in printed(
-        checks.differences, [difference], ("a", "b")
+        checks.print_differences, [difference], ("a", "b")
     )
 
 
 def test_a_proof_says_what_is_chosen_or_that_nothing_works():
     way = Way("yarn", 1.5, 1.4, 1.5, [], 1.0, 0.5, {})
-    said = printed(checks.proof, Proof(32, 64, 2.0, [way], 0, ["a note"], {}))
+    said = printed(checks.print_proof, Proof(32, 64, 2.0, [way], 0, ["a note"], {}))
     for words in ("bits to 64", "100%", "sliding, 32 at a time", "note: a note", "chosen", "yarn"):
         assert words in said
-    said = printed(checks.proof, Proof(32, 64, 1.0, [way], 0, [], {}))
-    assert "None of the ways tried serves: past 32 tokens the way that was chosen" in said
+    said = printed(checks.print_proof, Proof(32, 64, 1.0, [way], 0, [], {}))
+    assert "No method helps: beyond 32 tokens the chosen method, yarn," in said
 
 
 def test_keys_of_gguf_are_lines(capsys):
-    checks.keys({"llama.rope.scaling.type": "yarn"})
+    checks.print_keys({"llama.rope.scaling.type": "yarn"})
     assert capsys.readouterr().out == "llama.rope.scaling.type = yarn\n"

@@ -20,7 +20,7 @@ needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
 
 @pytest.fixture
 def posenc(monkeypatch, capsys):
-    """posenc("list", out=file) -> (exit code, what was said on stderr)."""
+    """posenc("list", out=file) -> (exit code, text on stderr)."""
 
     def run(*words, out):
         with monkeypatch.context() as patched:
@@ -38,7 +38,7 @@ def posenc(monkeypatch, capsys):
 
 
 def encoded(posenc, encoding, *words):
-    """What a command writes in an encoding, as bytes."""
+    """Return the output of a command in an encoding, as bytes."""
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     assert posenc(*words, out=out) == (0, "")
     return out.buffer.getvalue()
@@ -92,7 +92,7 @@ def no_room(words):
 def test_a_device_that_is_full_only_later_is_one_line_too(posenc, monkeypatch):
     monkeypatch.setattr(output, "_ask", lambda out: None)
     for words in (["list"], ["list", "--json"], ["--help"]):
-        with FULL.open("w") as out:  # which writes what is left as it is closed
+        with FULL.open("w") as out:  # closing it writes the rest
             assert posenc(*words, out=out) == (1, no_room(words))
 
 

@@ -1,4 +1,4 @@
-// What every view is given: data, state, the places that are lit, and a voice.
+// The object that every view receives: data, state, highlighted places, and announcements.
 
 import { choice, html } from "./dom.js";
 
@@ -9,7 +9,7 @@ import { choice, html } from "./dom.js";
 /**
  * @typedef {{data: Data, desk: Desk, now: () => State,
  *   set: (patch: Partial<State>, drag?: string) => void, find: (name: string) => Encoding | null,
- *   first: () => Encoding, say: (text: string) => void}} App
+ *   first: () => Encoding, announce: (text: string) => void}} App
  * @typedef {{element: HTMLElement, update: (state: State) => void, title?: (state: State) => string}} View
  */
 
@@ -33,7 +33,7 @@ export function encodingChoice(app, fits = () => true) {
   });
 }
 
-/** @param {string} sentence @returns {HTMLElement} instead of what cannot be shown */
+/** @param {string} sentence @returns {HTMLElement} in place of a figure that cannot be shown */
 export const instead = (sentence) => html("p", { class: "instead" }, sentence);
 
 /** @param {unknown} error @returns {string} */

@@ -28,7 +28,7 @@ export function makeClocks() {
   let drawn = [];
 
   /** @param {Turning} turning */
-  function show(turning) {
+  function showTurning(turning) {
     drawn = [];
     element.replaceChildren(...turning.pairs.map(([a, b], n) => {
       const speed = turning.speeds[n];
@@ -62,5 +62,5 @@ export function makeClocks() {
       drawn[n].arc.setAttribute("d", `M ${sx.toFixed(2)} ${sy.toFixed(2)} A 18 18 0 0 ${gap > 0 ? 0 : 1} ${ex.toFixed(2)} ${ey.toFixed(2)}`);
     });
   }
-  return { element, show, turn };
+  return { element, showTurning, turn };
 }

@@ -17,7 +17,7 @@ import { integer } from "./words.js";
 /** @import {Study} from "./studies.js" */
 
 /**
- * Those that are shown, or the first few.
+ * The curves of the shown encodings, or of the first few.
  * @param {Study} study @param {Encoding[]} shown @param {App["find"]} find @returns {Lines}
  */
 function linesOf({ task, bits, seeds, curves }, shown, find) {
@@ -50,7 +50,7 @@ export function compareView(app) {
   const lines = linePlot(app.desk);
   const figures = html("div", { class: "figures four" }, ...maps.map((map) => map.element));
   const trouble = html("div");
-  const explained = html("p", { class: "readout explained", role: "status" }, "Choose a mark, or a property, to read what it rests on.");
+  const explained = html("p", { class: "readout explained", role: "status" }, "Choose a mark or a property to read its number and witness.");
   const explain = (/** @type {string} */ text) => void (explained.textContent = text);
   const filters = html("div", { class: "files filters", role: "group", "aria-label": "Show only encodings that have" });
   const buttons = new Map(app.data.properties.map(({ name, label, meaning }) => [name, button(label, () => {
@@ -88,11 +88,11 @@ export function compareView(app) {
   if (study.length) studies.append(html("h3", {}, "Results of a study"), html("div", { class: "figures" }, ...study.map(({ plot }) => plot.element)));
   const element = html("div", {},
     html("h2", {}, "Side by side"),
-    html("p", { class: "summary" }, `What each adds to the score of “${WORD}” for “${WORD}” at every pair of places. Move over one, all follow. Colours are scaled one by one; the curves below share a scale.`),
+    html("p", { class: "summary" }, `The effect of each encoding on the score of “${WORD}” for “${WORD}”, at every pair of positions. All figures follow the pointer. Each figure has its own colour scale; the curves below share one scale.`),
     html("div", { class: "controls" }, ...pickers.map((picker) => picker.element), length.element),
     trouble, figures, html("div", { class: "figures" }, lines.element),
-    html("section", { class: "properties" }, html("h3", {}, "Which has what"),
-      html("p", { class: "soft" }, "Measured, not declared. Choose properties to see only the encodings that have all of them."), filters, count, explained, matrix),
+    html("section", { class: "properties" }, html("h3", {}, "Properties"),
+      html("p", { class: "soft" }, "All properties are measured. Choose some to see only the encodings that have all of them."), filters, count, explained, matrix),
     studies);
 
   /** @param {State} state @returns {string[]} at least two */
@@ -141,7 +141,7 @@ export function compareView(app) {
         try {
           const options = n ? {} : state.options;
           const scores = remembered(["scores", encoding.slug, state.n, state.axis, options], () => addedScores(encoding, oneWord(state.n), { ...state, options, head: 0 }));
-          const about = reads(encoding) ? "It goes by what stands between, here the same word again and again: see its own view." : "";
+          const about = reads(encoding) ? "It depends on the words between, which are all the same here: see its own view." : "";
           map.draw({ title: encoding.name, about, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
           const by = byOffset(scores), zero = by.mean[by.offsets.indexOf(0)];
           series.push({ name: encoding.name, xs: by.offsets, ys: by.mean.map((value) => value - zero) });

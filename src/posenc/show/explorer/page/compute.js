@@ -1,4 +1,4 @@
-// What the views show, computed by the graphs of the encodings on seeded vectors.
+// Computations for the views: the graphs of the encodings, run on seeded vectors.
 
 import { problem, read, run, tensor, values } from "../interpreter.js";
 
@@ -7,7 +7,7 @@ import { problem, read, run, tensor, values } from "../interpreter.js";
 
 // ---- seeded numbers
 
-/** @param {string} text @returns {number} 32 bits that stand for it: FNV-1a */
+/** @param {string} text @returns {number} its 32-bit FNV-1a hash */
 export function seedOf(text) {
   let hash = 0x811c9dc5;
   for (let n = 0; n < text.length; n++) hash = Math.imul(hash ^ text.charCodeAt(n), 0x01000193);
@@ -39,7 +39,7 @@ export function normals(seed, count) {
 /** @param {string} word @param {number} width @param {number} [seed] */
 export const vectorOf = (word, width, seed = 0) => normals(seedOf(word) ^ seed, width);
 
-/** @param {number} count @param {number} seed @returns {number[]} the numbers below it, in another order */
+/** @param {number} count @param {number} seed @returns {number[]} the numbers below `count`, shuffled */
 export function shuffled(count, seed) {
   const [next, order] = [uniform(seed), Array.from({ length: count }, (_, n) => n)];
   for (let n = count - 1; n > 0; n--) {
@@ -54,9 +54,9 @@ const RECENT = 24; // results that are kept
 const recent = new Map();
 
 /**
- * Returns what was computed for the same key before: where only the cursor moves, nothing is computed anew.
+ * Returns the cached result for an equal key, so that moving the cursor computes nothing.
  * @template T
- * @param {any[]} key all that it depends on @param {() => T} compute
+ * @param {any[]} key all values on which the result depends @param {() => T} compute
  * @returns {T} the same object each time
  */
 export function remembered(key, compute) {
@@ -78,9 +78,9 @@ export const adds = (encoding) => makes(encoding, "embedded");
 export const turns = (encoding) => makes(encoding, "q");
 /** @param {Encoding} encoding */
 export const biases = (encoding) => makes(encoding, "bias");
-/** @param {Encoding} encoding @returns {string} why it cannot be shown; empty: it can */
+/** @param {Encoding} encoding @returns {string} the reason why it cannot be shown, or "" */
 export const obstacle = (encoding) => problem(encoding.graph);
-/** @param {Encoding} encoding @returns {number} heads that it is computed for: one, where it does the same in all */
+/** @param {Encoding} encoding @returns {number} heads to compute: one, if all are equal */
 export const headsOf = (encoding) => adds(encoding) ? 1 : Number(encoding.graph.inputs?.q?.[1] ?? 1);
 
 /** @type {Map<string, Encoding>} */
@@ -89,7 +89,7 @@ const sizes = new Map();
 /** @param {Encoding} encoding @returns {number[]} the channels of a head that there are graphs for */
 export const dimsOf = (encoding) => [...Object.keys(encoding.wider ?? {}).map(Number), encoding.graph.dim].sort((a, b) => a - b);
 
-/** @param {Encoding} encoding @param {number} dim @returns {Encoding} with so many channels in a head, where there is a graph for it; no sliders then */
+/** @param {Encoding} encoding @param {number} dim @returns {Encoding} with `dim` channels in a head, without sliders; unchanged if it has no graph for them */
 export function sized(encoding, dim) {
   const graph = (encoding.wider ?? {})[dim], slug = `${encoding.slug}, ${dim} channels`;
   if (!graph) return encoding;
@@ -98,7 +98,7 @@ export function sized(encoding, dim) {
   return made;
 }
 
-/** @param {string} text "0, 1, 10" @param {number} columns @returns {number[]} the channels that it names; of none the first four */
+/** @param {string} text "0, 1, 10" @param {number} columns @returns {number[]} the channels in the text, or the first four */
 export function channelsOf(text, columns) {
   const named = (text.match(/\d+/g) ?? []).map(Number).filter((channel) => channel < columns);
   return (named.length ? [...new Set(named)] : [0, 1, 10, 11]).filter((channel) => channel < columns).slice(0, MOST_CHANNELS);
@@ -126,7 +126,7 @@ export function stand(places, axes = 1, axis = 0) {
 /** @param {number[][]} places of each token, on each axis @returns {Tensor} */
 export const points = (places) => tensor([places.length, places[0].length], Float64Array.from(places.flat()));
 
-/** @param {Float64Array} vector @param {number} n @returns {Float64Array} so often, one below the other */
+/** @param {Float64Array} vector @param {number} n @returns {Float64Array} the vector n times, one below the other */
 export function repeated(vector, n) {
   const out = new Float64Array(vector.length * n);
   for (let p = 0; p < n; p++) out.set(vector, p * vector.length);
@@ -196,7 +196,7 @@ export function computed(encoding, pos, options, wanted, content = {}, head = 0)
   return run(encoding.graph, tensors, wanted);
 }
 
-/** @param {Encoding} encoding @param {Tensor} pos @param {Object<string, number>} options @returns {Grid} what is added at each position */
+/** @param {Encoding} encoding @param {Tensor} pos @param {Object<string, number>} options @returns {Grid} the row added at each position */
 export const rowsOf = (encoding, pos, options) => grid(computed(encoding, pos, options, ["embedded"]).embedded);
 
 /** @param {Encoding} encoding @param {Tensor} pos @param {Object<string, number>} options @param {number} head @param {Float64Array} [vector] */
@@ -244,7 +244,7 @@ export function byOffset({ rows: n, values: all }) {
   return out;
 }
 
-/** @param {Grid} scores @param {boolean} [causal] later keys are hidden @returns {Grid} shares that each row gives away */
+/** @param {Grid} scores @param {boolean} [causal] later keys are hidden @returns {Grid} the softmax of each row */
 export function softmax({ rows: n, columns: m, values: all }, causal = false) {
   const out = new Float64Array(n * m);
   for (let i = 0; i < n; i++) {
@@ -258,7 +258,7 @@ export function softmax({ rows: n, columns: m, values: all }, causal = false) {
   return { rows: n, columns: m, values: out };
 }
 
-/** @param {Grid} weights @param {Grid} x @returns {Grid} what attention writes for each token */
+/** @param {Grid} weights @param {Grid} x @returns {Grid} the output of attention for each token */
 export function mixed(weights, x) {
   const out = new Float64Array(weights.rows * x.columns);
   for (let i = 0; i < weights.rows; i++) {
@@ -283,7 +283,7 @@ export function apart(a, i, b, j) {
 // ---- rotation
 
 /**
- * Computes how far each pair of a query is turned at each position.
+ * Computes the angle of each pair of a query at each position.
  * @param {Encoding} encoding @param {Turning} turning @param {Tensor} pos @param {Object<string, number>} options
  * @returns {Grid} radians, −π to π
  */
@@ -302,7 +302,7 @@ export function anglesOf(encoding, { pairs }, pos, options) {
 /** @typedef {{pairs: [number, number][], speeds: number[]}} Turning channels of each pair, and radians a position */
 
 /**
- * The pairs of channels that an encoding turns, read off what it does to each channel at 0 and 1.
+ * Finds the pairs of channels that an encoding rotates, from its effect on each channel at positions 0 and 1.
  * @param {Encoding} encoding
  * @param {Object<string, number>} options
  * @param {number} axis

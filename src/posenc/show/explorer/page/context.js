@@ -1,4 +1,4 @@
-// How far each pair of a model turns in training, what extensions change, what inspect says.
+// The view of contexts: turns of each pair in training, extensions, and results of `posenc inspect`.
 
 import { instead } from "./app.js";
 import { fresh, makeDials } from "./dials.js";
@@ -31,7 +31,7 @@ const TINY = 1e-9; // of a turn: what rounding may leave
 const LONGEST = 5; // doublings of the trained length
 
 /**
- * The shares of each pair's circle that training showed, and that a longer text meets first: posenc.analysis.dials.
+ * The shares of each pair's circle that occur in training, and that are new in a longer text (posenc.analysis.dials).
  * @param {Rotation} rotation @param {number[]} slower @param {number} target
  */
 export function anglesAt({ theta, trained }, slower, target) {
@@ -56,14 +56,14 @@ export function contextView(app) {
   });
   const lengthAt = (/** @type {number} */ doublings) => Math.round((open?.trained ?? 1) * 2 ** doublings);
   const dials = makeDials(), counted = html("p", { class: "verdict" });
-  const turned = html("section", {}, html("h3", {}, "Angles that a longer text meets first"), dials.element, counted);
+  const turned = html("section", {}, html("h3", {}, "New angles in a longer text"), dials.element, counted);
   const plot = linePlot(app.desk);
   const facts = html("p", { class: "soft" }), verdict = html("p", { class: "claim" });
   const words = html("div"), trouble = html("div");
   const body = html("div", { class: "figures context" }, plot.element, html("section", {}, html("h3", {}, "What it means"), verdict, words));
   const element = html("div", {},
     html("h2", {}, "Longer than trained"),
-    html("p", { class: "summary" }, "Each pair of channels is a hand. One that never went all the way round in training points somewhere new in any longer text. A config states a length, which need not be that of training."),
+    html("p", { class: "summary" }, "Each pair of channels is a clock hand. A hand that did not complete a turn in training reaches new angles in a longer text. The length in a config is not always the trained length."),
     html("div", { class: "controls" }, model.element, groups.element, lengths.element, length.element), facts, trouble, turned, body);
 
   /** @param {typeof model} of @param {[string, string][]} entries @param {string} now */
@@ -75,7 +75,7 @@ export function contextView(app) {
   }
 
   /** @param {Model} model @param {Rotation} rotation @param {number} target */
-  function draw(model, rotation, target) {
+  function drawModel(model, rotation, target) {
     const published = wavelengths(rotation, rotation.slower);
     const pairs = published.map((_, pair) => pair);
     /** @type {Series[]} */
@@ -89,7 +89,7 @@ export function contextView(app) {
     if (target && target !== rotation.trained) rules.push({ y: target, name: `wanted ${integer(target)}` });
     plot.draw({
       title: "Tokens in which each pair turns once",
-      about: rotation.trained ? `${rotation.unfinished} of ${pairs.length} hands do not go round once in ${integer(rotation.trained)} tokens, ${rotation.declared ? "the length before stretching" : "as far as these layers see by the config"}.` : `${pairs.length} pairs; no length is in the configuration.`,
+      about: rotation.trained ? `${rotation.unfinished} of ${pairs.length} hands do not complete a turn in ${integer(rotation.trained)} tokens, ${rotation.declared ? "the length before stretching" : "the reach of these layers by the config"}.` : `${pairs.length} pairs; no length is in the configuration.`,
       x: { label: "pair" }, y: { label: "tokens a turn", log: true }, series, rules,
     }, {});
   }
@@ -102,7 +102,7 @@ export function contextView(app) {
     const others = extended.map(([name, { slower }]) => `${name} ${fresh(anglesAt(rotation, slower, span).shares)}`);
     const { trained, declared } = rotation;
     const showed = declared ? `that ${integer(trained ?? 0)}, the length before stretching, did not show` : `that ${integer(trained ?? 0)} did not show`;
-    const unsaid = declared ? ` The config does not tell on how much of ${integer(declared)} tokens the model was trained.` : "";
+    const unsaid = declared ? ` The config does not state how much of ${integer(declared)} tokens was trained.` : "";
     counted.replaceChildren(html("em", {}, String(fresh(shares))), ` of ${met.length} pairs meet angles at ${integer(target)} tokens ${showed}, as configured${window < target ? `, within a window of ${integer(window)}` : ""}.${unsaid}${others.length ? ` Extended to it: ${others.join(", ")}.` : ""}`);
   }
 
@@ -111,7 +111,7 @@ export function contextView(app) {
     update(state) {
       const picked = models.find((each) => each.name === state.model) ?? usual;
       body.hidden = facts.hidden = model.element.hidden = !picked;
-      trouble.replaceChildren(...(picked ? [] : [instead("There is no configuration in this page: `posenc explore config.json` writes one into it.")]));
+      trouble.replaceChildren(...(picked ? [] : [instead("This page has no configuration. Run `posenc explore config.json` to add one.")]));
       if (!picked) return;
       model.set(picked.name);
       facts.textContent = [picked.facts, picked.embedding].filter(Boolean).join("; ").replace(/\.?$/, ".");
@@ -131,14 +131,14 @@ export function contextView(app) {
         length.set(Math.min(LONGEST, Math.max(0, Math.log2(target / rotation.trained))));
         circles(rotation, turning[at].window ?? Infinity, target);
       }
-      if (rotation) draw(picked, rotation, target);
+      if (rotation) drawModel(picked, rotation, target);
       const outlook = picked.outlooks.find((each) => each.target === target);
-      verdict.textContent = outlook ? verdictOf(outlook) : `What inspect says of this model is in this page for ${joined(picked.outlooks.map((each) => integer(each.target)))} tokens.`;
+      verdict.textContent = outlook ? verdictOf(outlook) : `This page has the results of inspect for ${joined(picked.outlooks.map((each) => integer(each.target)))} tokens of this model.`;
       const gain = rotation && rotation.gain !== 1 ? [`cos and sin are multiplied by ${shown(rotation.gain, 4)}`] : [];
       words.replaceChildren(
         ...listed("Why", [...(outlook?.problems ?? []), ...(outlook?.unknown ?? [])]),
-        ...listed("What can be done", outlook?.advice ?? []),
-        ...listed("How it turns", [...(rotation?.says ?? []), ...gain]),
+        ...listed("Advice", outlook?.advice ?? []),
+        ...listed("Rotation", [...(rotation?.sentences ?? []), ...gain]),
         ...listed("Layers", [...picked.layers.map((each) => `${each.layers}: ${each.does}`), ...picked.notes]));
     },
   };
@@ -157,6 +157,6 @@ function listed(title, sentences) {
 /** @param {Outlook} outlook @returns {string} */
 function verdictOf({ target, verdict }) {
   const text = `A text of ${integer(target)} tokens`;
-  if (verdict === "fits") return `${text} meets nothing that is known to break; whether it is read well takes a test.`;
-  return verdict === "breaks" ? `${text} does not fit.` : `${text}: the configuration alone cannot say whether it fits.`;
+  if (verdict === "fits") return `${text}: no fault is known; only a test shows how well the model reads it.`;
+  return verdict === "breaks" ? `${text} does not fit.` : `${text}: the configuration alone does not show whether it fits.`;
 }

@@ -16,7 +16,7 @@
  *   options: {name: string, default: any, type: string}[]}} Encoding
  * @typedef {{slower: number[], gain: number}} Extended
  * @typedef {{turned: number, dim: number, base: number, method: string, trained: number | null, declared: number | null,
- *   theta: Numbers, slower: number[], gain: number, unfinished: number, says: string[],
+ *   theta: Numbers, slower: number[], gain: number, unfinished: number, sentences: string[],
  *   extended: {factor: number, target: number, methods: Object<string, Extended>}[]}} Rotation
  * @typedef {{target: number, verdict: string, problems: string[], unknown: string[],
  *   advice: string[]}} Outlook
@@ -39,7 +39,7 @@
 
 export const SCHEMA = 1;
 
-/** @param {string} json @returns {Data} */
+/** @param {string} json @returns {Data} the data of the page */
 export function readData(json) {
   const data = JSON.parse(json);
   if (data.schema !== SCHEMA) throw new Error(`the data of this page are of schema ${data.schema}, not ${SCHEMA}.`);

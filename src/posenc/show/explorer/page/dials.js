@@ -1,4 +1,4 @@
-// Dials: of each pair of channels the circle of its angles, what training showed, what is new.
+// Dials: for each pair of channels the circle of its angles, those of training and new ones.
 
 import { html, svg } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// Elements, and the controls that all views are made of.
+// Elements, and the controls of all views.
 
 /** @typedef {Node | string | null | undefined | false} Child */
 
@@ -93,7 +93,7 @@ export function tick(name, changed) {
   return { element, box, set: (/** @type {boolean} */ on) => void (box.checked = on) };
 }
 
-/** @param {string} text @returns {Promise<boolean>} whether it is on the clipboard now */
+/** @param {string} text @returns {Promise<boolean>} true if the text was copied to the clipboard */
 async function toClipboard(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -109,12 +109,12 @@ async function toClipboard(text) {
   }
 }
 
-/** @param {string} name @param {() => string} text @param {(said: string) => void} say */
-export function copies(name, text, say) {
+/** @param {string} name @param {() => string} text @param {(said: string) => void} announce */
+export function copies(name, text, announce) {
   const element = button(name, async () => {
     const done = await toClipboard(text());
     element.textContent = done ? "Copied" : "Not copied";
-    say(done ? "Copied." : "The browser does not let this page copy: select the text instead.");
+    announce(done ? "Copied." : "The browser does not let this page copy. Select the text instead.");
     setTimeout(() => (element.textContent = name), 1500);
   });
   return element;

@@ -1,4 +1,4 @@
-// Figures: heat maps on canvas, lines in SVG; a readout, a table and files behind each.
+// Figures: heat maps on canvas and lines in SVG, each with a readout, a table and files.
 
 import { button, download, html, newId, svg, table } from "./dom.js";
 import { ofHeat, ofLines } from "./neutral.js";
@@ -23,7 +23,7 @@ import { shown } from "./words.js";
 /**
  * Functions of the page that figures call.
  * @typedef {{light: (place: Place) => void, put: (place: Place) => void,
- *   say: (text: string) => void, lit: (listener: (place: Place) => void) => void,
+ *   announce: (text: string) => void, lit: (listener: (place: Place) => void) => void,
  *   where: () => string}} Desk
  */
 
@@ -81,7 +81,7 @@ function widthOf(element, changed) {
 /**
  * A figure's frame: caption, picture, readout, table and files.
  * @param {Desk} desk
- * @param {string} role of the picture for who cannot see it
+ * @param {string} role of the picture for screen readers
  */
 function frame(desk, role) {
   const title = html("strong"), about = html("span");
@@ -199,7 +199,7 @@ export function heatMap(desk) {
   /** @type {{values: ArrayLike<number>, ink: string, top: number} | null} */
   let painted = null;
 
-  /** @param {Heat} of @param {number} top @returns {string[]} what stands beside the scale of colours */
+  /** @param {Heat} of @param {number} top @returns {string[]} the labels of the colour scale */
   const ends = (of, top) => (of.signed ?? true ? [top, 0, -top] : [top, 0]).map((value) => shown(value, 2));
 
   function layout(/** @type {Heat} */ of, /** @type {number} */ top) {
@@ -236,7 +236,7 @@ export function heatMap(desk) {
     const now = JSON.stringify([box, rest, theme("ink")]);
     if (now === framed) return;
     framed = now;
-    // In shares of the figure, for paper and zoom change its size without a word to any script.
+    // In shares of the figure, because printing and zoom change its size without an event.
     const [across, down] = [box.fullWidth, box.tall].map((whole) => (/** @type {number} */ part) => `${(100 * part) / whole}%`);
     canvas.style.cssText = `left:${across(box.left)};top:${down(box.top)};width:${across(box.width)};height:${down(box.height)}`;
     over.replaceChildren();
@@ -345,7 +345,7 @@ export function heatMap(desk) {
     place = { i: clamp(place.i + move[0], spec.rows), j: clamp(place.j + move[1], spec.columns) };
     tell(desk.put);
     point();
-    desk.say(sentence(place.i, place.j));
+    desk.announce(sentence(place.i, place.j));
   });
   desk.lit((lit) => {
     if (!spec || !element.isConnected) return;
@@ -543,7 +543,7 @@ export function linePlot(desk) {
     if (!step || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     move(at + step * (event.shiftKey ? 10 : 1), desk.put);
-    desk.say(sentence());
+    desk.announce(sentence());
   });
   /** @param {Place} lit */
   function follow(lit) {

@@ -1,4 +1,4 @@
-// One encoding: what it does to positions, its scores, its options, formula and properties.
+// The view of one encoding: its positions, scores, options, formula and properties.
 
 import { encodingChoice, instead, reason } from "./app.js";
 import { adds, anglesOf, byOffset, channelsOf, dimsOf, dots, headsOf, obstacle, remembered, rowsOf, sized, slidersOf, stepOf, turnedOf, turningOf, turns, walk } from "./compute.js";
@@ -15,13 +15,13 @@ import { integer, shown, tokensOf } from "./words.js";
 /** @import {State} from "./state.js" */
 
 
-/** @param {Encoding} encoding @param {Grid} grid @returns {Heat} what it adds, or makes of a vector */
+/** @param {Encoding} encoding @param {Grid} grid @returns {Heat} the added rows, or a rotated vector */
 function action(encoding, grid) {
   const row = { ...QUERY_AXIS, label: "position" };
   if (adds(encoding)) {
-    return { title: "What is added", about: "to a word at each position, channel by channel.", row, column: CHANNEL_AXIS, ...grid };
+    return { title: "Added rows", about: "the vector added to a word at each position, channel by channel.", row, column: CHANNEL_AXIS, ...grid };
   }
-  return { title: `What ${encoding.name} does to one vector`, about: "of ones, position by position. Fast pairs flicker, slow ones hardly move.", row, column: CHANNEL_AXIS, ...grid };
+  return { title: `One vector under ${encoding.name}`, about: "a vector of ones at each position. Fast pairs change at every step, slow pairs hardly change.", row, column: CHANNEL_AXIS, ...grid };
 }
 
 /** @param {Encoding} encoding @param {State} state @returns {string} */
@@ -100,7 +100,7 @@ export function encodingView(app) {
   }
 
   /** @param {Encoding} encoding @param {State} state */
-  function draw(encoding, state) {
+  function drawFigures(encoding, state) {
     const { n, axis, options, head } = state, place = { i: state.i, j: state.j, c: state.c };
     const pos = walk(n, encoding.graph.axes, axis);
     waves.hidden = !adds(encoding) && !turns(encoding);
@@ -123,33 +123,33 @@ export function encodingView(app) {
       return { scores, by: byOffset(scores) };
     });
     const about = `to the score of “${WORD}” for “${WORD}”${inHead(encoding, state)}, by their two places.`;
-    second.draw({ title: "What is added to scores", about, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
+    second.draw({ title: "Added to scores", about, row: QUERY_AXIS, column: KEY_AXIS, ...scores }, place);
     const same = by.high.every((high, n) => high - by.low[n] <= SPREAD * Math.max(1, Math.abs(by.mean[n])));
     third.draw({
       title: "Score against distance",
-      about: same ? "Only the distance counts: all pairs this far apart have this score." : "The band: pairs equally far apart, but elsewhere in the text.",
+      about: same ? "All pairs at the same distance have the same score." : "The band shows pairs at the same distance but other positions.",
       x: { label: "query − key", role: "offset" }, y: { label: "added to the score" },
       series: [{ name: encoding.name, xs: by.offsets, ys: by.mean, low: by.low, high: by.high }],
     }, place);
     if (adds(encoding) && acted) {
-      fourth.draw({ title: "Rows against rows", about: "dot product of what two positions add, by √width: before any projection.", row: QUERY_AXIS, column: KEY_AXIS, ...dots(acted) }, place);
+      fourth.draw({ title: "Rows against rows", about: "dot product of the rows of two positions, divided by √width, before any projection.", row: QUERY_AXIS, column: KEY_AXIS, ...dots(acted) }, place);
     }
   }
 
-  /** @param {Encoding} encoding @param {State} state @param {Grid} rows what is added, or a vector of ones as it is turned */
+  /** @param {Encoding} encoding @param {State} state @param {Grid} rows the added rows, or a rotated vector of ones */
   function drawChannels(encoding, state, rows) {
     const xs = Array.from({ length: rows.rows }, (_, p) => p), column = (/** @type {number} */ c) => xs.map((p) => rows.values[p * rows.columns + c]);
     const chosen = channelsOf(state.channels, rows.columns), x = { label: "position", role: /** @type {const} */ ("query") };
     if (field !== document.activeElement) field.value = state.channels;
     curves.draw({
-      title: "Channels against position", about: adds(encoding) ? "what is added in each." : "of a vector of ones, turned.", x, y: { label: "value" },
+      title: "Channels against position", about: adds(encoding) ? "the added value in each." : "of a rotated vector of ones.", x, y: { label: "value" },
       series: chosen.map((c) => ({ name: `channel ${c}`, xs, ys: column(c) })),
     }, { i: state.i });
     const away = xs.map((p) => Math.sqrt(Array.from({ length: rows.columns }, (_, c) => (rows.values[p * rows.columns + c] - rows.values[c]) ** 2).reduce((sum, one) => sum + one, 0)));
-    far.draw({ title: "Distance to position 0", about: adds(encoding) ? "of what is added at each position." : "of a vector of ones, turned.", x, y: { label: "distance" }, series: [{ name: encoding.name, xs, ys: away }] }, { i: state.i });
+    far.draw({ title: "Distance to position 0", about: adds(encoding) ? "of the row added at each position." : "of a rotated vector of ones.", x, y: { label: "distance" }, series: [{ name: encoding.name, xs, ys: away }] }, { i: state.i });
   }
 
-  /** One word so often would hide what it reads: a sentence, and the same with a full stop in the middle. */
+  /** Draws a sentence, and the same with a full stop in the middle; equal words would hide the effect of content. */
   function drawSentence(/** @type {Encoding} */ encoding, /** @type {State} */ state) {
     const words = sentenceOf(state), cut = interrupted(words), n = words.length;
     const [before, after] = [words, cut.words].map((each) => addedScores(encoding, each, state));
@@ -157,10 +157,10 @@ export function encodingView(app) {
     const place = { i: state.i % n, j: state.j % n };
     const outside = (/** @type {number} */ at) => Math.floor(at / n) !== cut.at && at % n !== cut.at;
     const change = before.values.map((value, at) => (Number.isFinite(value) && outside(at) ? after.values[at] - value : -Infinity));
-    second.draw({ title: "What is added to scores", about: `of each word for each${inHead(encoding, state)}: it goes by what the words between say.`, row, column, ...before }, place);
+    second.draw({ title: "Added to scores", about: `for each two words${inHead(encoding, state)}: it depends on the words between.`, row, column, ...before }, place);
     fourth.draw({
       title: `“${words[cut.at]}” becomes “.”`,
-      about: `and what is added for the words around it changes: of the last for the first by ${shown(change[(n - 1) * n])}.`,
+      about: `and the additions for the words around it change: by ${shown(change[(n - 1) * n])} for the last word and the first.`,
       row, column, ...before, values: change,
       said: (i, j) => `“${words[i]}” for “${words[j]}”: ${shown(before.values[i * n + j])}; with a full stop it changes by ${shown(change[i * n + j])}`,
     }, place);
@@ -194,10 +194,10 @@ export function encodingView(app) {
       }
       const size = Object.entries(options ?? {}).map(([name, value]) => `${name} ${value}`).join(", ");
       const said = `${heads} heads of ${dim} channels${size ? `, ${size}` : ""}.`
-        + (learns ? ` What it learns is as it begins, drawn with seed ${seed}.` : "");
+        + (learns ? ` Its parameters have random initial values, with seed ${seed}.` : "");
       if (note.textContent !== said) note.textContent = said;
       try {
-        draw(encoding, state);
+        drawFigures(encoding, state);
       } catch (error) {
         figures.hidden = true;
         trouble.append(instead(reason(error)));
@@ -207,12 +207,12 @@ export function encodingView(app) {
 }
 
 /** @type {Object<string, string>} */
-const WHERE = { by_weight: "values, by their weights", hidden: "what the layer reads" };
+const WHERE = { by_weight: "values, by their weights", hidden: "the input of the layer" };
 
-/** @param {App} app @param {Encoding} encoding @returns {HTMLElement[]} what it means, formula, properties, paper, code */
+/** @param {App} app @param {Encoding} encoding @returns {HTMLElement[]} meaning, formula, properties, paper, code */
 function described(app, encoding) {
-  const about = html("section", {}, html("h3", {}, "What it means"));
-  const more = encoding.text.filter(({ prose: said }) => !said || !said.endsWith(encoding.summary)); // which stands above
+  const about = html("section", {}, html("h3", {}, "Meaning"));
+  const more = encoding.text.filter(({ prose: said }) => !said || !said.endsWith(encoding.summary)); // the summary is shown above
   for (const block of more.length ? more : encoding.text) {
     about.append(block.prose ? html("p", {}, ...prose(block.prose)) : formula(block.formula));
   }
@@ -230,16 +230,16 @@ function described(app, encoding) {
   source.append(encoding.paper
     ? html("p", {}, html("a", { href: encoding.paper.link, rel: "noreferrer" }, encoding.paper.title), ` (${encoding.paper.short})`)
     : html("p", {}, "An encoding of your own: no paper is known."));
-  const size = encoding.parameters ? `It learns ${integer(encoding.parameters)} numbers in a layer of 4 heads with 64 channels.` : "It learns nothing.";
+  const size = encoding.parameters ? `It has ${integer(encoding.parameters)} learned parameters in a layer of 4 heads with 64 channels.` : "It has no learned parameters.";
   source.append(html("p", {}, `Where it acts: ${encoding.acts_on.length ? encoding.acts_on.map((hook) => WHERE[hook] ?? hook).join(", ") : "nowhere"}. ${size}`));
   if (encoding.cost) source.append(html("p", {}, costOf(encoding.cost)));
 
   const code = html("section", {}, html("h3", {}, "Use it"));
   const written = html("pre", { tabindex: 0 }, pythonOf(encoding, {}));
   const buttons = html("div", { class: "files" },
-    copies("Copy as Python", () => pythonOf(encoding, app.now().options), app.say),
-    copies("Copy as command", () => `posenc show ${encoding.shell}`, app.say));
-  if (encoding.paper) buttons.append(copies("Copy citation", () => encoding.paper?.bibtex ?? "", app.say));
+    copies("Copy as Python", () => pythonOf(encoding, app.now().options), app.announce),
+    copies("Copy as command", () => `posenc show ${encoding.shell}`, app.announce));
+  if (encoding.paper) buttons.append(copies("Copy citation", () => encoding.paper?.bibtex ?? "", app.announce));
   code.append(written, buttons);
   return [html("div", {}, about, source, code), properties];
 }
@@ -256,7 +256,7 @@ function costOf({ tokens, operations, numbers, memory, grows }) {
 }
 
 /**
- * Options that may differ from their defaults while one is moved: those that change other constants.
+ * Returns the options that keep their values while one is moved: those that change other constants.
  * @param {Encoding} encoding @param {string} moved @param {Object<string, number>} options
  */
 function besides(encoding, moved, options) {

@@ -55,7 +55,7 @@ export function embedded(words, width, lexicon) {
 /** @typedef {Pick<State, "options" | "head" | "axis">} Choice */
 
 /**
- * A word as query and another as key, at two places, as they enter the dot product.
+ * Computes the query of one word and the key of another at two positions, as they enter the dot product.
  * @param {Encoding} encoding @param {[string, string]} words @param {[number, number]} places @param {Choice} state
  * @returns {{q: Float64Array, k: Float64Array, score: number}}
  */
@@ -68,9 +68,9 @@ export function pairAt(encoding, words, places, state) {
 }
 
 /**
- * The scores of words in the order in which they stand, and what they are the sum of.
+ * Computes the scores of words in their current order, and the terms of the scores.
  * @param {Encoding} encoding @param {string[]} words @param {Choice} state @param {Lexicon | null} [lexicon] none: all words are seeded
- * @returns {{content: Grid, scores: Grid, terms: Term[], x: Grid, values: Grid}} `x` are the words; `values` have what is added to them
+ * @returns {{content: Grid, scores: Grid, terms: Term[], x: Grid, values: Grid}} `x` are the words; `values` are the words plus the added rows
  */
 function scored(encoding, words, state, lexicon = null) {
   const { dim, width, axes } = encoding.graph;
@@ -98,11 +98,11 @@ function scored(encoding, words, state, lexicon = null) {
   return { content, scores, terms, x, values: x };
 }
 
-/** @param {Grid} a @param {Grid} b @returns {Grid} a − b; what is hidden stays so */
+/** @param {Grid} a @param {Grid} b @returns {Grid} a − b; hidden values are hidden in the result */
 const less = (a, b) => ({ ...a, values: a.values.map((value, n) => (Number.isFinite(value) ? value - b.values[n] : -Infinity)) });
 
 /**
- * What an encoding adds to the score of each word for each, less that of the same words without it.
+ * Computes the effect of an encoding on scores: scores with it minus scores of the same words without it.
  * @param {Encoding} encoding @param {string[]} words @param {Choice} state @returns {Grid}
  */
 export function addedScores(encoding, words, state) {
@@ -110,7 +110,7 @@ export function addedScores(encoding, words, state) {
   return less(scores, content);
 }
 
-export const WORD = "dog"; // stands at every place, where one word is shown against itself
+export const WORD = "dog"; // the word at every position, in figures of one word with itself
 
 /** @param {number} n @returns {string[]} */
 export const oneWord = (n) => Array(n).fill(WORD);
@@ -121,7 +121,7 @@ export function interrupted(words) {
   return { at, words: words.map((word, n) => (n === at ? "." : word)) };
 }
 
-/** @param {Encoding} encoding @returns {boolean} whether a word between two others moves what it adds to their score */
+/** @param {Encoding} encoding @returns {boolean} true if a word between two others changes its addition to their score */
 export function reads(encoding) {
   return remembered(["reads", encoding.slug], () => {
     const words = ["the", "old", "dog", "chased"], last = words.length * (words.length - 1);
@@ -133,7 +133,7 @@ export function reads(encoding) {
 
 /**
  * @param {Encoding} encoding
- * @param {string[]} words in the order in which they stand
+ * @param {string[]} words in their current order
  * @param {Choice & {causal: boolean}} state
  * @param {Lexicon | null} [lexicon] none: all words are seeded
  * @returns {Attention}
@@ -148,7 +148,7 @@ export function attention(encoding, words, state, lexicon = null) {
   };
 }
 
-/** @param {string[]} words @returns {number[][]} places of each word that stands there more than once */
+/** @param {string[]} words @returns {number[][]} positions of each repeated word */
 export function twins(words) {
   /** @type {Map<string, number[]>} */
   const places = new Map();
@@ -157,7 +157,7 @@ export function twins(words) {
 }
 
 /**
- * The most that any word's output changes when the words stand in another order.
+ * Computes the largest change of any word's output when the order of the words changes.
  * @param {Grid} before in the order typed @param {Grid} after @param {number[]} order where each came from
  */
 export const changed = (before, after, order) =>

@@ -1,4 +1,4 @@
-// The page: header, tabs, one view at a time, what is lit, and the address.
+// The page: header, tabs, one view at a time, highlighted places, and the address.
 
 import { compareView } from "./compare.js";
 import { dimsOf, sized, slidersOf, stepOf } from "./compute.js";
@@ -42,14 +42,14 @@ function begin() {
 
   const kept = keepState(update);
   const light = (/** @type {Place} */ place) => listeners.forEach((listener) => listener(place));
-  const say = (/** @type {string} */ text) => void (live.textContent = text);
+  const announce = (/** @type {string} */ text) => void (live.textContent = text);
   /** @type {App} */
   const app = {
-    data, say, now: kept.now, set: kept.set,
+    data, announce, now: kept.now, set: kept.set,
     find: (name) => encodings.get(name) ?? null,
     first: () => encodings.get(kept.now().names[0]) ?? encodings.get(data.first[0]) ?? [...encodings.values()][0],
     desk: {
-      light, say,
+      light, announce,
       put(place) {
         const { i, j, c } = { ...kept.now(), ...place };
         light(place);
@@ -60,7 +60,7 @@ function begin() {
     },
   };
 
-  /** @param {State} state @returns {string[]} what the address asks for and this page does not have */
+  /** @param {State} state @returns {string[]} parts of the address that this page does not have */
   function lacking(state) {
     const encoding = sized(app.first(), state.dim), sliders = slidersOf(encoding), { dim } = encoding.graph;
     const unknown = state.names.filter((name) => !encodings.has(name)).map((name) => `the encoding “${name}”`);
@@ -79,7 +79,7 @@ function begin() {
   function update(state) {
     const wrong = [...kept.misread(), ...lacking(state)];
     const more = data.missing ? `Encodings still being measured: ${data.missing}. This page loads them when they are ready. ` : "";
-    notice.textContent = more + (wrong.length ? `Not understood of this address: ${wrong.join("; ")}.` : "");
+    notice.textContent = more + (wrong.length ? `Parts of this address are unknown: ${wrong.join("; ")}.` : "");
     const changed = open !== state.view;
     if (changed) {
       listeners = [];
@@ -110,7 +110,7 @@ function begin() {
   tabs.replaceChildren(...[["story", "Story"], ["encoding", "Instrument"]].map(([tab, name]) => html("li", {}, html("a", { "data-tab": tab }, name))));
   instrument.replaceChildren(...INSTRUMENT.map((name) =>
     html("li", {}, html("a", { "data-view": name }, name[0].toUpperCase() + name.slice(1)))));
-  seed.textContent = `posenc ${data.version ?? ""} · seed ${data.seed ?? 0}: every number on this page is computed in it, from the encodings' own Python, or was measured and written into it.`;
+  seed.textContent = `posenc ${data.version ?? ""} · seed ${data.seed ?? 0}: the numbers on this page are computed in the browser by the encodings' own code, or were measured before.`;
   if (!location.hash && data.begin !== kept.now().view) kept.set({ view: data.begin });
   else update(kept.now());
   const redraw = () => {
@@ -121,7 +121,7 @@ function begin() {
     matchMedia(query).addEventListener("change", redraw);
   }
   const paper = (/** @type {boolean} */ on) => {
-    document.documentElement.classList.toggle("paper", on); // is white, whatever the theme
+    document.documentElement.classList.toggle("paper", on); // white in every theme
     redraw();
   };
   addEventListener("beforeprint", () => paper(true));

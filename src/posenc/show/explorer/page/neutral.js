@@ -1,4 +1,4 @@
-// A figure of the page as the neutral figure of reports, which `posenc.plot.load` reads and draws.
+// Converts a figure of the page to the figure JSON that `posenc.plot.load` reads and draws.
 
 /** @typedef {import("./draw.js").Heat} Heat */
 /** @typedef {import("./draw.js").Lines} Lines */
@@ -12,12 +12,12 @@ const drawable = (value) => (Number.isFinite(value) ? value : null);
 /** @param {ArrayLike<number>} values */
 const drawables = (values) => Array.from(values, drawable);
 
-/** @param {Axis} axis @param {number} n @returns {number[]} where the rows or columns stand: names by their place */
+/** @param {Axis} axis @param {number} n @returns {number[]} coordinates of the rows or columns; names have their index */
 const places = (axis, n) => Array.from({ length: n }, (_, at) => at + (axis.names ? 0 : axis.start ?? 0));
 
 /**
  * @param {Heat} spec
- * @param {number} top what the strongest colour stands for
+ * @param {number} top the value of the strongest colour
  */
 export function ofHeat(spec, top) {
   const { row, column, rows, columns } = spec;

@@ -1,4 +1,4 @@
-// A sentence: attention without and with an encoding, shuffled, twins marked, the parts of scores.
+// The view of a sentence: attention without and with an encoding, shuffled, with repeated words marked.
 
 import { encodingChoice, instead, reason } from "./app.js";
 import { adds, apart, headsOf, obstacle, shuffled } from "./compute.js";
@@ -37,7 +37,7 @@ export function orderView(app) {
   const field = html("input", { type: "text", id, maxlength: 300, autocomplete: "off", spellcheck: "false" });
   field.addEventListener("input", () => app.set({ text: field.value, order: [] }, "text"));
   const typed = html("div", { class: "control sentence" }, html("label", { for: id }, "Sentence"), field);
-  const chips = html("ol", { class: "chips", "aria-label": "Words in the order in which they stand" });
+  const chips = html("ol", { class: "chips", "aria-label": "Words in their order" });
   let shuffles = 0;
   /** @param {number} step */
   function swap(step) {
@@ -46,7 +46,7 @@ export function orderView(app) {
     const next = [...order];
     [next[from], next[to]] = [next[to], next[from]];
     app.set({ order: next, i: to });
-    app.say(`${standing(app.now()).words[to]} now stands at ${to}`);
+    app.announce(`${standing(app.now()).words[to]} is now at ${to}`);
   }
   const earlier = button("Move word left", () => swap(-1)), later = button("Move word right", () => swap(1));
   const buttons = html("div", { class: "files" },
@@ -64,10 +64,10 @@ export function orderView(app) {
   const terms = html("div", { class: "figures four" }, ...parts.map((map) => map.element));
   const sum = html("p", { class: "readout sum" });
   const trouble = html("div");
-  const below = html("section", {}, html("h3", {}, "What the scores are made of"), sum, terms);
+  const below = html("section", {}, html("h3", {}, "The terms of the scores"), sum, terms);
   const element = html("div", {},
-    html("h2", {}, "Does attention know the order?"),
-    html("p", { class: "summary" }, "Attention compares words in pairs. What it writes for a word is the same in every order, unless an encoding or a mask makes a difference between places."),
+    html("h2", {}, "Does attention see the order?"),
+    html("p", { class: "summary" }, "Attention compares words in pairs. Its output for a word is the same in every order, unless an encoding or a mask makes positions differ."),
     html("div", { class: "controls" }, picker.element, causal.element, seeded.element, head.element),
     html("div", { class: "controls" }, typed, buttons), chips, trouble, claims, pair, below,
     origin);
@@ -95,7 +95,7 @@ export function orderView(app) {
   }
 
   /** @param {Encoding} encoding @param {State} state @param {string[]} words @param {number[]} order */
-  function draw(encoding, state, words, order) {
+  function drawMaps(encoding, state, words, order) {
     const attended = attention(encoding, words, state, lexiconFor(state));
     const names = words;
     const place = cursor(state, words.length);
@@ -106,7 +106,7 @@ export function orderView(app) {
     const weights = { row, column, signed: false, top: most, marks };
     const gives = (/** @type {Float64Array} */ all) => (/** @type {number} */ i, /** @type {number} */ j) =>
       `“${words[i]}” at ${i} gives “${words[j]}” at ${j} ${shown(100 * all[i * words.length + j])} %`;
-    maps[0].draw({ title: "Without an encoding", about: "the share of attention that each word gives to each.", ...weights, ...attended.without, said: gives(attended.without.values) }, place);
+    maps[0].draw({ title: "Without an encoding", about: "the attention weight of each word on each word.", ...weights, ...attended.without, said: gives(attended.without.values) }, place);
     maps[1].draw({ title: `With ${encoding.name}`, about: headsOf(encoding) > 1 ? `the same words, head ${state.head}.` : "the same words.", ...weights, ...attended.with, said: gives(attended.with.values) }, place);
     const top = Math.max(...attended.terms.map((term) => largest(term.grid.values)));
     parts.forEach((map, n) => {
@@ -139,12 +139,12 @@ export function orderView(app) {
       later.disabled = words.length < 2 || place.i === words.length - 1;
       tokens(words, place.i);
       glow(place);
-      const why = obstacle(encoding) || (words.length < 2 ? "Type two words or more: there is no order of one." : "");
+      const why = obstacle(encoding) || (words.length < 2 ? "Type two words or more: one word has no order." : "");
       trouble.replaceChildren(...(why ? [instead(why)] : []));
       for (const each of [pair, below, claims]) each.hidden = !!why;
       if (why) return;
       try {
-        draw(encoding, state, words, order);
+        drawMaps(encoding, state, words, order);
       } catch (error) {
         for (const each of [pair, below, claims]) each.hidden = true;
         trouble.replaceChildren(instead(reason(error)));
@@ -156,15 +156,15 @@ export function orderView(app) {
 /** @param {string[]} words @param {Vectors | null} vectors of a model @returns {string} where the vectors of words come from */
 function originOf(words, vectors) {
   const projected = "queries and keys are seeded projections of it, in one head";
-  if (!vectors) return `Each word has a seeded vector, the same wherever it stands; ${projected}. Nothing here is trained.`;
+  if (!vectors) return `Each word has a seeded vector, the same at every position; ${projected}. Nothing here is trained.`;
   const { model, width, of, share } = vectors, known = new Set(vectors.words);
   const unknown = [...new Set(words.filter((word) => !known.has(word)))];
   const some = unknown.length ? ` It has none for ${joined(unknown.map((word) => `“${word}”`))}: seeded here.` : "";
-  return `Each word has its vector of ${model}, the same wherever it stands: ${integer(of)} channels projected to ${width}, which keep ${percent(share)} of their squared length, in steps of 8 bits.${some} But ${projected}, and not trained.`;
+  return `Each word has its vector of ${model}, the same at every position: ${integer(of)} channels projected to ${width}, which keep ${percent(share)} of their squared length, in steps of 8 bits.${some} But ${projected}, and not trained.`;
 }
 
 /**
- * Says in words what the numbers show.
+ * Describes the numbers in sentences.
  * @param {Encoding} encoding @param {State} state @param {string[]} words @param {number[]} order
  * @param {import("./layer.js").Attention} attended
  * @param {import("./layer.js").Lexicon | null} lexicon
@@ -178,9 +178,9 @@ function claimsOf(encoding, state, words, order, attended, lexicon) {
   if (order.some((from, to) => from !== to)) {
     const before = attention(encoding, typed, state, lexicon);
     const [without, withIt] = [changed(before.outWithout, attended.outWithout, order), changed(before.outWith, attended.outWith, order)];
-    const told = (/** @type {number} */ x) => (x < NOTHING ? "changed no word’s output" : `changed outputs, by ${size(x)}`);
-    out.push(`Without an encoding the shuffle ${told(without)}. With ${encoding.name} it ${told(withIt)}.`);
-  } else out.push("Shuffle the words: without an encoding, and without a mask, each gets what it got before.");
+    const effect = (/** @type {number} */ x) => (x < NOTHING ? "changed no word’s output" : `changed outputs, by ${size(x)}`);
+    out.push(`Without an encoding the shuffle ${effect(without)}. With ${encoding.name} it ${effect(withIt)}.`);
+  } else out.push("Shuffle the words: without an encoding and without a mask, the output of each word is the same as before.");
   const [first] = twins(words);
   if (first) {
     const [a, b] = first;
@@ -188,9 +188,9 @@ function claimsOf(encoding, state, words, order, attended, lexicon) {
       const most = apart(grid, a, grid, b);
       return most < NOTHING ? "get the same output" : `differ, by ${size(most)}`;
     };
-    out.push(`“${words[a]}” stands at ${joined(first.map(String))}. Without an encoding the first two ${differ(attended.outWithout)}. With ${encoding.name} they ${differ(attended.outWith)}.`);
+    out.push(`“${words[a]}” is at ${joined(first.map(String))}. Without an encoding the first two ${differ(attended.outWithout)}. With ${encoding.name} they ${differ(attended.outWith)}.`);
   }
-  if (state.causal || encoding.graph.causal) out.push("Each word sees only those before it: that alone tells words apart, unless all before them are alike.");
+  if (state.causal || encoding.graph.causal) out.push("Each word sees only those before it. This alone makes repeated words differ, unless all words before them are equal.");
   if (adds(encoding)) out.push("Added positions enter every score three times: word · position, position · word, position · position.");
   return out;
 }

@@ -1,4 +1,4 @@
-// Pairs of channels turning at their own speeds, and the angle between two words that stays.
+// The view of rotations: pairs of channels that turn at their own speeds, and the constant angle between two words.
 
 import { encodingChoice, instead, reason } from "./app.js";
 import { BOTH, angleOf, makeClocks, makeLegend } from "./clocks.js";
@@ -42,7 +42,7 @@ export function rotationView(app) {
   const body = html("div", {}, claim, makeLegend(), clocks.element, html("details", { class: "numbers", open: true }, html("summary", {}, "Angles of each pair"), numbers));
   const element = html("div", {},
     html("h2", {}, "Turning pairs"),
-    html("p", { class: "summary" }, "Each pair of channels is a hand that turns as the position advances, each at its own speed. Move two words together: both turn, and the angle between them stays."),
+    html("p", { class: "summary" }, "Each pair of channels is a clock hand that turns at its own speed as the position advances. Move two words together: both turn, and the angle between them does not change."),
     html("div", { class: "controls" }, picker.element, axis.element), html("div", { class: "controls" }, place.element, between.element, buttons),
     trouble, body);
   /** @type {{encoding: Encoding, turning: Turning, key: string} | null} */
@@ -97,7 +97,7 @@ export function rotationView(app) {
     const moved = most < ROUNDED ? "the angles between them have not changed" : `an angle between them has changed by ${degrees(most)}`;
     const [first, second] = [state.at, state.at - state.apart];
     claim.textContent = `“${BOTH[0]}” at ${shown(first, 6)} scores “${BOTH[1]}” at ${shown(second, 6)} with ${shown(here.score, 6)}. `
-      + `Where the two begin, at ${Math.max(0, state.apart)} and ${Math.max(0, -state.apart)}, the score is ${shown(start.score, 6)}: ${moved}.`;
+      + `At their first positions, ${Math.max(0, state.apart)} and ${Math.max(0, -state.apart)}, the score is ${shown(start.score, 6)}: ${moved}.`;
   }
 
   return {
@@ -114,16 +114,16 @@ export function rotationView(app) {
       body.hidden = !fits.has(encoding.slug);
       if (body.hidden) {
         stop();
-        trouble.append(instead(`${encoding.name} does not turn pairs of channels by themselves: choose one that does.`));
+        trouble.append(instead(`${encoding.name} does not rotate separate pairs of channels. Choose an encoding that does.`));
         return;
       }
       try {
         const key = `${encoding.slug} ${state.axis} ${JSON.stringify(state.options)}`;
         if (!known || known.key !== key) {
           const turning = turningOf(encoding, state.options, state.axis);
-          if (!turning) throw new Error("its pairs cannot be told apart.");
+          if (!turning) throw new Error("its pairs cannot be separated.");
           known = { encoding, turning, key };
-          clocks.show(turning);
+          clocks.showTurning(turning);
         }
         if (!timer || still.matches) clocks.turn(known.turning, both(encoding, state, state.at));
         tell(encoding, known.turning, state);

@@ -32,9 +32,9 @@ function ramp(low, middle, high) {
  * Writes the colour of each value into a picture.
  * @param {Uint32Array} pixels red, green, blue and alpha of each
  * @param {ArrayLike<number>} values
- * @param {{paper: string, high: string, low: string, none: string}} palette "#rrggbb": of 0, of what is above and below it, of what is hidden
- * @param {boolean} signed else all are shares, in the colour of `low`
- * @param {number} top what the strongest colour stands for
+ * @param {{paper: string, high: string, low: string, none: string}} palette "#rrggbb" for 0, for positive, negative and hidden values
+ * @param {boolean} signed if false, all values are shares, in the colour of `low`
+ * @param {number} top the value of the strongest colour
  */
 export function colour(pixels, values, palette, signed, top) {
   const colours = ramp(palette.low, palette.paper, signed ? palette.high : palette.low);
@@ -58,7 +58,7 @@ export function largest(values) {
 
 /**
  * Round numbers for an axis.
- * @param {number} low @param {number} high @param {number} many at most so many, about
+ * @param {number} low @param {number} high @param {number} many the approximate maximum of their number
  * @returns {number[]}
  */
 export function ticks(low, high, many) {

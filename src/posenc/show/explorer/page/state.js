@@ -73,7 +73,7 @@ function within(value, [low, high], otherwise) {
   return Math.min(high, Math.max(low, Math.trunc(number)));
 }
 
-/** @param {string} value @returns {number[]} an order of so many words, or none */
+/** @param {string} value @returns {number[]} an order of words, or an empty list */
 function permutation(value) {
   const order = value.split(",").map(Number);
   const all = order.length <= MOST_WORDS && [...order].sort((a, b) => a - b).every((n, at) => n === at);
@@ -81,7 +81,7 @@ function permutation(value) {
 }
 
 /**
- * Reads the state from an address; what cannot be read stays as at first.
+ * Reads the state from an address; unreadable parts keep their first value.
  * @param {string} hash
  * @returns {State}
  */
@@ -110,7 +110,7 @@ export function fromHash(hash) {
 }
 
 /**
- * Says what of an address is not as it was written: unknown, or beyond what the page shows.
+ * Lists the parts of an address that are unknown or beyond the limits of the page.
  * @param {string} hash
  * @returns {string[]} "n=9999 (128 is shown)"
  */
@@ -133,10 +133,10 @@ export function misread(hash) {
   return out;
 }
 
-const QUIET = 250; // milliseconds: a browser takes some 200 changes of the address in half a minute
+const QUIET = 250; // milliseconds; a browser allows about 200 changes of the address in half a minute
 
 /**
- * Keeps the state, and its address in the bar: back is undo.
+ * Stores the state and writes its address, so that the back button undoes a change.
  * @param {(state: State) => void} changed
  */
 export function keepState(changed) {
@@ -168,15 +168,15 @@ export function keepState(changed) {
 
   return {
     now: () => state,
-    /** What the address says and the page does not show, until something is changed. */
+    /** The parts of the address that the page does not show, until something is changed. */
     misread: () => wrong,
     /**
      * @param {Partial<State>} patch
-     * @param {string} [drag] the name of what is moved: its steps are one entry of the history
+     * @param {string} [drag] the name of the control that is moved, whose steps are one entry of the history
      */
     set(patch, drag = "") {
       const same = drag !== "" && drag === last;
-      if (!same && last) write(false); // what was moved before is kept as it ended
+      if (!same && last) write(false); // ends the entry of the previous control
       state = { ...state, ...patch };
       wrong = [];
       clearTimeout(waiting);

@@ -1,4 +1,4 @@
-// Results of a study, task by task.
+// Reads the results of a study, task by task.
 
 /**
  * @typedef {{encoding: string, lengths: number[], mean: number[], low: number[], high: number[]}} Curve over all seeds

@@ -1,4 +1,4 @@
-// Claims that are often repeated, and what this page computes of each.
+// The tour: claims that are often repeated, and a computation that tests each.
 
 import { instead, reason } from "./app.js";
 import { apart, byOffset, computed, dots, headsOf, normals, points, remembered, rowsOf, stand, turnedOf, walk } from "./compute.js";
@@ -16,7 +16,7 @@ import { constants, values } from "../interpreter.js";
 /** @import {State} from "./state.js" */
 
 /**
- * @typedef {{said: string, lines?: Lines, heat?: Heat, second?: Heat, open: Partial<State>}} Shown what is measured, in words and figures
+ * @typedef {{said: string, lines?: Lines, heat?: Heat, second?: Heat, open: Partial<State>}} Shown the result in words and figures
  * @typedef {{claim: string, needs: string[], show: (...encodings: Encoding[]) => Shown}} Stop
  */
 
@@ -92,21 +92,21 @@ export const STOPS = [
       const stays = Math.max(...upTo(DOGS.length).map((n) => apart(typed.outWith, n, mixedUp.outWith, n)));
       const words = order.map((from) => DOGS[from]);
       return {
-        said: `The rows change places with the words, and nothing else. Each word keeps what it got (${follows < 1e-9 ? "the difference is below 10⁻⁹" : shown(follows)}), but the row of each place changes by up to ${shown(stays)}: attention is equivariant, not invariant. Only a sum over all words would be the same.`,
+        said: `The outputs move with their words. The output of each word is the same (${follows < 1e-9 ? "the difference is below 10⁻⁹" : shown(follows)}), but the output at each position changes by up to ${shown(stays)}: attention is equivariant, not invariant. Only a sum over all words would be the same.`,
         heat: { title: "Attention, shuffled", about: "no encoding: the same numbers as before, in other places.", row: { ...QUERY_AXIS, label: "query", names: words }, column: { ...KEY_AXIS, label: "key", names: words }, signed: false, ...mixedUp.with },
         open: { view: "order", names: ["nope"], order },
       };
     },
   },
   {
-    claim: "Without positions, the same word gets the same output wherever it stands.",
+    claim: "Without positions, the same word gets the same output at every position.",
     needs: ["nope"],
     show(nope) {
       const twice = DOGS.flatMap((word, n) => (word === "dog" ? [n] : []));
       const of = (/** @type {boolean} */ causal) => attention(nope, DOGS, { ...PLAIN, causal });
       const differ = (/** @type {boolean} */ causal) => apart(of(causal).outWith, twice[0], of(causal).outWith, twice[1]);
       return {
-        said: `Only without a causal mask. The two dogs differ by ${shown(differ(false))} when each word sees all, and by up to ${shown(differ(true))} in a channel when each sees only those before it. That is how language models without an encoding can know their place.`,
+        said: `Only without a causal mask. The two dogs differ by ${shown(differ(false))} when each word sees all words, and by up to ${shown(differ(true))} in a channel when each word sees only those before it. This is how language models without an encoding can learn positions.`,
         heat: { title: "Attention under a causal mask", about: "no encoding.", row: { ...QUERY_AXIS, label: "query", names: DOGS }, column: { ...KEY_AXIS, label: "key", names: DOGS }, signed: false, ...of(true).with },
         open: { view: "order", names: ["nope"], causal: true },
       };
@@ -121,8 +121,8 @@ export const STOPS = [
       const lengths = [...normals(3, 200 * width)].reduce((sum, x) => sum + x * x, 0);
       const word = Math.sqrt(lengths / 200);
       return {
-        said: `Then the position drowns the word. A seeded word of ${width} channels is about ${shown(word)} long; what is added at ${at} is ${shown(lengthOf(plain, at))} long, ${shown(lengthOf(plain, at) / word)} times as much. Sinusoids stay at ${shown(lengthOf(waves, at))}, everywhere.`,
-        lines: { title: "Length of what is added", about: "and of a word, which is about the same everywhere.", x: { label: "position", role: "query" }, y: { label: "length" },
+        said: `Then the position is much larger than the word. A seeded word of ${width} channels has a length of about ${shown(word)}; the vector added at position ${at} has a length of ${shown(lengthOf(plain, at))}, ${shown(lengthOf(plain, at) / word)} times as much. Sinusoids have a length of ${shown(lengthOf(waves, at))} at every position.`,
+        lines: { title: "Length of the added vector", about: "and of a word, which is about the same at all positions.", x: { label: "position", role: "query" }, y: { label: "length" },
           series: [{ name: "integers", xs: upTo(n), ys: upTo(n).map((p) => lengthOf(plain, p)) }, { name: "sinusoids", xs: upTo(n), ys: upTo(n).map((p) => lengthOf(waves, p)) }, { name: "a word", xs: upTo(n), ys: upTo(n).map(() => word) }] },
         open: { view: "encoding", names: ["integer"], n },
       };
@@ -136,15 +136,15 @@ export const STOPS = [
       const step = (/** @type {number} */ n) => rowsOf(normalized, walk(n), {}).values[normalized.graph.width];
       const values = (/** @type {number} */ n) => upTo(n).map((p) => rowsOf(normalized, walk(n), {}).values[p * normalized.graph.width]);
       return {
-        said: `Then a position has another code in every text. A step to the next word is ${shown(step(short))} in a text of ${short} words and ${shown(step(long))} in one of ${long}: what was learned of neighbours in one does not hold in the other.`,
-        lines: { title: "Code of each position", about: `in a text of ${short} words and in one of ${long}.`, x: { label: "position", role: "query" }, y: { label: "what is added" },
+        said: `Then the code of a position depends on the length of the text. A step to the next word is ${shown(step(short))} in a text of ${short} words and ${shown(step(long))} in one of ${long}: a model that learns about neighbours in one text cannot use it in the other.`,
+        lines: { title: "Code of each position", about: `in a text of ${short} words and in one of ${long}.`, x: { label: "position", role: "query" }, y: { label: "added value" },
           series: [{ name: `${long} words`, xs: upTo(long), ys: values(long) }, { name: `${short} words`, xs: upTo(short), ys: values(short) }] },
         open: { view: "encoding", names: ["normalized"], n: long },
       };
     },
   },
   {
-    claim: "Binary numbers would do as well: every position has its own.",
+    claim: "Binary numbers work as well: every position has its own.",
     needs: ["binary", "sinusoidal"],
     show(binary, sinusoidal) {
       const n = 65;
@@ -155,8 +155,8 @@ export const STOPS = [
       const [bits, waves] = [steps(binary), steps(sinusoidal)];
       const [least, most] = [Math.min(...bits), Math.max(...bits)];
       return {
-        said: `They are unique, but they jump. From one position to the next the code moves by ${shown(least)} to ${shown(most)}, as one bit flips or ${Math.round((most / least) ** 2)} do (63 to 64). Sinusoids move by ${shown(waves[0])} at every step.`,
-        lines: { title: "How far the code moves", about: "from each position to the next.", x: { label: "position", role: "query" }, y: { label: "distance" },
+        said: `They are unique, but they jump. From one position to the next the code moves by ${shown(least)} to ${shown(most)}, because between one and ${Math.round((most / least) ** 2)} bits flip (63 to 64). Sinusoids move by ${shown(waves[0])} at every step.`,
+        lines: { title: "Change of the code", about: "from each position to the next.", x: { label: "position", role: "query" }, y: { label: "distance" },
           series: [{ name: "binary", xs: upTo(n - 1), ys: bits }, { name: "sinusoidal", xs: upTo(n - 1), ys: waves }] },
         open: { view: "compare", names: ["binary", "sinusoidal"], n: 64 },
       };
@@ -170,7 +170,7 @@ export const STOPS = [
       const rows = rowsOf(sinusoidal, stand([0, 1, far]), {});
       const longest = (2 * Math.PI) / Math.min(...freqs);
       return {
-        said: `They never repeat. At width ${sinusoidal.graph.width} the longest wavelength is ${integer(longest)}, for the slowest pair has 10,000 to the power of (d − 2)/d, not of 1; and 62,832 tokens away the other pairs are elsewhere: the code there is ${shown(distance(rows, 0, 2))} away from the first, neighbours are ${shown(distance(rows, 0, 1))} apart.`,
+        said: `They never repeat. At width ${sinusoidal.graph.width} the longest wavelength is ${integer(longest)}, because the slowest pair has 10,000 to the power of (d − 2)/d, not of 1. And 62,832 tokens later the other pairs have other angles: the distance of that code from the first is ${shown(distance(rows, 0, 2))}, and that of neighbours is ${shown(distance(rows, 0, 1))}.`,
         lines: { title: "Tokens in which each pair turns once", x: { label: "pair" }, y: { label: "tokens a turn", log: true }, rules: [{ y: far, name: "62,832" }],
           series: [{ name: "sinusoidal", xs: upTo(freqs.length), ys: [...freqs].map((theta) => (2 * Math.PI) / theta) }] },
         open: { view: "encoding", names: ["sinusoidal"] },
@@ -178,7 +178,7 @@ export const STOPS = [
     },
   },
   {
-    claim: "The further apart two positions, the less alike their sinusoids.",
+    claim: "The further apart two positions, the less similar their sinusoids.",
     needs: ["sinusoidal"],
     show(sinusoidal) {
       const n = 1001, rows = rowsOf(sinusoidal, walk(n), {});
@@ -189,7 +189,7 @@ export const STOPS = [
       });
       const rises = upTo(n - 1).filter((p) => dot[p + 1] > dot[p]);
       return {
-        said: `On the whole, not step by step. At width ${rows.columns} the similarity rises for the first time from distance ${rises[0]} to ${rises[0] + 1}, and in ${percent(rises.length / (n - 1))} of the first thousand steps. It is also the same forwards and backwards, so it cannot say which of two words comes first.`,
+        said: `On the whole, not step by step. At width ${rows.columns} the similarity rises for the first time from distance ${rises[0]} to ${rises[0] + 1}, and in ${percent(rises.length / (n - 1))} of the first thousand steps. It is also the same forwards and backwards, so it does not show which of two words comes first.`,
         lines: { title: "Dot product with position 0", x: { label: "distance" }, y: { label: "dot product" }, series: [{ name: "sinusoidal", xs: upTo(n), ys: dot }] },
         open: { view: "encoding", names: ["sinusoidal"], n: 128 },
       };
@@ -224,7 +224,7 @@ export const STOPS = [
       const turned = values(computed(rope, walk(n), {}, ["scores"], { q: repeat(query), k: repeat(key) }).scores);
       const raw = decidedByOffset(dots(rows)), kept = decidedByOffset({ rows: n, columns: n, values: turned });
       return {
-        said: `Only before the projections. Of the rows' own dot products, the distance decides ${percent(raw)}; between random projections to queries and keys it decides ${percent(shares[20])} of the scores (the median of ${shares.length} draws, which have ${percent(shares[0])} to ${percent(shares[39])}), and training has to find the rest. RoPE turns after the projections: ${percent(kept)}.`,
+        said: `Only before the projections. The distance determines ${percent(raw)} of the variance of the rows' dot products. After random projections to queries and keys it determines ${percent(shares[20])} of the scores (the median of ${shares.length} draws, which have ${percent(shares[0])} to ${percent(shares[39])}), and training has to find the rest. RoPE rotates after the projections: ${percent(kept)}.`,
         heat: { title: "Sinusoids, projected to queries and keys", about: "the first draw: if the distance decided, each diagonal would have one colour.", row: QUERY_AXIS, column: KEY_AXIS, ...draws[0] },
         open: { view: "compare", names: ["sinusoidal", "rope"] },
       };
@@ -240,13 +240,13 @@ export const STOPS = [
       const same = upTo(n).map((offset) => alike[offset * n]);
       const rises = upTo(n - 1).filter((p) => same[p + 1] > same[p]).length;
       const query = normals(25, dim);
-      const key = turnedOf(rope, stand([target]), {}, 0, query).values; // turned forwards, it waits there
+      const key = turnedOf(rope, stand([target]), {}, 0, query).values; // rotated forwards, so that it matches at the target
       const q = Float64Array.from({ length: n * dim }, (_, at) => query[at % dim]), k = Float64Array.from({ length: n * dim }, (_, at) => key[at % dim]);
       const scores = values(computed(rope, walk(n), {}, ["scores"], { q, k }).scores);
       const gained = upTo(n).map((offset) => scores[offset * n]);
       const best = gained.indexOf(Math.max(...gained));
       return {
-        said: `Not by itself. For equal vectors of ones it falls on the whole, though with ${dim} channels ${percent(rises / (n - 1))} of the steps rise; for other words it goes up and down, and for any distance there is a key that RoPE finds best there. The key below was made for ${target}, and its highest score is at ${best}.`,
+        said: `Not by itself. For equal vectors of ones the score falls on the whole, though with ${dim} channels ${percent(rises / (n - 1))} of the steps rise. For other words it goes up and down, and for any distance there is a key with its highest score there. The key below was made for ${target}, and its highest score is at ${best}.`,
         lines: { title: "Score against distance", x: { label: "query − key", role: "offset" }, y: { label: "score" },
           series: [{ name: `a key made for ${target}`, xs: upTo(n), ys: gained }, { name: "ones against ones", xs: upTo(n), ys: same }] },
         open: { view: "encoding", names: ["rope"], n },
@@ -261,7 +261,7 @@ export const STOPS = [
       const waves = upTo(dim / 2).map((pair) => 2 * Math.PI * base ** ((2 * pair) / dim));
       const done = waves.filter((wave) => wave <= trained).length;
       return {
-        said: `The formula has no end; training has. With ${dim} channels, base 10,000 and ${integer(trained)} tokens, as in Llama 2, ${2 * done} channels complete a turn in training. The other ${dim - 2 * done} meet angles beyond ${integer(trained)} that the model has never seen. On this page, with ${2 * freqs.length} channels, it is ${2 * freqs.filter((theta) => (2 * Math.PI) / theta <= trained).length} of ${2 * freqs.length}.`,
+        said: `The formula has no limit, but training has. With ${dim} channels, base 10,000 and ${integer(trained)} tokens, as in Llama 2, ${2 * done} channels complete a turn in training. The other ${dim - 2 * done} meet angles beyond ${integer(trained)} that the model has never seen. On this page, with ${2 * freqs.length} channels, it is ${2 * freqs.filter((theta) => (2 * Math.PI) / theta <= trained).length} of ${2 * freqs.length}.`,
         lines: { title: "Tokens in which each pair turns once", about: `${dim} channels, base 10,000.`, x: { label: "pair" }, y: { label: "tokens a turn", log: true }, rules: [{ y: trained, name: `trained on ${integer(trained)}` }],
           series: [{ name: "wavelength", xs: upTo(dim / 2), ys: waves }] },
         open: { view: "context" },
@@ -269,16 +269,16 @@ export const STOPS = [
     },
   },
   {
-    claim: "Half of the pairs for rows and half for columns: then a patch sees where each other is.",
+    claim: "With half of the pairs for rows and half for columns, a patch sees the position of every other patch.",
     needs: ["axial-rope", "rope-mixed"],
     show(axial, mixed) {
       const side = 15, [cross, star] = [ofThePatch(axial, side), ofThePatch(mixed, side)];
       const figure = { row: { ...QUERY_AXIS, label: "row" }, column: { ...KEY_AXIS, label: "column" } };
       const summed = notASum(cross);
       return {
-        said: `It sees a cross. In a picture of ${side} × ${side} equal patches, the scores of the middle one are a sum of what its row says and what its column says (${summed < 1e-9 ? "to 10⁻⁹" : `but for ${shown(summed)}`}), so that no pair knows of a diagonal. Where each pair turns by row and column together, each head has a cross at an angle of its own: a star, which is off such a sum by up to ${shown(notASum(star))}.`,
+        said: `It sees a cross. In a picture of ${side} × ${side} equal patches, each score of the middle patch is a number for the row plus a number for the column (${summed < 1e-9 ? "to 10⁻⁹" : `except for ${shown(summed)}`}), so no diagonal can stand out. If each pair turns by row and column together, each head has a cross at its own angle, together a star, which differs from a sum of two numbers by up to ${shown(notASum(star))}.`,
         heat: { title: axial.name, about: "scores of the patch in the middle.", ...figure, ...cross },
-        second: { title: mixed.name, about: "the same, the mean of its heads, as they begin.", ...figure, ...star },
+        second: { title: mixed.name, about: "the same, the mean of its untrained heads.", ...figure, ...star },
         open: { view: "encoding", names: ["rope-mixed"] },
       };
     },
@@ -291,7 +291,7 @@ export const STOPS = [
       const trained = upTo(n).map((distance) => againstItself(rope, distance)), divided = upTo(n).map((distance) => againstItself(rope, distance, (place) => place / factor));
       const fall = (/** @type {number[]} */ scores) => scores[0] - scores[1];
       return {
-        said: `All angles are then known, and neighbours are harder to tell apart: the score of “${WORD}” for the “${WORD}” before it is ${shown(fall(trained))} below that for itself as trained, and ${shown(fall(divided))} with positions divided by ${factor}, ${shown(fall(trained) / fall(divided))} times less.`,
+        said: `Then all angles occurred in training, but neighbours are harder to distinguish: the score of “${WORD}” for the “${WORD}” before it is ${shown(fall(trained))} below that for itself as trained, and ${shown(fall(divided))} with positions divided by ${factor}, ${shown(fall(trained) / fall(divided))} times less.`,
         lines: { title: `Score of “${WORD}” for “${WORD}”`, about: `positions as trained, and divided by ${factor}.`, x: { label: "distance" }, y: { label: "score" },
           series: [{ name: "as trained", xs: upTo(n), ys: trained }, { name: `PI, ${factor} times as long`, xs: upTo(n), ys: divided }] },
         open: { view: "story", scene: 4, seen: true, way: 1 },
@@ -299,7 +299,7 @@ export const STOPS = [
     },
   },
   {
-    claim: "A position is a small number: 16 bits hold it.",
+    claim: "A position is a small number, so 16 bits are enough.",
     needs: ["rope"],
     show(rope) {
       const n = 385, start = 40_000, first = bfloat16(start);
@@ -307,15 +307,15 @@ export const STOPS = [
       const exact = upTo(n).map((distance) => againstItself(rope, distance, undefined, start));
       const rounded = upTo(n).map((distance) => againstItself(rope, distance, bfloat16, start));
       return {
-        said: `Not bfloat16, which has 8 significant bits: at ${integer(start)} its numbers are ${integer(bfloat16(start + 256) - first)} apart. ${same} words in a row fall on one position, ${integer(first)}, and on one angle: the score of “${WORD}” for the one before it is ${shown(exact[1])}, and in bfloat16 ${shown(rounded[1])}, that of a word for itself. posenc refuses positions in 16 bits.`,
-        lines: { title: `Score of “${WORD}” for “${WORD}” at ${integer(start)}`, about: "positions as they are, and rounded to bfloat16.", x: { label: "distance" }, y: { label: "score" },
+        said: `Not in bfloat16, which has 8 significant bits: at ${integer(start)} its numbers are ${integer(bfloat16(start + 256) - first)} apart. ${same} words in a row have the same position, ${integer(first)}, and the same angle: the score of “${WORD}” for the one before it is ${shown(exact[1])}, but in bfloat16 ${shown(rounded[1])}, the score of a word for itself. posenc rejects positions in 16 bits.`,
+        lines: { title: `Score of “${WORD}” for “${WORD}” at ${integer(start)}`, about: "exact positions, and positions rounded to bfloat16.", x: { label: "distance" }, y: { label: "score" },
           series: [{ name: "exact", xs: upTo(n), ys: exact }, { name: "bfloat16", xs: upTo(n), ys: rounded }] },
         open: { view: "rotation", names: ["rope"], at: 512 },
       };
     },
   },
   {
-    claim: "With ALiBi a model sees any distance.",
+    claim: "With ALiBi a model can attend to any distance.",
     needs: ["alibi"],
     show(alibi) {
       const heads = alibi.graph.heads, least = 0.01;
@@ -333,8 +333,8 @@ export const STOPS = [
       });
       const places = upTo(97).map((step) => 10 * step), n = places.length;
       return {
-        said: `Each head through a window. Of two equal keys the farther one gets less: no more than ${percent(least)} of the near one's attention beyond ${windows.slice(0, -1).map(integer).join(", ")} and ${integer(windows[heads - 1])} tokens in the ${heads} heads of this page. A key of a much higher score is still seen from farther.`,
-        lines: { title: "What distance leaves of attention", about: "to a key, beside an equal one at distance 0.", x: { label: "distance" }, y: { label: "share" },
+        said: `In practice each head has a window. A far key gets at most ${percent(least)} of the attention of an equal key at the query's own position, if it is farther than ${windows.slice(0, -1).map(integer).join(", ")} and ${integer(windows[heads - 1])} tokens in the ${heads} heads of this page. Only a key with a much higher score is seen from farther away.`,
+        lines: { title: "Attention by distance", about: "to a key, relative to an equal key at distance 0.", x: { label: "distance" }, y: { label: "share" },
           series: upTo(heads).map((head) => ({ name: `head ${head}`, xs: places, ys: places.map((_, at) => Math.exp(added(head, places)[at * n])) })) },
         open: { view: "encoding", names: ["alibi"], n: 128 },
       };
@@ -350,8 +350,8 @@ export const STOPS = [
       const outside = (/** @type {number} */ at) => Math.floor(at / n) !== cut.at && at % n !== cut.at;
       const change = before.map((value, at) => (Number.isFinite(value) && outside(at) ? after[at] - value : -Infinity));
       return {
-        said: `It can be what they say. Put a full stop in place of “${DOGS[cut.at]}”: FoX, whose words close a gate on those before them, adds ${shown(before[last])} to the score of the last word for the first before, and ${shown(after[last])} after. ALiBi adds ${shown(still[last])} and ${shown(unmoved[last])}. FoX here is untrained: training decides what closes it.`,
-        heat: { title: `“${DOGS[cut.at]}” becomes “.”`, about: "how what FoX adds to each score changes.", row: { ...QUERY_AXIS, label: "query", names: DOGS }, column: { ...KEY_AXIS, label: "key", names: DOGS }, rows: n, columns: n, values: change },
+        said: `It can also depend on the words themselves. Replace “${DOGS[cut.at]}” by a full stop: FoX, in which each word closes a gate on earlier words, first adds ${shown(before[last])} to the score of the last word for the first, and then ${shown(after[last])}. ALiBi adds ${shown(still[last])} and ${shown(unmoved[last])}. FoX here is untrained; training decides which words close the gate.`,
+        heat: { title: `“${DOGS[cut.at]}” becomes “.”`, about: "change of the number that FoX adds to each score.", row: { ...QUERY_AXIS, label: "query", names: DOGS }, column: { ...KEY_AXIS, label: "key", names: DOGS }, rows: n, columns: n, values: change },
         open: { view: "encoding", names: ["fox"] },
       };
     },
@@ -371,7 +371,7 @@ export function tourView(app) {
   const back = button("Back", () => go(app.now().stop - 1)), next = button("Next", () => go(app.now().stop + 1), { class: "main" });
   const all = html("ol", { class: "stops" }, ...STOPS.map((stop, n) => html("li", {}, html("a", { "data-stop": n + 1 }, stop.claim))));
   const element = html("div", { class: "tour" }, count, claim,
-    html("p", { class: "soft" }, "is often repeated. What this page computes:"), said,
+    html("p", { class: "soft" }, "This claim is often repeated. The result of this page:"), said,
     html("div", { class: "controls" }, html("div", { class: "files" }, back, next), further, html("span", { class: "soft keys" }, "Space: next")),
     trouble, html("div", { class: "figures" }, map.element, other.element, plot.element), html("details", {}, html("summary", {}, `All ${STOPS.length} stops`), all));
   const press = (/** @type {KeyboardEvent} */ event) => {

@@ -1,4 +1,4 @@
-// Numbers and names as a reader meets them.
+// Formats numbers and names for readers.
 
 const ENGLISH = new Intl.NumberFormat("en", { maximumFractionDigits: 12 }); // made once: that is slow
 

@@ -1,1 +1,1 @@
-"""Figures described once: marks in panels, their layout, their numbers; and both renderers."""
+"""Descriptions of figures as marks in panels, their layout and numbers, and two renderers."""

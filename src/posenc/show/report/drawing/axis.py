@@ -1,4 +1,4 @@
-"""Say where an axis begins and ends, and where it has ticks and with which words."""
+"""Compute the ends, ticks and tick labels of an axis."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from math import ceil, floor, isfinite, log10
 from posenc.show.report.drawing.figure import Figure, Name, Panel
 from posenc.support.numbers import RAISED
 
-MARGIN = 0.04  # share of an axis that is left free at each end, where its values say how long it is
+MARGIN = 0.04  # free share of an axis at each end, if its range follows from its values
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis from `low` to `high`, which is below `low` where it runs downwards."""
+    """An axis from `low` to `high`; `high` is below `low` if the axis runs downwards."""
 
     low: float
     high: float
@@ -20,7 +20,7 @@ class Axis:
     ticks: Sequence[tuple[float, str]]
 
     def share(self, value: float) -> float:
-        """The place of a value: 0 at the beginning of the axis, 1 at its end.
+        """Return the place of a value: 0 at the beginning of the axis, 1 at its end.
 
         >>> Axis(1, 100, True, ()).share(10)
         0.5
@@ -30,7 +30,7 @@ class Axis:
 
 
 def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
-    """Make an axis of the n-th panel with `most` ticks or fewer, for all states of the figure."""
+    """Make an axis of the n-th panel, with at most `most` ticks, for all states of the figure."""
     panel = figure.panels[n]
     states = [panel, *(frame.panels[n] for frame in figure.frames)]
     log = panel.x_log if name == "x" else panel.y_log
@@ -54,14 +54,14 @@ def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
 
 
 def at_whole_numbers(panel: Panel, name: Name) -> bool:
-    """True if all marks stand at whole numbers along an axis, as tokens do: so do its ticks."""
+    """Test whether all marks are at whole numbers along an axis, so that its ticks can be too."""
     data = [mark for mark in panel.marks if not mark.guide]
     values = [value for mark in data for value in mark.along(name) if value is not None]
     return bool(values) and all(isfinite(value) and value == round(value) for value in values)
 
 
 def tick_text(value: float, log: bool) -> str:
-    """A tick as it is written; powers of ten as such along a logarithmic axis.
+    """Format a tick, as a power of ten on a logarithmic axis.
 
     >>> tick_text(20000, False), tick_text(10000, True), tick_text(-0.5, False)
     ('20,000', '10⁴', '−0.5')
@@ -74,7 +74,7 @@ def tick_text(value: float, log: bool) -> str:
 
 
 def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple[float, float]:
-    """The room that all marks need; a heat map fills its panel."""
+    """Return the range that all marks need; a heat map fills its panel."""
     if names:
         return -0.5, names - 0.5
     marks = [mark for panel in panels for mark in panel.marks]
@@ -91,7 +91,7 @@ def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple
 
 
 def _steps(low: float, high: float, most: int, least: float = 0.0) -> list[float]:
-    """Multiples of 1, 2 or 5 times a power of ten, as many as there is room for.
+    """Return multiples of 1, 2 or 5 times a power of ten, as many as fit.
 
     >>> _steps(0, 128, 6), _steps(0, 3, 10, least=1)
     ([0.0, 50.0, 100.0], [0.0, 1.0, 2.0, 3.0])
@@ -105,7 +105,7 @@ def _steps(low: float, high: float, most: int, least: float = 0.0) -> list[float
 
 
 def _powers(low: float, high: float, most: int) -> list[float]:
-    """Powers of ten; also twice and five times those, where there are few.
+    """Return powers of ten, and also 2 and 5 times these if there are few.
 
     >>> _powers(0.9, 60, 6), _powers(1, 1e12, 6)
     ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1.0, 1000.0, 1000000.0, 1000000000.0, 1000000000000.0])

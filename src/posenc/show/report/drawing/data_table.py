@@ -1,7 +1,8 @@
 """List the numbers behind a figure as a table, for readers who do not see the figure.
 
-Curves over the same places are columns side by side, others have one row a point. Of many places
-or cells a few are listed, evenly spaced and with both ends, and the note says of how many.
+Curves over the same places are columns side by side; other marks have one row for each point. If
+there are many places or cells, the table has an evenly spaced sample with both ends, and its note
+has their number.
 """
 
 from posenc.show.report.drawing.figure import Figure, FigureNumbers, Panel, Series, format_number
@@ -12,9 +13,9 @@ MOST_ROWS = 240  # rows of all panels together
 
 
 def data_table(figure: Figure) -> FigureNumbers:
-    """The numbers of all panels as text; of many, an evenly spaced choice.
+    """Return the numbers of all panels as text, or an evenly spaced sample of many.
 
-    Beside a heat map other marks only point at something, so they are not listed.
+    In a panel with a heat map the other marks only point at places, so they are not listed.
     """
     if figure.listed is not None:
         return figure.listed
@@ -34,7 +35,7 @@ def data_table(figure: Figure) -> FigureNumbers:
 
 
 def evenly_spaced(count: int, wanted: int) -> list[int]:
-    """Evenly spaced indices of 0 … count − 1, both ends included.
+    """Return evenly spaced indices from 0 to count − 1, both ends included.
 
     >>> evenly_spaced(9, 3)
     [0, 4, 8]
@@ -45,7 +46,7 @@ def evenly_spaced(count: int, wanted: int) -> list[int]:
 
 
 def _heat_table(heats: list[tuple[Panel, Heat]]) -> FigureNumbers:
-    """Rows of cells, panel after panel."""
+    """List the rows of cells, panel after panel."""
     several = len(heats) > 1
     deep = max(6, min(ROWS, MOST_ROWS // len(heats)))
     rows = []
@@ -100,6 +101,6 @@ def _point_by_point(series: list[Series]) -> FigureNumbers:
 
 
 def _full_name(curve: Series, series: list[Series]) -> str:
-    """The name of a series, with that of its panel where there are several."""
+    """Return the name of a series, with the name of its panel if there are several."""
     several = len({other.panel for other in series}) > 1
     return ": ".join(part for part in (curve.panel if several else "", curve.name) if part)

@@ -1,10 +1,10 @@
-"""Describe a figure before anything draws it: panels of marks, in plain numbers and words.
+"""Classes that describe a figure as panels of marks, in plain numbers and text.
 
     Figure ─ panels ─▶ Panel ─ marks ─▶ Mark: Line Stems Band Area Points Arrows Rule Heat
 
 `html.draw` and `matplotlib.draw` draw it; `Figure.alt` describes it, and `data_table` lists
-its numbers. A point of an axis is a number; None leaves a gap. Where a panel gives names for an
-axis, the number n stands for the n-th name, so that two tokens may have the same name.
+its numbers. Coordinates are numbers; None leaves a gap. If a panel has names for an axis, the
+coordinate n means the n-th name, so two tokens may have the same name.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
 
 
 class Series(NamedTuple):
-    """Numbers behind a mark, at places, with the names of both."""
+    """The numbers of a mark with their places, and the names of both."""
 
     panel: str
     name: str
@@ -38,41 +38,41 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class Mark:
-    """A thing that is drawn in a panel, with its answers to axes, legends, tables and documents.
+    """A shape in a panel, with the methods that axes, legends, tables and documents call.
 
-    A kind of mark gives answers of its own where these do not fit.
+    A kind of mark overrides the methods that do not fit.
     """
 
     name = ""
-    guide = False  # points at a place and is no datum, as rules do
-    styled = False  # has the colour of its name in a document that gives it none
+    guide = False  # True for marks that point at a place and show no data, such as rules
+    styled = False  # True if the mark has the colour of its name, unless a document sets a colour
 
     @property
     def legend(self) -> str:
-        """The entry in the legend; "" for none."""
+        """Return the entry in the legend, or ""."""
         return "" if self.guide else self.name
 
     @property
     def note(self) -> str:
-        """A sentence on how the drawing departs from the data; "" if it does not."""
+        """Return a sentence on how the drawing differs from the data, or ""."""
         return ""
 
     @property
     def even(self) -> bool:
-        """True if all lists of coordinates are equally long."""
+        """Test whether all lists of coordinates have the same length."""
         lists = [getattr(self, field.name) for field in fields(self) if field.name != "labels"]
         return len({len(one) for one in lists if isinstance(one, list | tuple | range)}) < 2
 
     def along(self, axis: Name) -> Iterable[float | None]:
-        """The values that an axis has to hold."""
+        """Return the values that an axis must include."""
         return getattr(self, axis)
 
     def ends(self, axis: Name) -> tuple[float, float] | None:
-        """The ends of an axis that the mark fills; None if an axis leaves room around it."""
+        """Return the ends of an axis that the mark fills, or None if the axis leaves a margin."""
         return None
 
     def series(self, panel: "Panel") -> Iterator[Series]:
-        """The numbers behind it, in a panel that may have names for places."""
+        """Return the numbers of the mark, in a panel that may have names for places."""
         return iter(())
 
 
@@ -95,7 +95,7 @@ class Panel:
     bare: bool = False  # no grid, no numbers along the axes: names alone
 
     def texts(self, axis: Name, values: Values) -> list[str]:
-        """Places along an axis as they are written: by name, where the axis has names."""
+        """Format places along an axis, by name if the axis has names."""
         names = self.x_names if axis == "x" else self.y_names
         return [names[int(v)] if names and v is not None else format_number(v) for v in values]
 
@@ -110,7 +110,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class FigureNumbers:
-    """The numbers behind a figure; `note` says what was left out, if anything."""
+    """The numbers behind a figure; `note` states which numbers were left out, or is ""."""
 
     heading: list[str]
     rows: list[list[str]]
@@ -121,25 +121,25 @@ class FigureNumbers:
 class Figure:
     title: str
     panels: Sequence[Panel]
-    says: str  # one or two sentences, made from the data: what is to be seen
+    says: str  # one or two sentences made from the data, which describe the figure
     columns: int = 1
-    height: int = 0  # height of a row of panels, in pixels of the screen; 0: as it fits
+    height: int = 0  # height of a row of panels, in pixels of the screen; 0: automatic
     frames: Sequence[Frame] = ()
-    # In place of `data_table`, where numbers alone would not say it.
+    # A table that replaces `data_table` if the numbers of the marks are not enough
     listed: FigureNumbers | None = None
-    on_page: bool = True  # False: its page has it as a table
+    on_page: bool = True  # False if the page has a table instead of the figure
 
     def __repr__(self) -> str:
         return f"Figure({self.title!r}, {len(self.panels)} panels)"
 
     @property
     def marks(self) -> list[Mark]:
-        """The marks of all panels."""
+        """Yield the marks of all panels."""
         return [mark for panel in self.panels for mark in panel.marks]
 
     @property
     def alt(self) -> str:
-        """Text in place of the figure: `says`, and how the drawing departs from the data."""
+        """Alternative text: `says`, and how the drawing differs from the data."""
         return " ".join([self.says, *sorted({mark.note for mark in self.marks} - {""})])
 
 
@@ -150,7 +150,7 @@ class Style(TypedDict):
 
 
 def style(n: int) -> Style:
-    """Colour, dash and marker of the n-th line. Twenty differ, those of one colour in dash."""
+    """Return colour, dash and marker of the n-th line; the first twenty all differ."""
     turn, colour = divmod(n, len(COLOURS))
     return {
         "colour": COLOURS[colour],
@@ -160,12 +160,12 @@ def style(n: int) -> Style:
 
 
 def short(values: Values) -> list[float | None]:
-    """Five digits, which is more than can be seen; None for what is not finite."""
+    """Round to five digits, more than is visible; None for numbers that are not finite."""
     return [None if v is None or not isfinite(v) else float(f"{v:.5g}") for v in values]
 
 
 def format_number(value: float | None) -> str:
-    """A number with four digits, or whole with separators; – for None.
+    """Format a number with four digits, or as an integer with separators; – for None.
 
     >>> format_number(4096), format_number(0.123456), format_number(None)
     ('4,096', '0.1235', '–')

@@ -1,4 +1,4 @@
-"""Heat maps as small images: a byte a cell, which the browser colours and the page reads back."""
+"""Encode heat maps as small PNG images with one byte a cell, which the page's script reads back."""
 
 from base64 import b64encode
 from dataclasses import replace
@@ -9,14 +9,14 @@ from PIL import Image
 
 from posenc.show.report.drawing.marks import Heat
 
-LEVELS = 254  # steps between both ends of a palette; one more byte says that there is no value
+LEVELS = 254  # steps between both ends of a palette; one more byte marks a missing value
 EMPTY = 255
-BELOW, ABOVE = (31, 131, 196), (213, 94, 0)  # of signed values; transparent at 0
-MORE = BELOW  # of values that have no sign; transparent at their least, so they fit both themes
+BELOW, ABOVE = (31, 131, 196), (213, 94, 0)  # colours of signed values, transparent at 0
+MORE = BELOW  # colour of unsigned values, transparent at the lowest to fit light and dark themes
 
 
 def image(heat: Heat, down: bool = False) -> str:
-    """An address that holds the image; its first row is the last of `z`, or the first if `down`."""
+    """Return the image as a data URL; its first row is the last of `z`, or the first if `down`."""
     rows, span, colours = heat.z if down else heat.z[::-1], heat.span, _palette(heat.signed)
     cells = bytes(level(value, *span) for row in rows for value in row)
     picture, file = Image.frombytes("P", (len(rows[0]), len(rows)), cells), BytesIO()
@@ -27,14 +27,14 @@ def image(heat: Heat, down: bool = False) -> str:
 
 
 def level(value: float | None, low: float, high: float) -> int:
-    """The step of the palette for a value; those beyond its ends have the colour of the end."""
+    """Return the step of the palette for a value, clipped to its ends."""
     if value is None:
         return EMPTY
     return round(LEVELS * min(max((value - low) / ((high - low) or 1), 0), 1))
 
 
 def ink(value: float, heat: Heat) -> str:
-    """The colour of a number that is written on the colour of its value."""
+    """Return the text colour for a number written on the colour of its value."""
     red, green, blue, seen = _palette(heat.signed)[level(value, *heat.span)]
     if seen < 200:  # the paper still shows more than the colour
         return "currentColor"
@@ -42,7 +42,7 @@ def ink(value: float, heat: Heat) -> str:
 
 
 def bar(heat: Heat) -> str:
-    """An address that holds the palette from its low end to its high end."""
+    """Return the palette from its low end to its high end as a data URL."""
     low, high = heat.span
     values = [low + (high - low) * n / LEVELS for n in range(LEVELS + 1)]
     return image(replace(heat, z=[values], low=low, high=high))
@@ -50,7 +50,7 @@ def bar(heat: Heat) -> str:
 
 @cache
 def _palette(signed: bool) -> list[tuple[int, int, int, int]]:
-    """Red, green, blue and opacity of each byte."""
+    """Return red, green, blue and opacity for each byte."""
     if signed:
         middle = LEVELS // 2
         colours = [

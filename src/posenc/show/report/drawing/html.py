@@ -1,15 +1,16 @@
 """Draw figures for the screen as HTML and SVG that fit any width without a script.
 
-A panel is an SVG of no fixed width. What has a shape of its own, text and markers, stands at a
-share of it (`x="25%"`); curves and images lie in an inner SVG of 1000 × 1000 units that is
-stretched to the panel, with lines that stay as thick as they are. The style sheet puts panels side
-by side as there is room, and colours follow the theme of the page.
+A panel is an SVG without a fixed width. Text and markers, which must not be stretched, are placed
+in per cent (`x="25%"`). Curves and images are in an inner SVG of 1000 × 1000 units that is
+stretched to the panel, with lines of constant thickness. The style sheet puts as many panels side
+by side as fit, and colours follow the theme of the page.
 
     div.legend
     div.panels ─▶ div.panel ─▶ div.name  svg.plot  div.under
                                svg.plot ─▶ svg.stretched (grid, lines, images), g (text, markers)
 
-A script adds what moves: it reads values back from the coordinates and from the ends of the axes.
+A script adds sliders and values under the pointer. It computes the values from the coordinates and
+the ends of the axes.
 """
 
 import json
@@ -44,7 +45,7 @@ SIDES = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure as HTML; of one that moves, also its states."""
+    """A figure as HTML, with its states if it is an animation."""
 
     html: str
     frames: list[str]  # their names
@@ -53,7 +54,7 @@ class Drawn:
 
 
 def draw(figure: Figure) -> Drawn:
-    """Draw a figure. Every text is escaped; frames are not played but wait for a slider."""
+    """Draw a figure as HTML. All text is escaped; a slider moves through the frames."""
     axes = [
         (axis(figure, n, "x", _x_ticks(panel)), axis(figure, n, "y", _y_ticks(panel, figure)))
         for n, panel in enumerate(figure.panels)
@@ -75,16 +76,16 @@ def draw(figure: Figure) -> Drawn:
 
 
 def safe(text: str) -> str:
-    """Escape what HTML would take for markup, and write invisible characters out."""
+    """Escape HTML markup, and spell out invisible characters."""
     return escape(printable(text, 200))
 
 
 def _arranged(figure: Figure, panels: list[str]) -> str:
-    """Panels side by side, as many as there is room for but no more than the figure wants."""
+    """Put panels side by side, as many as fit, but at most `columns` of the figure."""
     columns = min(figure.columns, len(panels))
     least = 150 if len(panels) > 6 and columns > 2 else 200 if columns > 3 else 280
     least = 100 if columns > 6 else least
-    # A square beside a plot is no narrower than the plot
+    # A square beside a plot must be at least as wide as the plot
     if any(panel.square and panel.y_names for panel in figure.panels):
         least = max(least, 260)
     style = f"--columns: {columns}; --least: {least}px" + "; --name: 11.5px" * (columns > 6)
@@ -135,7 +136,7 @@ def _stretched(inner: str, kind: str = "") -> str:
 
 
 def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
-    """The stretched marks of a panel, and the others."""
+    """Return the stretched marks of a panel, and the others."""
     stretched, others = [], []
     for mark in panel.marks:
         for inside, markup in draw_mark(mark, x, y):
@@ -145,7 +146,7 @@ def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
 
 @singledispatch
 def draw_mark(mark: Mark, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
-    """The elements of a mark; True: stretched with the panel."""
+    """Return the elements of a mark, and whether they are stretched with the panel."""
     raise NotImplementedError(f"{type(mark).__name__} is not drawn here yet.")
 
 
@@ -257,7 +258,7 @@ def _data_name(mark: Mark) -> str:
 
 
 def _path(xs: Values, ys: Values, x: Axis, y: Axis, end: str = "") -> str:
-    """A curve through the points, parted where there is no value; `end` closes each part."""
+    """Return a path through the points with a gap at missing values; `end` closes each part."""
     parts: list[list[str]] = [[]]
     for at, height in zip(xs, ys, strict=True):
         if at is None or height is None or not _drawable(at, x) or not _drawable(height, y):
@@ -282,7 +283,7 @@ def _band(mark: Band, x: Axis, y: Axis) -> str:
 def _markers(
     xs: Values, ys: Values, x: Axis, y: Axis, marker: str, colour: str, size: float, name: str
 ) -> str:
-    """Markers at points; circles are circles, others are shapes of the page."""
+    """Draw markers at points, as circle elements or references to the shapes of the page."""
     drawn = []
     for at, height in zip(short(xs), short(ys), strict=True):
         if at is None or height is None or not _drawable(at, x) or not _drawable(height, y):
@@ -297,7 +298,7 @@ def _markers(
 
 
 def _legend(figure: Figure) -> str:
-    """List each name once, as the mark that has it first looks; the bar of a shared palette."""
+    """List each name once with the look of its first mark, and the bar of a shared palette."""
     marks = {}
     for mark in figure.marks:
         marks.setdefault(mark.name, mark)
@@ -339,7 +340,7 @@ def _bar(mark: Heat) -> str:
 
 
 def _grid(x: Axis, y: Axis, panel: Panel) -> str:
-    """Draw lines at the ticks; along names too, where marks have to be followed to them."""
+    """Draw grid lines at the ticks, and at names if readers must follow marks to them."""
     lines = [f"M{_unit(x.share(value))} 0V1000" for value, _ in x.ticks if not panel.x_names]
     lines += [f"M0 {_unit(1 - y.share(value))}H1000" for value, _ in y.ticks]
     return _stretched(f'<path class="grid" d="{"".join(lines)}"/>')
@@ -363,7 +364,7 @@ def _ticks(panel: Panel, x: Axis, y: Axis) -> str:
 
 
 def _crowded(x: Axis) -> list[bool]:
-    """Mark ticks that would touch one before them where the axis is narrow; they go unwritten."""
+    """Test for each tick whether its label would touch an earlier one on a narrow axis."""
     crowded, free = [], -inf
     for value, text in x.ticks:
         middle, half = NARROW * x.share(value), LETTER * len(text) / 2
@@ -379,7 +380,7 @@ def _y_title(title: str, beside: float) -> str:
 def _upright(
     text: str, x: str, y: str, anchor: str, along: float, down: float, kind: str = ""
 ) -> str:
-    """Text from the bottom to the top, at a place of its own."""
+    """Draw text from the bottom to the top at a place."""
     turned = f'transform="rotate(-90)" text-anchor="{anchor}" x="{along}" y="{down}"'
     look = f' class="{kind}"' if kind else ""
     return f'<svg class="at" x="{x}" y="{y}"><text {turned}{look}>{safe(text)}</text></svg>'
@@ -394,7 +395,7 @@ def _text(
 
 
 def _places(x: float, y: float, n: str = "", letter: str = "") -> str:
-    """Write a place as attributes, `x="25%" y="50%"`; cx for circles, x1 for lines."""
+    """Write a place as attributes, `x="25%" y="50%"`, or cx for circles, x1 for lines."""
     return f'{letter}x{n}="{_share(x)}" {letter}y{n}="{_share(1 - y)}"'
 
 
@@ -443,7 +444,7 @@ def _high(figure: Figure) -> int:
 
 
 def _shape(panel: Panel, x: Axis, y: Axis) -> float:
-    """Width to height where a step is as long along both axes."""
+    """Return width / height of a panel with equal steps along both axes."""
     return abs((x.high - x.low) / (y.high - y.low))
 
 

@@ -1,4 +1,4 @@
-"""The kinds of marks. Each is a class here, and a `draw_mark` of its own in both renderers."""
+"""Classes of marks. Both renderers register a `draw_mark` for each class."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Line(Mark):
 
 @dataclass(frozen=True)
 class Stems(Mark):
-    """Values of things that nothing joins, channels for instance: a line from 0 and a head each."""
+    """Separate values, such as those of channels: a line from 0 and a head for each value."""
 
     styled = True
 
@@ -65,7 +65,7 @@ class Stems(Mark):
 
 @dataclass(frozen=True)
 class Band(Mark):
-    """The room between two curves."""
+    """The area between two curves."""
 
     styled = True
 
@@ -87,7 +87,7 @@ class Band(Mark):
 
 @dataclass(frozen=True)
 class Area(Mark):
-    """Filled polygons; None stands between two of them. `faint` lets the paper through."""
+    """Filled polygons, separated by None. `faint` makes them transparent."""
 
     x: Values
     y: Values
@@ -98,9 +98,9 @@ class Area(Mark):
 
 @dataclass(frozen=True)
 class Points(Mark):
-    """Marks that nothing joins; `labels` are written beside them, on one `side`.
+    """Separate markers, with `labels` on one `side` of them.
 
-    Without a marker only the labels are seen, in the colour of text if `colour` is "".
+    Without a marker only the labels are drawn, in the colour of text if `colour` is "".
     """
 
     styled = True
@@ -115,14 +115,14 @@ class Points(Mark):
     side: Side = "above"
 
     def series(self, panel: Panel) -> Iterator[Series]:
-        # words, which stand there without a marker, are no numbers
+        # Labels without a marker are text, not data
         if self.marker:
             yield _curve(self.name, self.x, self.y, panel)
 
 
 @dataclass(frozen=True)
 class Arrows(Mark):
-    """Arrows from points (x, y) to points (to_x, to_y); `labels` stand at their heads."""
+    """Arrows from points (x, y) to points (to_x, to_y), with `labels` at their heads."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -145,7 +145,7 @@ class Arrows(Mark):
 
 @dataclass(frozen=True)
 class Rule(Mark):
-    """A line through the whole panel where an axis has the value `at`, named beside it."""
+    """A line through the whole panel at the value `at` of an axis, with its name beside it."""
 
     guide = True
 
@@ -160,10 +160,11 @@ class Rule(Mark):
 
 @dataclass(frozen=True)
 class Heat(Mark):
-    """Values as colours, z[row][column]; `heat` makes one of any size.
+    """Values z[row][column] as colours; the function `heat` also accepts large maps.
 
-    `signed`: 0 shows the paper, above it is vermilion, below blue. Else the paper at `low`, blue
-    at `high`. Where there is no value the paper shows. None for `high` is the largest magnitude.
+    With `signed`, 0 has the colour of the paper, positive values are vermilion, negative ones blue.
+    Otherwise `low` has the colour of the paper and `high` is blue. Missing values have the colour
+    of the paper. If `high` is None, it is the largest magnitude.
     """
 
     z: Sequence[Values]
@@ -174,12 +175,12 @@ class Heat(Mark):
     low: float = 0
     high: float | None = None
     bar: bool = True
-    block: tuple[int, int] = (1, 1)  # cells of which each shows the one farthest from 0
-    digits: int | None = None  # digits of the number that is written in each cell; None: no number
+    block: tuple[int, int] = (1, 1)  # rows and columns that one cell replaces, by their extreme
+    digits: int | None = None  # digits of the number in each cell; None: no numbers
 
     @property
     def span(self) -> tuple[float, float]:
-        """The values at both ends of the palette."""
+        """Return the values at both ends of the palette."""
         magnitudes = [abs(v) for row in self.z for v in row if v is not None]
         high = max(magnitudes, default=1.0) or 1.0 if self.high is None else self.high
         return (-high if self.signed else self.low), high
@@ -196,7 +197,7 @@ class Heat(Mark):
         return {len(row) for row in self.z} == {len(self.x)} and len(self.z) == len(self.y)
 
     def ends(self, axis: Name) -> tuple[float, float]:
-        """The outer edges of its cells, whose middles are evenly apart.
+        """Return the outer edges of the cells, whose middles are evenly spaced.
 
         >>> Heat([[1, 2, 3]], [0, 10, 20], [7]).ends("x")
         (-5.0, 25.0)
@@ -215,7 +216,7 @@ KINDS: tuple[type[Mark], ...] = (*Mark.__subclasses__(),)
 
 
 def _curve(name: str, x: Values, y: Values, panel: Panel) -> Series:
-    """Values along y at places along x; where y has names, these are the places."""
+    """Return values along y at places along x, or along x if y has names."""
     if panel.y_names:
         places = panel.texts("y", y)
         return Series(panel.title, name or panel.x_title, panel.y_title, places, x)
@@ -234,7 +235,7 @@ def heat(
     bar: bool = True,
     digits: int | None = None,
 ) -> Heat:
-    """A heat map of at most 256 cells a side; larger ones show the extreme value of each block."""
+    """Make a heat map of at most 256 cells a side; larger ones show the extreme of each block."""
     rows, columns = ceil(len(z) / CELLS), ceil(len(z[0]) / CELLS)
     cells = [
         short([_farthest(z[r : r + rows], c, c + columns) for c in range(0, len(z[0]), columns)])
@@ -246,5 +247,5 @@ def heat(
 
 
 def _farthest(rows: Sequence[Values], first: int, last: int) -> float | None:
-    """The value of a block whose magnitude is largest; None where the block has no value."""
+    """Return the value of largest magnitude in a block, or None without values."""
     return max((v for row in rows for v in row[first:last] if v is not None), key=abs, default=None)

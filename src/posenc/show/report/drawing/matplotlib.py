@@ -1,4 +1,4 @@
-"""Figures for paper, by Matplotlib: PNG, SVG and PDF without a browser and without pyplot."""
+"""Draw figures for print with Matplotlib: PNG, SVG and PDF, without pyplot."""
 
 from dataclasses import replace
 from functools import singledispatch
@@ -23,12 +23,12 @@ from posenc.show.report.drawing.data_table import evenly_spaced
 from posenc.show.report.drawing.figure import GREY, VERMILION, Figure, Mark, Panel, Values, short
 from posenc.show.report.drawing.marks import Area, Arrows, Band, Heat, Line, Points, Rule, Stems
 from posenc.show.report.drawing.panel_layout import LINE, PanelLayout, legend_names
-from posenc.show.report.saving.folder import FIGURE_MARK
+from posenc.show.report.output_folder import FIGURE_MARK
 from posenc.support.text import printable
 
 INCH = 100  # pixels of the screen
 WIDTH = 720  # pixels, of a page of paper
-WIDE, NARROWEST, WIDEST = 183, 40, 1_000  # millimetres: that page, and what can be asked for
+WIDE, NARROWEST, WIDEST = 183, 40, 1_000  # millimetres: a page, and the smallest and largest width
 TICK = 11  # pixels for a name along an axis
 TITLE = 30  # pixels above a figure
 DASHES = {"solid": "-", "dash": (0, (5, 2.5)), "dot": (0, (1.2, 2)), "dashdot": (0, (6, 2, 1.2, 2))}
@@ -70,15 +70,15 @@ STYLE: dict[Any, Any] = {
 
 
 def save(figure: Figure, path: Path, width: float = WIDE) -> None:
-    """Write the figure as its suffix says: .png, .svg, .pdf. Title and alt text are kept in it.
+    """Write the figure to a .png, .svg or .pdf file, with its title and alternative text.
 
-    `width` is in millimetres: 183 a page, 85 to 89 a column.
+    `width` is in millimetres: 183 for a page, 85 to 89 for a column.
     """
     write(figure, path, path.suffix.removeprefix("."), width)
 
 
 def write(figure: Figure, file: Path | BytesIO, kind: str, width: float = WIDE) -> None:
-    """Write the figure to a file or a buffer as png, svg or pdf."""
+    """Write the figure to a file or a buffer as "png", "svg" or "pdf"."""
     drawn = draw(figure, width)
     described = "Subject" if kind == "pdf" else "Description"
     maker = "Software" if kind == "png" else "Creator"
@@ -92,11 +92,11 @@ def write(figure: Figure, file: Path | BytesIO, kind: str, width: float = WIDE) 
 
 
 def draw(figure: Figure, width: float = WIDE) -> Drawn:
-    """Draw black on white, `width` millimetres; of an animation, some frames side by side."""
+    """Draw the figure on white, `width` millimetres wide; an animation as some frames in a row."""
     if not NARROWEST <= width <= WIDEST:
         raise ValueError(
-            f"`width` is that of a figure in millimetres, {NARROWEST} to {WIDEST}, got {width}: 85"
-            f" is a column, {WIDE} a page."
+            f"`width` must be from {NARROWEST} to {WIDEST} millimetres, got {width}. Use 85 for a"
+            f" column, {WIDE} for a page."
         )
     figure, pixels = _strip(figure) if figure.frames else figure, round(width / 25.4 * INCH)
     count = min(figure.columns, max(1, round(figure.columns * pixels / WIDTH)))
@@ -262,7 +262,7 @@ def _polygons(mark: Area) -> list[list[tuple[float, float]]]:
 
 
 def _write_numbers(mark: Heat, ax: Axes) -> None:
-    """Write the number of each cell in it, black or white, whichever stands out."""
+    """Write the number of each cell in it, in black or white, depending on its colour."""
     # The stubs of matplotlib know arrays alone
     colours: Any = _colours(mark)
     for y, row in zip(mark.y, mark.z, strict=True):
@@ -317,7 +317,7 @@ def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
 
 
 def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:
-    """A handle for each name, from the panel that draws it first."""
+    """Return a handle for each name, from the first panel that draws it."""
     handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -327,7 +327,7 @@ def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:
 
 
 def _legend_size(wanted: list[str], pixels: int) -> tuple[float, int]:
-    """The height of the legend in pixels, and its columns."""
+    """Return the height of the legend in pixels, and its columns."""
     if not wanted:
         return 0, 1
     columns = max(1, int(pixels // (6 * max(map(len, wanted)) + 50)))
@@ -352,7 +352,7 @@ def _colours(heat: Heat) -> ScalarMappable:
 
 
 def _power(value: float, _: float) -> str:
-    """A tick of a logarithmic axis: 10⁴, 0.01, 200."""
+    """Format a tick of a logarithmic axis: 10⁴, 0.01, 200."""
     power = log10(value)
     if abs(power) < 4 or power != round(power):
         return f"{value:g}"

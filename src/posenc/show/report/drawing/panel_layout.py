@@ -1,11 +1,11 @@
-"""Lay out the panels of a figure: how wide, how high, and what is written around them.
+"""Compute the widths, heights, titles and gaps of the panels of a figure for `matplotlib`.
 
-`matplotlib` lays figures out by it; `html` leaves widths to the browser.
-All lengths are pixels of the screen. Across, a figure is
+`html` leaves the layout to the browser. All lengths are pixels of the screen. The width is
 
     60 + columns · column + (columns − 1) · gap + BAR      60: the first y axis; BAR: with heat maps
 
-and down, a row of panels is `head` (titles), `row` (the panel) and `foot` (ticks, title of x).
+and the height of a row of panels is `head` (titles), `row` (the panel) and `foot` (ticks, title of
+x).
 """
 
 from functools import cached_property
@@ -20,7 +20,7 @@ BAR = 70  # pixels of a colour bar with its numbers and unit
 
 
 class PanelLayout:
-    """The layout of a figure in `columns` columns on `width` pixels."""
+    """The layout of a figure with `columns` columns on `width` pixels."""
 
     def __init__(self, figure: Figure, columns: int, width: int):
         self.panels, self.columns, self.width = figure.panels, columns, width
@@ -31,39 +31,39 @@ class PanelLayout:
 
     @cached_property
     def bars(self) -> bool:
-        """True if panels have colour bars of their own."""
+        """Test whether each panel has its own colour bar."""
         return not self.shared and any(heat.bar for heat in self.heats)
 
     def beside(self, n: int) -> Panel | None:
-        """The panel to the left; None in the first column."""
+        """Return the panel to the left, or None in the first column."""
         return self.panels[n - 1] if n % self.columns else None
 
     def below(self, n: int) -> Panel | None:
-        """The panel beneath; None in the last row."""
+        """Return the panel below, or None in the last row."""
         following = n + self.columns
         return self.panels[following] if following < len(self.panels) else None
 
     def x_title(self, n: int) -> list[str]:
-        """The title of the x axis in lines; empty where the panel below has the same."""
+        """Return the lines of the title of the x axis; empty if the panel below has the same."""
         title, below = self.panels[n].x_title, self.below(n)
         return [] if below and below.x_title == title else self._wrapped(title)
 
     def y_title(self, n: int) -> str:
-        """The title of the y axis; empty where the panel to the left has the same."""
+        """Return the title of the y axis; empty if the panel to the left has the same."""
         title, beside = self.panels[n].y_title, self.beside(n)
         return "" if beside and beside.y_title == title else title
 
     def title(self, n: int) -> list[str]:
-        """The title above the panel, in lines."""
+        """Return the lines of the title above the panel."""
         return self._wrapped(self.panels[n].title)
 
     def x_names(self, n: int) -> bool:
-        """True if the names along x are written out."""
+        """Test whether the names along x are written."""
         below = self.below(n)
         return not (below and below.x_names == self.panels[n].x_names)
 
     def y_names(self, n: int) -> bool:
-        """True if the names along y are written out."""
+        """Test whether the names along y are written."""
         beside = self.beside(n)
         return not (beside and beside.y_names == self.panels[n].y_names)
 
@@ -124,18 +124,18 @@ class PanelLayout:
 
 
 def one_palette(figure: Figure) -> bool:
-    """True if all heat maps have the same palette from end to end."""
+    """Test whether all heat maps have the same palette with the same ends."""
     heats = [mark for mark in figure.marks if isinstance(mark, Heat)]
     return len({(heat.signed, heat.unit, heat.bar, heat.span) for heat in heats}) < 2
 
 
 def legend_names(figure: Figure) -> list[str]:
-    """The entries of the legend, each once."""
+    """Return the entries of the legend, each once."""
     return [name for name in dict.fromkeys(mark.legend for mark in figure.marks) if name]
 
 
 def _shape(panel: Panel) -> float:
-    """Height of a panel to its width, where a step is as long along both axes."""
+    """Return height / width of a panel with equal steps along both axes."""
     heats = [mark for mark in panel.marks if isinstance(mark, Heat)]
     if heats:
         return len(heats[0].y) / len(heats[0].x)

@@ -1,1 +1,1 @@
-"""Figures of what was analysed, a function each: of positions, rotations, attention, the plane."""
+"""Functions that make figures of analyses: positions, rotations, attention, points in a plane."""

@@ -1,4 +1,4 @@
-"""Animations of a vector as its position advances; a slider moves them."""
+"""Animations of a vector whose position advances, with a slider."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import atan2, cos, hypot, pi, sin
@@ -17,14 +17,14 @@ from posenc.show.report.drawing.figure import (
     Panel,
 )
 from posenc.show.report.drawing.marks import Arrows, Line, Points, Stems, heat
-from posenc.show.report.words import tokens
+from posenc.show.report.phrases import tokens
 from posenc.support.numbers import number
 
 CIRCLE = [pi * n / 36 for n in range(73)]
 
 
 def vectors(advances: Mapping[str, Advance]) -> Figure:
-    """Draw one vector under several encodings, channel by channel, a panel each."""
+    """Draw the channels of one vector under several encodings, one panel for each encoding."""
 
     def panels(step: int) -> list[Panel]:
         drawn = []
@@ -53,8 +53,9 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
     return Figure(
         "One vector, its position advancing",
         panels(len(position) // 4),
-        f"What a vector of length {number(_norm(next(iter(advances.values())).vector))} becomes at"
-        f" positions {position[0]} to {position[-1]}. Its length: {'; '.join(lengths)}.",
+        f"A vector of length {number(_norm(next(iter(advances.values())).vector))} with each"
+        f" encoding at positions {position[0]} to {position[-1]}. Its length:"
+        f" {'; '.join(lengths)}.",
         columns=2,
         height=220,
         frames=_states(position, panels),
@@ -62,7 +63,7 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
 
 
 def codes(advances: Mapping[str, Advance]) -> Figure:
-    """Draw the rows that are added, or the turned vector, at each position, one row framed."""
+    """Draw the added rows, or the rotated vector, at each position, with one row framed."""
     shown = {name: advance.added or advance.placed for name, advance in advances.items()}
     position = _positions(advances)
     cells = {
@@ -94,7 +95,7 @@ def codes(advances: Mapping[str, Advance]) -> Figure:
 
 
 def turning(name: str, clocks: Clocks) -> Figure:
-    """Draw a query and a key some tokens before it, turning together: their angle stays."""
+    """Draw a query and a key some tokens before it, which turn together with a constant angle."""
 
     def panels(step: int) -> list[Panel]:
         return [_clock(clock, clocks, step) for clock in clocks.clocks]
@@ -103,12 +104,12 @@ def turning(name: str, clocks: Clocks) -> Figure:
     angles = ", ".join(number(clock.theta * gap) for clock in clocks.clocks)
     changed = max(clock.changed for clock in clocks.clocks)
     return Figure(
-        f"{name}: query and key turn, the angle between them stays",
+        f"{name}: query and key turn, the angle between them is constant",
         panels(len(clocks.position) // 4),
         f"{len(clocks.clocks)} pairs of channels as clocks: the key at n goes from position {first}"
-        f" to {last}, the query at m stays {gap} tokens ahead. Each token turns both hands by θ, so"
-        f" that the angle from key to query is {gap} θ throughout: {angles} radians. Measured, it"
-        f" changes by {number(changed, 1)} radians at most.",
+        f" to {last}, the query at m is {gap} tokens ahead. Each token turns both hands by θ, so"
+        f" the angle from key to query is always {gap} θ: {angles} radians. The measured angles"
+        f" change by {number(changed, 1)} radians at most.",
         columns=min(4, len(clocks.clocks)),
         frames=_states(clocks.position, panels),
     )
@@ -120,7 +121,7 @@ def _around(position: int, channels: int) -> Line:
 
 
 def _clock(clock: Clock, clocks: Clocks, step: int) -> Panel:
-    """Both hands at one step, the arc from key to query, and the angles in words below."""
+    """Draw both hands at one step, the arc from key to query, and the angles as text below."""
     (x, y), (u, v) = clock.query[step], clock.key[step]
     n, gap = clocks.position[step], clocks.gap
     radius = max(hypot(*hand) for hand in (*clock.query, *clock.key))
@@ -162,7 +163,7 @@ def _circle(radius: float) -> Line:
 
 
 def _states(position: Sequence[int], panels: Callable[[int], list[Panel]]) -> list[Frame]:
-    """The panels at each position, to move through by the slider."""
+    """Return the panels at each position, for the slider."""
     return [Frame(f"position {p}", panels(step)) for step, p in enumerate(position)]
 
 
@@ -171,7 +172,7 @@ def _positions(advances: Mapping[str, Advance]) -> list[int]:
 
 
 def _span(lengths: Sequence[float]) -> str:
-    """The least and the largest length, or that it stays."""
+    """Describe the smallest and the largest length, or that the length is constant."""
     least, largest = map(number, (min(lengths), max(lengths)))
     return f"stays {least}" if least == largest else f"between {least} and {largest}"
 

@@ -1,4 +1,4 @@
-"""Figures of attention: where words look, and which part of that is position."""
+"""Figures of attention weights, and of the part of the scores that is due to positions."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from posenc.analysis.decomposition import Decomposition
 from posenc.analysis.order import Order
 from posenc.show.report.drawing.figure import PURPLE, VERMILION, Figure, Panel, Values
 from posenc.show.report.drawing.marks import CELLS, Line, Points, heat
-from posenc.show.report.words import change
+from posenc.show.report.phrases import change
 
 NUMBERED = 12  # tokens up to which a cell has room for its number
 HEADS = 2  # heads that are shown without positions and with them
@@ -55,7 +55,7 @@ def compared(
 ) -> Figure:
     """Draw weights (head, query, key) of a layer without positions and with them, side by side.
 
-    Rows of words that stand there more than once are framed.
+    Rows of repeated words are framed.
     """
     shown = range(min(HEADS, len(weights)))
     places = [n for n, token in enumerate(tokens) if list(tokens).count(token) > 1]
@@ -97,12 +97,12 @@ def compared(
             f" {apart[0]:.2f} at most without, and by {apart[1]:.2f} with."
         )
     else:
-        says += ", without positions and with them; no word stands there twice."
+        says += ", without positions and with them; no word is repeated."
     return Figure("Attention without positions and with them", panels, says, columns=2)
 
 
 def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
-    """Draw the scores of one head and the parts that they are the sum of, in one palette."""
+    """Draw the scores of one head and the terms whose sum they are, in one palette."""
     parts = {name: values[head] for name, values in decomposed.parts.items()}
     scores = decomposed.scores[head]
     high = max(abs(v) for rows in (scores, *parts.values()) for row in rows for v in row) or 1.0
@@ -127,10 +127,10 @@ def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: i
     shares = ", ".join(f"{named[name]} {_percent(s)}" for name, s in decomposed.shares.items())
     heads = len(decomposed.scores)
     return Figure(
-        f"{decomposed.encoding}: what the scores are made of",
+        f"{decomposed.encoding}: the terms of the scores",
         panels,
-        f"Scores of head {head} of {heads} and their {len(parts)} parts, each with its share in"
-        f" what softmax sees in that head. Over all heads: {shares}.",
+        f"Scores of head {head} of {heads} and their {len(parts)} terms, each with its share of"
+        f" the input of softmax in that head. Over all heads: {shares}.",
         columns=3,
     )
 
@@ -146,12 +146,12 @@ def shuffled(order: Order) -> Figure:
     ]
     mean, mean_without = (sum(values) / len(values) / 100 for values in (share, without))
     says = (
-        f"What {len(order.tokens)} tokens get from a model when they are shuffled changes by"
+        f"When {len(order.tokens)} tokens are shuffled, their outputs change by"
         f" {100 * mean:.0f} % on average; with positions switched off: {change(mean_without)}."
     )
     if order.twins and order.apart is not None and order.apart_without is not None:
         says += (
-            f" “{order.tokens[order.twins[0]]}” stands there twice: {order.apart:.0%} apart;"
+            f" The two outputs of “{order.tokens[order.twins[0]]}” differ by {order.apart:.0%};"
             f" without positions: {change(order.apart_without)}."
         )
     panel = Panel("", marks, "", "change, %", x_names=order.tokens)
@@ -159,7 +159,7 @@ def shuffled(order: Order) -> Figure:
 
 
 def _digits(tokens: Sequence[str]) -> int | None:
-    """The digits of the number in a cell; None where cells are too small for numbers."""
+    """Return the digits of the number in a cell, or None if cells are too small for numbers."""
     return 2 if 0 < len(tokens) <= NUMBERED else None
 
 
@@ -168,5 +168,5 @@ def _percent(share: float) -> str:
 
 
 def _fitting(tokens: Sequence[str], values: Sequence[object]) -> Sequence[str]:
-    """The tokens, if there is a cell for each; else none."""
+    """Return the tokens if there is a cell for each, otherwise none."""
     return tokens if len(tokens) == len(values) <= CELLS else ()

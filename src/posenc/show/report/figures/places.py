@@ -1,4 +1,4 @@
-"""The figure of the places of attention at which each encoding acts."""
+"""The figure of the steps of attention at which each encoding acts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ PLACES = [*dict.fromkeys(HOOK_PLACES.values())]
 
 
 def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:
-    """Draw the places of attention at which encodings act; `acts_on` are the hooks overridden."""
+    """Draw the steps of attention at which encodings act; `acts_on` has the overridden hooks."""
     by_name = {
         name: sorted({PLACES.index(HOOK_PLACES[hook]) for hook in acting})
         for name, acting in acts_on.items()
@@ -46,8 +46,9 @@ def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:
                 y_down=True,
             )
         ],
-        f"The five places of attention, from its input to its output, and how many of"
-        f" {len(by_name)} encodings act there: {counts}. Nowhere: {', '.join(nowhere) or 'none'}.",
+        f"Five steps of attention, from its input to its output, and the number of the"
+        f" {len(by_name)} encodings that act there: {counts}. Nowhere:"
+        f" {', '.join(nowhere) or 'none'}.",
         height=19 * len(by_name),
         listed=FigureNumbers(
             ["encoding", *PLACES],

@@ -19,11 +19,11 @@ from posenc.show.report.drawing.figure import (
     style,
 )
 from posenc.show.report.drawing.marks import Arrows, Line, Points, heat
-from posenc.show.report.words import sentence
+from posenc.show.report.phrases import sentence
 
 
 def clouds(by_name: Mapping[str, Clouds]) -> Figure:
-    """Draw words in five groups of like ones, each without its position and with it."""
+    """Draw words in five groups of similar words, each without its position and with it."""
     panels = []
     for name, cloud in by_name.items():
         ends = [value for point in (*cloud.before, *cloud.after) for value in point]
@@ -39,7 +39,7 @@ def clouds(by_name: Mapping[str, Clouds]) -> Figure:
             marks += [small, replace(small, x=to_x[part], y=to_y[part], name=label, size=9)]
         panels.append(
             Panel(
-                f"{name}: {cloud.together[1]:.0%} beside a word like themselves",
+                f"{name}: {cloud.together[1]:.0%} have a similar word nearest",
                 marks,
                 "first direction of the words",
                 "second direction",
@@ -53,22 +53,23 @@ def clouds(by_name: Mapping[str, Clouds]) -> Figure:
     return Figure(
         "Words before and after positions",
         panels,
-        f"{len(first.words)} words of the text in {len(set(first.group))} groups of like ones,"
-        " small without positions and large with them, joined by a line. Without positions"
-        f" {first.together[0]:.0%} have a word of their group nearest; with them {shares}.",
+        f"{len(first.words)} words of the text in {len(set(first.group))} groups of similar words."
+        " A line joins each word without its position (small) and with it (large). Without"
+        f" positions {first.together[0]:.0%} have a word of their group nearest; with positions"
+        f" {shares}.",
         columns=min(3, len(panels)),
     )
 
 
 def _joined(cloud: Clouds) -> tuple[Values, Values]:
-    """Join where each word was to where it is by a line."""
+    """Draw a line from each word without its position to the word with it."""
     pairs = zip(cloud.before, cloud.after, strict=True)
     points = [point for start, end in pairs for point in (start, end, (None, None))]
     return [x for x, _ in points], [y for _, y in points]
 
 
 def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
-    """Draw two words of each sentence, turned by where they stand: the angle stays."""
+    """Draw two words of each sentence, rotated by their positions; their angle is constant."""
     panels, angles = [], []
     for name, turned in by_sentence.items():
         places = [turned.words.index(word) for word in pair]
@@ -94,7 +95,7 @@ def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure
         )
     theta = next(iter(by_sentence.values())).theta
     return Figure(
-        "The angle between two words stays",
+        "The angle between two words is the same in each sentence",
         panels,
         f"“{pair[0]}” and “{pair[1]}”, turned by {theta:.3g} radians a token. From one to the"
         f" other: {', '.join(angles)}.",
@@ -103,14 +104,14 @@ def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure
 
 
 def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
-    """Draw the similarity of the patches of an image to a chosen one, by position alone."""
+    """Draw the similarity of the patches of an image to a chosen one, due to position alone."""
     panels, shares, first = [], [], next(iter(by_name.values()))
     for name, patches in by_name.items():
         row, column = patches.chosen
         values = patches.heads[head]
         flat = [v for line in values for v in line]
         shares.append(
-            f"{name}: {sum(v > 0.5 for v in flat)} of {len(flat)} patches look over half alike"
+            f"{name}: {sum(v > 0.5 for v in flat)} of {len(flat)} patches have a score above 0.5"
         )
         panels.append(
             Panel(
@@ -126,7 +127,7 @@ def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
             )
         )
     return Figure(
-        "How alike patches of an image are",
+        "Similarity of the patches of an image",
         panels,
         f"Scores of equal content in an image of {first.height} × {first.width} patches, to the one"
         f" in row {first.chosen[0]}, column {first.chosen[1]}. {'; '.join(shares)}.",
@@ -135,7 +136,7 @@ def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
 
 
 def _arc(start: Sequence[float], angle: float) -> list[Line | Points]:
-    """The arc from an arrow on by an angle in degrees, and the angle beside its middle."""
+    """Draw the arc that starts at an arrow, with its angle in degrees beside its middle."""
     first, radius = atan2(start[1], start[0]), 0.4 * hypot(*start)
     turns = [first + radians(angle) * share / 24 for share in range(25)]
     label = f"{angle:.1f}°".replace("-", "−")

@@ -1,4 +1,4 @@
-"""Figures of positions: their rows, how alike they are, how one is moved to another."""
+"""Figures of the rows of positions: their values, similarity, biases and shifts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,11 +27,11 @@ CURVES = 6  # channels that are drawn as curves
 
 
 def encoding(name: str, rows: Sequence[Values]) -> Figure:
-    """Draw rows (position, channel), as of `Measured.rows`: positions from left to right."""
+    """Draw rows (position, channel), such as `Measured.rows`, with positions from left to right."""
     shown = heat([list(channel) for channel in zip(*rows, strict=True)], signed=True, unit="value")
     largest = shown.span[1]
     return Figure(
-        f"{name}: what a position looks like",
+        f"{name}: rows of positions",
         [Panel("", [shown], "position", "channel", y_down=True)],
         f"Heat map of {name}: {len(rows)} positions from left to right, {len(rows[0])} channels"
         f" from top to bottom, values between −{number(largest)} and {number(largest)}.",
@@ -39,7 +39,7 @@ def encoding(name: str, rows: Sequence[Values]) -> Figure:
 
 
 def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
-    """Draw rows (position, pair) of the angle by which each pair is turned, or of its cosine."""
+    """Draw the angle of each pair by position, (position, pair), or its cosine."""
     pairs = [list(pair) for pair in zip(*rows, strict=True)]
     angle = of == "angle"
     shown = heat(pairs, signed=True, unit="radians" if angle else "cos", high=pi if angle else 1.0)
@@ -55,7 +55,7 @@ def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
 
 
 def channels(name: str, rows: Sequence[Values], chosen: Sequence[int] = ()) -> Figure:
-    """Draw the chosen channels of rows (position, channel) as curves, a panel each; else some."""
+    """Draw the chosen channels of rows (position, channel) as curves, or a few channels."""
     picked = chosen or evenly_spaced(len(rows[0]), CURVES)
     values = [v for row in rows for v in row if v is not None]
     room = 0.05 * (max(values) - min(values)) or 1.0
@@ -80,7 +80,7 @@ def channels(name: str, rows: Sequence[Values], chosen: Sequence[int] = ()) -> F
 
 
 def similarity(name: str, between: Between) -> Figure:
-    """Draw every position with every other: cosine, and the dot product where lengths differ."""
+    """Draw the cosine of every two positions, and the dot product if lengths differ."""
     tokens = len(between.dot)
     high = _palette_end(between.dot)
     lengths = [between.dot[p][p] for p in range(tokens)]
@@ -115,14 +115,15 @@ def similarity(name: str, between: Between) -> Figure:
     if pairs:
         least, m, n = min(pairs)
         near = [value for value, m, n in pairs if m == n + 1]
-        says += f" Least alike are places {n} and {m}, with a cosine of {least:.2f}; neighbours"
-        says += f" have {fmean(near):.2f} on average."
+        says += f" Positions {n} and {m} are least similar, with a cosine of {least:.2f};"
+        says += f" neighbours have {fmean(near):.2f} on average."
     if same:
-        says += f" All are as long: the dot product is {number(lengths[0], 4)} times the cosine."
+        says += " All have the same length, so the dot product is"
+        says += f" {number(lengths[0], 4)} times the cosine."
     if none:
-        says += f" Without a direction, since its row is zero: {', '.join(map(str, sorted(none)))}."
+        says += f" Rows of zeros have no direction: {', '.join(map(str, sorted(none)))}."
     return Figure(
-        f"{name}: how alike positions are",
+        f"{name}: similarity of positions",
         panels,
         says,
         columns=2,
@@ -130,14 +131,14 @@ def similarity(name: str, between: Between) -> Figure:
 
 
 def _palette_end(values: Sequence[Values]) -> float | None:
-    """The end of a palette where a few values, one odd row say, are far above all others."""
+    """Return an end of the palette below a few values that are far above all others, or None."""
     sizes = sorted(abs(v) for row in values for v in row if v is not None)
     most = sizes[int(0.99 * (len(sizes) - 1))]
     return most if 0 < 2 * most < sizes[-1] else None
 
 
 def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
-    """Draw what is added to the scores of one query, (head, tokens back), each head a line."""
+    """Draw the bias on the scores of one query, (head, tokens back), one line for each head."""
     back = range(len(scores[0]))
     few = len(scores) <= len(COLOURS) * len(DASHES)
     lines = [
@@ -148,17 +149,17 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
     values = [value + 0.0 for head in scores for value in head]
     falling = sum(list(head) == sorted(head, reverse=True) for head in scores)
     return Figure(
-        f"{name}: what it adds to scores",
+        f"{name}: bias by distance",
         [Panel("", lines, "tokens back", "added to the score, logits")],
-        f"What {name} adds to the scores of a query with the {len(back)} tokens up to it, between"
-        f" {format_number(min(values))} and {format_number(max(values))}. In {falling} of"
-        f" {len(scores)} heads it only falls with distance.",
+        f"{name} adds between {format_number(min(values))} and {format_number(max(values))} to the"
+        f" scores of a query and the {len(back)} tokens up to it. In {falling} of {len(scores)}"
+        " heads the bias never rises with distance.",
         height=280,
     )
 
 
 def decay(by_name: Mapping[str, PairsApart]) -> Figure:
-    """Draw similarity of two positions by distance, for one set of frequencies or more."""
+    """Draw the similarity of two positions by distance, for one or more sets of frequencies."""
     panels, words = [], []
     for name, waves in by_name.items():
         # A logarithmic axis has no 0
@@ -184,15 +185,16 @@ def decay(by_name: Mapping[str, PairsApart]) -> Figure:
     return Figure(
         "Similarity against distance",
         panels,
-        "B(δ) is the sum of cos δθ over all pairs: how alike two positions δ tokens apart are. It"
-        f" falls with distance, but not steadily. Within {longest:,} tokens, {'; '.join(words)}.",
+        "B(δ), the sum of cos δθ over all pairs, is the similarity of two positions δ tokens apart."
+        f" It falls with distance, but not steadily. Within {longest:,} tokens,"
+        f" {'; '.join(words)}.",
         columns=len(by_name),
         height=220,
     )
 
 
 def apart(by_name: Mapping[str, PairsApart]) -> Figure:
-    """Draw how far each position is from the first, for one set of frequencies or more."""
+    """Draw the distance of each position's row from the first, for one or more sets of θ."""
     lines, words = [], []
     for n, (name, waves) in enumerate(by_name.items()):
         label = name if len(by_name) > 1 else ""
@@ -202,13 +204,13 @@ def apart(by_name: Mapping[str, PairsApart]) -> Figure:
     return Figure(
         "Distance to position 0",
         [Panel("distance to position 0", lines, "position", "distance")],
-        f"How far the row of each position is from that of the first: {'; '.join(words)}.",
+        f"Distance between the row of each position and the row of position 0: {'; '.join(words)}.",
         height=220,
     )
 
 
 def bound(bounds: Bound) -> Figure:
-    """Draw RoFormer's upper bound next to the largest score from each distance on."""
+    """Draw RoFormer's upper bound and the largest score, from each distance on."""
     # A logarithmic axis has no 0
     distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])
     limit, half = _largest_from(bounds.bound[1:]), len(bounds.distance) // 2
@@ -228,21 +230,20 @@ def bound(bounds: Bound) -> Figure:
             )
         ],
         f"The largest score |q · R(δ) k| of this query and key is {format_number(farther[0])}; from"
-        f" {half:,} tokens on it is still {format_number(farther[half - 1])}. RoFormer's bound, the"
-        f" largest from there on, falls from {format_number(limit[0])} to"
-        f" {format_number(limit[half - 1])}, far above both: that it falls does not make scores"
-        " fall.",
+        f" {half:,} tokens on it is still {format_number(farther[half - 1])}. RoFormer's bound"
+        f" falls from {format_number(limit[0])} to {format_number(limit[half - 1])}, far above both"
+        " scores: a falling bound does not make scores fall.",
         height=280,
     )
 
 
 def _largest_from(values: Sequence[float]) -> list[float]:
-    """The running maximum from the end: the largest of values[n:] for each n."""
+    """Return the running maximum from the end: the largest of values[n:] for each n."""
     return [*accumulate(reversed(values), max)][::-1]
 
 
 def peak(curve: Peak) -> Figure:
-    """Draw the scores of a key that fits best at a chosen distance: decay is not guaranteed."""
+    """Draw the scores of a key that matches best at a chosen distance, so scores need not decay."""
     top = curve.score[curve.best]
     return Figure(
         "Any distance can be the best",
@@ -288,7 +289,7 @@ def shift(name: str, group: Group) -> Figure:
     missed = max(shift.missed for shift in (group.a, group.b, group.both))
     if missed < 1e-3:
         says = (
-            f"One matrix moves every position of {name} by {a} tokens, another by {b}. Their"
+            f"One matrix moves every position of {name} by {a} tokens, another by {b} tokens. Their"
             f" product and the matrix for {a + b} differ by {number(group.apart, 1)} at most."
         )
     else:

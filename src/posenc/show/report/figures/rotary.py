@@ -1,4 +1,4 @@
-"""Figures of rotary frequencies: wavelengths, extensions, precision."""
+"""Figures of rotary frequencies: wavelengths, context extension, precision."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ from posenc.show.report.drawing.figure import (
     style,
 )
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
-from posenc.show.report.words import CHANGES, METHODS, seen_in, tokens
+from posenc.show.report.phrases import CHANGES, METHODS, seen_in, tokens
 from posenc.support.numbers import number
 
 DIALS = 12  # dials of a method, one a pair
@@ -107,7 +107,7 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
         if slowed := sum(one > 1 for one in times):
             nearer.append(f"{name} {slowed} (the fastest {times[0]:.3g} times)")
         shown = [all_dials[n] for n in picked]
-        # Rows stand in columns, so the names below the last serve all
+        # Rows are aligned in columns, so only the last row needs names
         below = names if method == [*by_method][-1] else []
         panels.append(_dials(f"{name}: {new} of {pairs} pairs meet new angles", shown, below))
         for n, dial in zip(picked, shown, strict=True):
@@ -116,22 +116,20 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
             rows.append([name, str(n), tokens(dial.wavelength), *shares, f"{times[n]:.3g}"])
     heading = ["extension", "pair", "wavelength, tokens", "met in training", "new", "never met"]
     heading.append("times nearer")
-    cost = (
-        f" What it costs: neighbours come nearer in angle, in so many pairs: {', '.join(nearer)}."
-    )
+    cost = f" The number of pairs in which neighbours are closer in angle: {', '.join(nearer)}."
     return Figure(
         f"Which angles are new at {target:,} tokens?",
         panels,
         f"Each dial is the circle of angles of a pair of channels, fast pairs to the left."
-        f" If trained on {trained:,} tokens and used at {target:,}, so many of {pairs} pairs meet"
-        f" angles that training never showed: {', '.join(words)}."
+        f" If trained on {trained:,} tokens and used at {target:,}, these numbers of {pairs} pairs"
+        f" meet angles that did not occur in training: {', '.join(words)}."
         f"{cost if nearer else ''}",
         listed=FigureNumbers(heading, rows, f"{len(picked)} of {pairs} pairs, evenly picked."),
     )
 
 
 def _times_slower(dial: Dial, was: Dial) -> float:
-    """How many times nearer in angle neighbours come; 1 where rounding alone moves them."""
+    """Return the factor by which neighbours are closer in angle; 1 if only rounding moves them."""
     slower = dial.wavelength / was.wavelength if isfinite(was.wavelength) else 1.0
     return 1.0 if abs(slower - 1) < SAME else slower
 
@@ -159,7 +157,7 @@ def _dials(title: str, shown: Sequence[Dial], names: Sequence[str]) -> Panel:
 
 
 def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Values]:
-    """Outlines of sectors (place of the dial, from, to), in turns clockwise from the top."""
+    """Return outlines of sectors (place of the dial, from, to), in turns clockwise from the top."""
     x: list[float | None] = []
     y: list[float | None] = []
     for where, start, end in sectors:
@@ -172,9 +170,9 @@ def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Value
 
 
 def stretch(extended: Extended) -> Figure:
-    """Draw how many times slower each method turns a pair, against its wavelength as trained."""
+    """Draw the factor by which each method slows a pair, against its wavelength as trained."""
     before = [pair.wavelength / extended.trained for pair in extended.methods["none"].pairs]
-    # Methods that do the same share a line
+    # Methods with equal factors share a line
     curves: dict[tuple[float, ...], list[str]] = {}
     for name, method in extended.methods.items():
         if name != "none":
@@ -198,11 +196,11 @@ def stretch(extended: Extended) -> Figure:
         y_log=True,
     )
     return Figure(
-        "What each extension does to fast and slow pairs",
+        "Effect of each extension on fast and slow pairs",
         [panel],
-        f"From {extended.trained:,} to {extended.target:,} tokens. Of {len(before)} pairs are"
-        f" slowed {extended.factor:g} times or more: {counts}. Pairs to the right of the rule never"
-        " completed a turn in training.",
+        f"From {extended.trained:,} to {extended.target:,} tokens. Number of the {len(before)}"
+        f" pairs that are slowed {extended.factor:g} times or more: {counts}. Pairs to the right of"
+        " the vertical line never completed a turn in training.",
     )
 
 
@@ -242,15 +240,15 @@ def extensions(extended: Extended) -> Figure:
         f"Stretched from {extended.trained:,} to {extended.target:,} tokens",
         panels,
         f"Trained on {extended.trained:,} tokens, {extended.critical} of"
-        f" {extended.channels} channels belong to pairs that complete a turn. So many of the"
-        f" {len(before)} pairs keep their wavelength: {unchanged}.",
+        f" {extended.channels} channels belong to pairs that complete a turn. Number of the"
+        f" {len(before)} pairs that keep their wavelength: {unchanged}.",
         columns=3,
         height=230,
     )
 
 
 def models(published: Sequence[Published]) -> Figure:
-    """Draw wavelengths of many models with lengths before and after stretching, a row each."""
+    """Draw wavelengths and lengths, before and after context extension, of many models."""
     rows = range(len(published))
     waves = [
         (wave, row, wave <= model.context)
@@ -306,13 +304,13 @@ def models(published: Sequence[Published]) -> Figure:
         ],
     )
     return Figure(
-        f"{len(published)} published models: how fast their pairs turn",
+        f"Wavelengths of {len(published)} published models",
         [panel],
         f"Wavelengths of {len(published)} published models, by context. Bases go from"
         f" {min(model.base for model in published):,.0f} to"
         f" {max(model.base for model in published):,.0f}."
         f" In the median model {sorted(share)[len(share) // 2]:.0%} of the pairs complete no turn"
-        f" within the context; the farthest stretched takes {longest:,.0f} times its length before"
+        f" within the context; the largest extension is to {longest:,.0f} times the length before"
         " stretching.",
         height=22 * len(published),
         listed=table,
@@ -320,7 +318,7 @@ def models(published: Sequence[Published]) -> Figure:
 
 
 def precision(measured: Precision) -> Figure:
-    """Draw errors against position, for each way of forming angles."""
+    """Draw errors against position, for each way of computing angles."""
     panels = [
         Panel(
             title,
@@ -345,10 +343,11 @@ def precision(measured: Precision) -> Figure:
         for way, error in last.items()
     )
     return Figure(
-        "What few bits do",
+        "Errors of low precision",
         panels,
-        f"Errors of angles and scores by how they are formed. At position {measured.position[-1]:,}"
-        f" the errors of scores of keys at the beginning are: {errors}.",
+        "Errors of angles and scores for several ways to compute the angles. At position"
+        f" {measured.position[-1]:,} the errors of scores with keys at the beginning are:"
+        f" {errors}.",
         columns=3,
         height=300,
     )

@@ -1,10 +1,10 @@
-"""The kinds of results: each is a module here, with its page beside it.
+"""Modules that present results, one for each class of results, with its page beside it.
 
-    kinds/comparison/       its figures, its sentences, its form on the terminal
-    kinds/comparison.html   its page, filled with `result`, `figures`, and the module as `kind`
+    kinds/comparison/       figures, sentences and terminal output of a `Comparison`
+    kinds/comparison.html   template of its page, filled with `result`, `figures` and `kind`
 
-A module has the name of the class of its results: a `Comparison` is shown by `kinds.comparison`. It
-is found by that name, so that a new kind is a new module, and nothing else knows of it.
+The lower-case name of the class is the name of the module, so a new kind of result needs only a new
+module here.
 """
 
 from __future__ import annotations
@@ -23,29 +23,26 @@ KINDS = [module.name for module in iter_modules(__path__)]
 
 
 class Kind(Protocol):
-    """What a module of `kinds` has."""
+    """The functions of each module of `kinds`."""
 
     __name__: str
 
-    def draw(self, result: Any) -> dict[str, Figure]:
-        """Draw the figures by the names that they have on the page and as files."""
+    def make_figures(self, result: Any) -> dict[str, Figure]:
+        """Return the figures by their names on the page and as files."""
         ...
 
-    def show(self, result: Any, console: Console) -> None:
+    def print_result(self, result: Any, console: Console) -> None:
         """Print the result on a terminal."""
         ...
 
 
 def kind_of(result: object) -> Kind:
-    """The module that shows a result.
-
-    Raises TypeError for what is no result.
-    """
+    """Return the module for a result. Raises TypeError for objects of other classes."""
     name = type(result).__name__.lower()
     if name not in KINDS:
         raise TypeError(
-            f"`result` must be one of {', '.join(KINDS)}, as `compare` or `inspect` return them,"
-            f" got one of the class {type(result).__name__}."
+            f"`result` must be one of {', '.join(KINDS)}, got {type(result).__name__}. Pass the"
+            " result of `compare` or `inspect`, for example."
         )
     kind: Any = import_module(f"{__name__}.{name}")
     return kind

@@ -1,4 +1,4 @@
-"""A portrait of a few encodings, closely, and of what a real model does with its own."""
+"""Figures and terminal output of a portrait: a few encodings in detail, and a real model."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show(result: Portrait, console: Console) -> None:
-    comparison.show(result.comparison, console)
+def print_result(result: Portrait, console: Console) -> None:
+    comparison.print_result(result.comparison, console)
 
 
-def draw(result: Portrait) -> dict[str, Figure]:
+def make_figures(result: Portrait) -> dict[str, Figure]:
     names = {closeup.slug: closeup.name for closeup in result.comparison.encodings}
     close = {names[closeup.slug]: closeup for closeup in result.encodings}
     moved = {name: closeup.advance for name, closeup in close.items() if closeup.advance}
@@ -52,7 +52,7 @@ def draw(result: Portrait) -> dict[str, Figure]:
 
 
 def _waves(close: Mapping[str, Closeup]) -> dict[str, PairsApart]:
-    """The waves of encodings by name; those of equal frequencies share one."""
+    """Return the waves of encodings by name; encodings of equal frequencies share one entry."""
     alike: dict[tuple[float, ...], list[str]] = {}
     for name, closeup in close.items():
         if closeup.waves:
@@ -94,7 +94,10 @@ def _of_reading(reading: ModelReading) -> dict[str, Figure]:
         "model-layers": layers(reading),
         "model-heads": heads(reading),
         "model-distances": distances(reading),
-    } | {f"model-{name}": figure for name, figure in inspection.draw(reading.inspection).items()}
+    } | {
+        f"model-{name}": figure
+        for name, figure in inspection.make_figures(reading.inspection).items()
+    }
     if reading.parts:
         drawn["model-parts"] = attention.decomposition(reading.parts, reading.tokens)
     if reading.bound:
@@ -105,7 +108,7 @@ def _of_reading(reading: ModelReading) -> dict[str, Figure]:
 
 
 def layers(reading: ModelReading) -> Figure:
-    """Draw the attention of some layers, the mean of their heads."""
+    """Draw the attention of some layers, averaged over heads."""
     names = [f"layer {layer.number}" for layer in reading.layers]
     figure = attention.attention([layer.weights for layer in reading.layers], reading.tokens, names)
     return replace(figure, title="Attention, the mean of the heads of a layer", columns=3)
@@ -119,7 +122,7 @@ def heads(reading: ModelReading) -> Figure:
 
 
 def _looks(reading: ModelReading) -> str:
-    """Name the heads that look at one place by position: over half of their weight goes there."""
+    """Describe the heads with over half of their weight on one relative position."""
     sentences = ""
     for n, weights in enumerate(reading.heads):
         for back, place in (
@@ -135,7 +138,7 @@ def _looks(reading: ModelReading) -> str:
 
 
 def distances(reading: ModelReading) -> Figure:
-    """Draw scores of a window of the text against how far apart its tokens are."""
+    """Draw the scores of a window of the text against the distance of the tokens."""
     panels = [_curve(layer) for layer in reading.layers]
     scores = ", ".join(
         f"{number(layer.curve.mean[1])} to {number(layer.curve.mean[-1])} in layer {layer.number}"

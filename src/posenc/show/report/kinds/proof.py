@@ -1,4 +1,4 @@
-"""What each way to read longer texts is worth, on a model's own loss: `posenc extend --prove`."""
+"""Figures and sentences of `posenc extend --prove`: a model's loss with each extension method."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show(result: Proof, console: Console) -> None:
-    checks.proof(result, console)
+def print_result(result: Proof, console: Console) -> None:
+    checks.print_proof(result, console)
 
 
-def draw(result: Proof) -> dict[str, Figure]:
+def make_figures(result: Proof) -> dict[str, Figure]:
     return {"positions": by_position(result)}
 
 
 def by_position(result: Proof) -> Figure:
-    """Draw bits a token by its position, read whole, beside the last tokens alone."""
+    """Draw bits a token by position for each method, and the loss of the sliding baseline."""
     lines = [
         Line(
             [end for end, _ in way.by_position],
@@ -36,23 +36,26 @@ def by_position(result: Proof) -> Figure:
     sliding = Line(ends, [result.sliding] * 2, "as it is, sliding", dash="dash")
     marks = [*lines, sliding, Rule(result.trained, "x")]
     panel = Panel("", marks, "position of the token, up to", "bits a token")
-    said = f"The dashed line is the model as it was, told by the last {result.trained:,} tokens."
+    said = (
+        "The dashed line is the unmodified model, which reads only the last"
+        f" {result.trained:,} tokens."
+    )
     if result.precision != "float32":
-        said += f" All is computed in {result.precision}."
+        said += f" All losses are computed in {result.precision}."
     return Figure("Bits a token, by position", [panel], f"{headline(result)} {said}", height=420)
 
 
 def headline(result: Proof) -> str:
-    """Say in a sentence what is chosen, by how much it is better, or that nothing works."""
+    """State the chosen method and its gain in one sentence, or that no method helps."""
     best, to = result.ways[0], f"{result.to:,}"
     if not result.chosen:
         return (
-            f"None of the ways tried serves {to} tokens: {best.name} does not save {ENOUGH} bits a"
-            f" token against the last {result.trained:,}."
+            f"No method helps at {to} tokens: the best, {best.name}, does not save {ENOUGH} bits a"
+            f" token compared with the last {result.trained:,} tokens alone."
         )
-    way = "the model as it is" if result.chosen == AS_IT_IS else result.chosen
+    way = "the unmodified model" if result.chosen == AS_IT_IS else result.chosen
     return (
-        f"Of the ways tried, {way} reads {to} tokens best: {best.far:.3f} bits a token past"
+        f"Of the methods tried, {way} reads {to} tokens best: {best.far:.3f} bits a token beyond"
         f" {result.trained:,}, {result.sliding - best.far:.3f} fewer than the last"
         f" {result.trained:,} tokens alone."
     )

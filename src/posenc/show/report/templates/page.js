@@ -1,5 +1,5 @@
-// The page stands without this script. It adds the values under the pointer, tables of numbers,
-// a slider to figures that move, files of figures, and opens what a link leads to.
+// The page is complete without this script. It adds the values under the pointer, tables of
+// numbers, sliders for animated figures, files of figures, and opens the section of a link.
 const told = new Map();  // by the name of a figure: its title, its numbers, its states
 for (const one of document.querySelectorAll("script[data-figure]"))
   told.set(one.dataset.figure, JSON.parse(one.textContent));
@@ -25,7 +25,7 @@ function fill(details) {
 for (const details of document.querySelectorAll("details[data-numbers]"))
   details.addEventListener("toggle", () => fill(details), { once: true });
 
-// ---- A figure as a file: its plots and its words where they stand, dark on white.
+// ---- A figure as a file: its plots and its text at their places, dark on white.
 const LIGHT = { ink: "#1c1d1f", grid: "#e4e6e9", paper: "#fff" };
 function svg(figure) {
   const { title } = told.get(figure.id), area = figure.getBoundingClientRect(), xml = new XMLSerializer();
@@ -64,9 +64,9 @@ function save(figure) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-// ---- Figures that move. Those of the same states move together.
+// ---- Animated figures. Figures with the same states move together.
 const moving = [];
-function show(figure, now) {
+function showState(figure, now) {
   const { frames: { states } } = told.get(figure.id);
   figure.querySelectorAll("svg.plot").forEach((plot, n) => {
     const state = states[now][n];
@@ -92,7 +92,7 @@ function go(names, now) {
   for (const one of moving.filter(one => one.names === names)) {
     one.range.value = now;
     one.range.ariaValueText = one.now.textContent = one.frames[now];
-    show(one.figure, now);
+    showState(one.figure, now);
   }
 }
 
@@ -120,7 +120,7 @@ for (const figure of document.querySelectorAll(".figure")) {
   figure.closest("figure").querySelector("figcaption").append(" ", button);
 }
 
-// ---- Values under the pointer, read back from where marks stand.
+// ---- Values under the pointer, computed from the coordinates of marks.
 const tip = make("div", { className: "tip", hidden: true, ariaHidden: "true" });
 document.body.append(tip);
 
@@ -199,11 +199,11 @@ for (const kind of ["pointermove", "pointerdown"]) document.addEventListener(kin
 document.addEventListener("keydown", event => { if (event.key === "Escape") tip.hidden = true; });
 document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
 
-// ---- The witness of a mark, by pointer, touch or the arrow keys.
+// ---- The witness of a table's mark, chosen by pointer, touch or the arrow keys.
 for (const table of document.querySelectorAll("table[data-explained]")) {
   const asked = [...table.querySelectorAll("td[data-why]")];
   if (!asked.length) continue;
-  const line = make("p", { className: "why soft", role: "status", textContent: "Choose a mark, by pointer or with Tab and the arrow keys, for its number and witness." });
+  const line = make("p", { className: "why soft", role: "status", textContent: "Choose a mark, with the pointer or with Tab and the arrow keys, to see its number and witness." });
   const heads = [...table.tHead.rows[0].cells].map(cell => cell.textContent);
   const say = cell => {
     for (const one of asked) one.tabIndex = one === cell ? 0 : -1;
@@ -227,7 +227,7 @@ for (const table of document.querySelectorAll("table[data-explained]")) {
   both.append(around, line);
 }
 
-// ---- The rows of a table, by family and by property.
+// ---- Filters of a table's rows, by family and by property.
 for (const table of document.querySelectorAll("table[data-chosen]")) {
   const choice = (name, all, options) => {
     const select = make("select", {}, make("option", { value: "", textContent: all }),
@@ -251,7 +251,7 @@ for (const table of document.querySelectorAll("table[data-chosen]")) {
   table.closest(".scroll").before(make("div", { className: "choose" }, families, properties, count));
 }
 
-// ---- On paper everything is open.
+// ---- Open all sections for printing.
 addEventListener("beforeprint", () => {
   document.documentElement.classList.add("printing");
   for (const card of document.querySelectorAll(".card")) card.open = true;

@@ -1,4 +1,4 @@
-"""The catalogue on the terminal, by families, and one encoding: from cards, without torch."""
+"""Print the catalogue by families, or one encoding, from cards and without torch."""
 
 from collections.abc import Collection, Iterable
 from textwrap import indent
@@ -10,25 +10,25 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from posenc.show.report import words
+from posenc.show.report import phrases
 from posenc.show.report.guide import Use
 from posenc.show.report.terminal.tables import MARKS, empty_table
 
 BROKEN = "✗", "bold red"  # a promise, which must hold, where a property may or may not
 FAMILIES = {  # the most used first
     "rotary": "Turned: queries and keys are rotated by position",
-    "bias": "Biases: added to scores, by distance or by what tokens say",
+    "bias": "Biases: added to scores, by distance or by the content of tokens",
     "additive": "Added: to the embeddings, before the first layer",
     "relative": "Relative: distance meets content in the scores",
     "none": "Nothing, to compare with",
 }
 
 
-def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
-    """Print the encodings by families, those in use first.
+def print_catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
+    """Print the encodings by families, the most used first.
 
-    A pipe gets a line for each, its fields separated by tabs: name, family, users or paper, and
-    summary.
+    Into a pipe, print one line for each encoding, with fields separated by tabs: name, family,
+    users or paper, and summary.
     """
     if not console.is_terminal:
         for card in cards:
@@ -54,9 +54,9 @@ def catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
     console.print(Text("Right: who uses it, or its paper. All of one: posenc show NAME", "dim"))
 
 
-def card(card: dict[str, Any], console: Console) -> None:
-    """Print an encoding as `posenc show --json` has it."""
-    for kind, block in words.blocks(card["text"]):
+def print_card(card: dict[str, Any], console: Console) -> None:
+    """Print an encoding from the data of `posenc show --json`."""
+    for kind, block in phrases.blocks(card["text"]):
         # The lines of a formula stay as they are
         if kind == "formula":
             console.print(Text(indent(block, "    ")), soft_wrap=True)
@@ -67,10 +67,10 @@ def card(card: dict[str, Any], console: Console) -> None:
         table = empty_table("property", "", "measured")
         for name, finding in card["properties"].items():
             mark, style = MARKS[finding["holds"]]
-            table.add_row(words.label(name), Text(mark, style), escape(finding["why"]))
+            table.add_row(phrases.label(name), Text(mark, style), escape(finding["why"]))
         console.print(table)
     if card["causal"]:
-        console.print(Text(words.masked([card["title"]]), "dim"))
+        console.print(Text(phrases.masked([card["title"]]), "dim"))
     if promises := card.get("promises"):
         table = empty_table("promise", "", "tried")
         for name, outcome in promises.items():
@@ -85,8 +85,8 @@ def card(card: dict[str, Any], console: Console) -> None:
         console.print(Text(card["paper"]["bibtex"]), soft_wrap=True)
 
 
-def uses(rows: Iterable[Use], console: Console) -> None:
-    """Print which encoding to take for what: the answer, and below it the reasons."""
+def print_uses(rows: Iterable[Use], console: Console) -> None:
+    """Print the guide to choosing an encoding: for each use the answer, then the reasons."""
     for row in rows:
         console.print(Text(row.use, "bold blue"))
         console.print(Text(f"  {row.answer}", "bold"))

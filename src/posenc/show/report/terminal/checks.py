@@ -1,4 +1,4 @@
-"""What a check found, on the terminal: the verdict, each fault with its thread, the losses."""
+"""Print the results of `posenc check` and `posenc extend --prove`, and differences of two files."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from posenc.models.check.differences import Difference
 from posenc.models.check.verdict import Check
 from posenc.support.text import printable
 
-# These need torch
+# Imports that need torch
 if TYPE_CHECKING:
     from posenc.models.check.loss import Trial
     from posenc.models.prove import Proof
@@ -20,10 +20,10 @@ MARKS = {"error": ("✗", "red"), "warning": ("!", "yellow"), "note": ("·", "di
 STYLES = {"no fault found": "green", "fault": "red", "cannot say": "yellow"}
 
 
-def check(checked: Check, console: Console) -> None:
-    """Print the verdict, what it rests on, and the findings, the gravest first."""
+def print_check(checked: Check, console: Console) -> None:
+    """Print the verdict, the checks that were made, and the findings, the gravest first."""
     console.print(Text(f"{printable(checked.name)}: {checked.verdict}", STYLES[checked.verdict]))
-    console.print(Text(f"asked: {'; '.join(checked.asked)}", "dim"))
+    console.print(Text(f"checked: {'; '.join(checked.asked)}", "dim"))
     for finding in sorted(checked.findings, key=lambda finding: [*MARKS].index(finding.level)):
         mark, style = MARKS[finding.level]
         console.print(Text(f"  {mark} {finding.rule.name}: {finding.message}", style))
@@ -49,22 +49,24 @@ def _losses(trials: "Sequence[Trial]") -> Table:
     for trial in sorted(trials, key=lambda trial: trial.difference):
         half = (trial.high - trial.low) / 2
         more = "" if trial.kind == trial.name else f"{trial.difference:+.3f} ± {half:.3f}"
-        said = "better" if trial.better else "" if trial.worse or not more else "not told apart"
+        said = "better" if trial.better else "" if trial.worse or not more else "undecided"
         table.add_row(trial.name, f"{trial.bits:.3f}", more, f"{trial.stretches}", said)
     return table
 
 
-def differences(found: Sequence[Difference], names: tuple[str, str], console: Console) -> None:
-    """Print in what two files differ."""
+def print_differences(
+    found: Sequence[Difference], names: tuple[str, str], console: Console
+) -> None:
+    """Print the differences of two files."""
     first, second = map(printable, names)
     if not found:
-        console.print(Text(f"{first} and {second} say the same about positions."))
+        console.print(Text(f"{first} and {second} have the same positional settings."))
     for difference in found:
         console.print(Text(str(difference)))
 
 
-def proof(proved: "Proof", console: Console) -> None:
-    """Print each way to read longer texts, the best first, and what is chosen."""
+def print_proof(proved: "Proof", console: Console) -> None:
+    """Print the loss of each extension method, the best first, and the chosen method."""
     from posenc.models.prove import ENOUGH
 
     trained, to = f"{proved.trained:,}", f"{proved.to:,}"
@@ -80,20 +82,20 @@ def proof(proved: "Proof", console: Console) -> None:
     for note in proved.notes:
         console.print(Text(f"note: {note}", "yellow"))
     if proved.chosen:
-        raised = ": its config need but say so many tokens" if proved.chosen == "as it is" else ""
-        console.print(Text(f"chosen, on text between: {proved.chosen}{raised}", "green"))
+        unmodified = proved.chosen == "as it is"
+        raised = ": only the length in its config must be raised" if unmodified else ""
+        console.print(Text(f"chosen on other stretches: {proved.chosen}{raised}", "green"))
         return
     console.print(
         Text(
-            f"None of the ways tried serves: past {trained} tokens the way that was chosen,"
-            f" {proved.ways[0].name}, does not save {ENOUGH} bits a token against the last"
-            f" {trained} tokens alone.",
+            f"No method helps: beyond {trained} tokens the chosen method, {proved.ways[0].name},"
+            f" does not save {ENOUGH} bits a token compared with the last {trained} tokens alone.",
             "red",
         )
     )
 
 
-def keys(found: dict[str, Any]) -> None:
+def print_keys(found: dict[str, Any]) -> None:
     """Print the keys of a GGUF file."""
     for key, value in found.items():
         print(f"{key} = {value}")

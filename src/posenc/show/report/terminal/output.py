@@ -1,7 +1,7 @@
-"""Make standard output usable: of any encoding, full, closed, or with a reader that stopped.
+"""Write to standard output safely: with any encoding, on a full disk, to a closed pipe.
 
-A character that the encoding lacks is written in ASCII, so that a sign is lost and not the result:
-✓ as +, θ as theta, xⱼ² as x_j^2, and what has no such spelling by its number, as \\u27f6.
+A character that the encoding of standard output lacks is written in ASCII: ✓ as +, θ as theta,
+xⱼ² as x_j^2, and characters without a spelling by their number, as \\u27f6.
 """
 
 import codecs
@@ -37,9 +37,9 @@ RAISED = {"<super>": "^", "<sub>": "_"}  # words in Unicode's names of character
 
 @contextmanager
 def writable() -> Iterator[None]:
-    """Let standard output take every character, or raise OSError if it can take none at all.
+    """Make standard output accept every character, or raise OSError if it accepts none.
 
-    It is tried before the work begins, so that nothing is measured for a device that is full.
+    Commands call this before they start to work, so that they do not compute for a full disk.
     """
     for name in ("stdout", "stderr"):
         # The shell has closed the stream, as `>&-` does
@@ -61,18 +61,18 @@ def writable() -> Iterator[None]:
 
 
 def abandon() -> None:
-    """Drop text that could not be written: Python would try again as it exits, and complain."""
+    """Drop text that could not be written, because Python would write it again on exit and fail."""
     with open(os.devnull, "wb") as nowhere, suppress(OSError, ValueError):
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 def universal() -> bool:
-    """True if standard output can write every character."""
+    """Test whether standard output can write every character."""
     return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def _ask(out: Any) -> None:
-    """Raise OSError if a write must fail: write no bytes to a device, ask a disk for free room."""
+    """Raise OSError if a write would fail: write zero bytes to a device, check space on a disk."""
     try:
         number = out.fileno()
     except (OSError, AttributeError):
@@ -92,7 +92,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def spelled(text: str) -> str:
-    r"""Text in ASCII.
+    r"""Spell text in ASCII.
 
     >>> spelled("✓ θ Σ é"), spelled("10⁻⁶ xᵢ"), spelled("⟶")
     ('+ theta Sigma e', '10^-6 x_i', '\\u27f6')

@@ -1,4 +1,4 @@
-"""Tables and sentences on the terminal."""
+"""Shared helpers for tables and sentences on the terminal."""
 
 from rich import box
 from rich.console import Console
@@ -9,7 +9,7 @@ MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}  # 
 
 
 def empty_table(*heads: str, gap: int = 2) -> Table:
-    """A table with these headings, and without rows so far."""
+    """Make a table with these headings and no rows."""
     table = Table(
         box=box.SIMPLE_HEAD,
         # The box adds one space
@@ -24,7 +24,7 @@ def empty_table(*heads: str, gap: int = 2) -> Table:
 
 
 def sentence(text: str, console: Console, mark: str = "", style: str = "") -> None:
-    """Print a sentence: wrapped beside its mark on a terminal, as one line into a pipe."""
+    """Print a sentence, wrapped beside its mark on a terminal, as one line into a pipe."""
     if not (mark and console.is_terminal):
         console.print(Text(mark + text, style), soft_wrap=not console.is_terminal)
         return

@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from posenc.show.report.drawing.data_table import data_table
-from posenc.show.report.kinds.comparison import figures, terminal, words
+from posenc.show.report.kinds.comparison import figures, phrases, terminal
 
 
 def test_every_property_of_every_encoding_is_marked_once(everything):
@@ -35,7 +35,7 @@ def test_who_is_blind_to_the_order_is_named(everything):
 
 
 def test_curves_leave_out_the_token_itself_and_the_words(everything):
-    """What is drawn is the score less the score of NoPE: of means, the difference of means."""
+    """The figure has the score minus the score of NoPE, for means the difference of means."""
     by_slug = {m.slug: m for m in everything.encodings}
     plain = by_slug["nope"].curve.mean[1:]
     shown = [m for m in everything.encodings if m.slug != "nope"]
@@ -101,13 +101,13 @@ def test_the_order_is_sorted_and_joined_from_value_to_value(everything):
 
 
 def test_a_busy_machine_is_named_by_its_waiting_and_no_number_is_withheld(everything):
-    """The share is that of the measurement; the ratios are printed whatever it is."""
+    """The share is that of the measurement; the ratios are printed for any share."""
     quiet, busy = (replace(everything, waited=share) for share in (0.02, 0.81))
-    assert "waited" not in words.timing(quiet)
-    assert "waited for a processor 81%" in words.timing(busy)
+    assert "waited" not in phrases.timing(quiet)
+    assert "waited for a processor 81%" in phrases.timing(busy)
     for result in (quiet, busy):
         console = Console(file=io.StringIO(), width=80)
-        terminal.show(result, console)
+        terminal.print_comparison(result, console)
         lines = console.file.getvalue().splitlines()
         table = lines[next(n for n, line in enumerate(lines) if "cost over NoPE" in line) :]
         for measured in result.encodings:
@@ -157,15 +157,14 @@ def test_whose_cost_grows_most_is_said_only_where_the_intervals_are_apart(everyt
         replace(everything.encodings[1], name=name, cost_ratio_by_length=found)
         for name, found in (("Costly", grows), ("Ends", level))
     )
-    said = words.growth(replace(everything, encodings=[ends, costly]))
-    assert said == (
-        "What grows from 2 to 32 tokens, over NoPE: time most with Costly, 1 × to 8 × NoPE."
-        " Ends: refused at 32 tokens."
-    )
+    said = phrases.growth(replace(everything, encodings=[ends, costly]))
+    for fact in ("from 2 to 32 tokens", "time of Costly, from 1 × to 8 × NoPE."):
+        assert fact in said
+    assert said.endswith(" Ends: refused at 32 tokens.")
     wide = [replace(one, low=0.2 * one.time, high=9 * one.time) for one in grows]
     unsure = replace(costly, cost_ratio_by_length=wide)
-    assert "time most" not in words.growth(replace(everything, encodings=[unsure]))
-    assert "none beyond the noise. Ends" in words.growth(replace(everything, encodings=[ends]))
+    assert "time of" not in phrases.growth(replace(everything, encodings=[unsure]))
+    assert "none beyond the noise. Ends" in phrases.growth(replace(everything, encodings=[ends]))
 
 
 def test_pictures_of_vectors_say_their_width(everything):
@@ -200,7 +199,7 @@ def test_costs_are_drawn_as_multiples_of_the_layer_without_positions(everything)
 
 
 def test_pictures_are_rows_heads_or_scores(everything):
-    """Sinusoidal: sin and cos; RoPE: what it makes of ones; T5: its table; Shaw: scores."""
+    """Sinusoidal: sin and cos; RoPE: rotated ones; T5: its table; Shaw: scores."""
     drawn = figures.rows(everything).panels
     cells = {panel.title.partition(" (")[0].partition(",")[0]: panel.marks[0].z for panel in drawn}
     at, theta = torch.arange(64).double(), 10_000.0 ** (-torch.arange(32).double() / 32)

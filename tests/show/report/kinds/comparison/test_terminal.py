@@ -16,7 +16,7 @@ def drawn(draw, *given, width=80):
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_nothing_is_cut_off(everything, width):
-    text = drawn(terminal.show, everything, width=width)
+    text = drawn(terminal.print_comparison, everything, width=width)
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
     for measured in everything.encodings:
@@ -24,14 +24,14 @@ def test_nothing_is_cut_off(everything, width):
 
 
 def test_the_width_of_all_and_what_grows_with_length_stand_below(everything, small):
-    text = " ".join(drawn(terminal.show, everything).split())
+    text = " ".join(drawn(terminal.print_comparison, everything).split())
     width = small.dim * small.heads
     assert f"the same width, {width} channels: {small.heads} heads of {small.dim}." in text
-    assert "What grows from 2 to 32 tokens, over NoPE:" in text
+    assert "from 2 to 32 tokens, relative to NoPE:" in text
 
 
 def test_marks_agree_with_the_findings(everything):
-    lines = drawn(terminal.show, everything, width=140).splitlines()
+    lines = drawn(terminal.print_comparison, everything, width=140).splitlines()
     for measured in everything.encodings:
         marks = next(line for line in lines if line.startswith(measured.name + " "))
         marks = marks.removeprefix(measured.name).split()

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from posenc.models.inspection import inspect
 from posenc.show.report import page
-from posenc.show.report.kinds.inspection import terminal, words
+from posenc.show.report.kinds.inspection import phrases, terminal
 
 
 def test_a_verdict_beside_a_warning_is_not_green(llama):
@@ -16,8 +16,8 @@ def test_a_verdict_beside_a_warning_is_not_green(llama):
     for target, sure in ((131072, False), (4096, True)):
         found = inspect(llama, target)
         console = Console(file=io.StringIO(), force_terminal=True, width=100, no_color=False)
-        terminal.show(found, console)
-        said = words.verdict_of(found)
+        terminal.print_inspection(found, console)
+        said = phrases.verdict_of(found)
         (line,) = (one for one in console.file.getvalue().splitlines() if said in one)
         assert line.startswith("\x1b[32m") is sure, target
         assert (f'<p class="same">{said}' in page.render(found)) is sure, target
@@ -28,7 +28,7 @@ BROKEN = {"model_type": "llama", "rope_theta": 500_000.0, "max_position_embeddin
 
 def printed(found, width, in_terminal):
     console = Console(file=io.StringIO(), force_terminal=in_terminal, width=width, no_color=True)
-    terminal.show(found, console)
+    terminal.print_inspection(found, console)
     text = console.file.getvalue()
     return [re.sub(r"\x1b\[[\d;]*m", "", line).rstrip() for line in text.splitlines()]
 
@@ -57,4 +57,4 @@ def test_a_pipe_gets_each_sentence_as_one_line():
     for sign, sentences in (("✗", found.problems), ("?", found.unknown), ("→", found.advice)):
         assert {f"  {sign} {sentence}" for sentence in sentences} <= {*lines}
     for group in found.groups:
-        assert {*words.turning(group.turning)} <= {*lines}
+        assert {*phrases.turning(group.turning)} <= {*lines}

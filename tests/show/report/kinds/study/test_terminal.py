@@ -1,4 +1,4 @@
-"""Tables of studies at three widths of a terminal, against what their rows say of themselves."""
+"""Tables of studies at three widths of a terminal, against their rows."""
 
 import io
 import json
@@ -19,7 +19,7 @@ from posenc.show.report.kinds.study import terminal
 
 def drawn(result, width):
     console = Console(file=io.StringIO(), width=width)
-    terminal.show(result, console)
+    terminal.print_analysis(result, console)
     return console.file.getvalue()
 
 
@@ -73,7 +73,7 @@ def test_where_there_is_no_room_notes_stand_below_and_alike_ones_once(weak):
 @pytest.mark.repository
 @pytest.mark.parametrize("width", [80, 140])
 def test_bits_by_position_within_l_are_printed(width):
-    """Of a store, by SQL: RoPE after 8 to 11 letters and after 48 to 63; copying has none."""
+    """A store read by SQL: RoPE after 8 to 11 letters and after 48 to 63; copying has none."""
     texts = [
         unpack("<64f", data[:256])
         for cell, data in rows(

@@ -1,4 +1,4 @@
-// Count them: a word's number is added to its vector, and drowns it.
+// The scene "Count them": the number of a word is added to its vector, and becomes larger than it.
 
 import { needed } from "../app.js";
 import { rowsOf, stand, vectorOf } from "../compute.js";

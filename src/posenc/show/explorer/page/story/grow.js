@@ -1,4 +1,4 @@
-// The text grows: the clocks of a published model, and the angles that its training never showed.
+// The scene "The text grows": the clocks of a published model, and angles that are new in longer texts.
 
 import { button, html, svg } from "../dom.js";
 import { integer, shown } from "../words.js";
@@ -16,7 +16,7 @@ const part = (share) => (share > 0.995 ? "all" : share < 0.0005 ? "none" : `${sh
 export function grow(app, now, guessed, check) {
   const { model, base, trained, target, ways } = app.data.story.growth, names = ways.map(({ name }) => name), count = ways[0].theta.length;
   const met = ways[0].theta.map((theta) => Math.min(1, (trained * theta) / TURN));
-  /** @param {number[]} theta @param {number} length @returns {number[]} of each clock the part of the circle that is reached for the first time */
+  /** @param {number[]} theta @param {number} length @returns {number[]} the part of each clock's circle that is reached for the first time */
   const fresh = (theta, length) => theta.map((each, j) => Math.max(0, Math.min(1, (length * each) / TURN) - met[j]));
   const countFresh = (/** @type {number[]} */ theta, length = target) => fresh(theta, length).filter((share) => share > 1e-9).length;
   const truth = countFresh(ways[0].theta), degrees = (/** @type {number[]} */ theta) => (theta[0] * 180) / Math.PI;
@@ -31,7 +31,7 @@ export function grow(app, now, guessed, check) {
   const mend = button("Take it back with YaRN", () => app.set({ seen: true, film: 100, way: names.indexOf("YaRN") }), { class: "main" });
   const figure = html("div", {}, plate.element, html("div", { class: "row kinds", role: "group", "aria-label": "How to stretch" }, ...buttons, mend));
   const said = [
-    () => [html("em", {}, `${truth} of ${count}`), ": the slow ones. In training they never went all the way round. Now they point where no text ever pointed them."],
+    () => [html("em", {}, `${truth} of ${count}`), ": the slow ones. In training they never completed a turn. Now they point in new directions."],
     () => [html("em", {}, `PI (${ways[1].year})`), ` slows every hand ${target / trained} times, so nothing is new. The price: neighbours stand ${target / trained} times closer, ${shown(degrees(ways[1].theta), 2)}° apart instead of ${shown(degrees(ways[0].theta), 2)}°.`],
     () => [html("em", {}, `NTK-aware (${ways[2].year})`), ` slows the slow hands more than the fast ones. Less is orange, but ${countFresh(ways[2].theta)} hands still go where they never were.`],
     () => [html("em", {}, `YaRN (${ways[3].year})`), " slows the slow hands and leaves the fast ones alone: ", html("em", {}, `${countFresh(ways[3].theta)} of ${count}`), ` meet new angles, and neighbours stay ${shown(degrees(ways[3].theta), 2)}° apart. The model still has to be trained for a while with it; its authors took 400 steps.`],

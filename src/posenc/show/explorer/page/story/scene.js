@@ -1,4 +1,4 @@
-// The parts that every scene of the story is made of: a picture, handles on it, and colours.
+// The parts of every scene of the story: a picture, handles on it, and colours.
 
 import { html, svg } from "../dom.js";
 import { integer } from "../words.js";

@@ -1,4 +1,4 @@
-// Trained short: what small models that were trained on ten words do with twelve.
+// The scene "Trained short": small models that were trained on ten words copy twelve.
 
 import { html } from "../dom.js";
 import { integer } from "../words.js";

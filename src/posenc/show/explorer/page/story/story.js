@@ -5,7 +5,7 @@ import { button, html } from "../dom.js";
 import { FIRST, toHash } from "../state.js";
 import { STOPS } from "../tour.js";
 import { count } from "./count.js";
-import { dogs } from "./dogs.js";
+import { duplicateWords } from "./duplicate_words.js";
 import { grow } from "./grow.js";
 import { animate, clamp } from "./scene.js";
 import { short } from "./short.js";
@@ -23,7 +23,7 @@ const NAMES = ["Which dog?", "Count them", "Waves", "Turn", "The text grows", "T
 export function storyView(app) {
   /** @type {(boolean | null)[]} of each scene: whether the guess was right */
   const marks = NAMES.slice(0, -1).map(() => null);
-  const MAKE = [dogs, count, waves, turn, grow, short, (/** @type {App} */ of) => take(of, () => marks)];
+  const MAKE = [duplicateWords, count, waves, turn, grow, short, (/** @type {App} */ of) => take(of, () => marks)];
   const steps = html("ol", { class: "steps" }, ...NAMES.map((name, n) => html("li", {}, html("a", { "data-scene": n }, html("span", {}, name), html("i")))));
   const of = html("p", { class: "soft of" }), title = html("h2", { tabindex: -1 }), lead = html("p", { class: "lead" }), asks = html("p", { class: "asks" });
   const figure = html("div", { class: "scene" });
@@ -105,7 +105,7 @@ export function storyView(app) {
   };
   addEventListener("keydown", press);
 
-  /** @param {Scene} scene @param {State} state what stays as long as the scene does */
+  /** Draws the parts that do not change within a scene. @param {Scene} scene @param {State} state */
   function set(scene, state) {
     of.textContent = `${state.scene + 1} of ${NAMES.length}`;
     title.textContent = scene.title;
@@ -128,7 +128,7 @@ export function storyView(app) {
   }
 
   /** @param {Scene} scene @param {Moment} moment */
-  function say(scene, moment) {
+  function describe(scene, moment) {
     const { guess } = scene, right = guess && moment.touched && moment.seen ? guess.right(moment.guess) : null;
     if (right !== null) marks[moment.state.scene] = right;
     const free = scene.free?.(moment.state), mark = right !== null && !free && html("b", { class: right ? "yes" : "no" }, `${right ? "✓" : "✕"} You said ${guess?.said(moment.guess)}.`);
@@ -166,7 +166,7 @@ export function storyView(app) {
         shown = state.scene;
         const moment = now();
         scene.draw(moment);
-        say(scene, moment);
+        describe(scene, moment);
       } catch (error) {
         figure.replaceChildren(instead(reason(error)));
         shown = -1;

@@ -1,4 +1,4 @@
-// The last scene: the story in two sentences, three doors, and the guide.
+// The last scene: the story in two sentences, three links, and the guide.
 
 import { copies, html, prose } from "../dom.js";
 import { FIRST, toHash } from "../state.js";
@@ -9,7 +9,7 @@ import { FIRST, toHash } from "../state.js";
 /** @param {App} app @param {() => (boolean | null)[]} marks of the guesses of the other scenes; null: no guess @returns {Scene} */
 export function take(app, marks) {
   const signs = () => marks().map((right) => (right === null ? "·" : right ? "✓" : "✕")).join(" ");
-  const send = copies("Copy this link", () => `Which dog? ${signs()}  ${location.href.split("#")[0]}#v1/story`, app.say);
+  const send = copies("Copy this link", () => `Which dog? ${signs()}  ${location.href.split("#")[0]}#v1/story`, app.announce);
   const plain = (/** @type {string} */ text) => prose(text.replace(/\*/g, ""));
   const figure = html("div", { class: "end" },
     html("blockquote", {}, "Without positions, attention reads a bag of words. ", html("em", { class: "high" }, "Count"), ", and the number drowns the word. ",
@@ -23,7 +23,7 @@ export function take(app, marks) {
         html("details", {}, html("summary", {}, "Why", html("span", { class: "unseen" }, `: ${row.use}`)), html("p", {}, row.because, " (", html("i", {}, row.basis), ")."), html("p", {}, html("b", {}, "Not known: "), ...plain(row.unknown)))))))));
   const score = () => {
     const made = marks().filter((right) => right !== null), right = made.filter(Boolean).length;
-    return made.length ? `${right} of ${made.length} guesses were right: ${signs()}. The wrong ones are those that stay.` : "You have made no guess yet.";
+    return made.length ? `${right} of ${made.length} guesses were right: ${signs()}.` : "You have made no guess yet.";
   };
   return {
     name: "Take one", title: "Take one", lead: ["Every way of adding the order has its limits. You have met them."], question: "", guess: null, ends: ["", ""],

@@ -1,4 +1,4 @@
-// Turn: the hands of a query and of a key on eight clocks, which add up to the score.
+// The scene "Turn": the hands of a query and a key on eight clocks, which add up to the score.
 
 import { needed } from "../app.js";
 import { angleOf, partOf } from "../clocks.js";
@@ -56,7 +56,7 @@ export function turn(app, now, guessed, check) {
     answer(moment) {
       const { query, key, free } = places(moment), { score } = at(query, key), gap = query - key;
       if (!free) return ["It stays at ", html("em", {}, two(first.score)), ". Both hands of a clock turn by the same angle, so the angle between them stays: only the ", html("em", {}, "distance"), " counts. Now drag one of the two words."];
-      if (gap === APART) return [`Still ${APART} apart: `, html("em", {}, two(score)), ", wherever they stand."];
+      if (gap === APART) return [`Still ${APART} apart: `, html("em", {}, two(score)), ", at all positions."];
       return [`Now “${BOTH[0]}” is ${integer(Math.abs(gap))} ${gap < 0 ? "before" : "after"} “${BOTH[1]}”. The angles between the hands have changed, and the score is `, html("em", {}, two(score)), "."];
     },
     /** @param {Moment} moment */

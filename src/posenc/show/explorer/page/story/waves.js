@@ -1,4 +1,4 @@
-// Waves: the pattern of each place, and how far it moves from one place to the next.
+// The scene "Waves": the pattern of each place, and its change from one place to the next.
 
 import { needed } from "../app.js";
 import { rowsOf, stand, walk } from "../compute.js";

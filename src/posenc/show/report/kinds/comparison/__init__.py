@@ -1,4 +1,4 @@
-"""A comparison of many encodings: what holds, what happens to words, what it costs."""
+"""Figures, sentences and terminal output of a comparison of many encodings."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from posenc.lab.compare.comparison import Comparison
 from posenc.show.report.drawing.figure import Figure
 from posenc.show.report.guide import GUIDE as GUIDE
 from posenc.show.report.kinds.comparison import figures
-from posenc.show.report.kinds.comparison import words as words
+from posenc.show.report.kinds.comparison import phrases as phrases
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show(result: Comparison, console: Console) -> None:
+def print_result(result: Comparison, console: Console) -> None:
     from posenc.show.report.kinds.comparison import terminal
 
-    terminal.show(result, console)
+    terminal.print_comparison(result, console)
 
 
-def draw(result: Comparison) -> dict[str, Figure]:
+def make_figures(result: Comparison) -> dict[str, Figure]:
     drawn = {
         "properties": figures.properties(result),
         "rows": figures.rows(result),
@@ -33,7 +33,7 @@ def draw(result: Comparison) -> dict[str, Figure]:
 
 
 def cards(result: Comparison) -> dict[str, Figure]:
-    """A figure of each encoding by itself."""
+    """Return one figure for each encoding."""
     return {
         f"{measured.slug}-figure": figures.card(result, measured) for measured in result.encodings
     }

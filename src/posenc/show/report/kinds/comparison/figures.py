@@ -19,27 +19,27 @@ from posenc.show.report.drawing.figure import (
     Values,
 )
 from posenc.show.report.drawing.marks import Band, Line, Points, Rule, heat
-from posenc.show.report.kinds.comparison import words as findings
-from posenc.show.report.words import label
+from posenc.show.report.kinds.comparison import phrases as findings
+from posenc.show.report.phrases import label
 
 UNTRAINED = "untrained"
 
 
 def titled(measured: Measured) -> str:
-    """The name; one that learns is marked, as its numbers here are random."""
+    """Return the name; an encoding with parameters is marked, because these are random here."""
     return f"{measured.name}, {UNTRAINED}" if measured.untrained else measured.name
 
 
 def curves(result: Comparison) -> Figure | None:
-    """Draw what each encoding adds to scores by distance; one scale for each family."""
+    """Draw the effect of each encoding on scores by distance, with one scale for each family."""
     shown = [measured for measured in result.encodings if measured.slug != "nope"]
     if not shown:
         return None
     panels = [_effect(titled(m), m, _scale(m, shown)) for m in shown]
     near = [m.name for m in shown if not m.untrained and _favours_near(m)]
-    learn = " Untrained ones are drawn as their random numbers have them."
+    learn = " Untrained encodings are drawn with random parameters."
     return Figure(
-        "What it adds to scores, by distance",
+        "Effect on scores, by distance",
         panels,
         f"Scores minus those of the same words without positions, for {len(panels)} encodings. Of"
         f" those that learn nothing, these raise near tokens above far ones: {_listed(near)}."
@@ -51,7 +51,7 @@ def curves(result: Comparison) -> Figure | None:
 
 
 def rows(result: Comparison) -> Figure | None:
-    """Draw a small picture of every encoding: its rows, or what it adds to scores."""
+    """Draw a small picture of every encoding: its rows, or its effect on scores."""
     sizes = {len(measured.rows[0]) for measured in result.encodings if measured.rows}
     panels = []
     for measured in result.encodings:
@@ -62,7 +62,7 @@ def rows(result: Comparison) -> Figure | None:
         return None
     channels = "channels" if len(sizes) != 1 else f"{min(sizes)} channels"
     return Figure(
-        "What each encoding looks like",
+        "Each encoding as a picture",
         panels,
         f"{len(panels)} encodings. Vectors: position →, {channels} ↓. Biases: tokens back →, heads"
         " ↓. Others, what they add to scores: keys →, queries ↓. Orange is more, blue is less, the"
@@ -73,7 +73,7 @@ def rows(result: Comparison) -> Figure | None:
 
 
 def card(result: Comparison, measured: Measured) -> Figure:
-    """Draw one encoding by itself: its rows, and what it adds to scores."""
+    """Draw one encoding: its rows, and its effect on scores."""
     portrait = _portrait("What it looks like", measured)
     panels = [portrait] if portrait else []
     panels.append(_effect("What it adds to scores", measured, None))
@@ -89,7 +89,7 @@ def card(result: Comparison, measured: Measured) -> Figure:
 
 
 def order(result: Comparison) -> Figure:
-    """Draw the shuffle and the duplicate test, sorted, untrained encodings apart."""
+    """Draw the shuffle test and the duplicate test, sorted, with untrained encodings last."""
     ranked = sorted(result.encodings, key=lambda m: (m.untrained, -m.shuffle.plain))
     names = [titled(measured) for measured in ranked]
     fixed = sum(not measured.untrained for measured in ranked)
@@ -121,7 +121,7 @@ def order(result: Comparison) -> Figure:
     blind = [m.name for m in result.encodings if m.shuffle.plain < BLIND]
     without = f"Without a mask these cannot: {_listed(blind)}" if blind else "All of them do"
     return Figure(
-        "Does it know the order?",
+        "Does it see the order?",
         panels,
         "How much changes when a sentence is shuffled, and between two occurrences of a word."
         f" {without}.",
@@ -131,7 +131,7 @@ def order(result: Comparison) -> Figure:
 
 
 def costs(result: Comparison) -> Figure:
-    """Draw time and memory as multiples of NoPE, times with their intervals."""
+    """Draw time and memory as multiples of NoPE, with intervals for times."""
     names = [titled(measured) for measured in result.encodings]
     y = range(len(names))
     marks: list[Mark] = [Rule(1, "x", dash="solid")]
@@ -172,7 +172,7 @@ def costs(result: Comparison) -> Figure:
 
 
 def lengths(result: Comparison) -> Figure | None:
-    """Draw time and memory by length as multiples of NoPE's there."""
+    """Draw time and memory by length, as multiples of those of NoPE at the same length."""
     shown = [measured for measured in result.encodings if measured.slug != "nope"]
     if not shown:
         return None
@@ -216,7 +216,7 @@ def lengths(result: Comparison) -> Figure | None:
 
 
 def properties(result: Comparison) -> Figure:
-    """Draw properties by encoding: holds, fails, or not applicable."""
+    """Draw the properties of each encoding: holds, fails, or not applicable."""
     names = [measured.name for measured in result.encodings]
     asked = list(result.encodings[0].properties)
     kinds: Sequence[tuple[bool | None, str, str, Marker, float]] = (
@@ -252,7 +252,7 @@ def properties(result: Comparison) -> Figure:
 
 
 def _effect(title: str, measured: Measured, span: tuple[float, float] | None) -> Panel:
-    """Mean and band by distance; a bias of distance alone head by head, as a fan."""
+    """Draw mean and band by distance, or each head if the effect depends on distance alone."""
     # A token is most like itself, which would flatten the rest
     others = slice(1, None)
     effect = measured.effect
@@ -268,7 +268,7 @@ def _effect(title: str, measured: Measured, span: tuple[float, float] | None) ->
 
 
 def _scale(measured: Measured, shown: Sequence[Measured]) -> tuple[float, float] | None:
-    """The range of its family; None for one that is five times as wide as its median."""
+    """Return the range of the family, or None for an encoding five times as wide as the median."""
     ends = {
         m.slug: (min(m.effect.low[1:], default=0), max(m.effect.high[1:], default=0))
         for m in shown
@@ -285,7 +285,7 @@ def _scale(measured: Measured, shown: Sequence[Measured]) -> tuple[float, float]
 
 
 def _favours_near(measured: Measured) -> bool:
-    """True if what is added to the nearest quarter is more than to the farthest, beyond noise."""
+    """Test whether the effect on the nearest quarter exceeds that on the farthest, beyond noise."""
     mean, count = measured.effect.mean[1:], len(measured.effect.mean) - 1
     quarter = max(1, count // 4)
     near, far = sum(mean[:quarter]) / quarter, sum(mean[-quarter:]) / quarter
@@ -294,7 +294,7 @@ def _favours_near(measured: Measured) -> bool:
 
 
 def _portrait(title: str, measured: Measured) -> Panel | None:
-    """Channels of positions, heads by distance, or queries by keys; None without positions."""
+    """Draw channels of positions, heads by distance, or queries by keys; None without positions."""
     effect = measured.effect
     if measured.rows:
         cells: Sequence[Values] = [list(channel) for channel in zip(*measured.rows, strict=True)]
@@ -311,7 +311,7 @@ def _portrait(title: str, measured: Measured) -> Panel | None:
 
 
 def _thrice(values: Sequence[float]) -> list[float]:
-    """Each value for both ends of a line, and once more for the gap behind it."""
+    """Repeat each value for both ends of a line and for the gap after it."""
     return [value for value in values for _ in range(3)]
 
 

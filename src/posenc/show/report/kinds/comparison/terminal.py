@@ -1,4 +1,4 @@
-"""A comparison on the terminal: what holds, and what happens to words."""
+"""Print a comparison: properties, and measurements on real words."""
 
 from collections.abc import Sequence
 
@@ -6,12 +6,12 @@ from rich.console import Console
 from rich.text import Text
 
 from posenc.lab.compare.comparison import Comparison, ratio_text
-from posenc.show.report import words
-from posenc.show.report.kinds.comparison import words as findings
+from posenc.show.report import phrases
+from posenc.show.report.kinds.comparison import phrases as findings
 from posenc.show.report.terminal.tables import MARKS, empty_table
 
 WIDE = 124  # columns of a terminal on which properties are spelled out
-UNTRAINED = " *: it learns, and has random numbers here."
+UNTRAINED = " *: untrained, with random parameters."
 SHORT = {  # headings of two short lines
     "unique_positions": "unique\nrows",
     "bounded": "bounded",
@@ -29,7 +29,7 @@ SHORT = {  # headings of two short lines
 }
 
 
-def show(result: Comparison, console: Console) -> None:
+def print_comparison(result: Comparison, console: Console) -> None:
     _properties(result, console)
     console.print()
     _measurements(result, console)
@@ -53,17 +53,17 @@ def _properties(result: Comparison, console: Console) -> None:
         table.add_row(measured.name, *(Text(mark, style) for mark, style in marks))
     console.print(table)
     if not spelled:
-        legend = [f"{a} {words.label(name)}" for a, name in zip(letters, names, strict=False)]
+        legend = [f"{a} {phrases.label(name)}" for a, name in zip(letters, names, strict=False)]
         together = "  ".join(entry.replace(" ", "\N{NO-BREAK SPACE}") for entry in legend)
         console.print(Text(together, "dim"))
     console.print(Text("✓ holds   · does not   – not applicable", "dim"))
-    if masked := words.masked([m.name for m in result.encodings if m.causal]):
+    if masked := phrases.masked([m.name for m in result.encodings if m.causal]):
         console.print(Text(masked, "dim"))
 
 
 def _measurements(result: Comparison, console: Console) -> None:
     settings = result.settings
-    starts = tuple(words.count(start) for start in settings.starts)
+    starts = tuple(phrases.count(start) for start in settings.starts)
     heads = ("on real words", "params", "shuffle", "repeat", *(f"+{s}" for s in starts))
     table = empty_table(*heads, gap=1 if console.width < 90 else 2)
     for column in table.columns[1:]:
@@ -71,7 +71,7 @@ def _measurements(result: Comparison, console: Console) -> None:
     for m in result.encodings:
         table.add_row(
             f"{m.name}*" if m.untrained else m.name,
-            words.count(m.parameters),
+            phrases.count(m.parameters),
             _share(m.shuffle.plain),
             _share(m.duplicate.plain if m.duplicate else None),
             *(_change_text(far.change) for far in m.far),
@@ -83,7 +83,7 @@ def _measurements(result: Comparison, console: Console) -> None:
             f"{result.source}, {result.words:,} words. shuffle: change of what attention computes"
             " when a sentence is shuffled; repeat: difference between two occurrences of a word; no"
             f" mask. {_moved(settings.starts)}: change when the same {settings.window} words are"
-            f" moved by so many tokens. {findings.width(result)}{UNTRAINED * any_untrained}",
+            f" moved by that number of tokens. {findings.width(result)}{UNTRAINED * any_untrained}",
             "dim",
         )
     )
@@ -107,14 +107,14 @@ def _costs(result: Comparison, console: Console) -> None:
 
 
 def _moved(starts: Sequence[int]) -> str:
-    return ", ".join(f"+{words.count(start)}" for start in starts)
+    return ", ".join(f"+{phrases.count(start)}" for start in starts)
 
 
 def _share(change: float | None) -> Text:
-    text = words.change(change)
+    text = phrases.change(change)
     return Text(text, {"none": "red", "": "dim"}.get(text, ""))
 
 
 def _change_text(change: float | None) -> Text:
-    text = words.moved(change)
+    text = phrases.moved(change)
     return Text(text, {"same": "green", "refused": "red"}.get(text, ""))

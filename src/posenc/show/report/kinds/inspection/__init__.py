@@ -1,4 +1,4 @@
-"""A real model: what its config, and its weights, say of positions."""
+"""Figures, sentences and terminal output of an inspected model: its config and its weights."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from posenc.models.inspection import Inspection
 from posenc.show.report.drawing.figure import Figure
-from posenc.show.report.kinds.inspection import words as words
+from posenc.show.report.kinds.inspection import phrases as phrases
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show(result: Inspection, console: Console) -> None:
+def print_result(result: Inspection, console: Console) -> None:
     from posenc.show.report.kinds.inspection import terminal
 
-    terminal.show(result, console)
+    terminal.print_inspection(result, console)
 
 
-def draw(result: Inspection) -> dict[str, Figure]:
-    # Figures need torch, which a config on the terminal does without
+def make_figures(result: Inspection) -> dict[str, Figure]:
+    # Figures need torch; printing a config must not import it
     from posenc.show.report.figures import rotary
     from posenc.show.report.kinds.inspection import weights
 
@@ -31,16 +31,16 @@ def draw(result: Inspection) -> dict[str, Figure]:
                     ends = turning.trained, turning.span
                     drawn[f"dials-{n}-{m}"] = rotary.dials(turning.dials, *ends)
                 drawn[f"bands-{n}-{m}"] = rotary.bands(turning)
-    return drawn | (weights.draw(result.measurements) if result.measurements else {})
+    return drawn | (weights.make_figures(result.measurements) if result.measurements else {})
 
 
 def stacks(result: Inspection) -> dict[str, Inspection]:
-    """The layers of a model, and those of its parts, by their names."""
+    """Return the layers of a model and of its parts, by the names of the parts."""
     return {"": result, **result.parts}
 
 
 def sections(result: Inspection) -> dict[str, list[str]]:
-    """What the weights say: headings and sentences, by the names of figures; {} if not read."""
+    """Return headings and sentences on the weights, by names of figures; {} without weights."""
     from posenc.show.report.kinds.inspection import weights
 
     return weights.sections(result.measurements) if result.measurements else {}

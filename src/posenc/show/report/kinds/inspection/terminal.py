@@ -1,11 +1,11 @@
-"""An inspected model on the terminal: its layers, and what would break."""
+"""Print an inspected model: its layers, and the risks at the target length."""
 
 from rich.console import Console
 from rich.text import Text
 
 from posenc.models.inspection import Inspection, LayerGroup, Turning
-from posenc.show.report import words
-from posenc.show.report.kinds.inspection import words as findings
+from posenc.show.report import phrases
+from posenc.show.report.kinds.inspection import phrases as findings
 from posenc.show.report.terminal.tables import empty_table, sentence
 
 VERDICTS = {"fits": "", "breaks": "bold", "cannot say": "bold yellow"}
@@ -13,15 +13,15 @@ SEEN = {"all": "green", "part": "yellow", "new": "bold red", "still": "dim"}
 BLOCKS = {"kept": "█", "stretched": "▓", "interpolated": "░", "still": "·"}
 
 
-def show(inspected: Inspection, console: Console, name: str = "") -> None:
-    """Print the positions that a config describes, layer by layer, and what would break."""
+def print_inspection(inspected: Inspection, console: Console, name: str = "") -> None:
+    """Print the encodings of a config, layer by layer, and the risks at the target length."""
     spec = inspected.spec
     title = Text(name or findings.model(inspected), "bold")
     console.print(title, Text(findings.facts(inspected), "dim"), soft_wrap=not console.is_terminal)
     if inspected.embedding:
         sentence(f"embeddings: {inspected.embedding}", console)
     for group in inspected.groups:
-        sentence(f"{words.runs(group.layers)}: {group.does}", console)
+        sentence(f"{phrases.runs(group.layers)}: {group.does}", console)
     for group in inspected.groups:
         if group.turning:
             console.print()
@@ -29,11 +29,11 @@ def show(inspected: Inspection, console: Console, name: str = "") -> None:
     for note in spec.notes:
         sentence(note, console, "note: ", "yellow")
     if inspected.measurements:
-        # Who reads weights has torch
+        # Reading weights needs torch
         from posenc.show.report.kinds.inspection.weights import terminal
 
         console.print()
-        terminal.show(inspected.measurements, console)
+        terminal.print_weights(inspected.measurements, console)
     if inspected.target:
         console.print()
         sure = inspected.verdict == "fits" and not findings.warned(inspected)
@@ -48,11 +48,11 @@ def show(inspected: Inspection, console: Console, name: str = "") -> None:
         sentence(findings.basis(inspected), console, style="dim")
     for part, inner in inspected.parts.items():
         console.print()
-        show(inner, console, f"{part} ({findings.model(inner)})")
+        print_inspection(inner, console, f"{part} ({findings.model(inner)})")
 
 
 def _advice(advice: str, console: Console) -> None:
-    """Print what to do. A command stays on one line, to be copied; its remark stands below it."""
+    """Print advice, with each command unbroken on one line and its remark on the next."""
     command, hash_, remark = advice.partition("  # ")
     if hash_ and console.is_terminal:
         console.print(Text(f"  → {command}"), soft_wrap=True)
@@ -64,7 +64,7 @@ def _advice(advice: str, console: Console) -> None:
 def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
     trained = turning.trained
     layout = turning.rotary.layout or "layout not known"
-    console.print(Text(f"{words.runs(group.layers)}, {layout}, fastest pair to slowest", "bold"))
+    console.print(Text(f"{phrases.runs(group.layers)}, {layout}, fastest pair to slowest", "bold"))
     step = -(-len(turning.pairs) // 64)
     shown = turning.pairs[::step]
     bar = [
@@ -78,12 +78,14 @@ def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
             Text(f"{marks if done else ''} complete a turn within {trained:,} tokens", "dim")
         )
     changes = ", ".join(
-        f"{BLOCKS[kind]} {n} {words.CHANGES[kind]}" for kind, n in turning.changes.items()
+        f"{BLOCKS[kind]} {n} {phrases.CHANGES[kind]}" for kind, n in turning.changes.items()
     )
     console.print(Text(changes, "dim"))
     if trained:
         counts = [([*map(str, turning.seen)].count(kind), kind) for kind in SEEN]
-        entries = [(f"{words.seen_in(turning, kind)}: {n}", SEEN[kind]) for n, kind in counts if n]
+        entries = [
+            (f"{phrases.seen_in(turning, kind)}: {n}", SEEN[kind]) for n, kind in counts if n
+        ]
         parts = [part for entry in entries for part in (entry, "; ")][:-1]
         console.print(Text.assemble(*parts))
     table = empty_table(
@@ -95,7 +97,7 @@ def _turning(group: LayerGroup, turning: Turning, console: Console) -> None:
     for n in sorted({0, last // 4, last // 2, 3 * last // 4, last}):
         pair = turning.pairs[n]
         slower = "" if pair.slower == 1 else f"{pair.slower:.3g}×"
-        table.add_row(str(n), words.tokens(pair.wavelength), f"{pair.turns:,.4g}", slower)
+        table.add_row(str(n), phrases.tokens(pair.wavelength), f"{pair.turns:,.4g}", slower)
     console.print(table)
     for line in findings.turning(turning):
         sentence(line, console)

@@ -1,4 +1,4 @@
-"""A study: what encodings learned, by length and seed, and what the plan contrasts."""
+"""Figures, sentences and terminal output of a study: outcomes by length and seed, and contrasts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 from posenc.lab.study.summary import Study
 from posenc.show.report.drawing.figure import Figure
 from posenc.show.report.kinds.study import figures
-from posenc.show.report.kinds.study import words as words
+from posenc.show.report.kinds.study import phrases as phrases
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def show(result: Study, console: Console) -> None:
+def print_result(result: Study, console: Console) -> None:
     from posenc.show.report.kinds.study import terminal
 
-    terminal.show(result.analysis, console)
+    terminal.print_analysis(result.analysis, console)
 
 
-def draw(result: Study) -> dict[str, Figure]:
+def make_figures(result: Study) -> dict[str, Figure]:
     analysis = result.analysis
     drawn: dict[str, Figure | None] = {}
     for n, task in enumerate(dict.fromkeys(row.task for row in analysis.rows)):

@@ -1,4 +1,4 @@
-"""Figures of a study: outcomes by length beside published ones, every seed, and contrasts."""
+"""Figures of a study: outcomes by length, published outcomes, every seed, and contrasts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from posenc.show.report.drawing.figure import (
     style,
 )
 from posenc.show.report.drawing.marks import Line, Points, Rule
-from posenc.show.report.kinds.study import words
+from posenc.show.report.kinds.study import phrases
 
 PERCENT = -3.0, 103.0  # per cent, with room for marks at 0 and 100
 PERCENT_WITH_NAMES = -3.0, 115.0  # the same with room for the names of rules
@@ -27,7 +27,7 @@ TICKS = 0, 20, 40, 60, 80, 100
 
 
 def lengths(rows: Sequence[Row], shape: PublishedCurves | None = None) -> Figure | None:
-    """Draw outcomes of one task by length, published ones beside; None where there are none."""
+    """Draw outcomes of one task by length beside published ones; None without outcomes."""
     drawn = [row for row in rows if row.curve]
     if not drawn:
         return None
@@ -66,7 +66,7 @@ def _outcomes_panel(rows: Sequence[Row], looks: Mapping[str, Style], title: str)
         title,
         [*marks, *rules],
         "length n",
-        words.unit(rows[0]),
+        phrases.unit(rows[0]),
         x_log=far,
         x_ticks=_doublings(trained, places) if far and trained else (),
         y_range=None if rows[0].bits else PERCENT_WITH_NAMES,
@@ -105,14 +105,14 @@ def _rules(trained: int, longest: float) -> list[Rule]:
 
 
 def _doublings(trained: int, places: Sequence[int]) -> list[float]:
-    """L, 2 L, 4 L … and L / 2, as far as lengths go."""
+    """Return L, 2 L, 4 L … and L / 2, within the tested lengths."""
     steps = [trained * 2.0**power for power in range(-4, 12)]
     return [n for n in steps if min(places) <= n <= max(places)]
 
 
 def _outcomes_in_words(rows: Sequence[Row]) -> str:
-    """Say which encodings are right where they were trained, and how far means go at 2 L."""
-    sentences = [f"Lines are means over {words.seeds(rows)}, points are single seeds."]
+    """Describe which encodings are right at the trained length, and the range of means at 2 L."""
+    sentences = [f"Lines are means over {phrases.seeds(rows)}, points are single seeds."]
     if all(len(row.seeds) == 1 for row in rows):
         sentences = ["One seed of each encoding."]
     bits, trained = rows[0].bits, _trained(rows)
@@ -131,7 +131,7 @@ def _outcomes_in_words(rows: Sequence[Row]) -> str:
     means = [row.means[place] for row in rows if place in row.means]
     if len(means) < 2:
         return " ".join(sentences)
-    ends = " to ".join(words.share(end, bits) for end in (min(means), max(means)))
+    ends = " to ".join(phrases.share(end, bits) for end in (min(means), max(means)))
     where = f"At n = {place}" + (", twice the trained length," if place == twice else "")
     return " ".join([*sentences, f"{where} the means go from {ends}."])
 
@@ -156,24 +156,24 @@ def _listed(rows: Sequence[Row], shape: PublishedCurves | None) -> FigureNumbers
             deviation = "" if point.deviation is None else f"± {point.deviation:g}"
             place = [f"{name}, published", str(point.length)]
             cells.append([*place, f"{point.value:g}", deviation])
-    return FigureNumbers(["encoding", "length", words.unit(rows[0]), "each seed"], cells)
+    return FigureNumbers(["encoding", "length", phrases.unit(rows[0]), "each seed"], cells)
 
 
 def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
-    """Draw the metric of every seed of one task, mean and interval; None where there are none."""
+    """Draw the metric of every seed of one task, mean and interval; None without outcomes."""
     drawn = [Estimate(row.encoding, row.value, row.by_seed) for row in rows if row.value]
     if not drawn:
         return None
-    bits, where = rows[0].bits, words.span(metric)
+    bits, where = rows[0].bits, phrases.span(metric)
     says = f"Every seed over {where}, the mean, and where it lies with 95 %."
     widest = max(drawn, key=lambda estimate: max(estimate.by_seed) - min(estimate.by_seed))
     least, most = min(widest.by_seed), max(widest.by_seed)
     if all(len(estimate.by_seed) == 1 for estimate in drawn):
-        says += " Of one seed, the interval speaks of its prompts alone."
+        says += " With one seed, the interval is over prompts alone."
     if least < most:
-        ends = " to ".join(words.share(end, bits) for end in (least, most))
+        ends = " to ".join(phrases.share(end, bits) for end in (least, most))
         says += f" Seeds of {widest.name} differ most, from {ends}."
-    title = f"{words.unit(rows[0])}, {where}"
+    title = f"{phrases.unit(rows[0])}, {where}"
     return Figure(
         f"{rows[0].task}: every seed",
         [_forest(drawn, title, bits, None if bits else PERCENT)],
@@ -186,9 +186,9 @@ def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
 
 
 def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
-    """Draw paired differences on one task with every seed and intervals; None without any."""
+    """Draw paired differences on one task with all seeds and intervals; None without contrasts."""
     drawn = [
-        Estimate(words.sides(contrast), contrast.difference, contrast.by_seed)
+        Estimate(phrases.sides(contrast), contrast.difference, contrast.by_seed)
         for contrast in pairs
         if contrast.difference
     ]
@@ -212,7 +212,7 @@ def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
 
 
 def profiles(overall: Sequence[Overall], metric: str) -> Figure | None:
-    """Draw the share of all runs above each score; None where there is only one task."""
+    """Draw the share of all runs above each score; None with only one task."""
     if not overall or len(overall[0].tasks) < 2:
         return None
     marks: list[Mark] = [
@@ -225,21 +225,21 @@ def profiles(overall: Sequence[Overall], metric: str) -> Figure | None:
         for n, row in enumerate(overall)
     ]
     middles = [row.interquartile.value for row in overall]
-    ends = " to ".join(words.share(end, False) for end in (min(middles), max(middles)))
-    where = words.span(metric)
+    ends = " to ".join(phrases.share(end, False) for end in (min(middles), max(middles)))
+    where = phrases.span(metric)
     return Figure(
         "Over all tasks",
         [Panel("", marks, f"right answers over {where}, %", "runs with more, %", y_range=PERCENT,
                x_ticks=TICKS, y_ticks=TICKS)],
-        f"Of the runs on {len(overall[0].tasks)} tasks, the share that has more right answers than"
-        f" the axis says; higher is better. Interquartile means go from {ends}.",
+        f"Share of the runs on {len(overall[0].tasks)} tasks with more right answers than the value"
+        f" on the axis; higher is better. Interquartile means go from {ends}.",
         height=300,
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A row of a figure: an interval, and the seeds that it is of."""
+    """A row of a figure: an interval, and the seeds from which it was computed."""
 
     name: str
     interval: Interval
@@ -247,7 +247,7 @@ class Estimate:
 
     def cells(self, bits: bool) -> list[str]:
         mean, seeds = _numbers(self.interval.value, self.by_seed, bits)
-        return [self.name, mean, seeds, words.interval(self.interval, bits)]
+        return [self.name, mean, seeds, phrases.interval(self.interval, bits)]
 
 
 def _forest(
@@ -257,7 +257,7 @@ def _forest(
     span: tuple[float, float] | None,
     *rules: Rule,
 ) -> Panel:
-    """A stroke, its mean and its seeds for each estimate, the first on top."""
+    """Draw a line with mean and seeds for each estimate, the first on top."""
     scale = _scale(bits)
     x: list[float | None] = []
     y: list[float | None] = []
@@ -278,7 +278,7 @@ def _forest(
 
 
 def _over_lines(name: str) -> str:
-    """The name over lines of 24 letters, each side of a contrast on its own, for narrow screens."""
+    """Break a name into lines of 24 letters, each side of a contrast on lines of its own."""
     sides = name.replace(" − ", "\n− ").split("\n")
     return "\n".join(line for side in sides for line in wrap(side, 24))
 
@@ -296,11 +296,11 @@ def _scale(bits: bool) -> float:
 
 
 def _unbroken(text: str) -> str:
-    """Join per cent signs to their numbers, so that no line begins with one."""
+    """Replace the space before per cent signs, so that no line starts with one."""
     return text.replace(" %", "%")
 
 
 def _numbers(mean: float, by_seed: Sequence[float], bits: bool) -> tuple[str, str]:
-    """A mean and the seeds that it is of, in bits or per cent."""
+    """Format a mean and its seeds, in bits or per cent."""
     texts = [f"{value:.3f}" if bits else f"{100 * value:.1f}" for value in (mean, *by_seed)]
     return texts[0], ", ".join(texts[1:])

@@ -1,4 +1,4 @@
-"""Studies on the terminal: a table for each task, then what the plan contrasts."""
+"""Print a study: a table for each task, then the contrasts of the plan."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,15 +8,15 @@ from rich.text import Text
 from posenc.lab.study.analysis import Analysis, Contrast, Overall, Row
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.store import Contents
-from posenc.show.report import words
-from posenc.show.report.kinds.study import words as findings
+from posenc.show.report import phrases
+from posenc.show.report.kinds.study import phrases as findings
 from posenc.show.report.terminal.tables import empty_table
 from posenc.support.text import printable
 
 NARROW = 120  # columns, below which notes on rows stand under the table
 
 
-def show(result: Analysis, console: Console) -> None:
+def print_analysis(result: Analysis, console: Console) -> None:
     if result.hypothesis:
         console.print(Text(f"hypothesis, as registered: {printable(result.hypothesis, 4_000)}"))
     if result.registered:
@@ -72,7 +72,7 @@ def _print_rows(task: str, rows: Sequence[Row], metric: str, console: Console) -
             findings.interval(row.value, bits),
             *[findings.share(row.area.value if row.area else None, bits)] * (metric != "area"),
             *[beside] * (not bits),
-            "" if row.parameters is None else words.count(row.parameters),
+            "" if row.parameters is None else phrases.count(row.parameters),
             "" if row.seconds is None else f"{1e3 * row.seconds:.3g}",
             str(len(row.seeds)),
         )
@@ -81,7 +81,7 @@ def _print_rows(task: str, rows: Sequence[Row], metric: str, console: Console) -
 
 
 def _by_position(rows: Sequence[Row], console: Console) -> None:
-    """Print how many characters a language model makes use of, within the trained length."""
+    """Print the bits of a language model by the number of characters before, within L."""
     groups = {row.encoding: findings.by_position(row) for row in rows if row.positions}
     if not groups:
         return
@@ -143,7 +143,7 @@ def _print_noted(
 ) -> None:
     """Print a table of rows (name, cells, note), with words in the first columns, then numbers.
 
-    Notes are the last column; where there is no room for it they stand below, alike ones once.
+    Notes are the last column, or lines below the table on a narrow terminal, equal notes once.
     """
     narrow = console.width < NARROW
     table = empty_table(*heads, *([] if narrow else [""]), gap=1 if narrow else 2)
@@ -162,7 +162,7 @@ def _print_noted(
 
 
 def cells(contents: Contents, console: Console) -> None:
-    """Print a line for each cell of a store."""
+    """Print one line for each cell of a store."""
     table = empty_table("cell", "task", "encoding", "seed", "last loss", "outcomes", "")
     order = sorted(contents.records.items(), key=lambda item: _place(item[1].cell))
     for digest, record in order:

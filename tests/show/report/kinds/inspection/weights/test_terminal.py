@@ -4,13 +4,13 @@ import io
 
 from rich.console import Console
 
-from posenc.show.report.kinds.inspection.weights.terminal import show
-from posenc.show.report.kinds.inspection.weights.words import layout, unmeasured
+from posenc.show.report.kinds.inspection.weights.phrases import layout, unmeasured
+from posenc.show.report.kinds.inspection.weights.terminal import print_weights
 
 
 def test_each_tensor_has_its_curves_and_the_layout_comes_last(weighed):
     console = Console(file=io.StringIO(), width=400)
-    show(weighed, console)
+    print_weights(weighed, console)
     lines = [line.rstrip() for line in console.file.getvalue().splitlines() if line.strip()]
     assert lines[0] == "wpe.weight"
     assert "norm     ▁▁▁▁▁▁▁▁ 1 … 1" in lines

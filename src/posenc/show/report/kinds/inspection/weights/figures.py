@@ -1,16 +1,16 @@
-"""Figures of measured weights, one function each."""
+"""Functions that make figures of measured weights."""
 
 from posenc.models.weight_measurements import Bands, Bias, Positions, Relative
 from posenc.show.report.drawing.figure import BLUE, VERMILION, Dash, Figure, Panel, style
 from posenc.show.report.drawing.marks import Line, Rule
-from posenc.show.report.words import runs
+from posenc.show.report.phrases import runs
 from posenc.support.numbers import number
 
 MOST_POINTS = 512  # points of a curve
 
 
 def table(positions: Positions) -> Figure | None:
-    """Draw norms of the rows of a learned table, likeness of neighbours, the end of training."""
+    """Draw the norms of rows of a learned table, the cosines of neighbours, the end of training."""
     learned = positions.learned
     if learned is None or not learned.likeness:
         return None
@@ -18,7 +18,7 @@ def table(positions: Positions) -> Figure | None:
     ends = {
         "untrained from here": learned.trained if learned.untrained else None,
         "another table from here": learned.seam,
-        "ever less alike": learned.falls,
+        "ever less similar": learned.falls,
     }
     rules = [Rule(at, "x", name) for name, at in ends.items() if at]
     panels = [
@@ -59,7 +59,7 @@ def bias(t5_bias: Bias) -> Figure:
 
 
 def relative(tables: list[Relative]) -> Figure | None:
-    """Draw the length of the vector of each distance, one panel a table."""
+    """Draw the length of the vector of each distance, one panel for each table."""
     if not tables:
         return None
     panels = [
@@ -80,7 +80,7 @@ def relative(tables: list[Relative]) -> Figure | None:
 
 
 def bands(stacks: list[Bands]) -> Figure | None:
-    """Draw the strength of queries and keys in each pair, a colour for layers that turn alike."""
+    """Draw the norms of queries and keys in each pair, one colour for layers of equal rotation."""
     if not stacks:
         return None
     marks, strongest = [], []

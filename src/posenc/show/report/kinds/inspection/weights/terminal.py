@@ -1,4 +1,4 @@
-"""Weights on the terminal: curves drawn with block characters, and sentences."""
+"""Print measured weights: curves of block characters, and sentences."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -7,36 +7,36 @@ from rich.console import Console
 from rich.text import Text
 
 from posenc.models.weight_measurements import WeightMeasurements
-from posenc.show.report.kinds.inspection.weights import words
-from posenc.show.report.words import runs
+from posenc.show.report.kinds.inspection.weights import phrases
+from posenc.show.report.phrases import runs
 from posenc.support.text import printable
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 WIDE = 48
 
 
-def show(weights: WeightMeasurements, console: Console) -> None:
+def print_weights(weights: WeightMeasurements, console: Console) -> None:
     """Print the curves and sentences of each tensor, then the layout."""
     for table in weights.tables:
-        lines = words.table(table)
+        lines = phrases.table(table)
         learned = table.learned
         curves = {"norm": learned.norms, "likeness": learned.likeness} if learned else {}
         _block(printable(table.tensor), curves, lines, console)
     for bias in weights.biases:
         heads = {f"head {n}": head for n, head in enumerate(bias.steps.heads[:8])}
         ends = f"{bias.steps.distance[0]} … {bias.steps.distance[-1]} tokens back, by buckets"
-        _block(f"{printable(bias.tensor)}, {ends}", heads, words.bias(bias), console)
+        _block(f"{printable(bias.tensor)}, {ends}", heads, phrases.bias(bias), console)
     if weights.relative:
         norms = {
             printable(relative.tensor): relative.vectors.norms for relative in weights.relative[:24]
         }
         ends = f"{weights.relative[0].vectors.distance[0]} … tokens back to ahead"
-        _block(f"length of vectors, {ends}", norms, words.relative(weights.relative), console)
+        _block(f"length of vectors, {ends}", norms, phrases.relative(weights.relative), console)
     for bands in weights.bands:
         title = f"{runs(bands.layers)}, strength by pair, fastest first"
         strengths = {"queries": bands.queries, "keys": bands.keys}
-        _block(title, strengths, words.bands(bands), console)
-    for line in (*words.layout(weights), *words.unmeasured(weights)):
+        _block(title, strengths, phrases.bands(bands), console)
+    for line in (*phrases.layout(weights), *phrases.unmeasured(weights)):
         console.print(Text(line))
 
 
@@ -54,7 +54,7 @@ def _block(
 
 
 def blocks(values: Sequence[float], wide: int = WIDE) -> str:
-    """A curve in one line, means over neighbours where it is longer.
+    """Draw a curve in one line of block characters, averaging neighbours if it is too long.
 
     >>> blocks([0, 1, 2, 3, 4, 5, 6, 7]), blocks([1, 1]), blocks([0, 0, 4, 4], wide=2)
     ('▁▂▃▄▅▆▇█', '▁▁', '▁█')

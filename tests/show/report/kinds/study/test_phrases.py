@@ -12,7 +12,7 @@ from posenc.lab.study.analysis import Contrast, analyse
 from posenc.lab.study.statistics import Interval
 from posenc.lab.study.summary import summarise
 from posenc.show.report import page
-from posenc.show.report.kinds.study import words
+from posenc.show.report.kinds.study import phrases
 
 CONTRAST = Contrast(
     "copy", ["nope"], ["rope", "sinusoidal"], [1, 2, 3, 4, 5, 6],
@@ -34,20 +34,20 @@ CONTRAST = Contrast(
     ],
 )
 def test_a_side_is_better_only_if_p_and_interval_say_so(change, said):
-    assert words.verdict(replace(CONTRAST, **change)) == said
+    assert phrases.verdict(replace(CONTRAST, **change)) == said
 
 
 def test_what_is_decided_is_said_with_its_interval_and_conditions_and_the_rest_is_named():
     back = replace(CONTRAST, difference=Interval(-0.5, -0.6, -0.4))
     weak = replace(CONTRAST, verdict="undertrained: rope")
     same = replace(CONTRAST, adjusted=1.0)
-    assert words.findings([CONTRAST, back, weak, same], False, "at 1.2 L") == [
+    assert phrases.findings([CONTRAST, back, weak, same], False, "at 1.2 L") == [
         "nope is better than rope + sinusoidal, by 40.0 to 60.0 percentage points, at 1.2 L.",
         "rope + sinusoidal is better than nope, by 40.0 to 60.0 percentage points, at 1.2 L.",
-        "No difference is shown, nor that there is none: nope − rope + sinusoidal.",
+        "Neither a difference nor equality is shown: nope − rope + sinusoidal.",
         "Not decided: nope − rope + sinusoidal (undertrained: rope).",
     ]
-    assert words.findings([CONTRAST], True, "over L…2L") == [
+    assert phrases.findings([CONTRAST], True, "over L…2L") == [
         "nope is better than rope + sinusoidal, by 0.400 to 0.600 bits, over L…2L."
     ]
 
@@ -55,18 +55,18 @@ def test_what_is_decided_is_said_with_its_interval_and_conditions_and_the_rest_i
 def test_conditions_name_lengths_rate_steps_and_seeds():
     planned = plan(seeds=2, metric="at 1.2")
     found = analyse(study(planned, missing=[("rope", 2)]), resamples=20)
-    assert words.conditions(found) == (
+    assert phrases.conditions(found) == (
         "at 1.2 L, L = 20, learning rate 0.001, 5 steps, 1 to 2 seeds"
     )
     nothing = replace(found, metric="area", rows=[], profile=None, steps=None)
-    assert words.conditions(nothing) == "over L…2L"
+    assert phrases.conditions(nothing) == "over L…2L"
     tried = replace(found, rates=[1e-3, 2e-3])
     assert (
         "learning rate 0.001 of each row, chosen at n ≤ L of 0.001, 0.002, 5"
-        in words.conditions(tried)
+        in phrases.conditions(tried)
     )
     chosen = replace(tried, profile=None, rows=[replace(row, rate=2e-3) for row in found.rows[:1]])
-    assert words.conditions(chosen) == (
+    assert phrases.conditions(chosen) == (
         "at 1.2 L, L = 20, learning rates that were chosen at n ≤ L of 0.001, 0.002 (nope 0.002),"
         " 5 steps, 2 seeds"
     )
@@ -75,25 +75,25 @@ def test_conditions_name_lengths_rate_steps_and_seeds():
 def test_the_design_counts_runs_encodings_tasks_and_seeds():
     planned = plan(seeds=2, tasks=["copy", "sort"])
     found = analyse(study(planned, missing=[("rope", 2)]), resamples=20)
-    said = words.design(found)
+    said = phrases.design(found)
     assert said.startswith("18 of 20 runs are done: 5 encodings on 2 tasks, 1 to 2 seeds each.")
     assert "2 layers, width 64, 4 heads, for 5 steps of 64 texts" in said
     assert "at one learning rate, 0.001, and tests 40 prompts" in said
-    assert "of other lengths, rates and steps it says nothing" in said
+    assert "not for other lengths, rates and steps" in said
 
 
 def test_units_and_spans():
     rows = analyse(study(plan(seeds=1, tasks=["copy", "language"])), resamples=20).rows
-    units = {row.task: words.unit(row) for row in rows}
+    units = {row.task: phrases.unit(row) for row in rows}
     assert units == {"copy": "texts all right, %", "language": "bits per character"}
-    assert words.unit(replace(rows[-1], task="masked")) == "bits per word"
-    assert words.unit(replace(rows[0], task="images")) == "pictures all right, %"
-    assert (words.span("area"), words.span("at 1.2")) == ("L…2L", "1.2 L")
-    assert words.note(replace(rows[0], undertrained=[1], failures={3: "nan"})) == (
+    assert phrases.unit(replace(rows[-1], task="masked")) == "bits per word"
+    assert phrases.unit(replace(rows[0], task="images")) == "pictures all right, %"
+    assert (phrases.span("area"), phrases.span("at 1.2")) == ("L…2L", "1.2 L")
+    assert phrases.note(replace(rows[0], undertrained=[1], failures={3: "nan"})) == (
         "undertrained; seed 3 failed: nan"
     )
     some = replace(rows[0], undertrained=[2], seeds=[1, 2, 4])
-    assert words.note(some) == "undertrained in 1 of 3 seeds"
+    assert phrases.note(some) == "undertrained in 1 of 3 seeds"
 
 
 @pytest.mark.repository
@@ -110,7 +110,7 @@ def test_units_and_spans():
     ],
 )
 def test_the_headline_of_a_study_is_its_verdict(study, wanted):
-    """Of the stores; what the plan supposed is no headline."""
+    """Headlines of the stores; the hypothesis of a plan must not be a headline."""
     folder = Path(__file__).parents[5] / "studies" / study
     summary = summarise(store.read(folder))
     html = page.render(summary)

@@ -1,16 +1,16 @@
-"""Sentences on a comparison, the same on the terminal and on its page."""
+"""Sentences about a comparison, for the terminal and the page."""
 
 from collections.abc import Callable
 
 from posenc.analysis.rounding import BLIND
 from posenc.lab.compare.comparison import Comparison, Measured, Multiple, ratio_text
 
-BLIND_TO_ORDER = "Cannot see word order (unless the mask is causal)"
-ENDS = "Has a last position, and refuses those beyond"
+BLIND_TO_ORDER = "Ignores word order (unless the mask is causal)"
+ENDS = "Has a last position, and rejects later ones"
 
 
 def timing(result: Comparison) -> str:
-    """Describe how times were taken, and how long this process waited if the machine was busy."""
+    """Describe the timing, and the share of waiting if the machine was busy."""
     most = result.settings.cost_rounds
     rounds = [m.cost.training_ratio.rounds for m in result.encodings]
     fewer = f"; {min(rounds)} for the slowest" * (min(rounds) < most)
@@ -23,21 +23,21 @@ def timing(result: Comparison) -> str:
 
 
 def dearest(result: Comparison) -> str:
-    """Name the encoding that costs most in training."""
+    """Return a sentence with the encoding that costs most in training."""
     most = max(result.encodings, key=lambda m: m.cost.training_ratio.median)
     ratio = ratio_text(most.cost.training_ratio)
     return f"Costs most: {most.name}, {ratio} × the training time of NoPE."
 
 
 def width(result: Comparison) -> str:
-    """Say the width that all encodings of a comparison were measured at."""
+    """Return a sentence with the width at which all encodings of a comparison were measured."""
     sizes = result.settings
     heads = f"{sizes.heads} {'head' if sizes.heads == 1 else 'heads'} of {sizes.dim}"
     return f"Each in a layer of the same width, {sizes.width:,} channels: {heads}."
 
 
 def times(multiple: float) -> str:
-    """A multiple, two digits or whole.
+    """Format a multiple with two digits or as an integer.
 
     >>> times(1.234), times(12.6), times(315.7)
     ('1.2 ×', '13 ×', '316 ×')
@@ -46,7 +46,7 @@ def times(multiple: float) -> str:
 
 
 def growth(result: Comparison) -> str:
-    """Say whose cost grows most with the length, over that of the layer without positions."""
+    """Return a sentence on the encodings whose cost relative to NoPE grows most with the length."""
     first, last = (result.nope_by_length[n].tokens for n in (0, -1))
     growths = []
     for what in ("time", "memory"):
@@ -57,21 +57,21 @@ def growth(result: Comparison) -> str:
             grown.append((after / before, before, after, measured.name, _apart(what, *ends)))
         most, before, after, name, sure = max(grown)
         if sure and most > 1:
-            growths.append(f"{what} most with {name}, {times(before)} to {times(after)} NoPE")
+            growths.append(f"{what} of {name}, from {times(before)} to {times(after)} NoPE")
     grows = "; ".join(growths) or "none beyond the noise"
     refused = [m.name for m in result.encodings if m.cost_ratio_by_length[-1].time is None]
     ends = f" {', '.join(refused)}: refused at {last:,} tokens." * bool(refused)
-    return f"What grows from {first:,} to {last:,} tokens, over NoPE: {grows}.{ends}"
+    return f"Largest growth from {first:,} to {last:,} tokens, relative to NoPE: {grows}.{ends}"
 
 
 def _apart(what: str, first: Multiple, *others: Multiple) -> bool:
-    """Test whether the intervals of the first and the last length have nothing in common."""
+    """Test whether the intervals of the first and the last length do not overlap."""
     last = others[-1] if others else first
     return what == "memory" or (last.low or 0.0) > (first.high or 0.0)
 
 
 def closing(result: Comparison) -> list[str]:
-    """Answer three questions: what cannot see order, what has a last position, what costs most."""
+    """Return the encodings that ignore order, that have a last position, and that cost most."""
     blind = _names(result, _blind) or "none"
     ends = _names(result, lambda m: not _accepts(m)) or "none"
     return [f"{BLIND_TO_ORDER}: {blind}.", f"{ENDS}: {ends}.", dearest(result)]

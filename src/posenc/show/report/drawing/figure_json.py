@@ -1,10 +1,10 @@
-"""Figures as JSON, which the explorer saves, and which other programs can draw or read.
+"""Write and read figures as JSON, the format of the explorer's *JSON* button.
 
-    {"schema": "posenc.figure/1", "title": …, "says": …, "panels": [
+    {"schema": "posenc.figure/1", "title": …, "columns": …, "panels": [
         {"title": …, "x_title": …, "marks": [{"mark": "heat", "z": …, "x": …, "y": …}, …]}, …]}
 
-Keys are the fields of `figure`'s classes; one that is left out has its default, a line without a
-colour that of its place. Frames are left out: a file holds one state.
+Keys are the fields of the classes in `figure.py`. A missing key has its default; a line without a
+colour has the colour of its place. A file holds one state, without frames.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ BESIDE = ("schema", "address", "provenance", *LEFT_OUT)  # keys beside those of 
 
 
 def to_json(figure: Figure) -> dict[str, Any]:
-    """Write the figure as plain numbers and words; fields with their default value are left out."""
+    """Return the figure as plain numbers and text, without fields that have their default value."""
     panels = [
         _written(panel)
         | {"marks": [{"mark": type(m).__name__.lower()} | _written(m) for m in panel.marks]}
@@ -40,15 +40,16 @@ def to_json(figure: Figure) -> dict[str, Any]:
 
 
 def from_json(document: Any) -> Figure:
-    """Read a figure from such a document.
+    """Read a figure from the document that `to_json` returns.
 
-    Raises ValueError where it is not one, or where a key is missing, unknown or of another kind.
+    Raises ValueError for other documents, and for keys that are missing, unknown or of a wrong
+    type.
     """
     if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
         got = document.get("schema") if isinstance(document, Mapping) else document
         raise ValueError(
-            f'a figure is a JSON object with `schema` "{SCHEMA}", got {brief(got)}: save it by'
-            " JSON in the explorer, or by `posenc.show.plot`."
+            f'`schema` must be "{SCHEMA}", got {brief(got)}. Save the figure with *JSON* in the'
+            " explorer, or with `Picture.save`."
         )
     content = {key: value for key, value in document.items() if key not in BESIDE}
     panels = [_panel(panel) for panel in _listed(content.get("panels"), "panels")]
@@ -94,25 +95,25 @@ def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
 
 
 def _checked_fields(kind: type, content: Any, what: str) -> dict[str, Any]:
-    """Check that a document has the fields of a class, each of its type, and return them."""
+    """Check that a document has the fields of a class, with the right types, and return them."""
     if not isinstance(content, Mapping):
         raise ValueError(f"{what} must be an object, got {brief(content)}.")
     hints = get_type_hints(kind)
     for key, value in content.items():
         if key not in hints:
-            raise ValueError(f"{what} has no `{key}`: it has {', '.join(hints)}.")
+            raise ValueError(f"keys of {what} must be among {', '.join(hints)}, got `{key}`.")
         if key not in ("marks", "panels") and not _fits(value, hints[key]):
             raise ValueError(
-                f"`{key}` of {what} must be {_type_in_words(hints[key])}, got {brief(value)}."
+                f"`{key}` must be {_type_in_words(hints[key])} in {what}, got {brief(value)}."
             )
     for field in fields(kind):
         if field.default is MISSING and field.name not in (*content, "title", "marks", "panels"):
-            raise ValueError(f"{what} needs `{field.name}`, which is missing.")
+            raise ValueError(f"`{field.name}` must be in {what}, but is missing.")
     return dict(content)
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """True if JSON's value is of a type as `figure` writes types."""
+    """Test whether a value from JSON has a type of the annotations in `figure.py`."""
     kinds = get_args(hint)
     match get_origin(hint):
         case None if hint is float:
@@ -129,7 +130,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _type_in_words(hint: Any, word: int = 0) -> str:
-    """Name a type in words: of one value, or in a list."""
+    """Describe a type in words, as one value or as the values of a list."""
     kinds = get_args(hint)
     match get_origin(hint):
         case None:

@@ -1,4 +1,4 @@
-"""Sentences on models against the numbers that they were made of."""
+"""Sentences on models against their numbers."""
 
 import json
 import re
@@ -7,7 +7,7 @@ import pytest
 
 from posenc.models.inspection import inspect
 from posenc.show.report import page
-from posenc.show.report.kinds.inspection import words
+from posenc.show.report.kinds.inspection import phrases
 
 
 def inspected(tmp_path, target, **config):
@@ -27,35 +27,34 @@ LLAMA3 |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 def test_beside_a_warning_the_verdict_asks_to_mind_it(tmp_path):
     """Llama 3.1's frequencies: Σ cos mθ < 0 from 85,133 tokens on, within the target."""
     found = inspected(tmp_path, 131072, rope_scaling=LLAMA3)
-    said = words.turning(found.groups[0].turning)
+    said = phrases.turning(found.groups[0].turning)
     below = "from 85,133 tokens on, a key equal to the query can score below a random one"
     assert any(line.startswith(below) for line in said)
-    assert found.verdict == "cannot say"  # the config does not tell on how many it was trained
+    assert found.verdict == "cannot say"  # the config does not state the trained length
     found = inspected(tmp_path / "unscaled", 131072)
-    said = words.turning(found.groups[0].turning)
+    said = phrases.turning(found.groups[0].turning)
     assert any("can score below a random one" in line for line in said)
     assert found.verdict == "fits"
-    assert "No fault is known at 131,072 tokens; mind the notes" in words.verdict_of(found)
-    assert "takes a test" not in words.verdict_of(found)
+    assert "No fault is known at 131,072 tokens; read the notes" in phrases.verdict_of(found)
+    assert "only a test" not in phrases.verdict_of(found)
 
 
 def test_what_has_no_warning_says_that_no_fault_is_known_and_promises_nothing(tmp_path):
     found = inspected(tmp_path, 4096)
-    assert words.verdict_of(found) == (
-        "No fault is known at 4,096 tokens; whether it reads them well takes a test."
-    )
+    for fact in ("No fault is known at 4,096 tokens", "only a test"):
+        assert fact in phrases.verdict_of(found)
 
 
 def test_errors_of_angles_are_judged(tmp_path):
     found = inspected(tmp_path, None)
-    (line,) = (one for one in words.turning(found.groups[0].turning) if "stored" in one)
+    (line,) = (one for one in phrases.turning(found.groups[0].turning) if "stored" in one)
     assert re.search(r"in float32: 0\.\d+ rad \(fine\)", line)
     assert re.search(r"in bfloat16: \d+ rad \(meaningless\)", line)
 
 
 def test_a_model_is_called_by_its_folder(tmp_path):
     found = inspected(tmp_path, None)
-    assert words.model(found) == "Some-Model-8B (llama)"
+    assert phrases.model(found) == "Some-Model-8B (llama)"
     assert found.to_json()["name"] == "Some-Model-8B"
     html = page.render(found)
     assert "<title>Some-Model-8B (llama): positions</title>" in html
@@ -75,4 +74,4 @@ def test_a_config_of_qwen_vl_is_read_with_its_text(tmp_path, folder):
     found = inspect(tmp_path, 131072)
     assert len(found.spec.layers) == 28
     assert "sections 16 + 24 + 24" in found.groups[0].does
-    assert "takes a test" not in words.verdict_of(found)
+    assert "only a test" not in phrases.verdict_of(found)

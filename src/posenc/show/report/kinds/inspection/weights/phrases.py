@@ -1,4 +1,4 @@
-"""Sentences on what the weights of a model say of its positions."""
+"""Sentences about the measured weights of a model."""
 
 import re
 from collections.abc import Iterator
@@ -8,15 +8,15 @@ from posenc.analysis.formula import Formula
 from posenc.analysis.rotary_pairs import DECISIVE_T, FEWEST_PAIRS
 from posenc.analysis.tables import WINDOW, Rows
 from posenc.models.weight_measurements import Bands, Bias, Positions, Relative, WeightMeasurements
-from posenc.show.report.words import runs, tokens
+from posenc.show.report.phrases import runs, tokens
 from posenc.support.numbers import number
 from posenc.support.text import printable
 
-MOST_SKIPPED = 8  # tensors that are named; of more, their number
+MOST_SKIPPED = 8  # tensors listed by name; further ones are only counted
 
 
 def table(positions: Positions) -> Iterator[str]:
-    """A position table in sentences."""
+    """Yield sentences on a position table."""
     size = f"{positions.rows:,} rows of {positions.width}"
     if positions.formula:
         yield f"{size}, {_formula(positions.formula)}"
@@ -33,16 +33,15 @@ def _formula(formula: Formula) -> str:
     empty = f"; zero rows: {', '.join(map(str, formula.empty[:4]))}" if formula.empty else ""
     return (
         f"made by a formula: {order}, base {formula.base:,.6g}, exponents {form}, position"
-        f" {formula.offset} in the first row{times}{empty}; it leaves"
-        f" {number(formula.residual, 1)} of the"
-        " table"
+        f" {formula.offset} in the first row{times}{empty}; it differs from the table by"
+        f" {number(formula.residual, 1)} of its norm"
     )
 
 
 def _learned(size: str, measured: Rows, count: int) -> Iterator[str]:
-    what = {"random": "as random as they are drawn", "alike": "all the same", "zero": "all zero"}
+    what = {"random": "random, as initialised", "alike": "all equal", "zero": "all zero"}
     if not measured.trained:
-        yield f"{size}, {what[measured.untrained or 'random']}: it looks untrained"
+        yield f"{size}, {what[measured.untrained or 'random']}: the table looks untrained"
         return
     alike = " ".join(f"{value:.2f}" for value in measured.likeness_quarters)
     yield (
@@ -51,13 +50,13 @@ def _learned(size: str, measured: Rows, count: int) -> Iterator[str]:
     )
     if measured.untrained:
         rows = f"rows {measured.trained:,} … {count - 1:,}"
-        yield f"{rows} are {what[measured.untrained]}: training has not met them"
+        yield f"{rows} are {what[measured.untrained]}: training did not reach them"
     if measured.seam is not None:
         yield _seam(measured, measured.seam)
     if measured.falls is not None:
         yield (
-            f"from row {measured.falls:,} on neighbours are less and less alike, as where training"
-            " met ever fewer texts so long"
+            f"from row {measured.falls:,} on, neighbours are less and less similar, as if training"
+            " had ever fewer texts of that length"
         )
 
 
@@ -67,17 +66,17 @@ def _seam(measured: Rows, row: int) -> str:
     usual = median(measured.likeness[n - 1] for rows in beside for n in rows)
     cosine = measured.likeness[row - 1]
     return (
-        f"row {row:,} begins another table: norms go from {before:.2f} to {after:.2f}, and its"
-        f" cosine to the row before is {cosine:.2f}, where {usual:.2f} is usual. Both parts are"
-        f" smooth, as if the last training had met texts of up to {row:,} tokens, and rows"
-        f" {row:,} … {measured.trained - 1:,} were left as an earlier one had made them"
+        f"the table changes at row {row:,}: norms go from {before:.2f} to {after:.2f}, and the"
+        f" cosine to the row before is {cosine:.2f}, while {usual:.2f} is usual. Both parts are"
+        f" smooth, as if the last training had texts of up to {row:,} tokens, and rows"
+        f" {row:,} … {measured.trained - 1:,} were kept from an earlier training"
     )
 
 
 def bias(measured: Bias) -> Iterator[str]:
-    """A T5 bias in sentences."""
+    """Yield sentences on a T5 bias."""
     way = "bidirectional" if measured.bidirectional else "causal"
-    guess = ", assumed without a config" if measured.assumed else ""
+    guess = ", an assumption without a config" if measured.assumed else ""
     values, distance = measured.steps.heads, measured.steps.distance
     near, zero = sum(head[distance.index(1)] > head[-1] for head in values), distance.index(0)
     yield (
@@ -88,13 +87,13 @@ def bias(measured: Bias) -> Iterator[str]:
         before_last, last = head[zero:-2], head[-1]
         if abs(last - head[-3]) > max(before_last) - min(before_last) and abs(last - head[-3]) > 1:
             yield (
-                f"in head {n} the last bucket, from {distance[-2]} tokens on, stands out:"
-                f" {last:+.1f}, and {head[-3]:+.1f} before it"
+                f"in head {n} the last bucket, from {distance[-2]} tokens on, is unusual:"
+                f" {last:+.1f}, after {head[-3]:+.1f} in the bucket before"
             )
 
 
 def relative(tables: list[Relative]) -> Iterator[str]:
-    """Tables of vectors in sentences, one for those whose names differ in numbers only."""
+    """Yield sentences on tables of vectors, one for tables whose names differ only in numbers."""
     alike: dict[str, list[Relative]] = {}
     for table in tables:
         alike.setdefault(re.sub(r"\d+", "…", table.tensor), []).append(table)
@@ -114,7 +113,7 @@ def relative(tables: list[Relative]) -> Iterator[str]:
 
 
 def bands(stack: Bands) -> Iterator[str]:
-    """The strongest and the weakest pair of some layers, in a sentence."""
+    """Yield a sentence on the strongest and the weakest pair of some layers."""
     products = [q * k for q, k in zip(stack.queries, stack.keys, strict=True)]
     if not max(products):
         yield f"{runs(stack.layers)}: queries or keys are zero in every pair"
@@ -127,41 +126,41 @@ def bands(stack: Bands) -> Iterator[str]:
     ]
     ratio = products[ends[0]] / products[ends[1]] if products[ends[1]] else float("inf")
     yield (
-        f"{runs(stack.layers)}: of {len(products)} pairs {named[0]} carries most of the scores,"
-        f" {ratio:,.3g} times the weakest, {named[1]}, by norms of queries times keys"
+        f"{runs(stack.layers)}: of {len(products)} pairs, {named[0]} has the largest product of"
+        f" the norms of queries and keys, {ratio:,.3g} times that of the weakest, {named[1]}"
     )
 
 
 def layout(measurements: WeightMeasurements) -> Iterator[str]:
-    """The layout that the weights speak for, in sentences."""
+    """Yield sentences on the layout that fits the weights."""
     evidence = measurements.evidence
     if evidence is None:
         return
     values = ", ".join(f"{name!r} t = {t:.1f}" for name, t in evidence.t.items())
     count = f"{evidence.count:,} pairs, {values}"
     if evidence.verdict is None:
-        need = f"it takes {DECISIVE_T:g}, of {FEWEST_PAIRS} pairs or more"
-        few = "too few pairs" if evidence.count < FEWEST_PAIRS else "they are alike in both"
+        need = f"required: t = {DECISIVE_T:g}, {FEWEST_PAIRS} pairs or more"
+        few = "too few pairs" if evidence.count < FEWEST_PAIRS else "both layouts fit equally"
         yield (
             f"the weights do not show in which layout they were trained: {few} ({count}; {need})"
         )
         return
     tied = evidence.pairs[evidence.verdict] / evidence.others[evidence.verdict]
     yield (
-        f"the weights speak for layout {evidence.verdict!r}: rows of such pairs are tied in queries"
-        f" and keys {tied:.2g} times as much as others"
-        f" ({count})"
+        f"the weights fit layout {evidence.verdict!r}: in queries and keys, the two rows of its"
+        f" pairs are {tied:.2g} times as strongly related as other rows ({count})"
     )
     if measurements.layout and measurements.layout != evidence.verdict:
         yield (
-            f"but the model is read with layout {measurements.layout!r}, so its rotations are wrong"
+            f"but the config states layout {measurements.layout!r}, which would rotate queries and"
+            " keys wrongly"
         )
 
 
 def unmeasured(measurements: WeightMeasurements) -> Iterator[str]:
-    """Tensors that were not measured, and why, in sentences."""
+    """Yield sentences on the tensors that were not measured, with the reasons."""
     for name in measurements.broken:
-        yield f"{printable(name)}: contains numbers that are not finite, so it is not measured"
+        yield f"{printable(name)}: holds numbers that are not finite, so it is not measured"
     for name in [*measurements.skipped][:MOST_SKIPPED]:
         yield f"{printable(name)}: {measurements.skipped[name]}"
     if len(measurements.skipped) > MOST_SKIPPED:
@@ -176,6 +175,6 @@ def unmeasured(measurements: WeightMeasurements) -> Iterator[str]:
             else "the file, which is empty"
         )
         yield (
-            "nothing about positions is recognised by name and shape: no table, no bias, no"
-            f" queries and keys that turn, in {content}"
+            "no tensor of positions is recognised by name and shape (a table, a bias, or rotated"
+            f" queries and keys) in {content}"
         )

@@ -1,8 +1,8 @@
-"""Words against the numbers that they were made of."""
+"""Phrases against their numbers."""
 
 import pytest
 
-from posenc.show.report import words
+from posenc.show.report import phrases
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from posenc.show.report import words
     ],
 )
 def test_changes_are_told_in_words(share, said):
-    assert words.moved(share) == said
+    assert phrases.moved(share) == said

@@ -1,4 +1,4 @@
-// Which dog? Words with the column that attention writes for each; they can be dragged and shuffled.
+// The scene "Which dog?": words above the outputs of attention; words can be dragged and shuffled.
 
 import { needed } from "../app.js";
 import { normals, remembered, shuffled } from "../compute.js";
@@ -22,7 +22,7 @@ const KINDS = [
   { name: "causal mask alone", year: "NoPE, 2022", slug: "nope", causal: true },
 ];
 const MOST = 8; // words that fit a phone
-const CHANNELS = 22; // of a column, of all that attention writes
+const CHANNELS = 22; // channels in a column, the first of the output
 const BETWEEN = 8; // pixels
 const ARCS = 84, TOP = 90; // pixels above the words, and of that room
 const SAME = 1e-9;
@@ -54,7 +54,7 @@ function unlike(a, share) {
 const two = (word) => (word === "dog" ? "two dogs" : `two words “${word}”`);
 
 /** @param {App} app @param {() => Moment} now @param {(guess: number) => void} guessed @param {() => void} check @returns {Scene} */
-export function dogs(app, now, guessed, check) {
+export function duplicateWords(app, now, guessed, check) {
   const kinds = KINDS.map(({ name, year }, kind) => {
     const each = button(`${name} `, () => app.set({ kind, seen: true, film: 100 }), { "aria-pressed": false });
     if (year) each.append(html("small", {}, year));
@@ -73,7 +73,7 @@ export function dogs(app, now, guessed, check) {
     app.set({ order: next, seen: true, film: 100 });
   });
   const typed = button("As typed", () => app.set({ order: [] }));
-  const figure = html("div", {}, html("p", { class: "t keys" }, "Drag a word, or focus it and press ← or →. The arcs show where the word that you touch looks."), stage, meter.element,
+  const figure = html("div", {}, html("p", { class: "t keys" }, "Drag a word, or focus it and press ← or →. The arcs show where the touched word looks."), stage, meter.element,
     html("div", { class: "row kinds", role: "group", "aria-label": "How attention gets the order" }, ...kinds),
     html("div", { class: "row kinds" }, mix, typed, html("label", { class: "soft sentence" }, "Your words: ", own)));
   /** @type {{box: HTMLElement, name: HTMLElement, cells: SVGRectElement[]}[]} */
@@ -180,7 +180,7 @@ export function dogs(app, now, guessed, check) {
   const free = (/** @type {State} */ state) => state.kind > 0 || orderOf(state).some((from, at) => from !== at) || state.text !== FIRST.text;
   const scene = {
     name: "Which dog?", title: "Which dog?", notes: [1, 2], seconds: 2,
-    lead: ["In a chatbot each word looks at all the others and writes down what it sees. That is ", html("em", {}, "attention"), ". The column under a word is what attention writes for it: ",
+    lead: ["In a chatbot each word looks at all other words and collects what it finds. This is ", html("em", {}, "attention"), ". The column under a word is the result for this word: ",
       html("em", { class: "high" }, "orange"), " above zero, ", html("em", { class: "low" }, "blue"), " below."],
     question: "Two dogs in two places. How different are their columns?",
     guess: {
@@ -188,14 +188,14 @@ export function dogs(app, now, guessed, check) {
       said: (/** @type {number} */ v) => (v < 0.03 ? "the same" : `${whole(v)} different`), right: (/** @type {number} */ v) => v <= 0.06,
     },
     ends: /** @type {[string, string]} */ (["your guess", "the truth"]),
-    leads: /** @type {[string, string]} */ (["So", "we must add where each word stands. The simplest way: count."]),
+    leads: /** @type {[string, string]} */ (["So", "we must add the position of each word. The simplest way: count."]),
     formula: "out = softmax(Q Kᵀ / √d) V\nNothing here depends on the order of the rows. “Different” is |a − b| / √(|a|² + |b|²): 0 for equal columns, 1 for columns at right angles.",
     code: 'posenc.SelfAttention(512, heads=8, encoding="nope")\n# or "sinusoidal", "rope", "alibi"',
     figure, free,
     /** @param {Moment} moment */
     answer({ state }) {
       const { standing, pair, apart, change, mixed } = compared(state), { name, year } = KINDS[state.kind], out = [];
-      if (!pair) out.push("No word stands here twice.");
+      if (!pair) out.push("No word is repeated here.");
       else if (apart < SAME) out.push(`The ${two(standing[pair[0]])} get `, html("em", {}, "exactly the same column"), ".");
       else out.push(`With ${name}${year ? ` (${year})` : ""} the ${two(standing[pair[0]])} differ by `, html("em", {}, whole(apart)), ".");
       if (mixed) out.push(...(change < SAME ? [" Shuffled: the columns move with their words, and ", html("em", {}, "nothing changes"), "."] : [" Shuffled: a column changes by up to ", html("em", {}, whole(change)), "."]));
@@ -222,10 +222,10 @@ export function dogs(app, now, guessed, check) {
       last = { columns, weights: attended.with, words, order, top: 0.6 * largest(attended.outWithout.values) };
       if (others) settle();
       else paint();
-      meter.show(pair ? `The ${two(standing[pair[0]])}: ${whole(value)} different` : "No word stands here twice", (w, h, narrow) => {
+      meter.show(pair ? `The ${two(standing[pair[0]])}: ${whole(value)} different` : "No word is repeated here", (w, h, narrow) => {
         Object.assign(bar, { wide: w - 28, y: h - 14 });
         const at = (/** @type {number} */ share) => bar.left + share * bar.wide;
-        if (!pair) return [write(w / 2, bar.y, "no word stands here twice", { class: "t middle" })];
+        if (!pair) return [write(w / 2, bar.y, "no word is repeated here", { class: "t middle" })];
         return [
           box(bar.left, bar.y - 4, bar.wide, 8, { rx: 4, class: "unmet" }), value > 0.002 && box(bar.left, bar.y - 4, value * bar.wide, 8, { rx: 4, class: "ink" }),
           write(bar.left, bar.y - 17, "the same", { class: "t small" }), write(w - 14, bar.y - 17, narrow ? "unrelated" : "nothing in common", { class: "t small end" }),

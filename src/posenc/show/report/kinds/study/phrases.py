@@ -1,4 +1,4 @@
-"""Sentences and cells on the outcome of a study."""
+"""Sentences and table cells about the outcomes of a study."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -9,20 +9,20 @@ from posenc.lab.study.analysis import LEVEL, Analysis, Contrast, Row, refusal
 from posenc.lab.study.statistics import Interval
 from posenc.support.numbers import number
 
-UNDECIDED = "no difference shown"  # which does not say that both are equal
+UNDECIDED = "no difference shown"  # this is not equality
 EQUAL = "equal within the plan's margin"  # an outcome of a test for equality
-BASELINES = "cropped: shown the last L tokens alone; windowed: each token sees L back"
+BASELINES = "cropped: only the last L tokens; windowed: each token sees the L tokens before it"
 POSITIONS = "bits within L, by the number of characters before"
-SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles that are in tables
+SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles in tables
 
 
 def in_bits(rows: Sequence[Row]) -> dict[str, bool]:
-    """For each task, whether its outcomes are bits, of which fewer are better."""
+    """Return for each task whether its outcomes are bits (fewer are better)."""
     return {row.task: row.bits for row in rows}
 
 
 def unit(row: Row) -> str:
-    """Name the unit that the outcomes of a task count in."""
+    """Return the unit of the outcomes of a task."""
     if not row.bits:
         what = {"images": "pictures", "sentences": "sentences"}.get(row.task, "texts")
         return f"{what} all right, %"
@@ -30,12 +30,12 @@ def unit(row: Row) -> str:
 
 
 def span(metric: str) -> str:
-    """The lengths that the metric is about: "L…2L", "1.2 L"."""
+    """Return the lengths of the metric: "L…2L", "1.2 L"."""
     return "L…2L" if metric == "area" else f"{metric.removeprefix('at ')} L"
 
 
 def conditions(analysis: Analysis) -> str:
-    """Name the lengths, rate, steps and seeds at which outcomes hold: nothing says more of others.
+    """Return the lengths, learning rate, steps and seeds for which outcomes hold.
 
     "at 1.2 L, L = 10, learning rate 0.001, 2,000 steps, 10 seeds"
     """
@@ -71,7 +71,7 @@ def interval(interval: Interval | None, bits: bool) -> str:
 
 
 def by_position(row: Row) -> dict[str, float]:
-    """Average the bits of a row by how many characters come before: 1, 2–3, 4–5, …"""
+    """Average the bits of a row by the number of characters before: 1, 2–3, 4–5, …"""
     within, starts, groups = len(row.positions), [1, 2], {}
     while starts[-1] < within:
         starts.append(starts[-1] + 2 ** max(1, starts[-1].bit_length() - 2))
@@ -84,7 +84,7 @@ def by_position(row: Row) -> dict[str, float]:
 
 
 def note(row: Row) -> str:
-    """Say what speaks against a row: too little training, and seeds that failed."""
+    """Return the caveats of a row: seeds with too little training, and seeds that failed."""
     weak, of = len(row.undertrained), len(row.seeds)
     notes = ["undertrained" + f" in {weak} of {of} seeds" * (weak < of)] if weak else []
     for seed, why in row.failures.items():
@@ -93,39 +93,39 @@ def note(row: Row) -> str:
 
 
 def seeds(rows: Sequence[Row]) -> str:
-    """The number of seeds of each row: "6 seeds", "2 to 6 seeds"."""
+    """Return the number of seeds of each row: "6 seeds", "2 to 6 seeds"."""
     counts = sorted({len(row.seeds) for row in rows})
     few = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"{few} seed{'' if counts == [1] else 's'}"
 
 
 def intervals(rows: Sequence[Row]) -> str:
-    """Say what the intervals are, and how often they hold the truth in simulation."""
+    """Describe the intervals, and their coverage in simulations."""
     fewest = min((len(row.seeds) for row in rows), default=0)
     if fewest < 2:
         return "Intervals of one seed are over prompts alone."
     held = statistics.coverage(fewest)
     return (
-        f"Intervals are t intervals for 95 % over seeds and prompts, which are the same for all"
-        f" seeds; of {fewest} seeds, {100 * held:.0f} % of them hold the truth in the worst of"
-        " several simulations."
+        "Intervals are t intervals for 95 % over seeds and prompts, which are the same for all"
+        f" seeds; with {fewest} seeds, {100 * held:.0f} % of them contain the true value in the"
+        " worst of several simulations."
     )
 
 
 def sides(contrast: Contrast) -> str:
-    """Both sides: "nope − rope", "nope + alibi − rope", each side the mean of its encodings."""
+    """Return both sides, each the mean of its encodings: "nope − rope", "nope + alibi − rope"."""
     pairs = [(contrast.one, contrast.other), *([contrast.than] if contrast.than else [])]
     written = [" − ".join(" + ".join(side) for side in pair) for pair in pairs]
     return written[0] if len(written) == 1 else " − ".join(f"({pair})" for pair in written)
 
 
 def difference(value: float, bits: bool) -> str:
-    """A difference in bits, or in percentage points."""
+    """Format a difference in bits, or in percentage points."""
     return f"{value:+.3f}" if bits else f"{100 * value:+.1f}"
 
 
 def verdict(contrast: Contrast) -> str:
-    """Say which side is better, if Holm's p and the interval both say so."""
+    """Return the better side if Holm's p and the interval both decide it."""
     if contrast.verdict or contrast.difference is None or contrast.adjusted is None:
         return contrast.verdict
     if contrast.equal is not None and contrast.equal < LEVEL:
@@ -140,13 +140,14 @@ def verdict(contrast: Contrast) -> str:
 
 
 def unit_of(contrast: Contrast, bits: Mapping[str, bool]) -> bool:
-    """Test whether a contrast is in bits; one across tasks has the unit of its first."""
+    """Test whether a contrast is in bits; a contrast across tasks has the unit of the first."""
     return bits[contrast.task.split(", ")[0]]
 
 
 def controls(analysis: Analysis) -> list[str]:
-    """Say of each task whether its positive control gains over the negative one, and what would
-    withdraw the claim; nothing where the plan names no controls."""
+    """Return a sentence on the controls of each task, and one on the result that would withdraw
+    the claim; none if the plan has no controls.
+    """
     sentences = []
     for control in analysis.controls:
         if why := refusal(control):
@@ -160,12 +161,12 @@ def controls(analysis: Analysis) -> list[str]:
             f" {control.other[0]}: {difference(control.difference.value, bits)} ({ends})."
         )
     if analysis.withdraw:
-        sentences.append(f"Would withdraw the claim, as registered: {analysis.withdraw}")
+        sentences.append(f"As registered, this would withdraw the claim: {analysis.withdraw}")
     return sentences
 
 
 def headline(analysis: Analysis) -> str:
-    """Say in one sentence what the study decides; "" where it plans no contrast or may not."""
+    """Return one sentence with the decision of the study; "" for a pilot or without contrasts."""
     if analysis.stamp or not analysis.contrasts:
         return ""
     decided = [contrast for contrast in analysis.contrasts if contrast.decided]
@@ -186,7 +187,7 @@ def _worse(contrast: Contrast) -> Sequence[str]:
 
 
 def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]:
-    """Say what is decided on one task, a sentence each with its conditions, and what is not."""
+    """Return a sentence for each decision on one task, and sentences on undecided contrasts."""
     sentences, open_, uncalled = [], [], []
     for contrast in contrasts:
         decision = verdict(contrast)
@@ -205,12 +206,12 @@ def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]
         than = f"than {' + '.join(_worse(contrast))}" if contrast.than is None else sides(contrast)
         sentences.append(f"{decision} {than}, by {ends} {unit}, {where}.")
     if open_:
-        sentences.append(f"No difference is shown, nor that there is none: {'; '.join(open_)}.")
+        sentences.append(f"Neither a difference nor equality is shown: {'; '.join(open_)}.")
     return sentences + ([f"Not decided: {'; '.join(uncalled)}."] if uncalled else [])
 
 
 def design(analysis: Analysis) -> str:
-    """Say how much was run, of which size, and how it was trained."""
+    """Describe the number of runs, the size of the models, and their training."""
     profile = analysis.profile
     tasks = len({row.task for row in analysis.rows})
     names = len({row.encoding for row in analysis.rows})
@@ -226,5 +227,5 @@ def design(analysis: Analysis) -> str:
         f"{text}. Each run trains a transformer of {profile.layers} layers, width {profile.width},"
         f" {profile.heads} heads, for {profile.steps:,} steps of {profile.batch} texts at one"
         f" learning rate, {number(profile.rate, 2)}, and tests {profile.prompts} prompts of each"
-        " length. What is found holds there; of other lengths, rates and steps it says nothing."
+        " length. Results hold under these conditions, not for other lengths, rates and steps."
     )

@@ -2,18 +2,18 @@
 
 from posenc.catalog import CATALOG
 from posenc.properties import any_length, decaying
-from posenc.show.report.kinds.comparison import words
+from posenc.show.report.kinds.comparison import phrases
 
 
 def test_the_verdict_names_names(everything):
-    """Those whose cards promise it; that they are no others, for what has no random weights."""
+    """Encodings whose cards promise it, and no others among those without random weights."""
     said = {
         what: set(names.removesuffix(".").split(", "))
-        for what, names in (line.split(": ", 1) for line in words.verdict(everything))
+        for what, names in (line.split(": ", 1) for line in phrases.verdict(everything))
     }
-    assert said["Cannot see word order (unless the mask is causal)"] == {"NoPE", "RePo"}
+    assert said[phrases.BLIND_TO_ORDER] == {"NoPE", "RePo"}
     refusing = {card.name for card in CATALOG if any_length not in card.holds}
-    ends = said["Has a last position, and refuses those beyond"]  # among those that are tried
+    ends = said[phrases.ENDS]  # among those that are tried
     assert {"Learned", "xPos"} <= ends == refusing - {"Binary"}  # whose 32 bits go on for longer
     falling = {card.name for card in CATALOG if decaying in card.holds}
     assert {"ALiBi", "KERPLE"} <= falling <= said["Scores only fall with distance"]

@@ -11,12 +11,12 @@ import signal
 import pytest
 from refusals import refused
 
-from posenc.show.report.saving import folder
-from posenc.show.report.saving.folder import FIGURE_MARK, MARK, replacing, reserve
+from posenc.show.report import output_folder
+from posenc.show.report.output_folder import FIGURE_MARK, MARK, replacing, reserve
 
 
 def write(out, run, *figures):
-    """A report whose files say which run made them."""
+    """Write a report whose files name the run that made them."""
     with replacing(out) as new:
         if figures:
             (new / "figures").mkdir()
@@ -28,7 +28,7 @@ def write(out, run, *figures):
 
 
 def held(out):
-    """Every file below a folder, with what it says; of links, where they lead."""
+    """Return every file below a folder with its text, and links with their targets."""
     return {
         str(path.relative_to(out)): os.readlink(path) if path.is_symlink() else path.read_text()
         for path in sorted(out.rglob("*"))
@@ -113,7 +113,7 @@ def killed(step, out):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a process")
 def test_wherever_a_run_is_killed_no_page_stands_beside_numbers_of_another(tmp_path):
-    """By SIGKILL, at each step in turn; and the next run is not in the way of what is left."""
+    """A SIGKILL at each step in turn; the next run works in spite of leftovers."""
     seen, step, code = set(), 0, -9
     while code:
         out = tmp_path / str(step)
@@ -147,7 +147,7 @@ def test_what_an_interruption_finds_half_moved_is_moved_to_the_end(tmp_path, mon
 
 def test_two_runs_do_not_write_into_one_folder(tmp_path):
     with replacing(tmp_path) as new:
-        for name in (folder.NUMBERS, folder.PAGE):
+        for name in (output_folder.NUMBERS, output_folder.PAGE):
             (new / name).write_text("1")
         with pytest.raises(OSError, match="another run is writing a report"):
             write(tmp_path, "2")
@@ -171,7 +171,7 @@ def test_nothing_is_taken_away_through_a_link(tmp_path, names):
     write(out, "1")
     assert held(mine) == {"a.svg": f"my own, {FIGURE_MARK}"}
     assert (out / "figures").is_symlink()
-    with pytest.raises(OSError, match="figures there is no folder of its own"):
+    with pytest.raises(OSError, match="figures is a link or a file"):
         write(out, "2", "a.svg")
     assert whole_without_figures(out) == "1"
     assert held(mine) == {"a.svg": f"my own, {FIGURE_MARK}"}
@@ -278,7 +278,7 @@ def test_a_figure_says_what_made_it(tmp_path, kind):
 
     figure = Figure("A title", [Panel("", [Line([0, 1], [1, 2])])], "what it says " * 150)
     matplotlib.save(figure, tmp_path / f"one.{kind}")
-    assert folder.has_mark(tmp_path / f"one.{kind}", FIGURE_MARK)
+    assert output_folder.has_mark(tmp_path / f"one.{kind}", FIGURE_MARK)
 
 
 def test_beside_other_files_only_what_it_would_replace_must_be_of_a_report(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from posenc.show.report.saving.interrupt import interruptible
+from posenc.show.report.interrupt import interruptible
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
@@ -37,7 +37,7 @@ def test_being_asked_to_end_is_as_ctrl_c(name):
 
 
 def test_what_is_ignored_or_handled_stays_so():
-    """As under nohup, and within a program that has its own handler."""
+    """Under nohup, and in a program with its own handler."""
     for handler in (signal.SIG_IGN, lambda number, frame: None):
         before = signal.signal(signal.SIGHUP, handler)
         try:

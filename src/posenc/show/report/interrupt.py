@@ -1,9 +1,9 @@
-"""Treat SIGTERM and SIGHUP as Ctrl-C, so that nothing half done is left.
+"""Treat SIGTERM and SIGHUP like Ctrl-C, so that a stopped command can clean up.
 
     with interruptible():
         …                        a signal raises an exception, so that `finally` runs
 
-A signal that is ignored, as SIGHUP is under nohup, stays ignored.
+Signals that were ignored before, as SIGHUP is under nohup, are still ignored.
 """
 
 import signal
@@ -18,9 +18,9 @@ SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks the second
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt inside the block when the process is asked to end.
+    """Raise KeyboardInterrupt inside the block on SIGTERM or SIGHUP.
 
-    Python lets only the main thread handle signals; in another one this changes nothing.
+    Only the main thread of Python can handle signals, so this has no effect in other threads.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -40,7 +40,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Delay Ctrl-C and the like to the end of the block, for moves that must not be interrupted."""
+    """Delay Ctrl-C, SIGTERM and SIGHUP to the end of the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

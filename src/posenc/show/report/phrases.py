@@ -1,4 +1,4 @@
-"""Put numbers and names into words, the same on the terminal, on a page and in the explorer."""
+"""Format numbers and names as short phrases, for the terminal, the pages and the explorer."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -10,7 +10,7 @@ from posenc.models.inspection import Turning
 from posenc.support.numbers import number as number
 
 QUOTES = '"', "“", "”", "''", "``"
-# What stretching changes of a pair
+# Effects of context extension on a pair
 CHANGES = {
     "kept": "unchanged",
     "stretched": "slowed in part",
@@ -19,7 +19,7 @@ CHANGES = {
 }
 
 
-# Ways to stretch frequencies, as papers call them
+# Names in papers for the methods of context extension
 METHODS = {
     "none": "as trained",
     "configured": "as configured",
@@ -34,12 +34,12 @@ METHODS = {
 
 
 def label(name: str) -> str:
-    """The name of a property in words: "any length"."""
+    """Return the name of a property as words, such as "any length"."""
     return name.replace("_", " ")
 
 
 def masked(names: Sequence[str]) -> str:
-    """Say how the properties of these were measured; "" of none.
+    """Return the sentence on encodings whose properties were measured under a causal mask, or "".
 
     >>> masked(["FoX", "CoPE"])
     'Made for causal attention, and measured under a causal mask: FoX, CoPE.'
@@ -49,14 +49,14 @@ def masked(names: Sequence[str]) -> str:
 
 
 def change(share: float | None) -> str:
-    """A change by shuffling or repeating: "none", "39%"; "" where nothing was tried."""
+    """Format a change by shuffling or repeating: "none" or "39%", or "" if it was not measured."""
     if share is None:
         return ""
     return "none" if share < BLIND else _percent(share)
 
 
 def count(parameters: int) -> str:
-    """A number of parameters, short: "", "128", "4.2k", "131k".
+    """Format a number of parameters: "", "128", "4.2k", "131k".
 
     >>> count(4_224), count(131_072), count(2_100_000)
     ('4.2k', '131k', '2.1M')
@@ -70,14 +70,14 @@ def count(parameters: int) -> str:
 
 
 def moved(share: float | None) -> str:
-    """The change when a text is moved: "same", "120%", "refused"."""
+    """Format the change when a text is moved: "same", "120%", or "refused"."""
     if share is None:
         return "refused"
     return "same" if share < BLIND else _percent(share)
 
 
 def sentence(words: Sequence[str]) -> str:
-    """Words and signs of a text as one would write them, without marks of quotation.
+    """Join words and punctuation to a sentence, without quotation marks.
 
     >>> sentence(["we", "shall", ",", "miss", '"', "morland", "."])
     'we shall, miss morland.'
@@ -87,7 +87,7 @@ def sentence(words: Sequence[str]) -> str:
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
-    r"""A docstring in order: ("prose", one line) and ("formula", lines as they are).
+    r"""Split a docstring into blocks: ("prose", one line) or ("formula", unchanged lines).
 
     >>> blocks("Sine: add it.\n\n    PE(p) = sin p\n\nIt is\nsmooth.")
     [('prose', 'Sine: add it.'), ('formula', 'PE(p) = sin p'), ('prose', 'It is smooth.')]
@@ -101,14 +101,14 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a duration: "4.2 s", "3 min 20 s"."""
+    """Format seconds as a duration: "4.2 s", "3 min 20 s"."""
     if seconds < 100:
         return f"{seconds:.2g} s"
     return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
 def brief(seconds: float) -> str:
-    """The duration of a call, three digits.
+    """Format the duration of a call with three digits.
 
     >>> brief(1.23456e-5), brief(0.0421), brief(3.0)
     ('12.3 µs', '42.1 ms', '3.00 s')
@@ -121,7 +121,7 @@ def brief(seconds: float) -> str:
 
 
 def tokens(count: float) -> str:
-    """A length in tokens, four digits where it is short.
+    """Format a length in tokens, with four digits if it is short.
 
     >>> tokens(6.283185), tokens(160114.3), tokens(float("inf"))
     ('6.283', '160,114', '∞')
@@ -130,7 +130,7 @@ def tokens(count: float) -> str:
 
 
 def runs(layers: list[int]) -> str:
-    """Numbers of layers, short.
+    """Format numbers of layers as ranges.
 
     >>> runs([0, 1, 2, 5, 7, 8]), runs([3]), runs([5, 11, 17, 23])
     ('layers 0–2, 5, 7–8', 'layer 3', 'layers 5, 11, … 23 (4)')
@@ -153,11 +153,11 @@ def _percent(share: float) -> str:
 
 
 def seen_in(rotation: Turning, kind: str) -> str:
-    """Describe the angles of pairs by the length that the config states, stretched or not."""
+    """Describe the angles that a group of pairs meets within the length of the config."""
     before = f"{rotation.trained:,} tokens" if rotation.trained else "training"
     return {
-        "all": f"go round in {before}",
-        "part": f"go round in part in {before}, and need no more",
+        "all": f"complete a turn in {before}",
+        "part": f"complete part of a turn in {before}, and need no more",
         "new": f"need angles beyond those of {before}",
         "still": "do not turn",
     }[kind]

@@ -1,4 +1,4 @@
-"""Sentences on an inspected model, the same on the terminal, on a page and in the explorer."""
+"""Sentences about an inspected model, for the terminal, the page and the explorer."""
 
 from math import inf, pi
 
@@ -9,7 +9,7 @@ from posenc.support.text import printable
 
 
 def model(inspection: Inspection) -> str:
-    """The name of a model, that of its folder, and its `model_type`; safe to print."""
+    """Return the name of the model's folder and its `model_type`, safe to print."""
     kind, name = printable(inspection.spec.model), printable(inspection.name, 80)
     if name and kind and name != kind:
         return f"{name} ({kind})"
@@ -17,7 +17,7 @@ def model(inspection: Inspection) -> str:
 
 
 def facts(inspection: Inspection) -> str:
-    """Layers, heads and lengths of a model: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
+    """Return layers, heads and lengths: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
     spec = inspection.spec
     nothing = "no attention, nothing to encode" if spec.model else "no config beside it"
     parts = [f"{len(spec.layers)} layers"] if spec.layers else [nothing]
@@ -32,19 +32,19 @@ def facts(inspection: Inspection) -> str:
 
 
 def verdict_of(inspection: Inspection) -> str:
-    """The verdict on the target: no fault is known, it breaks, or cannot be judged."""
+    """Return the verdict on the target: no fault is known, it breaks, or cannot be judged."""
     target = f"{inspection.target:,} tokens"
     if inspection.verdict == "fits" and warned(inspection):
-        return f"No fault is known at {target}; mind the notes on the layers."
+        return f"No fault is known at {target}; read the notes on the layers."
     return {
-        "fits": f"No fault is known at {target}; whether it reads them well takes a test.",
+        "fits": f"No fault is known at {target}; only a test shows how well it reads them.",
         "breaks": f"This breaks at {target}:",
-        "cannot say": f"Whether it serves {target} cannot be said:",
+        "cannot say": f"The files do not show whether it works at {target}:",
     }[inspection.verdict or "fits"]
 
 
 def warned(inspection: Inspection) -> bool:
-    """Test whether anything said of a model or its parts speaks against a text of the target."""
+    """Test whether a note or a rotation of the model or its parts is a risk at the target."""
     target = inspection.target or 0
     weak = any(
         group.turning and not group.window and group.turning.reach < target
@@ -58,33 +58,31 @@ def _noted(part: Inspection) -> bool:
 
 
 def basis(inspection: Inspection) -> str:
-    """The files that the verdict was judged by."""
+    """Return the files on which the verdict is based."""
     config = [printable(inspection.file)] if inspection.spec.model or inspection.spec.layers else []
     if inspection.measurements:
-        return f"judged by {' and '.join([*config, 'the weights'])}"
-    return f"judged by {''.join(config)} alone; with --weights the weights are read too"
+        return f"judged from {' and '.join([*config, 'the weights'])}"
+    return f"judged from {''.join(config)} alone; --weights also reads the weights"
 
 
 def turning(rotation: Turning) -> list[str]:
-    """The positions that a rotation can tell apart, and how exactly, in sentences."""
+    """Return sentences on a rotation: the angles met in training, its reach, and its precision."""
     rotary = rotation.rotary
     lines = []
     if rotary.gain != 1:
         lines.append(f"attention factor {rotary.gain:.6g}: logits × {rotary.gain**2:.6g}")
     if rotary.logit_gain != 1:
-        lines.append(
-            f"softmax scale × {rotary.logit_gain:.6g}, for turned and unturned channels alike"
-        )
+        lines.append(f"softmax scale × {rotary.logit_gain:.6g}, for rotated and other channels")
     if rotation.declared:
         lines.append(_before_stretching(rotation, rotation.declared))
     elif rotation.trained:
         lines.append(
-            f"{rotation.unfinished} of {len(rotation.pairs)} pairs do not go round once in"
-            f" {rotation.trained:,} tokens, as far as these layers see by the config: training on"
-            " so many shows only part of their angles"
+            f"{rotation.unfinished} of {len(rotation.pairs)} pairs do not complete a turn in"
+            f" {rotation.trained:,} tokens, the reach of these layers by the config: training on"
+            " texts of that length shows only part of their angles"
             if rotation.unfinished
-            else f"all pairs complete a turn within {rotation.trained:,} tokens, as far as these"
-            " layers see by the config"
+            else f"all pairs complete a turn within {rotation.trained:,} tokens, the reach of these"
+            " layers by the config"
         )
     behind = "a key equal to the query can score below a random one (Σ cos mθ < 0)"
     if rotation.reach >= LONGEST:
@@ -94,27 +92,27 @@ def turning(rotation: Turning) -> list[str]:
     else:
         lines.append(f"from {rotation.reach:,} tokens on, {behind}")
     if rotation.smallest_base is not None and rotation.span:
-        least, more = rounded(rotation.smallest_base), "; not every larger one will do"
+        least, more = rounded(rotation.smallest_base), "; some larger bases are too small again"
         if rotation.smallest_base == inf:
             least, more = "above 10¹⁵", ""
         lines.append(
-            f"the smallest base for which it does not, within {rotation.span:,} tokens and without"
-            f" scaling: {least} (now {rotary.base:,.10g}){more}"
+            f"smallest base that avoids this within {rotation.span:,} tokens, without scaling:"
+            f" {least} (now {rotary.base:,.10g}){more}"
         )
     errors = "; ".join(
         f"in {name}: {_radians(error)} ({_judged(error)})"
         for name, error in rotation.errors.items()
     )
-    lines.append(f"angle error at the last position if frequencies are stored {errors}")
+    lines.append(f"angle error at the last position, with frequencies stored {errors}")
     return lines
 
 
 def _before_stretching(rotation: Turning, declared: int) -> str:
     count, before = len(rotation.pairs), f"{rotation.trained:,}"
     return (
-        f"{rotation.unfinished} of {count} pairs do not go round once in {before} tokens, the"
-        f" length before stretching; the config states {declared:,} tokens after it, and does not"
-        " tell on which of the two the model was trained"
+        f"{rotation.unfinished} of {count} pairs do not complete a turn in {before} tokens, the"
+        f" length before stretching; the config states {declared:,} tokens after it, but not"
+        " on which of the two the model was trained"
     )
 
 
@@ -123,5 +121,5 @@ def _radians(error: float) -> str:
 
 
 def _judged(error: float) -> str:
-    """Judge the error of an angle: a tenth of a radian is 6 degrees, π is the other side."""
+    """Judge the error of an angle: 0.1 radians are 6 degrees, π is the opposite direction."""
     return "fine" if error < 0.1 else "harmful" if error < pi else "meaningless"

@@ -1,18 +1,17 @@
-"""Check the folder of a report, and replace the earlier report in it.
+"""Check the output folder of a report, and replace an earlier report in it.
 
     index.html      the page
     results.json    the numbers, and the names of the figures
-    figures         figures as files, where `--figures` asks for them
-    explore.html    the explorer, which is written by itself
+    figures         figures as files, with `--figures`
+    explore.html    the explorer, which is written separately
 
-A report is written into a new folder inside `out` and moved in when all of it is on the disk: first
-the old files are moved away, the page before all others, then numbers, figures and at last the page
-are moved in. So a page never stands beside the numbers of another run, wherever a run is killed;
-the folder that a killed run leaves has a name of its own, and the next run removes it. An error
-moves everything back.
+A report is written into a temporary folder inside `out`. When all of it is on the disk, the old
+files are moved away, first the page; then the new numbers, figures and last the page are moved in.
+So a page is never beside the numbers of another run, even if a run is killed. The next run removes
+the temporary folder of a killed run. If a move fails, all moves are undone.
 
-Files of an earlier report are recognised by marks in each of them, never by a list alone, and
-nothing is read, written or removed through a link.
+Files of an earlier report are recognised by a mark in each file, never by a list alone. Links are
+never followed.
 """
 
 import errno
@@ -25,29 +24,31 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 from posenc.models.files.strict import opened
-from posenc.show.report.saving.interrupt import undisturbed
+from posenc.show.report.interrupt import undisturbed
 from posenc.support.text import printable
 
 try:
     import fcntl
 except ImportError:
-    # On Windows
+    # Windows has no fcntl
     fcntl = None
 
 PAGE, NUMBERS, FIGURES = "index.html", "results.json", "figures"
-EXPLORER = "explore.html"  # a page of its own, which the report links to
+EXPLORER = "explore.html"  # a separate page to which the report links
 MARK = '<meta name="generator" content="posenc">'
 FIGURE_MARK = "posenc.show.report"  # the mark in the metadata of a figure
 MARK_REACH = 2**16  # bytes at either end of a file that are searched for its mark
-UNFINISHED = ".posenc-"  # begins the name of a folder that a report is written into
+UNFINISHED = ".posenc-"  # prefix of temporary folders
 MOST_NUMBERS = 2**25  # bytes
 
 
 def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
-    """Raise OSError with a sentence if a report should not be put there, or cannot be.
+    """Raise OSError with a sentence if a report cannot be, or should not be, written to `out`.
 
-    A folder that is not there is made when it is written, so that what fails before leaves none.
-    `beside` other files it may stand; only what it would replace must be of an earlier report.
+    A missing folder is not created yet, so that a command that fails later leaves no folder.
+
+    - `force`: accept a folder with other files
+    - `beside`: accept other files, but require that replaced files are of an earlier report
     """
     there = out
     try:
@@ -61,7 +62,7 @@ def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
             named = ", ".join(map(printable, strange[:3])) + (" …" if len(strange) > 3 else "")
             remedy = "" if beside else ", or pass --force to write beside it"
             raise FileExistsError(
-                f"{out} holds {named}, which is not an earlier report: name another folder{remedy}."
+                f"{out} holds {named}, which is not an earlier report. Use another folder{remedy}."
             )
         os.rmdir(mkdtemp(prefix=UNFINISHED, dir=there))
     except ValueError as error:  # a zero byte in the name
@@ -76,9 +77,10 @@ def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """Yield a folder to write a report into; at the end it replaces the report in `out`.
+    """Yield a temporary folder for a report; at the end, move the report into `out`.
 
-    Raises OSError if `out` holds something that no report may replace, or another run writes there.
+    Raises OSError if `out` has files that a report must not replace, or if another run is writing
+    to it.
     """
     if not out.is_dir():
         out.mkdir(parents=True)
@@ -95,7 +97,10 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def _replace_report(new: Path, out: Path) -> None:
-    """Move the old report out of `out` and the new one in, by renaming; undo it on an error."""
+    """Rename the files of the old report out of `out`, and of the new one into it.
+
+    All renames are undone on an error.
+    """
     figures = _entries(new / FIGURES)
     come = [NUMBERS, *(f"{FIGURES}/{name}" for name in figures), PAGE]
     for name in come:
@@ -123,7 +128,7 @@ def _replace_report(new: Path, out: Path) -> None:
 
 
 def _flush_to_disk(path: Path) -> None:
-    """Wait until a file is on the disk: a full disk may show only now."""
+    """Wait until a file is on the disk, because a full disk may raise an error only now."""
     handle = os.open(path, os.O_RDWR)
     try:
         os.fsync(handle)
@@ -135,14 +140,14 @@ def _check_replaceable(out: Path, figures: Sequence[str] = ()) -> None:
     """Raise OSError if `out` holds something that no report can replace."""
     folder = out / FIGURES
     if figures and os.path.lexists(folder) and not _real_folder(folder):
-        raise OSError(errno.ENOTDIR, f"{FIGURES} there is no folder of its own, but a link or file")
+        raise OSError(errno.ENOTDIR, f"its {FIGURES} is a link or a file instead of a folder")
     for name in (PAGE, NUMBERS, *(f"{FIGURES}/{figure}" for figure in figures)):
         if _real_folder(out / name):
-            raise OSError(errno.EISDIR, f"{name} there is a folder")
+            raise OSError(errno.EISDIR, f"its {name} is a folder")
 
 
 def _is_report_part(out: Path, name: str) -> bool:
-    """True if an earlier report made this entry, or a run that was killed."""
+    """Test whether an earlier report or a killed run made this entry."""
     path = out / name
     if name in (PAGE, EXPLORER):
         return has_mark(path, MARK)
@@ -158,13 +163,13 @@ def _unfinished(path: Path) -> bool:
 
 
 def _known_figures(out: Path) -> list[str]:
-    """Names of figures that an earlier report lists, and that carry its mark."""
+    """Return the names of figures that an earlier report lists and that have its mark."""
     folder, listed = out / FIGURES, _figures_of_report(out) or []
     return [n for n in _entries(folder) if n in listed and has_mark(folder / n, FIGURE_MARK)]
 
 
 def _figures_of_report(out: Path) -> set[str] | None:
-    """Names of the figures that the report in `out` lists; None if there is no report."""
+    """Return the names of the figures that the report in `out` lists, or None without a report."""
     try:
         tree = json.loads(_read_bytes(out / NUMBERS, MOST_NUMBERS))
         known = "posenc" in tree["provenance"]["versions"]
@@ -174,7 +179,7 @@ def _figures_of_report(out: Path) -> set[str] | None:
 
 
 def _entries(folder: Path) -> list[str]:
-    """Names in a folder, sorted; none if it is a link or does not exist."""
+    """Return the sorted names in a folder; none for a link or a missing folder."""
     return sorted(os.listdir(folder)) if _real_folder(folder) else []
 
 
@@ -183,7 +188,7 @@ def _real_folder(path: Path) -> bool:
 
 
 def has_mark(path: Path, mark: str) -> bool:
-    """True if a regular file, not a link, has this mark near its beginning or end."""
+    """Test whether a regular file, not a link, has this mark near its beginning or end."""
     with suppress(OSError, ValueError):
         return mark.encode() in _read_bytes(path, MARK_REACH) + _read_bytes(
             path, MARK_REACH, end=True
@@ -192,7 +197,7 @@ def has_mark(path: Path, mark: str) -> bool:
 
 
 def _read_bytes(path: Path, limit: int, end: bool = False) -> bytes:
-    """The first or last bytes of a regular file. Raises ValueError for other files, and OSError."""
+    """Read the first or last bytes of a regular file. Raises ValueError for other files."""
     if path.is_symlink():
         raise ValueError(f"{path} is a link")
     with opened(path) as file:
@@ -214,7 +219,7 @@ def _locked(out: Path) -> Iterator[None]:
         except BlockingIOError:
             raise OSError(errno.EBUSY, "another run is writing a report there") from None
         except OSError:
-            # There are no locks on this file system
+            # This file system has no locks
             pass
         yield
     finally:

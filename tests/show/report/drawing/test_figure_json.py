@@ -8,8 +8,8 @@ from refusals import refused
 from posenc import plot
 from posenc.show.report.drawing import matplotlib
 from posenc.show.report.drawing.data_table import data_table
-from posenc.show.report.drawing.document import SCHEMA, from_json, to_json
 from posenc.show.report.drawing.figure import COLOURS, Figure, Panel
+from posenc.show.report.drawing.figure_json import SCHEMA, from_json, to_json
 from posenc.show.report.drawing.marks import Line, heat
 
 
@@ -54,15 +54,15 @@ GOOD = to_json(Figure("t", [Panel("", [Line([0, 1], [2, 3]), heat([[1, 2]])])], 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"schema": "posenc.figure/9"}, r'`schema` "posenc.figure/1", got .*9.*: save it by JSON'),
+        ({"schema": "posenc.figure/9"}, r'`schema` must be "posenc.figure/1", got .*9.*JSON'),
         ({"panels": []}, "`panels` must be a list of one or more, got an empty one"),
-        ({"colour": "red"}, "the figure has no `colour`: it has title, panels, says"),
-        ({"says": 3}, "`says` of the figure must be text, got 3"),
+        ({"colour": "red"}, "keys of the figure must be among title, panels, .*, got `colour`"),
+        ({"says": 3}, "`says` must be text in the figure, got 3"),
         ({"panels": [{"marks": [{"mark": "pie"}]}]}, "`mark` must be one of line, .*, got .*pie"),
-        ({"panels": [{"marks": [{"mark": "line", "x": [1]}]}]}, "a line needs `y`, which is miss"),
+        ({"panels": [{"marks": [{"mark": "line", "x": [1]}]}]}, "`y` must be in a line"),
         (
             {"panels": [{"marks": [{"mark": "line", "x": [1], "y": ["1"]}]}]},
-            "`y` of a line must be a list of numbers or null, got a list",
+            "`y` must be a list of numbers or null in a line, got a list",
         ),
         (
             {"panels": [{"marks": [{"mark": "line", "x": [1], "y": [1, 2]}]}]},
@@ -74,7 +74,7 @@ GOOD = to_json(Figure("t", [Panel("", [Line([0, 1], [2, 3]), heat([[1, 2]])])], 
         ),
         (
             {"panels": [{"marks": [{"mark": "line", "x": [1], "y": [1], "dash": "curly"}]}]},
-            "`dash` of a line must be one of 'solid', 'dash', .*, got 'curly'",
+            "`dash` must be one of 'solid', 'dash', .* in a line, got 'curly'",
         ),
     ],
 )

@@ -1,7 +1,7 @@
-"""Outcomes of models that were trained on short texts, seed by seed, for a scene of the story.
+"""Outcomes of models that were trained on short texts, by length and seed, for a story scene.
 
-The stores lie in `studies/` of the repository, which is not installed. `tools/explorer.py studies`
-writes what the scene shows of them into `trained.json`, and a test compares it with the store.
+The stores are in `studies/` of the repository, which is not installed. `tools/explorer.py` writes
+the outcomes into `study_curves.json`, and a test compares them with the store.
 """
 
 import json
@@ -36,12 +36,12 @@ class Outcomes(TypedDict):
 
 @cache
 def short() -> Outcomes:
-    """Read what is packaged."""
-    return json.loads((files("posenc.show.explorer") / "trained.json").read_text("utf-8"))
+    """Read the packaged outcomes."""
+    return json.loads((files("posenc.show.explorer") / "study_curves.json").read_text("utf-8"))
 
 
 def measured(studies: Path) -> Outcomes:
-    """Read the study from its store: seconds."""
+    """Read the outcomes from the store of the study, which takes seconds."""
     from posenc.lab.study import analysis, store
 
     folder = studies / COPIED
@@ -67,7 +67,7 @@ def measured(studies: Path) -> Outcomes:
 
 
 def _beyond(row: dict[str, Any]) -> Curve:
-    """From the trained length on."""
+    """Select the lengths from the trained length on."""
     return {
         str(length): [round(one, DIGITS) for one in seeds]
         for length, seeds in row["curve"].items()
