@@ -229,7 +229,7 @@ def export(
     if unknown := sorted({node[0] for node in graph["nodes"]} - operations()):
         raise ValueError(
             f"{card.name} uses {', '.join(f'`{name}`' for name in unknown)}, which the explorer"
-            " cannot run: write it with other operations on tensors."
+            " cannot run. Use other operations on tensors."
         )
     return {
         "name": card.name,

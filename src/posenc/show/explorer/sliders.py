@@ -91,7 +91,7 @@ class SliderMaker:
         return in_float64(encoding)
 
     def export(self, encoding: Encoding) -> Graph:
-        """The graph, with floats as constants where that changes nothing: no branch asks them."""
+        """Record the graph, with floats as constants if no branch depends on them."""
         if self.kept:
             with suppress(ValueError):
                 twin = graphs.with_tensors(self.encoding(), self.kept)
