@@ -20,6 +20,7 @@ import torch
 import transformers
 from torch import Tensor
 
+from posenc.core.frequencies import Layout
 from posenc.lab.vectors.against import against
 from posenc.models import published
 from posenc.models.config import specify
@@ -35,6 +36,7 @@ length 1: it is that of angles in float32, and grows with the context. Not run: 
 need a GPU, and llama.cpp, whose package has to be compiled.
 """
 Apply = Callable[..., Any]
+Built = tuple[Apply, Layout | None]
 # The cause of a finding, by program and model, in the versions of the table
 WHY: Mapping[tuple[str, str], str] = {
     ("mlx-lm", "gpt-oss-20b/120b"): "`truncate` is not read: `models/rope_utils.py`, lines 150-153",
@@ -45,10 +47,10 @@ WHY: Mapping[tuple[str, str], str] = {
 }
 
 
-def of_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> tuple[Apply, str]:
+def of_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
     """Return the rotation of the model's own file in transformers."""
     kind = config["model_type"]
-    values = transformers.AutoConfig.for_model(**config)
+    values = transformers.AutoConfig.for_model(**config)  # type: ignore
     folder = type(values).__module__.rpartition(".")[0]
     file = importlib.import_module(f"{folder}.modeling_{folder.rpartition('.')[2]}")
     classes = (
@@ -86,15 +88,15 @@ def of_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> tuple[
             torch.cat([x[..., :start], part, x[..., stop:]], -1) for x, part in ((q, a), (k, b))
         ]
 
-    return apply, ""
+    return apply, None
 
 
-def of_torchtune(name: str, config: dict[str, Any], rotary: Rotary) -> tuple[Apply, str]:
+def of_torchtune(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
     """Return torchtune's rotation, whose weights pair neighbours."""
     if rotary.turned < rotary.dim or rotary.method not in ("default", "llama3") or rotary.sections:
         raise NotImplementedError
-    from torchtune.models.llama3_1 import Llama3ScaledRoPE
-    from torchtune.modules import RotaryPositionalEmbeddings
+    from torchtune.models.llama3_1 import Llama3ScaledRoPE  # type: ignore
+    from torchtune.modules import RotaryPositionalEmbeddings  # type: ignore
 
     longest = 2 * config.get("max_position_embeddings", 4096) + 8
     if longest > 2**20:  # its table of all positions would not fit into memory
@@ -114,11 +116,11 @@ def of_torchtune(name: str, config: dict[str, Any], rotary: Rotary) -> tuple[App
     return apply, "interleaved"
 
 
-def of_x_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> tuple[Apply, str]:
+def of_x_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
     """Return the rotation of x-transformers, which pairs neighbours."""
     if rotary.method not in ("default", "linear") or rotary.sections or rotary.trailing:
         raise NotImplementedError
-    from x_transformers.x_transformers import RotaryEmbedding, apply_rotary_pos_emb
+    from x_transformers.x_transformers import RotaryEmbedding, apply_rotary_pos_emb  # type: ignore
 
     module = RotaryEmbedding(
         rotary.turned, interpolation_factor=rotary.factor, base=int(rotary.base)
@@ -131,13 +133,11 @@ def of_x_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> tupl
     return apply, "interleaved"
 
 
-def of_rotary_embedding_torch(
-    name: str, config: dict[str, Any], rotary: Rotary
-) -> tuple[Apply, str]:
+def of_rotary_embedding_torch(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
     """Return the rotation of rotary-embedding-torch, which pairs neighbours."""
     if rotary.method not in ("default", "linear") or rotary.sections or rotary.trailing:
         raise NotImplementedError
-    from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb
+    from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb  # type: ignore
 
     module = RotaryEmbedding(
         rotary.turned, theta=rotary.base, interpolate_factor=rotary.factor, cache_if_possible=False
@@ -150,12 +150,12 @@ def of_rotary_embedding_torch(
     return apply, "interleaved"
 
 
-def of_mlx_lm(name: str, config: dict[str, Any], rotary: Rotary) -> tuple[Apply, str]:
+def of_mlx_lm(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
     """Return the rotation that mlx-lm builds for the config, one token at a time."""
     if rotary.sections or rotary.trailing:
         raise NotImplementedError
-    import mlx.core as mx
-    from mlx_lm.models.rope_utils import initialize_rope
+    import mlx.core as mx  # type: ignore
+    from mlx_lm.models.rope_utils import initialize_rope  # type: ignore
 
     scaling = config.get("rope_scaling") or config.get("rope_parameters")
     if isinstance(scaling, dict) and "full_attention" in scaling:
@@ -179,10 +179,10 @@ def of_mlx_lm(name: str, config: dict[str, Any], rotary: Rotary) -> tuple[Apply,
                 out[b, :, t] = torch.tensor(np.array(module(part, offset=position)))[0, :, 0]
         return out
 
-    return apply, ""
+    return apply, None
 
 
-PROGRAMS: Mapping[str, Callable[..., tuple[Apply, str]]] = {
+PROGRAMS: Mapping[str, Callable[..., Built]] = {
     "transformers": of_transformers,
     "torchtune": of_torchtune,
     "x-transformers": of_x_transformers,
@@ -205,7 +205,7 @@ def _cell(program: str, name: str, config: Mapping[str, Any], rotary: Rotary) ->
     """Return the outcome of one program and one model."""
     try:
         apply, layout = PROGRAMS[program](name, json.loads(json.dumps(config)), rotary)
-        verdict = against(apply, config, layout=layout or None)
+        verdict = against(apply, config, layout=layout)
     except NotImplementedError:
         return ""
     except Exception as error:
