@@ -41,10 +41,10 @@ lint:
 	ruff format --check .
 	ruff check .
 	python tools/table.py --check
-	python tools/words.py --check
+	python tools/words.py
 
 PART ?=
-words:          ## words that the style excludes, by line, rule and package: make words PART=src/posenc/core
+words:          ## words that the style excludes, with their rules: make words PART=src/posenc/core
 	python tools/words.py $(PART)
 
 types:

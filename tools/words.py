@@ -1,11 +1,9 @@
 """Find words that the style of this project excludes, in all text that a reader of it meets.
 
-    python tools/words.py PATH...     list the hits in these files or folders; all of them without
-    python tools/words.py --check     fail if a package has more hits than its budget
-    python tools/words.py --lower     lower budgets to the hits that are left
+    python tools/words.py [PATH...]     list the hits in these files or folders, or in all; 1 if any
 
 Texts are docstrings, comments, messages, other strings, Markdown and pages; `words.toml` has the
-patterns, and `words_budget.toml` the hits that each package may still have.
+patterns.
 """
 
 import ast
@@ -15,7 +13,6 @@ import sys
 import tokenize
 import tomllib
 from bisect import bisect
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +23,6 @@ from pygments import lexers
 from pygments.token import Comment, String
 
 ROOT = Path(__file__).parent.parent
-BUDGET = Path(__file__).parent / "words_budget.toml"
 PLACES = ["src", "docs", "tests", "tools", "studies", "benchmarks", "examples", "*.md"]
 KINDS = {"summary", "docstring", "comment", "message", "text", "page"}
 # Names of servers and fixtures that others wrote, and the examples of what is excluded
@@ -287,53 +283,14 @@ def files(places: list[Path]) -> Iterator[Path]:
                 yield path
 
 
-def package(path: str) -> str:
-    """Return the part of the repository for whose hits one number stands in the budget."""
-    parts = path.split("/")
-    depth = 3 if path.startswith("src/") else 2 if path.startswith("tests/") else 1
-    return "/".join(parts[:-1][:depth]) or "root"
-
-
 def main(words: list[str]) -> int:
-    options = {word for word in words if word.startswith("--")}
-    named = [Path(word).resolve() for word in words if word not in options]
-    places = named or [path for place in PLACES for path in ROOT.glob(place)]
+    """Print the hits in the named files and folders, or in all; return 1 if there are any."""
+    places = [Path(word).resolve() for word in words]
+    places = places or [path for place in PLACES for path in ROOT.glob(place)]
     found = [hit for path in files(places) for hit in of_file(path)]
-    counts = Counter(package(hit.path) for hit in found)
-    if "--lower" in options:
-        return lower(counts)
-    if "--check" in options:
-        return check(counts)
     for hit in found:
         print(hit)
-    for title, kinds in [("rule", Counter(hit.rule.name for hit in found)), ("package", counts)]:
-        print(f"\nhits by {title}: {len(found)}")
-        for name, count in sorted(kinds.items()):
-            print(f"{count:6} {name}")
     return bool(found)
-
-
-def budget() -> dict[str, int]:
-    return tomllib.loads(BUDGET.read_text(encoding="utf-8")) if BUDGET.exists() else {}
-
-
-def check(counts: Counter[str]) -> int:
-    """Print the packages with more hits than their budget; return 1 if there are any."""
-    over = {name: n for name, n in counts.items() if n > budget().get(name, 0)}
-    for name, count in sorted(over.items()):
-        print(
-            f"{name} has {count} words against the style, {budget().get(name, 0)} are allowed. "
-            f"List them with `python tools/words.py {'*.md' if name == 'root' else name}`."
-        )
-    return bool(over)
-
-
-def lower(counts: Counter[str]) -> int:
-    """Write the smaller of budget and count for each package; without a file, all counts."""
-    old = budget() or dict(counts)
-    kept = {name: min(n, counts[name]) for name, n in sorted(old.items()) if counts[name]}
-    BUDGET.write_text("".join(f'"{name}" = {n}\n' for name, n in kept.items()), encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":

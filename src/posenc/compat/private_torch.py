@@ -102,7 +102,7 @@ _parallel = _openmp()
 def in_region(f: Callable[[], None], count: int) -> None:
     """Call f, which must not raise, in `count` concurrent threads that start no others.
 
-    These are threads of torch's OpenMP, which may start fewer, or else threads of Python.
+    These are threads of torch's OpenMP, which may start fewer; without it, threads of Python.
     """
     if _parallel is not None:
         _parallel(_Region(lambda _: f()), None, count, 0)
