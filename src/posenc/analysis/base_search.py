@@ -66,7 +66,7 @@ def first_negative(theta: Sequence[float], limit: int) -> int:
 
 
 def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:
-    """Return some distance below `length` with B(m) < 0; None if there is none."""
+    """Return any distance m < `length` with B(m) < 0, not always the first one, or None."""
     # A base mostly fails near the distance where a slightly smaller base failed
     if near is not None:
         reach = max(64, near // 100)
@@ -85,7 +85,7 @@ def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int
 
 
 def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
-    """Return the first m of start … end − 1 with B(m) < 0, in float32, and exactly if in doubt."""
+    """Return the first m in start … end − 1 with B(m) < 0; B near 0 is recomputed in float64."""
     rough, doubt = _rough_similarity(freqs, start, end), ROUGH_ERROR * len(freqs)
     if float(rough.min()) > doubt:
         return None
@@ -97,7 +97,7 @@ def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
 
 
 def _rough_similarity(freqs: Frequencies, start: int, end: int) -> Tensor:
-    """Return B(m) for m = start … end − 1, like `similarity`, with a product in float32."""
+    """Return B(m) for m = start … end − 1 like `similarity`, but by a matrix product in float32."""
     n = isqrt(end - start - 1) + 1
     coarse = (start + n * arange(n, dtype=float64))[:, None] * freqs
     fine = arange(n, dtype=float64)[:, None] * freqs

@@ -30,7 +30,7 @@ NAME = "posenc_capture"
 
 @dataclass(frozen=True)
 class Attended:
-    """The tensors of one attention call; masks may have one head for all."""
+    """The tensors of one attention call; the head axis of a mask or bias may have size 1."""
 
     module: str  # name of the module in the model
     q: Tensor  # (batch, head, query, channel), as in the dot product
@@ -87,7 +87,7 @@ def capture(model: nn.Module, inputs: Mapping[str, Any]) -> list[Attended]:
 
 
 class _Recorder:
-    """A recorder of calls of the registered attention; `calls` has arguments of running modules."""
+    """A recorder of a model's attention calls; `calls` has the arguments of running modules."""
 
     def __init__(self, model: nn.Module, attended: list[Attended]):
         self.names = {module: name for name, module in model.named_modules()}
@@ -102,7 +102,7 @@ class _Recorder:
             self.calls[module] = dict(zip(names, args, strict=False)) | kwargs
 
     def record(self, module: nn.Module, call: "_Call") -> Tensor:
-        """Record one attention, and return its output.
+        """Record one attention call, and return its output.
 
         If rotary tables are among the arguments, the module runs a second time, `rerunning`, with
         the identity instead. The second call only stores its q and k in `plain`.
@@ -137,7 +137,7 @@ class _Recorder:
 
 @dataclass(frozen=True)
 class _Call:
-    """The arguments of one call of the registered function."""
+    """The arguments with which transformers called the registered attention function."""
 
     q: Tensor
     k: Tensor
@@ -147,7 +147,7 @@ class _Call:
     more: dict[str, Any]
 
     def eagerly(self, module: nn.Module) -> tuple[Tensor, Tensor | None]:
-        """Run the model's own eager attention in float32 or wider, because 16 bits round scores."""
+        """Run the model's own eager attention in float32 or wider; 16 bits would round scores."""
         home = sys.modules[type(module).__module__]
         own = getattr(home, "eager_attention_forward", None)
         if own is None:
@@ -244,7 +244,7 @@ def _attention(
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """Return the mask (batch, 1, query, key), even if kernels have it built in."""
+    """Return the mask (batch, 1, query, key), even where a kernel would need no tensor."""
     from transformers.masking_utils import sdpa_mask
 
     always = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
@@ -252,7 +252,7 @@ def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
 
 
 def identity_rotation(table: Any) -> Any:
-    """Return a rotary table of the identity: (cos, sin), or the complex numbers of Llama 4."""
+    """Return a rotary table that rotates nothing: (cos, sin), or the complex numbers of Llama 4."""
     if isinstance(table, Tensor):
         return torch.ones_like(table)
     return torch.ones_like(table[0]), torch.zeros_like(table[1])

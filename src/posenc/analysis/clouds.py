@@ -21,7 +21,7 @@ FREQUENT = 400  # most frequent words, from which groups are selected
 
 @dataclass(frozen=True)
 class Clouds:
-    """Words in a plane, before and after an encoding acts on them."""
+    """Word vectors as points in a plane, before and after an encoding acts on them."""
 
     words: list[str]
     group: list[int]  # number of the group of each word
@@ -63,7 +63,7 @@ def clouds(text: Text, vectors: Tensor, encoding: Encoding, seed: int = 0) -> Cl
 
 
 def _groups(text: Text, vectors: Tensor) -> tuple[list[int], list[int]]:
-    """Return the ids of words, one group after another, and the group of each."""
+    """Return the word ids, one group after another, and for each word the index of its group."""
     frequent = text.ids.bincount(minlength=len(text.distinct)).argsort(descending=True, stable=True)
     words = [n for n in frequent.tolist() if len(text.distinct[n]) > 3][:FREQUENT]
     if len(words) < GROUPS * WORDS_EACH:

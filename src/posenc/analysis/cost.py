@@ -63,7 +63,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class AtLength:
-    """One forward pass of a text of `tokens`; None if the encoding does not accept this length."""
+    """Time and memory of a forward pass; None if the encoding does not accept this text length."""
 
     tokens: int
     seconds: float | None  # CPU seconds
@@ -73,7 +73,7 @@ class AtLength:
 
 @dataclass(frozen=True)
 class Count:
-    """The work of a forward pass, which is the same on every machine, unlike seconds."""
+    """The work of a forward pass in operations and bytes, which do not depend on the machine."""
 
     operations: int  # calls of torch that allocate a tensor, without views and checks
     numbers: int  # numbers that these calls write
@@ -99,7 +99,7 @@ def cost_of_encoding(encoding: Encoding, dim: int, heads: int, tokens: int) -> C
 def costs(
     layers: list[SelfAttention], x: Tensor, rounds: int, step: Callable[[], None] = lambda: None
 ) -> list[Cost]:
-    """Measure layers on `x`, (batch, token, channel); the first layer is the baseline.
+    """Measure time and memory of layers on `x`, (batch, token, channel); the first is the baseline.
 
     `step` is called after each round.
     """
@@ -125,7 +125,7 @@ def by_length(
     rounds: Mapping[int, int],
     step: Callable[[], None] = lambda: None,
 ) -> list[list[AtLength]]:
-    """Measure forward passes at each length, with its number of `rounds`.
+    """Measure forward passes of each layer at each text length; `rounds` maps lengths to rounds.
 
     The first layer is the baseline, and must accept every length. `step` is called after each
     round.
@@ -152,7 +152,7 @@ def by_length(
 def _in_turns(
     runs: Mapping[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
 ) -> dict[Any, dict[int, float]]:
-    """Return CPU seconds of each run by round, timed in a new order each round.
+    """Time all runs in each round, in a new random order; return the CPU seconds by run and round.
 
     A run is skipped after `FEWEST` rounds once it has used `AFFORDED` seconds per round.
     """
@@ -214,7 +214,7 @@ def _peak(kind: Callable[[Any, Tensor], Any], layer: nn.Module, x: Tensor) -> in
 
 
 class _Alive(DispatchMode):
-    """A mode that counts operations, and sums the sizes of storages that are still referenced."""
+    """A torch dispatch mode that counts operations and measures the memory of live tensors."""
 
     def __init__(self):
         super().__init__()

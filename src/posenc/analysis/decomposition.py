@@ -225,7 +225,7 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
 
 
 def normed(norm: nn.LayerNorm, x: Tensor, part: Tensor) -> Tensor:
-    """Return the term of a summand of `x` in LayerNorm(x) without β: γ (part − mean) / σ(x)."""
+    """Return the share of one summand of `x` in LayerNorm(x) without β: γ (part − mean) / σ(x)."""
     spread = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
     return norm.weight * (part - part.mean(-1, keepdim=True)) / spread
 
@@ -235,7 +235,7 @@ def _seen_of(attended: Attended) -> Tensor | None:
 
 
 def _four_products(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the four products of word and position, after the hooks.
+    """Yield the four products of word and position in a score, computed after the hooks.
 
     A hook is affine, f(x) = A x + b. So A p = f(p) − f(0) is the term of a position p, and the
     remainder, f(x) − A p, is the term of the word with the constant b.
@@ -251,7 +251,7 @@ def _four_products(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[s
 def _products(
     encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, bands: int
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the products of encoded queries and keys, by term or by band."""
+    """Yield named parts of the product of encoded q and k; for rotary encodings, bands of pairs."""
     leaves = placed(encoding, at, k_at)
     parts = [leaf.encoding for leaf in leaves]
     rotary = [part for part in parts if _is_rotary(part)]
@@ -269,7 +269,7 @@ def _is_rotary(part: Any) -> bool:
 
 
 def _bands(rotary: Any, count: int) -> Iterator[tuple[str, Tensor]]:
-    """Yield names and channels of bands of pairs, fast to slow; with several axes by |θ|."""
+    """Yield the name and the channels of each band of rotary pairs, from fast to slow."""
     theta = rotary.freqs.detach().cpu().double()
     if theta.ndim == 3:  # (axis, head, pair)
         theta = theta.square().mean(1).sqrt()

@@ -44,7 +44,7 @@ def by_method(
     configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
-    """Return the dials over `target` tokens for θ as trained, as configured, and extended.
+    """Return the dials of each extension method over `target` tokens, also for unchanged θ.
 
     The keys are "none", "configured" and the methods of extension; "longrope" needs its factors,
     `long`.

@@ -27,7 +27,7 @@ PAIRS_TRIED = 1024  # pairs in the search for the offset
 
 @dataclass(frozen=True)
 class Formula:
-    """The formula of row r, `size` · sin and cos of (r + offset) · θ."""
+    """The fitted formula of a table: row r is `size` · sin and cos of (r + offset) · θ."""
 
     layout: Layout  # "interleaved" alternates sine and cosine, "half" has all of one kind first
     sine_first: bool
@@ -53,7 +53,7 @@ def fit_formula(table: Tensor) -> Formula | None:
 
 
 def _fit_layout(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
-    """Return the best formula for the table in this layout."""
+    """Return the formula in this layout of sines and cosines that fits the table best."""
     row = filled.nonzero().flatten()
     first, second = split(table[row], layout)
     z = torch.complex(second, first)
@@ -73,7 +73,7 @@ def _fit_layout(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
 
 
 def _phase(z: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the step of the phase of each pair from row to row, and its phase in row 0."""
+    """Return for each pair the phase step from one row to the next, and the phase of row 0."""
     theta = (z[1:] * z[:-1].conj())[row.diff() == 1].sum(0).angle()
     stopped = z * torch.polar(torch.ones(()).double(), -row.unsqueeze(-1) * theta)
     return theta, stopped.sum(0).angle()
@@ -98,7 +98,7 @@ def _offset(phase: Tensor, theta: Tensor) -> int:
 
 
 def _base(slope: float, pairs: int) -> tuple[float, bool]:
-    """Return the base, and True if exponents are j / (d/2 − 1)."""
+    """Return the base, and True if the exponents are j / (d/2 − 1) instead of j / (d/2)."""
     for last, closed in ((pairs, False), (pairs - 1, True)):
         base = exp(min(slope * last, 700))
         if abs(base / float(f"{base:.1e}") - 1) < 1e-3:

@@ -1,4 +1,4 @@
-"""Compute turns, critical dimension and similarity of rotary frequencies, and of extended ones.
+"""Analyse rotary frequencies before and after an extension: turns, critical dimension, similarity.
 
     λⱼ = 2π/θⱼ                        wavelength, in tokens
     rⱼ = L θⱼ / 2π                    turns within L tokens; below 1 a pair never completes a turn
@@ -60,7 +60,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class ExtendedPairs:
-    """The pairs after one method of extension."""
+    """The rotary pairs after one method of context extension."""
 
     pairs: list[Pair]
     gain: float  # factor of cos and sin
@@ -95,7 +95,7 @@ def extended(
 def stretched(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> dict[str, tuple[Theta, float]]:
-    """Return frequencies, and the gain of cos and sin, of each method with its default settings.
+    """Return the extended frequencies and the gain of cos and sin for each method, at its defaults.
 
     With a single pair, methods that need a fastest and a slowest pair are left out.
     """
@@ -151,7 +151,7 @@ def reach(freqs: Theta, limit: int = LONGEST) -> int:
 
 @cache
 def _reach(theta: tuple[float, ...], limit: int) -> int:
-    """Return `reach` of sorted θ, by matrix products if torch is already imported.
+    """Compute `reach` for sorted θ, by matrix products if torch is already imported.
 
     Matrix products are 20 times as fast, but importing torch takes about a second. Both searches
     return the same distance.
@@ -185,7 +185,7 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """Read the table of (index of a base, longest text for which it is enough) for each size."""
+    """Read for each head size the pairs (index of a base, longest text for which it is enough)."""
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 
 
@@ -221,7 +221,7 @@ class _Blocks:
 def _first_negative(
     theta: Sequence[float], blocks: Sequence[_Blocks], start: int, end: int
 ) -> int | None:
-    """Return the first m of start … end − 1 with B(m) < 0, by a search in ever smaller blocks."""
+    """Return the first m in start … end − 1 with B(m) < 0; None if there is none."""
     if not blocks:
         sums = ((m, sum([cos(m * turn) for turn in theta])) for m in range(start, end))
         return next((m for m, similarity in sums if similarity < 0), None)

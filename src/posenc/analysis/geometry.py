@@ -27,7 +27,7 @@ from posenc.rotation.table import turn
 
 @dataclass(frozen=True)
 class Plane:
-    """Words as points before and after an encoding, each in its own plane of most variance."""
+    """Words as points in the plane of most variance, one plane before and one after an encoding."""
 
     words: list[str]
     position: list[int] | list[list[int]]
@@ -40,7 +40,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class Turned:
-    """Words of two channels, each rotated by its position."""
+    """Word vectors of two channels, each rotated in proportion to its position."""
 
     words: list[str]
     position: list[int]
@@ -61,7 +61,7 @@ def project(
     encoding: Encoding,
     pos: Positions | Points | None = None,
 ) -> Plane:
-    """Project words before and after an encoding of embeddings. Positions None: 0, 1, 2, …"""
+    """Project words to a plane before and after an encoding. `pos` None means 0, 1, 2, …"""
     if "on_embeddings" not in encoding.acts_on:
         raise ValueError(
             f"`encoding` must act on embeddings, got {type(encoding).__name__}. Use Sinusoidal,"
@@ -82,7 +82,7 @@ def project(
 
 
 def plane(x: Float[Tensor, "token channel"]) -> tuple[Tensor, float]:
-    """Return coordinates (token, 2), and their share of the variance.
+    """Project `x` to its plane of most variance; return coordinates (token, 2) and the share shown.
 
     The sign of each axis makes its largest weight positive, so that pictures are reproducible.
     """
@@ -99,7 +99,7 @@ def turned(
     theta: float,
     pos: Positions | None = None,
 ) -> Turned:
-    """Rotate words of two channels by their positions. Positions None: 0, 1, 2, …"""
+    """Rotate words of two channels by their positions. `pos` None means positions 0, 1, 2, …"""
     pos = folded(len(x), 1) if pos is None else pos
     by = turn(pos, torch.tensor([theta], dtype=torch.float64))
     after = rotate(x[None, None], by, "interleaved")[0, 0]

@@ -23,7 +23,7 @@ from posenc.properties.probe import Probe
 
 @dataclass(frozen=True)
 class Map:
-    """The similarity of all patches to one, a map per head; a single map if heads do not differ."""
+    """The similarity of all patches to one, a map per head, or one map if all heads are equal."""
 
     height: int
     width: int

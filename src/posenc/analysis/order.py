@@ -38,7 +38,7 @@ class Order:
 
 @torch.no_grad()
 def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
-    """Return the change of each token of `x`, (1, token, …), if token `order[n]` moves to n."""
+    """Return the change of each token's output when `x`, (1, token, …), is permuted by `order`."""
     before, after = read(x), read(x[:, order])
     change = torch.empty_like(before)
     change[:, order] = after - before[:, order]
@@ -53,7 +53,7 @@ def difference(read: Read, x: Tensor, i: int, j: int) -> float:
 
 
 def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | None = None) -> float:
-    """Return the change of the output if `x`, (1, token, channel), is permuted by `order`."""
+    """Return the relative change of a layer's output if `x`, (1, token, channel), is reordered."""
     read = reader_of(layer, mask)
     before, after = read(x), read(x[:, order])
     return _share(after - before[:, order], before)
@@ -62,7 +62,7 @@ def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | Non
 def duplicate(
     layer: SelfAttention, x: Embeddings, i: int, j: int, mask: Mask | None = None
 ) -> float:
-    """Return the difference of the outputs at i and j, where `x` has the same vector."""
+    """Return the relative difference of a layer's outputs at i and j, where `x` is equal."""
     return difference(reader_of(layer, mask), x, i, j)
 
 
@@ -77,7 +77,7 @@ def reader_of(layer: SelfAttention, mask: Mask | None = None) -> Read:
 
 
 def repeated(words: Sequence[str], shortest: int = 3) -> tuple[int, int] | None:
-    """Return the first two indices of the longest word that occurs twice.
+    """Return the first two indices of the longest word that occurs more than once, or None.
 
     >>> repeated("the dog chased another dog".split())
     (1, 4)

@@ -1,4 +1,4 @@
-"""Convert learned tables of relative positions to functions of the distance.
+"""Measure learned tables of relative positions by distance: T5's biases and Shaw's vectors.
 
     T5      value(δ, h) = weight[bucket(δ), h]                  added to the scores of head h
     Shaw    |a_δ|, |c_δ|, cos(a_δ, a_{δ+1})                     of key and value vectors
@@ -20,7 +20,7 @@ from posenc.encodings.bias.t5 import bucket, starts
 
 @dataclass(frozen=True)
 class Steps:
-    """A T5 bias at the first and the last distance of each bucket, between which it is constant."""
+    """The T5 bias at both ends of each bucket of distances; within a bucket it is constant."""
 
     distance: list[int]  # position of the query − position of the key
     heads: list[list[float]]  # the bias at each distance, in logits
@@ -28,7 +28,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Vectors:
-    """A table of vectors, one for each distance."""
+    """Norms and similarities of a table of vectors with one vector for each distance."""
 
     distance: list[int]  # position of the query − position of the key
     norms: list[float]
@@ -49,7 +49,7 @@ def t5(weight: Tensor, reach: int = 128, bidirectional: bool = True) -> Steps:
 
 @torch.no_grad()
 def shaw(table: Tensor) -> Vectors:
-    """Return norms and similarities by distance, from a table (row, channel) of Shaw."""
+    """Return norms and similarities of the vectors in a Shaw table (row, channel), by distance."""
     reach = len(table) // 2
     table = table.double()
     return Vectors(

@@ -58,7 +58,7 @@ def strength(weight: Tensor, layout: Layout) -> Tensor:
 
 @torch.no_grad()
 def alignment(q: Tensor, k: Tensor) -> Tensor:
-    """Return a(m, n) of each head: rows (head, channel, input) → (head, channel, channel)."""
+    """Return a(m, n) of weight rows m, n: (head, channel, input) → (head, channel, channel)."""
     # Normalised rows of q and then of k, (head, 2 · channel, input), and their products
     rows = normalize(torch.cat((q, k), -2).float(), dim=-1)
     products = rows @ rows.mT

@@ -1,4 +1,4 @@
-"""Compute errors of angles with rounded frequencies, in plain Python.
+"""Compute in plain Python, without torch, how far rounded frequencies change rotary angles.
 
 maxⱼ | fl(p) · fl(θⱼ) − p θⱼ |      radians; fl rounds, and the product is in float32
 """
@@ -13,7 +13,7 @@ BLIND = 1e-4  # smaller relative changes of an output are rounding errors
 
 
 def phase_error(theta: Theta, position: int, dtype: str) -> float:
-    """Return the largest error of the angle of a pair at a position, with θ in `dtype`.
+    """Return the largest error in radians of any pair's angle at a position, if θ is in `dtype`.
 
     >>> from posenc.encodings.rotary.theta import frequencies
     >>> round(phase_error(frequencies(128, 10_000.0), 4096, "bfloat16"), 2)

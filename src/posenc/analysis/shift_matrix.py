@@ -1,4 +1,4 @@
-"""Fit the matrix that shifts every position by k tokens, if an encoding has one.
+"""Fit the matrix that maps PE(p) to PE(p + k) for every position p, if an encoding has one.
 
     PE(p + k) = M_k PE(p) for all p,    M_a M_b = M_(a+b),    M_k M_kᵀ = 1
 
@@ -25,7 +25,7 @@ RANK = 1e-5  # relative size of a singular value above the rounding of rows to f
 
 @dataclass(frozen=True)
 class Shift:
-    """M_k, (channel, channel), acting on columns."""
+    """The fitted matrix M_k, (channel, channel), which maps the column PE(p) to PE(p + k)."""
 
     by: int  # k, in tokens
     matrix: list[list[float]]
@@ -34,7 +34,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Group:
-    """Two shifts, and the shift by their sum."""
+    """The shifts by a, by b and by a + b, with the product of the first two."""
 
     a: Shift
     b: Shift
@@ -45,7 +45,7 @@ class Group:
 
 @torch.no_grad()
 def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None:
-    """Fit M_a, M_b and M_(a+b) to random rows, and test rows 0 … tokens − 1. None: no rows."""
+    """Fit M_a, M_b, M_(a+b) to random rows, and test them on the first `tokens`. None: no rows."""
     probe = Probe(encoding, heads=None if encoding.heads else 1)
     row = probe.rows(probe.line(1))
     if row is None:

@@ -47,7 +47,7 @@ class Between:
 
 @dataclass(frozen=True)
 class PairsApart:
-    """Similarities of two positions by distance, over all d/2 pairs of channels."""
+    """The similarity B(δ) of two positions at distance δ, summed over all d/2 pairs of channels."""
 
     channels: int  # d
     distance: list[int]
@@ -83,7 +83,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Curve:
-    """Scores by distance, over all queries and earlier keys, heads and windows."""
+    """Mean and quantiles of scores by distance, over queries, earlier keys, heads and windows."""
 
     distance: list[int]
     mean: list[float]
@@ -115,7 +115,7 @@ def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
 
 
 def of_distance(freqs: Frequencies, length: int) -> PairsApart:
-    """Return the similarity at distances 0 … length − 1.
+    """Return the similarity of rotary positions at distances 0 … length − 1.
 
     >>> from posenc import frequencies
     >>> of_distance(frequencies(64), 1000).rises, of_distance(frequencies(64), 1000).negative
@@ -141,7 +141,7 @@ def bound(
     length: int,
     layout: Layout = "interleaved",
 ) -> Bound:
-    """Return RoFormer's bound and the score of a query and a key before rotation."""
+    """Return RoFormer's bound and the score by distance; q and k are given before rotation."""
     h = _complex(q, layout) * _complex(k, layout).conj()
     waves = _waves(freqs, length)
     sums = waves.cumsum(-1).abs()
@@ -159,7 +159,7 @@ def bound(
 def turned(
     q: Float[Tensor, "channel"], freqs: Frequencies, target: int, layout: Layout = "interleaved"
 ) -> Float[Tensor, "channel"]:
-    """Return R(target) q, the key with which q has its largest score at distance `target`."""
+    """Return R(target) q, the key whose score with q is largest at distance `target`."""
     return rotate(q.view(1, 1, 1, -1), turn(torch.tensor([target]), freqs), layout).flatten()
 
 
@@ -178,7 +178,7 @@ def peak(
 
 
 def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
-    """Return scores by distance in windows of text, `x` (window, token, channel)."""
+    """Return mean and quantiles of scores by distance, for `x` (window, token, channel)."""
     return curve(of_words(layer, x))
 
 
@@ -203,7 +203,7 @@ def effect(
     scores: Float[Tensor, "window head token token"],
     plain: Float[Tensor, "window head token token"],
 ) -> Effect:
-    """Return by distance the difference of scores with and without an encoding."""
+    """Return the difference between scores with and without an encoding, by distance."""
     added = scores - plain
     tokens = added.shape[-1]
     diagonals = [added.diagonal(-distance, -2, -1) for distance in range(tokens)]
@@ -215,7 +215,7 @@ def effect(
 
 @torch.no_grad()
 def curve(scores: Float[Tensor, "batch head token token"]) -> Curve:
-    """Return mean and quantiles of scores by distance."""
+    """Return mean and quantiles of scores by the distance from the query back to the key."""
     tokens = scores.shape[-1]
     diagonals = [scores.diagonal(-distance, -2, -1).flatten() for distance in range(tokens)]
     return Curve(
@@ -227,7 +227,7 @@ def curve(scores: Float[Tensor, "batch head token token"]) -> Curve:
 
 
 def _quantile(values: Tensor, nth: int, of: int) -> float:
-    """Interpolate between two of the ordered values, as `torch.quantile` does, without a sort."""
+    """Return the quantile nth/of as `torch.quantile` does, without sorting the values."""
     place, rest = divmod((len(values) - 1) * nth, of)
     low = values.kthvalue(place + 1).values.item()
     if not rest:

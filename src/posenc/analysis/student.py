@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def _t(degrees: float) -> tuple[Tensor, Tensor]:
-    """Return angles atan(t/√ν), whose density is cos^(ν−1), and their cumulative distribution."""
+    """Tabulate the distribution of t over angles atan(t/√ν), whose density is cos^(ν−1)."""
     angle = torch.linspace(-pi / 2, pi / 2, 20_001, dtype=torch.float64)
     below = torch.cumulative_trapezoid(angle.cos().clamp_min(0) ** (degrees - 1), angle)
     return angle, torch.cat((below.new_zeros(1), below / below[-1]))
@@ -38,7 +38,7 @@ def t_quantile(share: float, degrees: float) -> float:
 
 
 def between(x: Tensor, y: Tensor, at: Tensor) -> Tensor:
-    """Interpolate y linearly at values between the increasing x."""
+    """Interpolate y linearly at the values `at`; the nodes x must increase."""
     right = torch.searchsorted(x, at.to(x.dtype)).clamp(1, len(x) - 1)
     part = (at - x[right - 1]) / (x[right] - x[right - 1])
     return y[right - 1] + part * (y[right] - y[right - 1])

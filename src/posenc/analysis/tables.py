@@ -33,7 +33,7 @@ Untrained = Literal["random", "alike", "zero", ""]
 
 @dataclass(frozen=True)
 class Rows:
-    """Measurements of a learned table; quarters are means over a fourth of the rows."""
+    """Measurements of a learned table of positions, by row and as means over quarters of rows."""
 
     norms: list[float]
     likeness: list[float]  # likeness of rows 1, 2, … to the row before
@@ -48,7 +48,7 @@ class Rows:
 
 @torch.no_grad()
 def rows(table: Tensor) -> Rows:
-    """Measure a table (row, channel)."""
+    """Measure a learned table of positions, (row, channel)."""
     table = table.double()
     norms, likeness = table.norm(dim=-1), cosine_similarity(table[1:], table[:-1], dim=-1)
     trained, untrained = boundary(table)
@@ -66,14 +66,14 @@ def rows(table: Tensor) -> Rows:
 
 
 def directions(centred: Tensor) -> float:
-    """Return the participation ratio (Σ λ)² / Σ λ² of centred rows, from products of rows."""
+    """Return the effective number of dimensions of centred rows, (Σ λ)² / Σ λ²."""
     products = centred.mT @ centred if len(centred) > centred.shape[-1] else centred @ centred.mT
     squares = products.square().sum()
     return float(products.trace().square() / squares) if squares > 0 else 0.0
 
 
 def boundary(table: Tensor) -> tuple[int, Untrained]:
-    """Return the number of trained rows, and the kind of the rows after them."""
+    """Return the number of trained rows, and the kind of the untrained rows after them."""
     rows = len(table)
     same = int((table == table[-1]).all(-1).flip(0).long().cumprod(0).sum())
     if same > 1:
@@ -97,7 +97,7 @@ def boundary(table: Tensor) -> tuple[int, Untrained]:
 
 
 def falls(likeness: Tensor) -> int | None:
-    """Return the row from which likeness declines; None if it does not."""
+    """Return the row from which the likeness to the row before declines; None if it does not."""
     if len(likeness) < 4 * WINDOW:
         return None
     usual = likeness.median()
@@ -109,7 +109,7 @@ def falls(likeness: Tensor) -> int | None:
 
 
 def seam(norms: Tensor, likeness: Tensor) -> int | None:
-    """Return the first row after a seam, from norms (row,) and likeness (row − 1,); None: no seam.
+    """Return the first row that later training on shorter texts did not change, or None.
 
     The last row of training texts may differ from its neighbours, so of adjacent drops the last one
     is used.
@@ -134,7 +134,7 @@ def seam(norms: Tensor, likeness: Tensor) -> int | None:
 
 
 def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
-    """Return ln likelihoods of x[:1], x[:2], …, normal with any mean and a variance ≥ `least`."""
+    """Return ln likelihoods of x[:1], x[:2], … under a fitted normal with variance ≥ `least`."""
     count = torch.arange(1, len(x) + 1)
     variance = x.square().cumsum(0) / count - (x.cumsum(0) / count).square()
     variances = variance.clamp_min(least)
@@ -142,7 +142,7 @@ def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
 
 
 def _likelihood_from(x: Tensor, variance: float, centred: bool = False) -> Tensor:
-    """Return ln likelihoods of x[0:], x[1:], …, normal with this variance and mean 0 or any."""
+    """Return ln likelihoods of x[0:], x[1:], … under a normal with mean 0, fitted if `centred`."""
     back = x.flip(0)
     count = torch.arange(1, len(x) + 1)
     squares = back.square().cumsum(0) - (back.cumsum(0).square() / count if centred else 0)

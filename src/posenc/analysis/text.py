@@ -38,7 +38,7 @@ class Text:
 
     @cached_property
     def distinct(self) -> list[str]:
-        """The distinct words, the most common first."""
+        """The distinct words of the text, with the most common first."""
         return [word for word, _ in Counter(self.words).most_common()]
 
     @cached_property
@@ -77,12 +77,12 @@ class Text:
 
 
 def novel() -> Text:
-    """Return the packaged novel."""
+    """Return the words of the novel that is packaged with posenc, "Northanger Abbey"."""
     return parse(NOVEL, novel_letters())
 
 
 def novel_letters() -> str:
-    """Return the packaged novel as one string."""
+    """Return the letters of the packaged novel as one string."""
     packed = (files("posenc.analysis") / "northanger_abbey.txt.xz").read_bytes()
     return lzma.decompress(packed).decode()
 
@@ -124,7 +124,7 @@ def load_text(path: Path) -> Text:
 
 
 def _without_waiting(path: str, flags: int) -> int:
-    """Open a file without blocking on a pipe that has no writer, which reads as empty."""
+    """Open a file without blocking; a pipe that has no writer is then read as an empty file."""
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if hasattr(os, "O_NONBLOCK"):
         os.set_blocking(handle, True)

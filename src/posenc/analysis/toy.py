@@ -38,7 +38,7 @@ def seed_of(text: str) -> int:
 
 
 def uniform(seed: int) -> Iterator[float]:
-    """Yield numbers from 0 to 1 by mulberry32."""
+    """Yield uniform numbers from 0 to 1 by the generator mulberry32, the same as in JavaScript."""
     state = seed & BITS
     while True:
         state = (state + 0x6D2B79F5) & BITS
@@ -58,7 +58,7 @@ def normals(seed: int, count: int) -> Tensor:
 
 
 def vector(word: str, width: int) -> Tensor:
-    """Return the vector of a word."""
+    """Return the random vector of a word, which depends on its letters only."""
     return normals(seed_of(word), width)
 
 
@@ -92,7 +92,7 @@ def scored(made: SelfAttention, x: Embeddings) -> Scores:
 
 
 def added(encoding: Encoding, words: Sequence[str]) -> Scores:
-    """Return the difference of scores with and without an encoding, (1, head, query, key)."""
+    """Return the scores with an encoding minus those without it, (1, head, query, key)."""
     made = layer(encoding)
     x = embedded(words, made.width)
     with_it = scored(made, x)

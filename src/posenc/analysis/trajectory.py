@@ -29,7 +29,7 @@ class Advance:
 def advance(
     encoding: Encoding, vector: Float[Tensor, "channel"], positions: Sequence[int]
 ) -> Advance:
-    """Encode `vector` at each of `positions`.
+    """Encode the same `vector` at each of `positions`, to show how the encoding moves it.
 
     Raises ValueError for encodings that change neither embeddings nor queries, such as biases.
     """

@@ -1,4 +1,4 @@
-"""Measured properties of encodings, and the cards that declare which of them hold."""
+"""Properties of encodings: their measurement, and the cards that declare those of each encoding."""
 
 from importlib import import_module
 from typing import Any

@@ -89,12 +89,12 @@ class Card:
 
     @property
     def family(self) -> str:
-        """The family, by folder of the file: additive, rotary, bias, relative, none; or own."""
+        """The family, by the folder of the file: additive, rotary, bias, relative, none or own."""
         return cards.family(self.make.__module__)
 
     @property
     def text(self) -> str:
-        """The docstring of the file: meaning, formula and consequences."""
+        """The docstring of the encoding's file, with its meaning, formula and consequences."""
         if self.docstring is not None:
             return self.docstring
         return (sys.modules[self.make.__module__].__doc__ or "").strip()
@@ -106,7 +106,7 @@ class Card:
 
     @property
     def formula(self) -> str:
-        """The indented lines of the docstring, which are the formula and its symbols."""
+        """The formula and its symbols: the indented lines of the encoding's docstring."""
         return cards.formula(self.text)
 
     def to_json(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def measured_by() -> dict[str, str]:
 
 
 def findings_key(card: Card) -> tuple[str, str, tuple[str, ...]]:
-    """Return the key of the findings of an encoding in the cache of `posenc.support.made`."""
+    """Return the key under which `posenc.support.made` caches an encoding's properties."""
     return PROPERTIES, card.slug, (card.make.__module__, measures.__name__)
 
 
@@ -150,7 +150,7 @@ def findings(card: Card) -> dict[str, Any]:
 
 
 def kept_findings(card: Card) -> dict[str, Finding]:
-    """Return the same as `check` does; a defect that is not finite is NaN."""
+    """Return the cached result of `check` for this card; infinite defects become NaN."""
     kept = _kept(card)
     found = {}
     for name, one in kept["properties"].items():

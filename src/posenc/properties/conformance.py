@@ -46,7 +46,7 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 @dataclass(frozen=True)
 class PromiseOutcome:
-    """The outcome of a promise; `defect` is the largest relative difference."""
+    """The outcome of one promise; `defect` is the largest relative difference of two results."""
 
     name: str
     holds: bool | None  # None: not applicable
@@ -61,7 +61,7 @@ class PromiseOutcome:
 
     @property
     def found(self) -> str:
-        """The reason, with the smallest sizes at which the promise fails."""
+        """The reason of the outcome, with the smallest sizes at which a broken promise fails."""
         return f"{self.why.rstrip('.')} ({self.smallest})" if self.smallest else self.why
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class PromiseOutcome:
 
 
 class Conformance(list[PromiseOutcome]):
-    """The outcome of each promise, which print as a table."""
+    """A list with the outcome of each promise, printed as a table."""
 
     def __init__(self, name: str, outcomes: Iterable[PromiseOutcome]):
         super().__init__(outcomes)
@@ -82,7 +82,7 @@ class Conformance(list[PromiseOutcome]):
 
     @property
     def refusal(self) -> str:
-        """A sentence about the first broken promise; "" if none is broken."""
+        """The error message: the first broken promise and the names of others; "" without one."""
         if not self.failed:
             return ""
         first, *more = self.failed
@@ -187,7 +187,7 @@ def case_of(
     dtypes: Sequence[torch.dtype] = DTYPES,
     seed: int = 0,
 ) -> Case:
-    """Return the encoding at its default sizes, in the first dtype, or in float32 if that fails."""
+    """Return a test case of the encoding in the first of `dtypes`, or in float32 if that fails."""
     card, constructor_dim = _card_of(mine), dim or 16
     torch.manual_seed(seed)
     first = card.make(constructor_dim, heads or 4)
@@ -212,7 +212,7 @@ def case_of(
 
 
 def runs(case: Case) -> Iterator[MustEqual]:
-    """A layer with the encoding returns finite numbers."""
+    """A layer with the encoding runs and returns finite numbers."""
     shape = case.sizes.batch, case.sizes.heads, case.sizes.tokens, case.dim
     layer, x = case.layer(), case.x()
     for path in ("auto", "reference"):
@@ -221,7 +221,7 @@ def runs(case: Case) -> Iterator[MustEqual]:
 
 
 def outcome(promise: Promise, case: Case) -> PromiseOutcome:
-    """Test a promise; if it is broken, also with fewer texts, heads and tokens."""
+    """Test a promise; if it is broken, look for the smallest sizes at which it fails."""
     cases = [case]
     if promise is paths:
         cases.append(replace(case, sizes=replace(case.sizes, tokens=1)))
@@ -259,7 +259,7 @@ def _can_be_made(case: Case) -> bool:
 
 
 def tried(promise: Promise, case: Case) -> PromiseOutcome:
-    """Test a promise at one size."""
+    """Test a promise at one batch size, number of heads and text length."""
     name, largest, count = _words(promise.__name__), 0.0, 0
     usual = TOLERANCE.get(case.dtype, 16 * torch.finfo(case.dtype).eps)
     torch.manual_seed(case.seed)
@@ -283,7 +283,7 @@ def tried(promise: Promise, case: Case) -> PromiseOutcome:
 
 
 def _defect(pair: MustEqual) -> float:
-    """Return the largest difference, relative to the largest expected number."""
+    """Return the largest difference of two tensors, relative to the largest expected number."""
     if _unlike(pair):
         return float("inf")
     if not pair.actual.numel():
@@ -308,7 +308,7 @@ def _apart(pair: MustEqual) -> torch.Tensor:
 
 
 def _witness(pair: MustEqual) -> str:
-    """Format the two numbers that differ most, with enough digits, and their index."""
+    """Format the pair of numbers that differs most and its index, with enough digits to differ."""
     if unlike := _unlike(pair):
         return unlike
     place = torch.unravel_index(_apart(pair).argmax(), pair.actual.shape)

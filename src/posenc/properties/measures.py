@@ -1,4 +1,4 @@
-"""Measurements of the properties of an encoding, through its hooks only.
+"""Measurements of the properties of an encoding, made only by calling its hooks.
 
 A property returns its defect, which is 0 if it holds exactly and otherwise the size of the
 violation, and a sentence with the witness: which positions, which offset. Tests compare the defect
@@ -36,7 +36,7 @@ NEAREST = 4096  # pairs of rows whose distance is computed exactly, of those tha
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a measurement: `defect`, 0 if the property holds, and `why`, the witness."""
+    """The result of measuring a property: `defect`, near 0 if it holds, and `why`, the evidence."""
 
     defect: float
     why: str
@@ -56,7 +56,7 @@ class Finding:
 
 
 class Findings(dict[str, Finding]):
-    """Findings by the name of the property, which print as a table."""
+    """The measured properties by name, printed as a table."""
 
     def __str__(self) -> str:
         return "\n".join(f"{name:20} {finding}" for name, finding in self.items())
@@ -84,7 +84,7 @@ NO_ROWS = Finding(float("nan"), "not applicable: positions have no rows", applic
 
 
 def of_probe(measure: Property) -> Property:
-    """Decorate a property to raise TypeError unless its argument is a `Probe`."""
+    """Decorate a property function to raise TypeError if its argument is not a `Probe`."""
 
     @wraps(measure)
     def measured(probe: Probe) -> Finding:
@@ -432,7 +432,7 @@ def check(
 
 
 def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doing: str) -> Finding:
-    """Return the largest change of a score, in units of the standard deviation of the scores."""
+    """Return a finding on the largest change of a score, in standard deviations of all scores."""
     spread = before.std().item() or 1.0
     change, (head, i, j) = _extreme((after - before).abs(), largest=True)
     p, r = _named(q_pos[i].tolist()), _named(k_pos[j].tolist())
@@ -446,7 +446,7 @@ def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doin
 
 
 def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
-    """Yield scores at offsets 0, 1, 2 …, for each axis, head and direction, and some queries."""
+    """Yield the scores of a query with keys 0, 1, 2 … tokens away, by axis, head and direction."""
     for axis in range(probe.encoding.axes):
         pos = probe.at(reach, 2 * reach + 1)
         (pos if pos.ndim == 1 else pos[:, axis]).copy_(torch.arange(2 * reach + 1))
@@ -460,7 +460,7 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
 
 
 def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
-    """Return the extreme value and its index, the first of all that are equal up to rounding.
+    """Return the largest or smallest value and its index, the first of values equal up to rounding.
 
     Otherwise the index would depend on the rounding of the processor.
     """
@@ -471,7 +471,7 @@ def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
 
 
 def _closest(rows: Tensor) -> tuple[float, tuple[int, ...]]:
-    """The smallest distance of two rows, as an average channel has it, and their numbers."""
+    """Return the smallest root mean square difference of two rows, and their two indices."""
     square = rows.square().sum(-1)
     # |x − y|² = |x|² + |y|² − 2 xy, a quick product of matrices, is off by some 10⁻¹⁶ |x|²
     rough = (square + square.unsqueeze(-1) - 2 * rows @ rows.mT).fill_diagonal_(float("inf"))

@@ -1,4 +1,4 @@
-"""The probe of an encoding: scores and rows of random content at given positions.
+"""A probe that runs an encoding on random text at any positions and returns scores and rows.
 
 All values are computed in float64 by the hooks of a copy of the encoding.
 """
@@ -20,7 +20,7 @@ TOKENS = 9  # tokens of the random text, or fewer if the encoding accepts fewer 
 
 
 class Probe:
-    """A copy of an encoding, and the random text of its measurements, both in float64.
+    """A copy of an encoding in float64, with random text on which its properties are measured.
 
     - `encoding`: the encoding to copy
     - `dim`, `heads`, `width`: channels of a head, query heads, and channels of an embedding; None:
@@ -64,17 +64,17 @@ class Probe:
         return torch.randn(*shape, generator=self.random, dtype=torch.float64)
 
     def line(self, tokens: int, start: int = 0) -> Tensor:
-        """Return consecutive positions; points fill a square or a cube."""
+        """Return consecutive positions; with several axes, the points of a square or cube."""
         return folded(tokens, self.encoding.axes) + start
 
     def at(self, coordinate: int, tokens: int) -> Tensor:
-        """Return equal positions for all tokens."""
+        """Return positions that are all equal, one for each token."""
         axes = self.encoding.axes
         return torch.full((tokens,) if axes == 1 else (tokens, axes), coordinate)
 
     @cached_property
     def tokens(self) -> int:
-        """The number of tokens to test, such that twice as many are accepted too."""
+        """The number of tokens to test, at most half the number of accepted positions."""
         return max(1, min(TOKENS, self.limit // 2))
 
     @cached_property
@@ -115,7 +115,7 @@ class Probe:
         return logits.squeeze(0).masked_fill(~self.seen(len(q_pos), len(k_pos)), 0)
 
     def seen(self, queries: int, keys: int) -> Tensor:
-        """Return the mask of visible pairs, (query, key)."""
+        """Return the mask (query, key) that is True where the query sees the key."""
         all_pairs = torch.ones(queries, keys, dtype=torch.bool)
         return all_pairs.tril() if self.causal else all_pairs
 
@@ -127,7 +127,7 @@ class Probe:
         return self.rows_of_both(pos)[0]
 
     def rows_of_both(self, pos: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return the result of `rows`, and the same for a key of ones; PE(p) is the row of both."""
+        """Return the rows of queries and keys; both are PE(p) for encodings of embeddings."""
         encoding, tokens = self.encoding, len(pos)
         if "on_embeddings" in encoding.acts_on:
             rows = self.embed(torch.zeros(tokens, self.width, dtype=torch.float64), pos)
@@ -140,7 +140,7 @@ class Probe:
 
     @cached_property
     def first_rows(self) -> tuple[Tensor | None, Tensor | None]:
-        """Rows of the first 1,024 positions, or of all accepted ones if they are fewer."""
+        """Rows of the first 1,024 positions, or of all positions if the encoding accepts fewer."""
         return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class Probe:
         return other
 
     def alike(self, pos: Tensor) -> Tensor:
-        """Return scores of tokens of equal content, with equal projections, (curve, query, key).
+        """Return scores (curve, query, key) of tokens that differ in position only.
 
         The content is 0 for encodings that add rows to embeddings, and 1 for all others.
         """

@@ -45,7 +45,7 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of the random text of a case."""
+    """The sizes of the random input of a test: texts, tokens and heads."""
 
     batch: int
     tokens: int
@@ -58,7 +58,7 @@ class Sizes:
 
 
 class MustEqual(NamedTuple):
-    """Two tensors that must be equal."""
+    """Two tensors that must be equal if the promise is kept."""
 
     what: str  # description of `actual`
     actual: Tensor
@@ -72,7 +72,7 @@ Pairs = Iterator[MustEqual]
 
 
 class Promise(Protocol):
-    """The type of a promise; `REMEDIES` has a remedy for each."""
+    """The type of a promise: a function that yields the tensors which must be equal."""
 
     __name__: str
 
@@ -81,7 +81,7 @@ class Promise(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """An encoding at certain sizes, in a layer with random projections."""
+    """A test case: an encoding and its sizes, to make layers with random projections."""
 
     card: Card
     constructor_dim: int  # `dim` of the constructor; for additive encodings it may be the width
@@ -95,7 +95,7 @@ class Case:
     seed: int
 
     def encoding(self) -> Encoding:
-        """Return a new instance, with random numbers for all-zero parameters, which hide errors."""
+        """Return a new encoding; all-zero parameters, which would hide errors, become random."""
         encoding = self.card.make(self.constructor_dim, self.sizes.heads)
         with torch.no_grad():
             for parameter in encoding.parameters():
@@ -113,12 +113,12 @@ class Case:
         return torch.randn(self.sizes.batch, tokens, self.sizes.heads * self.dim, dtype=self.dtype)
 
     def line(self, tokens: int | None = None, start: int = 0) -> Tensor:
-        """Return consecutive positions; points fill a square or a cube."""
+        """Return consecutive positions; with several axes, the points of a square or cube."""
         stop = start + (self.sizes.tokens if tokens is None else tokens)
         return positions.folded(max(144, stop), self.axes)[start:stop]
 
     def lines(self, several: int) -> Tensor:
-        """Return positions for several rows, which are not shifts of each other."""
+        """Return positions for each text of a batch; neighbouring texts have different strides."""
         return torch.stack([self.line() * (row % 2 + 1) + row % 2 for row in range(several)])
 
     @property
@@ -561,7 +561,7 @@ class _Masked(nn.Module):
 
 
 def projected(layer: SelfAttention, x: Tensor, pos: Tensor) -> tuple[Tensor, Tensor, Tensor, Any]:
-    """Return q, k, v of tokens at `pos`, and `at` for the hooks."""
+    """Return q, k, v of tokens at `pos`, and the prepared positions that the hooks receive."""
     at = layer.encoding.prepare(pos)
     return layer.project(layer.encoding.on_embeddings(x, at), at)
 
@@ -584,7 +584,7 @@ def attended(
 
 
 def by_path(compute: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Yield each implementation that supports the call, with its result."""
+    """Yield the name and the result of each attention implementation that supports this call."""
     for path in PATHS:
         try:
             out = compute(implementation=path)
@@ -610,7 +610,7 @@ def tensors(at: Any) -> Iterator[Tensor]:
 
 
 def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[..., Any]) -> Pairs:
-    """Compare outputs, and gradients of x and of parameters, with the definition."""
+    """Compare the outputs and gradients of every implementation with those of the reference."""
     learned = {"x": x} | learning(layer)
     expected = compute(implementation="reference")
     weights = torch.randn_like(expected)
@@ -630,7 +630,7 @@ def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[.
 
 
 def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
-    """Return the result of each overridden hook for these tokens."""
+    """Return the result of each hook that the encoding overrides, by name, for these tokens."""
     encoding = layer.encoding
     acts_on, at = encoding.acts_on, encoding.prepare(pos)
     made = {}
@@ -675,7 +675,7 @@ class _Wide(private_torch.DispatchMode):
 
 
 def _mapped(f: Callable[[Any], Any], x: Any) -> Any:
-    """Apply f to all items of nested lists, tuples and dictionaries."""
+    """Return nested lists, tuples and dictionaries with f applied to every item."""
     if isinstance(x, list | tuple):
         return type(x)([_mapped(f, one) for one in x])
     if isinstance(x, dict):
@@ -711,7 +711,7 @@ def _gradients(of: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
 def _decoded(
     layer: SelfAttention, x: Tensor, pos: Tensor, first: int, implementation: Implementation
 ) -> Tensor:
-    """Read `first` tokens of x, then two, then one after another, with a cache."""
+    """Run the layer with a cache on `first` tokens of x, then on two, then on one at a time."""
     cache, starts = Cache(), [0, first, *range(first + 2, x.shape[1])]
     ends = [*starts[1:], x.shape[1]]
     parts = [

@@ -1,4 +1,4 @@
-"""Load encodings from code of the user, the only place where such code is executed.
+"""Load encodings from Python code of the user. Such code is executed in this module only.
 
     my_module.py:Mine            a class, a function or an encoding in a file
     package.module:Mine          the same, in a module that Python can import
@@ -36,7 +36,7 @@ FILLED = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 @dataclass(frozen=True)
 class Maker:
-    """A constructor of encodings from a class or a function, or by copying an encoding.
+    """A function that makes encodings by calling a class or function, or by copying an encoding.
 
     `dim`, `heads` and `width` = dim · heads are passed to a class or function if it has arguments
     of these names. A copied encoding keeps its sizes.
@@ -135,7 +135,7 @@ def _from_file(place: str) -> ModuleType:
 
 @cache
 def _run(path: Path, written: int) -> ModuleType:
-    """Execute a file once for each time `written` of modification."""
+    """Execute a file and cache its module until the modification time `written` changes."""
     spec = spec_from_file_location(str(path), path)
     assert spec is not None
     module, code = module_from_spec(spec), path.read_bytes()
@@ -191,7 +191,7 @@ def failure(error: Exception, cards: Iterable[Card]) -> str | None:
 
 
 def _line(error: BaseException, files: set[str] | None) -> str:
-    """Return the last line of these files in a traceback, "mine.py, line 3", or ""."""
+    """Return the innermost line of a traceback in these files, such as "mine.py, line 3", or ""."""
     if isinstance(error, SyntaxError):
         return f"{Path(str(error.filename)).name}, line {error.lineno}"
     frames = reversed(traceback.extract_tb(error.__traceback__))
