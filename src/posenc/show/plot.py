@@ -62,7 +62,7 @@ def rows(
     tokens: int = 64,
     of: Literal["values", "angle", "cos"] = "values",
 ) -> Picture:
-    """Draw the rows added to embeddings, or a query of ones rotated at each position.
+    """Draw the vector added to embeddings at each position, or a query of ones rotated there.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: positions to draw, 64 by default
@@ -88,7 +88,7 @@ def rows(
 
 
 def channels(encoding: Encoding | str, tokens: int = 128, channels: Sequence[int] = ()) -> Picture:
-    """Draw channels of the rows that `rows` draws, as curves against the position.
+    """Draw chosen channels of the vectors that `rows` draws, as curves against the position.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: positions to draw, 128 by default
@@ -120,7 +120,7 @@ def _row_values(encoding: Encoding | str, tokens: int) -> list[list[float]]:
 
 
 def similarity(encoding: Encoding | str, tokens: int = 64) -> Picture:
-    """Draw the similarity of positions: the dot product of their rows, and the cosine.
+    """Draw the similarity of every two positions: dot product and cosine of their vectors.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: positions to draw, 64 by default
@@ -228,7 +228,7 @@ def attention(
 
 
 def wavelengths(model: str | Path, target: int | None = None) -> Picture:
-    """Draw the wavelength of each pair of a model's RoPE against the length of its config.
+    """Draw the wavelength of each pair of a model's RoPE beside its context length.
 
     - `model`: a config.json or a model folder
     - `target`: a second length in tokens to draw, or None
@@ -315,7 +315,7 @@ def load(path: str | Path) -> Picture:
 
 
 def _turning(model: str | Path, target: int | None) -> inspection.Turning:
-    """Return the rotation of the layers with the longest reach."""
+    """Return the rotation of the model's layers that see the most tokens."""
     inspected = inspection.inspect(Path(model), target)
     turnings = [group.turning for group in inspected.groups if group.turning]
     if not turnings:

@@ -68,7 +68,7 @@ class Option(TypedDict):
 
 
 class PageEntry(Measurements):
-    """An encoding on the page."""
+    """The data of one encoding on the page."""
 
     name: str
     slug: str
@@ -118,7 +118,7 @@ def page(
     spoken: WordVectors | None = None,
     whole: bool = True,
 ) -> Page:
-    """Collect the catalogue and a user's encodings, all architectures and a user's models.
+    """Return the page's data: the catalogue, published models, and a user's encodings and models.
 
     An encoding that cannot be exported is on the page as a sentence, and in `notes`. Unless the
     page is `whole`, encodings that were never measured are missing, but for these and the story's.
@@ -190,10 +190,10 @@ def encoding(card: Card, measured: Measurements) -> PageEntry:
 def catalog(
     bases: Sequence[float] | None = None, slugs: Container[str] | None = None
 ) -> dict[str, Measurements]:
-    """Return the measurements of the catalogue's encodings by slug, and make those that lack.
+    """Return the measurements of the catalogue by slug; encodings without any are measured now.
 
-    `bases` are values that sliders mark; None: those of published models. Of those that lack, only
-    `slugs` are measured; None: all.
+    `bases` are values that sliders mark; None: those of published models. Of encodings without
+    measurements, only `slugs` are measured; None: all.
     """
     bases = published_bases() if bases is None else bases
     found = {card.slug: kept(card, bases) for card in CATALOG}
@@ -207,7 +207,7 @@ def catalog(
 
 
 def unmeasured() -> int:
-    """Count the encodings that `page` would have to measure, which takes some seconds for each."""
+    """Count the encodings without stored measurements; `page` needs some seconds for each."""
     bases = published_bases()
     return sum(kept(card, bases) is None for card in CATALOG)
 
@@ -218,7 +218,7 @@ def published_bases() -> list[float]:
 
 
 def blocks(text: str) -> list[Passage]:
-    """Split a docstring into parts."""
+    """Split a docstring into passages of prose and of formulas."""
     return [
         {"prose": "", "formula": mathml.lines(_visible(block))}
         if kind == "formula"
@@ -246,7 +246,7 @@ def to_json(data: Any) -> str:
 
 
 def write(data: Mapping[str, Any], path: Path) -> None:
-    """Write a file of the package with one line for each key, so that diffs are short."""
+    """Write packaged data as JSON with one line for each key, so that diffs are short."""
     parts = (f"{json.dumps(key)}:{_lines(value)}" for key, value in data.items())
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
 
@@ -261,7 +261,7 @@ def _lines(value: Any) -> str:
 
 
 def renamed(card: Card) -> Card:
-    """Rename a user's encoding if the catalogue has the same name."""
+    """Add "own" to the name of a user's encoding if the catalogue already has that name."""
     taken = card not in CATALOG and card.slug in {known.slug for known in CATALOG}
     return replace(card, name=f"{card.name} own") if taken else card
 

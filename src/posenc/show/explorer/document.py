@@ -26,7 +26,7 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+
 
 
 def render(page: Mapping[str, Any]) -> str:
-    """Fill the page with this data, escaped so that text of users cannot end its element."""
+    """Fill the page's template with this data, escaped so that no text ends the data element."""
     parts = {
         "style": _text(STYLE),
         "data": data.to_json(page).replace("<", "\\u003c"),
@@ -38,7 +38,7 @@ def render(page: Mapping[str, Any]) -> str:
 
 @cache
 def script(main: str = MAIN) -> str:
-    """Join all modules that `main` needs to one script, with `main` last."""
+    """Join `main` and the modules that it imports into one script, with `main` last."""
     return "\n".join(_scope(name) for name in _order(main))
 
 
@@ -100,7 +100,7 @@ def write(page: str, out: Path) -> None:
 
 
 def check_place(out: Path, force: bool = False) -> None:
-    """Raise OSError with a sentence if a page cannot, or should not, be written to `out`."""
+    """Raise OSError with the reason if `out` is not writable, or is a file not from posenc."""
     name = printable(str(out), 4_000)
     if out.is_dir():
         raise IsADirectoryError(f"{name} is a folder. Use a file in it, {out.name}/explore.html.")

@@ -36,7 +36,7 @@ def explorer(
     study: str | Path | None = None,
     whole: bool = True,
 ) -> Explorer:
-    """The explorer with these encodings and these files of models, as `sorted_out` returns them.
+    """Make the explorer's page from the cards and model files that `sorted_out` returns.
 
     `whole` is that of `data.page`.
     """
@@ -49,7 +49,7 @@ def explorer(
 
 
 def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
-    """Sort arguments into encodings and files of models."""
+    """Split arguments into cards of encodings and paths of model files."""
     cards, paths = [], []
     for item in what:
         if not isinstance(item, Encoding | Card | str | Path):

@@ -68,7 +68,7 @@ class GraphInputs(NamedTuple):
 
 
 class LastCall(TorchFunctionMode):
-    """A record of the last call of a torch function, named in the message if it fails."""
+    """A mode that records the last torch function called, for the message of a failed export."""
 
     name = ""
 
@@ -80,7 +80,7 @@ class LastCall(TorchFunctionMode):
 
 
 def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> dict[str, Tensor]:
-    """Compute all outputs of the graph; if `alone`, the scores of the shown head only."""
+    """Run all hooks and return the graph's outputs; `alone` computes only the shown head's bias."""
     pos, q, k, x, hidden, head = content
     tensors, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
     if "on_embeddings" in acts_on:
@@ -114,7 +114,7 @@ def of_head(x: Tensor, head: Tensor) -> Tensor:
 
 
 def at_of_head(at: Any, head: Tensor) -> Any:
-    """Select the part of a `Prepared` that belongs to this head, if it has heads."""
+    """Select this head's part of prepared positions; fields without heads stay as they are."""
     if not isinstance(at, Prepared):
         return at
     shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
@@ -135,7 +135,7 @@ def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
 
 
 def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
-    """Test whether the scores of a head are the same alone as together with all heads.
+    """Test whether a head has the same scores computed alone as computed among all heads.
 
     If they are, the scores of the other heads need not be computed. No attribute of an encoding
     states this, so the outputs are compared.
@@ -162,7 +162,7 @@ def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
 def bias_of_head(
     bias: ScoreBias, head: Tensor, shape: tuple[int, int, int, int], seen: Tensor | None
 ) -> Tensor:
-    """Compute the bias of every pair in this head, with the function of one pair if it has one."""
+    """Compute this head's bias for all pairs, by the bias's per-pair function if it has one."""
     of_pair = bias.pair()
     if of_pair is None:
         return of_head(bias.block(ALL, ALL, seen), head).expand(shape)
@@ -171,14 +171,14 @@ def bias_of_head(
 
 
 def make(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> Encoding:
-    """Make the encoding with its initial parameters, small tables, and the seed of the page."""
+    """Make the encoding with small tables, and parameters drawn with the page's seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return card.make(dim, heads, **SMALL_TABLES.get(card.slug, {}) | options)
 
 
 def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS) -> GraphInputs:
-    """Make seeded q, k, x and hidden at consecutive positions; points fill a square or a cube.
+    """Make seeded inputs of a graph at consecutive positions, or at points of a square or cube.
 
     An encoding without a bias and without a number of heads is the same in each head, so one head
     is enough.
@@ -193,7 +193,7 @@ def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS)
 
 
 def with_tensors(encoding: Encoding, names: Collection[str]) -> Encoding:
-    """Turn these floats of an encoding into tensors, which are constants of a graph; return it."""
+    """Replace these floats of an encoding by tensors, so that a graph records them as constants."""
     for name in names:
         path, _, last = name.rpartition(".")
         module = vars(encoding.get_submodule(path))
@@ -204,7 +204,7 @@ def with_tensors(encoding: Encoding, names: Collection[str]) -> Encoding:
 def export(
     card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS, **options: Any
 ) -> dict[str, Any]:
-    """Record all hooks at a few numbers of tokens, and write one graph for all of them.
+    """Record the hooks for texts of a few lengths, and merge the recordings into one graph.
 
     Its constants are tensors, which `written` puts in JSON. Raises ValueError, which names the
     operation, if the encoding cannot be exported, or its graph not be run.
@@ -271,14 +271,14 @@ def graph(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> dic
 
 
 def written(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the constants of an exported graph in JSON."""
+    """Return an exported graph with its constants as data for JSON instead of tensors."""
     constants = {name: numbers(value) for name, value in graph["constants"].items()}
     return {**graph, "constants": constants}
 
 
 @cache
 def operations() -> frozenset[str]:
-    """Return the operations of the interpreter, read from the table in its source."""
+    """Return the names of the operations of the browser's interpreter, read from its source."""
     code = (files("posenc.show.explorer") / INTERPRETER).read_text("utf-8")
     table = code.partition("const OPERATIONS")[2].partition("\n};")[0]
     return frozenset(re.findall(r'^  "([\w.]+)":', table, re.MULTILINE))

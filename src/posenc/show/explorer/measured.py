@@ -23,7 +23,7 @@ COUNTED = 512  # tokens of the text that a layer reads while its operations are 
 
 
 class MeasuredProperty(TypedDict):
-    """A measured property."""
+    """The result of measuring one property of an encoding."""
 
     holds: bool | None  # None if the property is not applicable
     why: str  # the number and its witness, in words
@@ -66,7 +66,7 @@ def _key(card: Card) -> tuple[str, str, Sequence[str]]:
 
 
 def measure(card: Card, bases: Sequence[float]) -> Measurements:
-    """Measure an encoding of the catalogue, and keep the result.
+    """Measure an encoding of the catalogue, and cache the result.
 
     - `bases`: values that sliders mark and try
     """
@@ -76,7 +76,7 @@ def measure(card: Card, bases: Sequence[float]) -> Measurements:
 
 
 def measure_own(card: Card, bases: Sequence[float]) -> Measurements:
-    """Measure an encoding of a user's own."""
+    """Measure a user's own encoding; the result is not cached."""
     properties = {
         name: MeasuredProperty(holds=finding.holds, why=finding.why)
         for name, finding in check(graphs.make(card, *WIDE), *WIDE).items()
@@ -104,7 +104,7 @@ def _exported(
 
 
 def wider(card: Card) -> dict[str, dict[str, Any]]:
-    """Export graphs with other numbers of channels in a head, if the encoding learns nothing."""
+    """Export graphs of head sizes in `DIMS`; none if the encoding learns or only adds a bias."""
     found = {}
     for dim in DIMS:
         try:

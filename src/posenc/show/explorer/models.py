@@ -1,4 +1,4 @@
-"""Describe models for the view of contexts: layers, rotations, and risks of longer texts.
+"""Describe models for the explorer's context view: layers, rotations, risks of longer texts.
 
 Models share equal rotations under one key. Wavelengths are 2π / θ · slower, in tokens: `theta`
 before any extension, and for each method the factor by which it slows a pair. Everything is
@@ -69,7 +69,7 @@ class TurningEntry(TypedDict):
 
 
 class Layers(TypedDict):
-    """A group of equal layers."""
+    """A group of layers with the same attention and rotation."""
 
     layers: str  # "layers 0–4, 6"
     does: str
@@ -203,7 +203,7 @@ def _described(
 
 
 def turning(inspected: Inspected, trained: int | None) -> TurningEntry:
-    """Describe a rotation as data."""
+    """Return the page's data of a rotation: frequencies, lengths, and context extensions."""
     rotary = inspected.rotary
     trained = inspected.trained or trained
     return {
@@ -262,7 +262,7 @@ def _outlook(full_spec: Spec, target: int, advice: list[str]) -> Outlook:
 
 
 def _key(inspected: Inspected) -> str:
-    """Return a key that is equal for equal rotations with equal sentences."""
+    """Return a key for a rotation, so that models with the same rotation share one entry."""
     rotary: Rotary = replace(inspected.rotary, layout=None, trailing=False)
     rest = crc32(str([rotary, *phrases.turning(inspected)]).encode())
     lengths = f"{inspected.trained}-{inspected.span}"

@@ -1,4 +1,4 @@
-"""Recordings of what torch computes, and the one graph that recordings of several lengths share.
+"""Record what torch computes, and merge recordings of several text lengths into one graph.
 
     recordings = [Recording(inputs_of(tokens), constants, function) for tokens in (11, 13, 97)]
     graph = Graph(recordings).to_json()
@@ -31,14 +31,14 @@ INFINITE = "inf", "-inf", "nan"
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a recording, by its number."""
+    """A reference to a recorded value by its number."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation with its arguments: "add.Tensor" of torch's, "py.mul" of Python's on sizes."""
+    """A recorded operation: "add.Tensor" is one of torch, "py.mul" one of Python on sizes."""
 
     name: str
     arguments: list[Any]
@@ -47,7 +47,7 @@ class Operation:
 
 
 class Recording(DispatchMode):
-    """All operations of one call of a function, which is run on these inputs.
+    """A record of all operations in one call of a function on these inputs.
 
     `constants` names the tensors that the function may read beside its inputs; others get numbers.
     """
@@ -110,7 +110,7 @@ class Recording(DispatchMode):
 
 
 class Differs(ValueError):
-    """An operation that is not the same for every number of tokens."""
+    """Raised for an operation that is not the same for every number of tokens."""
 
     def __init__(self, operation: str):
         super().__init__("it differs with the number of tokens")
@@ -118,7 +118,7 @@ class Differs(ValueError):
 
 
 class Graph:
-    """Inputs, constants and nodes of recordings of one function, for any number of tokens.
+    """The graph that equals all recordings of one function, for any number of tokens.
 
     Values that no output needs are left out, and equal operations on equal values are one node.
     Raises `Differs` for an argument that depends on the number of tokens otherwise than by sums and
@@ -139,7 +139,7 @@ class Graph:
             self.references[number] = self._reference(number)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, but for constants, which are tensors."""
+        """Return the graph as plain data, except that its constants are still tensors."""
         return {
             "inputs": {name: self._shape(n) for n, name in self.inputs.items()},
             "constants": {
@@ -181,7 +181,7 @@ class Graph:
         return self.same[key]
 
     def _merged(self, values: Sequence[Any]) -> Any:
-        """Write an argument, as it is for each number of tokens."""
+        """Merge an argument's values from all recordings into one value, reference or size."""
         first = values[0]
         if isinstance(first, list):
             return [self._merged(parts) for parts in zip(*values, strict=True)]
@@ -190,7 +190,7 @@ class Graph:
         return self._size(values)
 
     def _size(self, values: Sequence[int]) -> Any:
-        """Write a size n · a + b of n tokens, where b is less than n, and a may be of this kind."""
+        """Write a size as n · a + b for n tokens, with b < n; a is a number or another such sum."""
         if len({*values}) == 1:
             return values[0]
         for below in (0, 1):
@@ -231,7 +231,7 @@ def _check_alike(recordings: Sequence[Recording]) -> None:
 
 
 def _needed(recording: Recording) -> set[int]:
-    """The values that the outputs are computed from."""
+    """Return the numbers of all values from which the outputs are computed."""
     needed: set[int] = set()
     left: list[Any] = [*map(Value, recording.outputs.values())]
     while left:
@@ -246,7 +246,7 @@ def _needed(recording: Recording) -> set[int]:
 
 
 def run(graph: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Compute the outputs of a graph from its inputs, and from constants to be used instead."""
+    """Compute a graph's outputs from `tensors`: all inputs, and new values for any constants."""
     known = {**graph["constants"], **tensors}
     values = [known[name] for name in (*graph["inputs"], *graph["constants"])]
 
@@ -276,12 +276,12 @@ def _function(name: str) -> Callable[..., Any]:
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Torch's own ways to compute many operations by few."""
+    """Return torch's rules that rewrite complex operations as simpler ones."""
     return dict(torch.export.default_decompositions())
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """All tensors of a module by their paths: parameters, buffers and others."""
+    """Return all tensors of a module by path: parameters, buffers and other attributes."""
     return {
         f"{path}.{name}".lstrip("."): value
         for path, part in module.named_modules()

@@ -60,7 +60,7 @@ def graph_and_sliders(
 def graph_or_sentence(
     card: Card, bases: Sequence[float] = ()
 ) -> tuple[dict[str, Any], dict[str, Slider]]:
-    """Export a graph and its sliders; if that fails, the graph is a "sentence" with the reason."""
+    """Export a graph and its sliders; if that fails, return the reason in place of the graph."""
     try:
         return graph_and_sliders(card, bases)
     except ValueError as error:
@@ -69,7 +69,7 @@ def graph_or_sentence(
 
 @dataclass
 class SliderMaker:
-    """A builder of one encoding with other option values, and of the constants of its graph."""
+    """A builder of one encoding's sliders, which tries many values of each option."""
 
     card: Card
     dim: int
@@ -91,7 +91,7 @@ class SliderMaker:
         return in_float64(encoding)
 
     def export(self, encoding: Encoding) -> Graph:
-        """Record the graph, with floats as constants if no branch depends on them."""
+        """Record the graph; floats that sliders change become constants if no branch reads them."""
         if self.kept:
             with suppress(ValueError):
                 twin = graphs.with_tensors(self.encoding(), self.kept)
@@ -126,7 +126,7 @@ class SliderMaker:
         return {"values": values, "at": at, "marked": marked, "constants": numbers}
 
     def changed(self, name: str, default: float) -> Iterator[str]:
-        """Return the floats of the encoding, by path, that this option changes."""
+        """Yield the paths of the encoding's floats that this option changes."""
         with suppress(TypeError, ValueError):
             first, moved = self.encoding(), self.encoding(**{name: default * 0.875})
             for path, module in moved.named_modules():
@@ -136,7 +136,7 @@ class SliderMaker:
                         yield f"{path}.{key}".lstrip(".")
 
     def constants(self, graph: Graph, name: str, value: float) -> dict[str, Tensor]:
-        """The constants of the graph with this option; none if the encoding refuses it."""
+        """Return the graph's constants for this option value; {} if the encoding refuses it."""
         try:
             encoding = self.encoding(**{name: value})
             encoding.prepare(folded(TOKENS_SERVED, encoding.axes))
@@ -145,7 +145,7 @@ class SliderMaker:
         return constants(graph, graphs.with_tensors(encoding, self.kept))
 
     def is_right(self, graph: Graph, **options: float) -> bool:
-        """True if the graph with the constants of these options gives what their hooks give."""
+        """Test whether the graph with constants of these options computes what the hooks do."""
         encoding = self.encoding(**options)
         content = graphs.content(encoding, graphs.TOKENS[0], self.dim, self.heads)
         moved = constants(graph, graphs.with_tensors(self.encoding(**options), self.kept))
@@ -188,8 +188,10 @@ def _is_float(option: Parameter) -> bool:
 
 
 def steps(default: float, bases: Collection[float] = ()) -> list[float]:
-    """Return values to try: for `base` published and round values, otherwise shares of 1 for a
-    default from 0 to 1, or halves and doubles of the default.
+    """Return the values that a slider tries for an option with this default.
+
+    For `base`, these are published and round values. Otherwise, they are shares of 1 for a default
+    from 0 to 1, or halves and doubles of the default.
     """
     if bases and BASES[0] <= default <= BASES[-1]:
         return sorted({*map(float, BASES), *bases, default})
@@ -199,7 +201,7 @@ def steps(default: float, bases: Collection[float] = ()) -> list[float]:
 
 
 def constants(graph: Mapping[str, Any], encoding: Encoding) -> dict[str, Tensor]:
-    """The constants of the graph as this encoding has them; those it has nowhere are left out."""
+    """Return this encoding's tensors for the graph's constants, without constants that it lacks."""
     own, known = tensors_of(encoding), graph["constants"]
     return {
         name: own[name].detach()

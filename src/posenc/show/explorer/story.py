@@ -1,4 +1,4 @@
-"""Collect the data of the story's scenes that do not come from exported encodings.
+"""Collect the data for the scenes of the explorer's story that show no exported encoding.
 
 The frequencies of a published rotation before and after each extension, the outcomes of a
 registered study, and the guide of docs/guide.md.

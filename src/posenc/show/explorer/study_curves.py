@@ -1,4 +1,4 @@
-"""Outcomes of models that were trained on short texts, by length and seed, for a story scene.
+"""Outcomes by length and seed of models trained on short texts, for a scene of the story.
 
 The stores are in `studies/` of the repository, which is not installed. `tools/explorer.py` writes
 the outcomes into `study_curves.json`, and a test compares them with the store.
@@ -36,12 +36,12 @@ class Outcomes(TypedDict):
 
 @cache
 def short() -> Outcomes:
-    """Read the packaged outcomes."""
+    """Read the packaged outcomes of the study of short texts."""
     return json.loads((files("posenc.show.explorer") / "study_curves.json").read_text("utf-8"))
 
 
 def measured(studies: Path) -> Outcomes:
-    """Read the outcomes from the store of the study, which takes seconds."""
+    """Compute the outcomes from the study's store, which takes seconds."""
     from posenc.lab.study import analysis, store
 
     folder = studies / COPIED
@@ -67,7 +67,7 @@ def measured(studies: Path) -> Outcomes:
 
 
 def _beyond(row: dict[str, Any]) -> Curve:
-    """Select the lengths from the trained length on."""
+    """Select the outcomes at the trained length and longer ones."""
     return {
         str(length): [round(one, DIGITS) for one in seeds]
         for length, seeds in row["curve"].items()

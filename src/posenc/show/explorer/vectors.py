@@ -33,7 +33,7 @@ TABLE = re.compile(  # names of embedding tables, as transformers and llama.cpp 
 
 
 class WordVectors(TypedDict):
-    """Words with their vectors; other words of the page have seeded vectors."""
+    """Words with vectors from a model; the page's other words have seeded vectors."""
 
     model: str
     words: list[str]
@@ -52,7 +52,7 @@ def has_words(path: Path) -> bool:
 
 
 def vectors(folder: Path, model: str, width: int) -> WordVectors:
-    """Return the vectors of the most common words of a model's folder, with `width` channels.
+    """Return vectors of a model's most common words, reduced to `width` channels.
 
     Raises ModelError for a vocabulary or a table that cannot be read.
     """
@@ -91,7 +91,7 @@ def vocabulary(file: Path) -> dict[str, int]:
 
 
 def words(tokens: Mapping[str, int]) -> dict[str, int]:
-    """Return the first whole words, in lower case, and the words of the page: {"the": 262, …}.
+    """Return token ids of the page's words and of the first whole lower-case words.
 
     If some tokens are marked as the beginning of a word, unmarked tokens may be parts of words and
     are left out.
@@ -105,7 +105,7 @@ def words(tokens: Mapping[str, int]) -> dict[str, int]:
 
 
 def embedding(folder: Path) -> Tensor:
-    """Read the table (token, channel) of a model's folder."""
+    """Read a model's embedding table (token, channel) from its folder."""
     weights = open_weights(find_files(folder))
     tables = [
         name

@@ -57,13 +57,13 @@ _ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
 
 
 def _read(*names: str) -> str:
-    """Format the bits at 2 L of some encodings, reading all and cropped."""
+    """Format the bits at 2 L of some encodings: reading the whole text, and reading it cropped."""
     return ", ".join(f"{name} {READ[name][1]:.3f} and {READ[name][2]:.3f}" for name in names)
 
 
 @dataclass(frozen=True)
 class Use:
-    """A row of the guide.
+    """One recommendation of the guide: a situation, an encoding, and the evidence.
 
     - `use`, `answer`, `because`: the reader's situation, the encoding to use, and the reason, each
       in a few words
@@ -83,7 +83,7 @@ class Use:
 
     @property
     def reason(self) -> str:
-        """The reason with its basis, as a cell of a table."""
+        """The reason, followed by the kind of evidence, as a table cell."""
         return f"{self.because} (*{self.basis}*)"
 
 

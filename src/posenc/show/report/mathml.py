@@ -1,4 +1,4 @@
-"""Draw formulas, written in Unicode as in docstrings, as MathML: one text for terminal and page.
+"""Convert formulas in Unicode, as docstrings have them, to MathML for the pages.
 
     θⱼ = base^(−2j/d),  j = 0 … d/2 − 1     radians per token
 
@@ -43,13 +43,13 @@ END = Token("end", "")
 
 
 def lines(formula: str) -> list[list[str]]:
-    """Draw the lines of a block, each split at three spaces or more: a formula, then remarks."""
+    """Convert a block's lines to MathML; three or more spaces separate formula and remarks."""
     written = [line.strip() for line in formula.splitlines() if line.strip()]
     return [[math(part) for part in re.split(r"\s{3,}", line)] for line in written]
 
 
 def math(formula: str) -> str:
-    """Draw one formula as an element.
+    """Convert one formula to a `<math>` element.
 
     >>> print(math("θⱼ"))
     <math><msub><mi>θ</mi><mi>j</mi></msub></math>
@@ -151,7 +151,7 @@ class _Reader:
         return group if opening in "({" else str(group)
 
     def _scripted(self, base: str, low: str) -> str:
-        """Return the base with its scripts; `low` is "under" for limits, otherwise "sub"."""
+        """Read the scripts that follow a base; `low` is "under" for limits, otherwise "sub"."""
         below, above = [], []
         while not self.next.gap:
             kind, text, _ = self.next
@@ -215,7 +215,7 @@ class Parentheses(str):
 
 
 def _bare(elements: list[str]) -> list[str]:
-    """Strip the parentheses if one pair encloses everything."""
+    """Return the elements, without parentheses if one pair encloses them all."""
     return (
         elements[0].inner
         if len(elements) == 1 and isinstance(elements[0], Parentheses)

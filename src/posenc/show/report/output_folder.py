@@ -43,7 +43,7 @@ MOST_NUMBERS = 2**25  # bytes
 
 
 def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
-    """Raise OSError with a sentence if a report cannot be, or should not be, written to `out`.
+    """Raise OSError with the reason if a report cannot, or should not, be written to `out`.
 
     A missing folder is not created yet, so that a command that fails later leaves no folder.
 
@@ -97,7 +97,7 @@ def replacing(out: Path) -> Iterator[Path]:
 
 
 def _replace_report(new: Path, out: Path) -> None:
-    """Rename the files of the old report out of `out`, and of the new one into it.
+    """Move the old report's files out of `out`, and the new report's files into it.
 
     All renames are undone on an error.
     """
@@ -137,7 +137,7 @@ def _flush_to_disk(path: Path) -> None:
 
 
 def _check_replaceable(out: Path, figures: Sequence[str] = ()) -> None:
-    """Raise OSError if `out` holds something that no report can replace."""
+    """Raise OSError if `out` has a folder where the report writes a file, or the reverse."""
     folder = out / FIGURES
     if figures and os.path.lexists(folder) and not _real_folder(folder):
         raise OSError(errno.ENOTDIR, f"its {FIGURES} is a link or a file instead of a folder")
@@ -163,7 +163,7 @@ def _unfinished(path: Path) -> bool:
 
 
 def _known_figures(out: Path) -> list[str]:
-    """Return the names of figures that an earlier report lists and that have its mark."""
+    """Return the figure files in `out` that an earlier report lists and that have posenc's mark."""
     folder, listed = out / FIGURES, _figures_of_report(out) or []
     return [n for n in _entries(folder) if n in listed and has_mark(folder / n, FIGURE_MARK)]
 

@@ -39,7 +39,7 @@ def label(name: str) -> str:
 
 
 def masked(names: Sequence[str]) -> str:
-    """Return the sentence on encodings whose properties were measured under a causal mask, or "".
+    """Return a sentence that names the encodings measured under a causal mask, or "".
 
     >>> masked(["FoX", "CoPE"])
     'Made for causal attention, and measured under a causal mask: FoX, CoPE.'
@@ -70,7 +70,7 @@ def count(parameters: int) -> str:
 
 
 def moved(share: float | None) -> str:
-    """Format the change when a text is moved: "same", "120%", or "refused"."""
+    """Format the change of outputs when the whole text is moved: "same", "120%", or "refused"."""
     if share is None:
         return "refused"
     return "same" if share < BLIND else _percent(share)
@@ -130,7 +130,7 @@ def tokens(count: float) -> str:
 
 
 def runs(layers: list[int]) -> str:
-    """Format numbers of layers as ranges.
+    """Format layer indices as ranges, such as "layers 0–3, 7".
 
     >>> runs([0, 1, 2, 5, 7, 8]), runs([3]), runs([5, 11, 17, 23])
     ('layers 0–2, 5, 7–8', 'layer 3', 'layers 5, 11, … 23 (4)')
@@ -153,7 +153,7 @@ def _percent(share: float) -> str:
 
 
 def seen_in(rotation: Turning, kind: str) -> str:
-    """Describe the angles that a group of pairs meets within the length of the config."""
+    """Describe the angles that one group of rotated pairs meets within the trained length."""
     before = f"{rotation.trained:,} tokens" if rotation.trained else "training"
     return {
         "all": f"complete a turn in {before}",

@@ -74,7 +74,7 @@ def tick_text(value: float, log: bool) -> str:
 
 
 def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple[float, float]:
-    """Return the range that all marks need; a heat map fills its panel."""
+    """Return the range of an axis that contains all marks, with a margin unless a mark fills it."""
     if names:
         return -0.5, names - 0.5
     marks = [mark for panel in panels for mark in panel.marks]
@@ -91,7 +91,7 @@ def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple
 
 
 def _steps(low: float, high: float, most: int, least: float = 0.0) -> list[float]:
-    """Return multiples of 1, 2 or 5 times a power of ten, as many as fit.
+    """Return at most `most` ticks at multiples of 1, 2 or 5 times a power of ten.
 
     >>> _steps(0, 128, 6), _steps(0, 3, 10, least=1)
     ([0.0, 50.0, 100.0], [0.0, 1.0, 2.0, 3.0])
@@ -105,7 +105,7 @@ def _steps(low: float, high: float, most: int, least: float = 0.0) -> list[float
 
 
 def _powers(low: float, high: float, most: int) -> list[float]:
-    """Return powers of ten, and also 2 and 5 times these if there are few.
+    """Return at most `most` ticks at powers of ten, and at 2 and 5 times these if there is room.
 
     >>> _powers(0.9, 60, 6), _powers(1, 1e12, 6)
     ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1.0, 1000.0, 1000000.0, 1000000000.0, 1000000000000.0])

@@ -27,7 +27,7 @@ MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
 
 
 class Series(NamedTuple):
-    """The numbers of a mark with their places, and the names of both."""
+    """The values of a mark and their places on an axis, with a name for each of the two lists."""
 
     panel: str
     name: str
@@ -38,7 +38,7 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class Mark:
-    """A shape in a panel, with the methods that axes, legends, tables and documents call.
+    """A shape in a panel. Axes, legends, data tables and renderers call its methods.
 
     A kind of mark overrides the methods that do not fit.
     """
@@ -49,7 +49,7 @@ class Mark:
 
     @property
     def legend(self) -> str:
-        """Return the entry in the legend, or ""."""
+        """Return the mark's entry in the legend, or "" if it has none."""
         return "" if self.guide else self.name
 
     @property
@@ -64,15 +64,15 @@ class Mark:
         return len({len(one) for one in lists if isinstance(one, list | tuple | range)}) < 2
 
     def along(self, axis: Name) -> Iterable[float | None]:
-        """Return the values that an axis must include."""
+        """Return the coordinates of the mark along an axis, all of which the axis must include."""
         return getattr(self, axis)
 
     def ends(self, axis: Name) -> tuple[float, float] | None:
-        """Return the ends of an axis that the mark fills, or None if the axis leaves a margin."""
+        """Return the ends of the axis if the mark fills it, or None if a margin is to be left."""
         return None
 
     def series(self, panel: "Panel") -> Iterator[Series]:
-        """Return the numbers of the mark, in a panel that may have names for places."""
+        """Yield the mark's numbers for the data table; the panel may have names for places."""
         return iter(())
 
 
@@ -102,7 +102,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Frame:
-    """Another state of all panels, mark by mark, as when a position advances."""
+    """One state of an animation: all panels with the same marks, such as at a later position."""
 
     name: str
     panels: Sequence[Panel]
@@ -134,12 +134,12 @@ class Figure:
 
     @property
     def marks(self) -> list[Mark]:
-        """Yield the marks of all panels."""
+        """Return the marks of all panels."""
         return [mark for panel in self.panels for mark in panel.marks]
 
     @property
     def alt(self) -> str:
-        """Alternative text: `says`, and how the drawing differs from the data."""
+        """The alternative text: `says`, and a note if the drawing differs from the data."""
         return " ".join([self.says, *sorted({mark.note for mark in self.marks} - {""})])
 
 

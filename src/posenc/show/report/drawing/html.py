@@ -45,7 +45,7 @@ SIDES = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure as HTML, with its states if it is an animation."""
+    """A figure as HTML, with the marks of each frame if the figure is an animation."""
 
     html: str
     frames: list[str]  # their names
@@ -81,7 +81,7 @@ def safe(text: str) -> str:
 
 
 def _arranged(figure: Figure, panels: list[str]) -> str:
-    """Put panels side by side, as many as fit, but at most `columns` of the figure."""
+    """Put as many panels side by side as fit, but at most the figure's `columns`."""
     columns = min(figure.columns, len(panels))
     least = 150 if len(panels) > 6 and columns > 2 else 200 if columns > 3 else 280
     least = 100 if columns > 6 else least
@@ -136,7 +136,7 @@ def _stretched(inner: str, kind: str = "") -> str:
 
 
 def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
-    """Return the stretched marks of a panel, and the others."""
+    """Return the HTML of a panel's marks that stretch with its size, and of those of fixed size."""
     stretched, others = [], []
     for mark in panel.marks:
         for inside, markup in draw_mark(mark, x, y):
@@ -146,7 +146,7 @@ def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
 
 @singledispatch
 def draw_mark(mark: Mark, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
-    """Return the elements of a mark, and whether they are stretched with the panel."""
+    """Yield the elements of a mark, each with True if it stretches with the panel."""
     raise NotImplementedError(f"{type(mark).__name__} is not drawn here yet.")
 
 
@@ -298,7 +298,7 @@ def _markers(
 
 
 def _legend(figure: Figure) -> str:
-    """List each name once with the look of its first mark, and the bar of a shared palette."""
+    """Draw the legend: each name once, beside a sample of its first mark, and a shared palette."""
     marks = {}
     for mark in figure.marks:
         marks.setdefault(mark.name, mark)
@@ -340,7 +340,7 @@ def _bar(mark: Heat) -> str:
 
 
 def _grid(x: Axis, y: Axis, panel: Panel) -> str:
-    """Draw grid lines at the ticks, and at names if readers must follow marks to them."""
+    """Draw grid lines at all ticks of y, and at ticks of x that are numbers."""
     lines = [f"M{_unit(x.share(value))} 0V1000" for value, _ in x.ticks if not panel.x_names]
     lines += [f"M0 {_unit(1 - y.share(value))}H1000" for value, _ in y.ticks]
     return _stretched(f'<path class="grid" d="{"".join(lines)}"/>')
@@ -395,7 +395,7 @@ def _text(
 
 
 def _places(x: float, y: float, n: str = "", letter: str = "") -> str:
-    """Write a place as attributes, `x="25%" y="50%"`, or cx for circles, x1 for lines."""
+    """Format a place as SVG attributes: `x="25%" y="50%"`, with cx for circles, x1 for lines."""
     return f'{letter}x{n}="{_share(x)}" {letter}y{n}="{_share(1 - y)}"'
 
 
@@ -444,7 +444,7 @@ def _high(figure: Figure) -> int:
 
 
 def _shape(panel: Panel, x: Axis, y: Axis) -> float:
-    """Return width / height of a panel with equal steps along both axes."""
+    """Return width / height of a panel whose axes have the same scale."""
     return abs((x.high - x.low) / (y.high - y.low))
 
 

@@ -23,7 +23,7 @@ CELLS = 256  # cells along a side of a heat map
 
 @dataclass(frozen=True)
 class Line(Mark):
-    """A curve; with a name in the legend, or written at its end if `direct`."""
+    """A curve. Its name is in the legend, or beside the end of the curve if `direct`."""
 
     styled = True
 
@@ -160,7 +160,7 @@ class Rule(Mark):
 
 @dataclass(frozen=True)
 class Heat(Mark):
-    """Values z[row][column] as colours; the function `heat` also accepts large maps.
+    """Values z[row][column] as colours. Make large maps with `heat`, which shrinks them.
 
     With `signed`, 0 has the colour of the paper, positive values are vermilion, negative ones blue.
     Otherwise `low` has the colour of the paper and `high` is blue. Missing values have the colour
@@ -216,7 +216,7 @@ KINDS: tuple[type[Mark], ...] = (*Mark.__subclasses__(),)
 
 
 def _curve(name: str, x: Values, y: Values, panel: Panel) -> Series:
-    """Return values along y at places along x, or along x if y has names."""
+    """Return a curve's values at places along x, or at places along y if y has names."""
     if panel.y_names:
         places = panel.texts("y", y)
         return Series(panel.title, name or panel.x_title, panel.y_title, places, x)
@@ -247,5 +247,5 @@ def heat(
 
 
 def _farthest(rows: Sequence[Values], first: int, last: int) -> float | None:
-    """Return the value of largest magnitude in a block, or None without values."""
+    """Return the value of largest magnitude in a block, or None if all values are missing."""
     return max((v for row in rows for v in row[first:last] if v is not None), key=abs, default=None)

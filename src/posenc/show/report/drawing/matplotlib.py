@@ -92,7 +92,7 @@ def write(figure: Figure, file: Path | BytesIO, kind: str, width: float = WIDE) 
 
 
 def draw(figure: Figure, width: float = WIDE) -> Drawn:
-    """Draw the figure on white, `width` millimetres wide; an animation as some frames in a row."""
+    """Draw the figure on white, `width` millimetres wide. An animation becomes a row of frames."""
     if not NARROWEST <= width <= WIDEST:
         raise ValueError(
             f"`width` must be from {NARROWEST} to {WIDEST} millimetres, got {width}. Use 85 for a"
@@ -317,7 +317,7 @@ def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
 
 
 def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:
-    """Return a handle for each name, from the first panel that draws it."""
+    """Return the legend's names and handles; the first panel that draws a name gives its handle."""
     handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
@@ -327,7 +327,7 @@ def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:
 
 
 def _legend_size(wanted: list[str], pixels: int) -> tuple[float, int]:
-    """Return the height of the legend in pixels, and its columns."""
+    """Return the height of the legend in pixels, and the number of its columns."""
     if not wanted:
         return 0, 1
     columns = max(1, int(pixels // (6 * max(map(len, wanted)) + 50)))

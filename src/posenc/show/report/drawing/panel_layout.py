@@ -44,12 +44,12 @@ class PanelLayout:
         return self.panels[following] if following < len(self.panels) else None
 
     def x_title(self, n: int) -> list[str]:
-        """Return the lines of the title of the x axis; empty if the panel below has the same."""
+        """Return the lines of the x axis's title, or [] if the panel below has the same title."""
         title, below = self.panels[n].x_title, self.below(n)
         return [] if below and below.x_title == title else self._wrapped(title)
 
     def y_title(self, n: int) -> str:
-        """Return the title of the y axis; empty if the panel to the left has the same."""
+        """Return the title of the y axis, or "" if the panel to the left has the same title."""
         title, beside = self.panels[n].y_title, self.beside(n)
         return "" if beside and beside.y_title == title else title
 
@@ -58,18 +58,18 @@ class PanelLayout:
         return self._wrapped(self.panels[n].title)
 
     def x_names(self, n: int) -> bool:
-        """Test whether the names along x are written."""
+        """Test whether the panel writes its names along x; if not, the panel below it does."""
         below = self.below(n)
         return not (below and below.x_names == self.panels[n].x_names)
 
     def y_names(self, n: int) -> bool:
-        """Test whether the names along y are written."""
+        """Test whether the panel writes its names along y; if not, the panel to its left does."""
         beside = self.beside(n)
         return not (beside and beside.y_names == self.panels[n].y_names)
 
     @cached_property
     def gap(self) -> float:
-        """Pixels between two columns."""
+        """The width of the gap between two columns, in pixels."""
         inner = [n for n in range(len(self.panels)) if n % self.columns]
         ticks = any(self.y_names(n) if p.y_names else not p.bare for n, p in enumerate(self.panels))
         titles = any(self.y_title(n) for n in inner)
@@ -78,17 +78,17 @@ class PanelLayout:
 
     @cached_property
     def room(self) -> float:
-        """Pixels across all panels and the gaps between them."""
+        """The width of all panels and the gaps between them, in pixels."""
         return self.width - 60 - BAR * bool(self.heats)
 
     @cached_property
     def column(self) -> float:
-        """Pixels across a panel."""
+        """The width of one panel, in pixels."""
         return (self.room - self.gap * (self.columns - 1)) / self.columns
 
     @cached_property
     def row(self) -> float:
-        """Pixels down a panel."""
+        """The height of one panel, in pixels."""
         if any(panel.square for panel in self.panels):
             shape = [_shape(panel) for panel in self.panels if panel.square]
             # Equal steps along both axes: height = width · shape
@@ -97,12 +97,12 @@ class PanelLayout:
 
     @cached_property
     def head(self) -> float:
-        """Pixels above each panel."""
+        """The height of the titles above each panel, in pixels."""
         lines = max(len(self.title(n)) for n in range(len(self.panels)))
         return LINE * lines + 9 * bool(lines)
 
     def foot(self, n: int) -> float:
-        """Pixels below a panel."""
+        """Return the height of ticks and titles below a panel, in pixels."""
         names = self.panels[n].x_names if self.x_names(n) else ()
         # names are written upwards
         ticks = 20 + 5 * max(map(len, names)) if names else 6 if self.panels[n].bare else 20
@@ -110,13 +110,13 @@ class PanelLayout:
 
     @cached_property
     def between(self) -> float:
-        """Pixels between two rows: ticks and titles of the upper, the title of the lower."""
+        """The height between two rows in pixels: ticks of the upper row, titles of the lower."""
         inner = [n for n in range(len(self.panels)) if self.below(n)]
         return self.head + max((self.foot(n) for n in inner), default=0) + 6
 
     @cached_property
     def under(self) -> float:
-        """Pixels below the last row."""
+        """The height below the last row, in pixels."""
         return 8 + max(self.foot(n) for n in range(len(self.panels)) if not self.below(n))
 
     def _wrapped(self, text: str) -> list[str]:
@@ -130,12 +130,12 @@ def one_palette(figure: Figure) -> bool:
 
 
 def legend_names(figure: Figure) -> list[str]:
-    """Return the entries of the legend, each once."""
+    """Return the names in the figure's legend, each once."""
     return [name for name in dict.fromkeys(mark.legend for mark in figure.marks) if name]
 
 
 def _shape(panel: Panel) -> float:
-    """Return height / width of a panel with equal steps along both axes."""
+    """Return height / width of a panel whose axes have the same scale."""
     heats = [mark for mark in panel.marks if isinstance(mark, Heat)]
     if heats:
         return len(heats[0].y) / len(heats[0].x)

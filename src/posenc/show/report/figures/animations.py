@@ -1,4 +1,4 @@
-"""Animations of a vector whose position advances, with a slider."""
+"""Animations with a slider that moves a vector from position to position."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import atan2, cos, hypot, pi, sin
@@ -63,7 +63,7 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
 
 
 def codes(advances: Mapping[str, Advance]) -> Figure:
-    """Draw the added rows, or the rotated vector, at each position, with one row framed."""
+    """Draw the added or rotated vector of every position, with a frame around the current one."""
     shown = {name: advance.added or advance.placed for name, advance in advances.items()}
     position = _positions(advances)
     cells = {
@@ -95,7 +95,7 @@ def codes(advances: Mapping[str, Advance]) -> Figure:
 
 
 def turning(name: str, clocks: Clocks) -> Figure:
-    """Draw a query and a key some tokens before it, which turn together with a constant angle."""
+    """Draw a query and an earlier key that turn together, so that their angle stays constant."""
 
     def panels(step: int) -> list[Panel]:
         return [_clock(clock, clocks, step) for clock in clocks.clocks]
@@ -163,7 +163,7 @@ def _circle(radius: float) -> Line:
 
 
 def _states(position: Sequence[int], panels: Callable[[int], list[Panel]]) -> list[Frame]:
-    """Return the panels at each position, for the slider."""
+    """Return a frame for each position of the slider."""
     return [Frame(f"position {p}", panels(step)) for step, p in enumerate(position)]
 
 
@@ -172,7 +172,7 @@ def _positions(advances: Mapping[str, Advance]) -> list[int]:
 
 
 def _span(lengths: Sequence[float]) -> str:
-    """Describe the smallest and the largest length, or that the length is constant."""
+    """Describe the range of lengths of a vector: "stays 3", or "between 3 and 4"."""
     least, largest = map(number, (min(lengths), max(lengths)))
     return f"stays {least}" if least == largest else f"between {least} and {largest}"
 

@@ -15,7 +15,7 @@ HEADS = 2  # heads that are shown without positions and with them
 def attention(
     weights: Sequence[Sequence[Values]], tokens: Sequence[str] = (), names: Sequence[str] = ()
 ) -> Figure:
-    """Draw weights (head, query, key), each row summing to 1; `names` of the heads."""
+    """Draw attention weights (head, query, key): one heat map for each head, named by `names`."""
     names = names or [f"head {n}" for n in range(len(weights))]
     panels = [
         Panel(
@@ -53,7 +53,7 @@ def compared(
     weights: Sequence[Sequence[Values]],
     tokens: Sequence[str],
 ) -> Figure:
-    """Draw weights (head, query, key) of a layer without positions and with them, side by side.
+    """Draw attention weights (head, query, key) of a layer without and with positions.
 
     Rows of repeated words are framed.
     """
@@ -102,7 +102,7 @@ def compared(
 
 
 def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
-    """Draw the scores of one head and the terms whose sum they are, in one palette."""
+    """Draw the scores of one head, and the terms that sum to the scores, in one palette."""
     parts = {name: values[head] for name, values in decomposed.parts.items()}
     scores = decomposed.scores[head]
     high = max(abs(v) for rows in (scores, *parts.values()) for row in rows for v in row) or 1.0
@@ -136,7 +136,7 @@ def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: i
 
 
 def shuffled(order: Order) -> Figure:
-    """Draw the change of each token's output when the words of a text change places."""
+    """Draw the change of each token's output when the words of a text are shuffled."""
     places = range(len(order.tokens))
     share = [100 * change for change in order.change]
     without = [100 * change for change in order.without]
@@ -159,7 +159,7 @@ def shuffled(order: Order) -> Figure:
 
 
 def _digits(tokens: Sequence[str]) -> int | None:
-    """Return the digits of the number in a cell, or None if cells are too small for numbers."""
+    """Return the number of digits to write in each cell, or None if the cells are too small."""
     return 2 if 0 < len(tokens) <= NUMBERED else None
 
 
@@ -168,5 +168,5 @@ def _percent(share: float) -> str:
 
 
 def _fitting(tokens: Sequence[str], values: Sequence[object]) -> Sequence[str]:
-    """Return the tokens if there is a cell for each, otherwise none."""
+    """Return the tokens as axis names if each has its own cell, otherwise ()."""
     return tokens if len(tokens) == len(values) <= CELLS else ()

@@ -1,4 +1,4 @@
-"""The figure of the steps of attention at which each encoding acts."""
+"""A figure that shows at which steps of attention each encoding acts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ PLACES = [*dict.fromkeys(HOOK_PLACES.values())]
 
 
 def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:
-    """Draw the steps of attention at which encodings act; `acts_on` has the overridden hooks."""
+    """Draw the steps of attention at which encodings act; `acts_on` lists each one's hooks."""
     by_name = {
         name: sorted({PLACES.index(HOOK_PLACES[hook]) for hook in acting})
         for name, acting in acts_on.items()

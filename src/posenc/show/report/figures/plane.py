@@ -62,7 +62,7 @@ def clouds(by_name: Mapping[str, Clouds]) -> Figure:
 
 
 def _joined(cloud: Clouds) -> tuple[Values, Values]:
-    """Draw a line from each word without its position to the word with it."""
+    """Return the points of lines that join each word without its position to the one with it."""
     pairs = zip(cloud.before, cloud.after, strict=True)
     points = [point for start, end in pairs for point in (start, end, (None, None))]
     return [x for x, _ in points], [y for _, y in points]
@@ -104,7 +104,7 @@ def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure
 
 
 def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
-    """Draw the similarity of the patches of an image to a chosen one, due to position alone."""
+    """Draw the similarity, due to position alone, of every patch of an image to a chosen patch."""
     panels, shares, first = [], [], next(iter(by_name.values()))
     for name, patches in by_name.items():
         row, column = patches.chosen

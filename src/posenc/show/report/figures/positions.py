@@ -1,4 +1,4 @@
-"""Figures of the rows of positions: their values, similarity, biases and shifts."""
+"""Figures of the vectors that encodings make from positions, of similarity, bias and shifts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ CURVES = 6  # channels that are drawn as curves
 
 
 def encoding(name: str, rows: Sequence[Values]) -> Figure:
-    """Draw rows (position, channel), such as `Measured.rows`, with positions from left to right."""
+    """Draw the vectors of positions (position, channel) as a heat map, left to right."""
     shown = heat([list(channel) for channel in zip(*rows, strict=True)], signed=True, unit="value")
     largest = shown.span[1]
     return Figure(
@@ -55,7 +55,7 @@ def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
 
 
 def channels(name: str, rows: Sequence[Values], chosen: Sequence[int] = ()) -> Figure:
-    """Draw the chosen channels of rows (position, channel) as curves, or a few channels."""
+    """Draw chosen channels of position vectors (position, channel) as curves; by default a few."""
     picked = chosen or evenly_spaced(len(rows[0]), CURVES)
     values = [v for row in rows for v in row if v is not None]
     room = 0.05 * (max(values) - min(values)) or 1.0
@@ -80,7 +80,7 @@ def channels(name: str, rows: Sequence[Values], chosen: Sequence[int] = ()) -> F
 
 
 def similarity(name: str, between: Between) -> Figure:
-    """Draw the cosine of every two positions, and the dot product if lengths differ."""
+    """Draw the cosine of every two positions, and the dot product if their lengths differ."""
     tokens = len(between.dot)
     high = _palette_end(between.dot)
     lengths = [between.dot[p][p] for p in range(tokens)]
@@ -131,14 +131,14 @@ def similarity(name: str, between: Between) -> Figure:
 
 
 def _palette_end(values: Sequence[Values]) -> float | None:
-    """Return an end of the palette below a few values that are far above all others, or None."""
+    """Return the palette's end if a few outliers must be clipped for the rest to show, or None."""
     sizes = sorted(abs(v) for row in values for v in row if v is not None)
     most = sizes[int(0.99 * (len(sizes) - 1))]
     return most if 0 < 2 * most < sizes[-1] else None
 
 
 def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
-    """Draw the bias on the scores of one query, (head, tokens back), one line for each head."""
+    """Draw the bias on one query's scores, (head, tokens back), as one line for each head."""
     back = range(len(scores[0]))
     few = len(scores) <= len(COLOURS) * len(DASHES)
     lines = [
@@ -194,7 +194,7 @@ def decay(by_name: Mapping[str, PairsApart]) -> Figure:
 
 
 def apart(by_name: Mapping[str, PairsApart]) -> Figure:
-    """Draw the distance of each position's row from the first, for one or more sets of θ."""
+    """Draw the distance of each position's vector from position 0's, for one or more sets of θ."""
     lines, words = [], []
     for n, (name, waves) in enumerate(by_name.items()):
         label = name if len(by_name) > 1 else ""
@@ -210,7 +210,7 @@ def apart(by_name: Mapping[str, PairsApart]) -> Figure:
 
 
 def bound(bounds: Bound) -> Figure:
-    """Draw RoFormer's upper bound and the largest score, from each distance on."""
+    """Draw, from each distance on, RoFormer's upper bound of the scores and the largest score."""
     # A logarithmic axis has no 0
     distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])
     limit, half = _largest_from(bounds.bound[1:]), len(bounds.distance) // 2
@@ -243,7 +243,7 @@ def _largest_from(values: Sequence[float]) -> list[float]:
 
 
 def peak(curve: Peak) -> Figure:
-    """Draw the scores of a key that matches best at a chosen distance, so scores need not decay."""
+    """Draw the scores of a key that matches best at a chosen distance: scores need not decay."""
     top = curve.score[curve.best]
     return Figure(
         "Any distance can be the best",
@@ -266,7 +266,7 @@ def peak(curve: Peak) -> Figure:
 
 
 def shift(name: str, group: Group) -> Figure:
-    """Draw M_a, M_b, their product, and M_(a+b) fitted by itself."""
+    """Draw the shift matrices M_a and M_b, their product, and M_(a+b), fitted independently."""
     a, b = group.a.by, group.b.by
     shown = (
         (f"M{_sub(a)}", group.a.matrix),

@@ -38,7 +38,7 @@ RADIUS = 0.42  # radius of a dial, whose neighbour is 1 away
 
 
 def bands(turning: Turning) -> Figure:
-    """Draw the wavelength of each pair, as trained and now, against the trained length."""
+    """Draw each pair's wavelength, before and after stretching, beside the trained length."""
     pairs = range(len(turning.pairs))
     now = [pair.wavelength for pair in turning.pairs]
     before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]
@@ -94,7 +94,7 @@ def bands(turning: Turning) -> Figure:
 
 
 def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
-    """Draw the circle of each pair: angles met in training, new ones, those never met."""
+    """Draw a dial for each pair: angles met in training, new at the target, and never met."""
     panels, rows, words, nearer = [], [], [], []
     pairs, as_trained = len(by_method["none"]), by_method["none"]
     picked = evenly_spaced(pairs, DIALS)
@@ -129,7 +129,7 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
 
 
 def _times_slower(dial: Dial, was: Dial) -> float:
-    """Return the factor by which neighbours are closer in angle; 1 if only rounding moves them."""
+    """Return the factor by which a pair turns slower than as trained; 1 within rounding."""
     slower = dial.wavelength / was.wavelength if isfinite(was.wavelength) else 1.0
     return 1.0 if abs(slower - 1) < SAME else slower
 
@@ -157,7 +157,7 @@ def _dials(title: str, shown: Sequence[Dial], names: Sequence[str]) -> Panel:
 
 
 def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Values]:
-    """Return outlines of sectors (place of the dial, from, to), in turns clockwise from the top."""
+    """Return outlines of sectors (dial index, start, end), in turns clockwise from the top."""
     x: list[float | None] = []
     y: list[float | None] = []
     for where, start, end in sectors:
@@ -170,7 +170,7 @@ def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Value
 
 
 def stretch(extended: Extended) -> Figure:
-    """Draw the factor by which each method slows a pair, against its wavelength as trained."""
+    """Draw the factor by which each method slows a pair, against the pair's trained wavelength."""
     before = [pair.wavelength / extended.trained for pair in extended.methods["none"].pairs]
     # Methods with equal factors share a line
     curves: dict[tuple[float, ...], list[str]] = {}
@@ -205,7 +205,7 @@ def stretch(extended: Extended) -> Figure:
 
 
 def extensions(extended: Extended) -> Figure:
-    """Draw wavelengths before and after each method, with the trained length and the target."""
+    """Draw wavelengths before and after each extension method, with trained and target length."""
     before = [pair.wavelength for pair in extended.methods["none"].pairs]
     numbers = range(len(before))
     all_pairs = [pair.wavelength for method in extended.methods.values() for pair in method.pairs]
@@ -248,7 +248,7 @@ def extensions(extended: Extended) -> Figure:
 
 
 def models(published: Sequence[Published]) -> Figure:
-    """Draw wavelengths and lengths, before and after context extension, of many models."""
+    """Draw wavelengths of published models, and context lengths before and after extension."""
     rows = range(len(published))
     waves = [
         (wave, row, wave <= model.context)
@@ -318,7 +318,7 @@ def models(published: Sequence[Published]) -> Figure:
 
 
 def precision(measured: Precision) -> Figure:
-    """Draw errors against position, for each way of computing angles."""
+    """Draw rounding errors against position, for each way of computing the angles."""
     panels = [
         Panel(
             title,

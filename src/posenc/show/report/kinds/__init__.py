@@ -1,4 +1,4 @@
-"""Modules that present results, one for each class of results, with its page beside it.
+"""Modules that present results: one for each result class, with the template of its page.
 
     kinds/comparison/       figures, sentences and terminal output of a `Comparison`
     kinds/comparison.html   template of its page, filled with `result`, `figures` and `kind`
@@ -23,12 +23,12 @@ KINDS = [module.name for module in iter_modules(__path__)]
 
 
 class Kind(Protocol):
-    """The functions of each module of `kinds`."""
+    """The interface of the modules in `kinds`."""
 
     __name__: str
 
     def make_figures(self, result: Any) -> dict[str, Figure]:
-        """Return the figures by their names on the page and as files."""
+        """Return the figures by name; the page and the figure files use these names."""
         ...
 
     def print_result(self, result: Any, console: Console) -> None:
@@ -37,7 +37,7 @@ class Kind(Protocol):
 
 
 def kind_of(result: object) -> Kind:
-    """Return the module for a result. Raises TypeError for objects of other classes."""
+    """Return the module that presents a result. Raises TypeError for objects of other classes."""
     name = type(result).__name__.lower()
     if name not in KINDS:
         raise TypeError(

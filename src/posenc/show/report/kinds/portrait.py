@@ -52,7 +52,7 @@ def make_figures(result: Portrait) -> dict[str, Figure]:
 
 
 def _waves(close: Mapping[str, Closeup]) -> dict[str, PairsApart]:
-    """Return the waves of encodings by name; encodings of equal frequencies share one entry."""
+    """Return wave similarities by encoding name; encodings of equal frequencies share one entry."""
     alike: dict[tuple[float, ...], list[str]] = {}
     for name, closeup in close.items():
         if closeup.waves:
@@ -115,14 +115,14 @@ def layers(reading: ModelReading) -> Figure:
 
 
 def heads(reading: ModelReading) -> Figure:
-    """Draw the attention of heads of the first layer."""
+    """Draw the attention of the first layer, one panel for each head."""
     figure = attention.attention(reading.heads, reading.tokens)
     title, says = "Attention of the first layer, head by head", f"{figure.says}{_looks(reading)}"
     return replace(figure, title=title, says=says, columns=4)
 
 
 def _looks(reading: ModelReading) -> str:
-    """Describe the heads with over half of their weight on one relative position."""
+    """Describe the heads that put over half of their weight on one relative position."""
     sentences = ""
     for n, weights in enumerate(reading.heads):
         for back, place in (
@@ -138,7 +138,7 @@ def _looks(reading: ModelReading) -> str:
 
 
 def distances(reading: ModelReading) -> Figure:
-    """Draw the scores of a window of the text against the distance of the tokens."""
+    """Draw the scores in a window of the text against the distance of query and key."""
     panels = [_curve(layer) for layer in reading.layers]
     scores = ", ".join(
         f"{number(layer.curve.mean[1])} to {number(layer.curve.mean[-1])} in layer {layer.number}"

@@ -1,1 +1,1 @@
-"""Tables on the terminal, drawn with rich. This file imports nothing: most modules need torch."""
+"""Tables on the terminal, drawn with rich. This file imports nothing, so torch is not loaded."""

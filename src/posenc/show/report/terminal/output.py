@@ -61,7 +61,7 @@ def writable() -> Iterator[None]:
 
 
 def abandon() -> None:
-    """Drop text that could not be written, because Python would write it again on exit and fail."""
+    """Discard unwritten output, because Python would try to write it again on exit, and fail."""
     with open(os.devnull, "wb") as nowhere, suppress(OSError, ValueError):
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
@@ -72,7 +72,7 @@ def universal() -> bool:
 
 
 def _ask(out: Any) -> None:
-    """Raise OSError if a write would fail: write zero bytes to a device, check space on a disk."""
+    """Raise OSError if writing would fail: try zero bytes, and check the free space of a disk."""
     try:
         number = out.fileno()
     except (OSError, AttributeError):
@@ -92,7 +92,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 
 
 def spelled(text: str) -> str:
-    r"""Spell text in ASCII.
+    r"""Replace each character outside ASCII by an ASCII spelling, such as "theta" for θ.
 
     >>> spelled("✓ θ Σ é"), spelled("10⁻⁶ xᵢ"), spelled("⟶")
     ('+ theta Sigma e', '10^-6 x_i', '\\u27f6')

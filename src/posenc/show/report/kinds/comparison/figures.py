@@ -26,7 +26,7 @@ UNTRAINED = "untrained"
 
 
 def titled(measured: Measured) -> str:
-    """Return the name; an encoding with parameters is marked, because these are random here."""
+    """Return the name, marked as untrained if the encoding has parameters, here random."""
     return f"{measured.name}, {UNTRAINED}" if measured.untrained else measured.name
 
 
@@ -51,7 +51,7 @@ def curves(result: Comparison) -> Figure | None:
 
 
 def rows(result: Comparison) -> Figure | None:
-    """Draw a small picture of every encoding: its rows, or its effect on scores."""
+    """Draw a small picture of every encoding: its position vectors, or its effect on scores."""
     sizes = {len(measured.rows[0]) for measured in result.encodings if measured.rows}
     panels = []
     for measured in result.encodings:
@@ -73,7 +73,7 @@ def rows(result: Comparison) -> Figure | None:
 
 
 def card(result: Comparison, measured: Measured) -> Figure:
-    """Draw one encoding: its rows, and its effect on scores."""
+    """Draw one encoding in detail: its position vectors, and its effect on scores."""
     portrait = _portrait("What it looks like", measured)
     panels = [portrait] if portrait else []
     panels.append(_effect("What it adds to scores", measured, None))
@@ -89,7 +89,7 @@ def card(result: Comparison, measured: Measured) -> Figure:
 
 
 def order(result: Comparison) -> Figure:
-    """Draw the shuffle test and the duplicate test, sorted, with untrained encodings last."""
+    """Draw each encoding's results of the shuffle and duplicate tests, untrained encodings last."""
     ranked = sorted(result.encodings, key=lambda m: (m.untrained, -m.shuffle.plain))
     names = [titled(measured) for measured in ranked]
     fixed = sum(not measured.untrained for measured in ranked)
@@ -252,7 +252,7 @@ def properties(result: Comparison) -> Figure:
 
 
 def _effect(title: str, measured: Measured, span: tuple[float, float] | None) -> Panel:
-    """Draw mean and band by distance, or each head if the effect depends on distance alone."""
+    """Draw the effect by distance: mean and band, or each head if only the distance matters."""
     # A token is most like itself, which would flatten the rest
     others = slice(1, None)
     effect = measured.effect
@@ -268,7 +268,7 @@ def _effect(title: str, measured: Measured, span: tuple[float, float] | None) ->
 
 
 def _scale(measured: Measured, shown: Sequence[Measured]) -> tuple[float, float] | None:
-    """Return the range of the family, or None for an encoding five times as wide as the median."""
+    """Return the family's y range, or None if this effect is over five times the median width."""
     ends = {
         m.slug: (min(m.effect.low[1:], default=0), max(m.effect.high[1:], default=0))
         for m in shown
@@ -294,7 +294,7 @@ def _favours_near(measured: Measured) -> bool:
 
 
 def _portrait(title: str, measured: Measured) -> Panel | None:
-    """Draw channels of positions, heads by distance, or queries by keys; None without positions."""
+    """Draw an encoding as a heat map by channel, head or query; None if it ignores positions."""
     effect = measured.effect
     if measured.rows:
         cells: Sequence[Values] = [list(channel) for channel in zip(*measured.rows, strict=True)]
@@ -311,7 +311,7 @@ def _portrait(title: str, measured: Measured) -> Panel | None:
 
 
 def _thrice(values: Sequence[float]) -> list[float]:
-    """Repeat each value for both ends of a line and for the gap after it."""
+    """Repeat each value three times: for both ends of a stroke, and for the gap after it."""
     return [value for value in values for _ in range(3)]
 
 

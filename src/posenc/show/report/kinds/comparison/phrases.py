@@ -10,7 +10,7 @@ ENDS = "Has a last position, and rejects later ones"
 
 
 def timing(result: Comparison) -> str:
-    """Describe the timing, and the share of waiting if the machine was busy."""
+    """Describe the timing method, and the share of time spent waiting if the machine was busy."""
     most = result.settings.cost_rounds
     rounds = [m.cost.training_ratio.rounds for m in result.encodings]
     fewer = f"; {min(rounds)} for the slowest" * (min(rounds) < most)
@@ -37,7 +37,7 @@ def width(result: Comparison) -> str:
 
 
 def times(multiple: float) -> str:
-    """Format a multiple with two digits or as an integer.
+    """Format a ratio with two digits, or as an integer from 10 on.
 
     >>> times(1.234), times(12.6), times(315.7)
     ('1.2 ×', '13 ×', '316 ×')
@@ -65,13 +65,13 @@ def growth(result: Comparison) -> str:
 
 
 def _apart(what: str, first: Multiple, *others: Multiple) -> bool:
-    """Test whether the intervals of the first and the last length do not overlap."""
+    """Test whether growth exceeds the noise: intervals at first and last length do not overlap."""
     last = others[-1] if others else first
     return what == "memory" or (last.low or 0.0) > (first.high or 0.0)
 
 
 def closing(result: Comparison) -> list[str]:
-    """Return the encodings that ignore order, that have a last position, and that cost most."""
+    """Return sentences on the encodings that ignore order, have a last position, or cost most."""
     blind = _names(result, _blind) or "none"
     ends = _names(result, lambda m: not _accepts(m)) or "none"
     return [f"{BLIND_TO_ORDER}: {blind}.", f"{ENDS}: {ends}.", dearest(result)]

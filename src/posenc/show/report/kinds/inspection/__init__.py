@@ -35,12 +35,12 @@ def make_figures(result: Inspection) -> dict[str, Figure]:
 
 
 def stacks(result: Inspection) -> dict[str, Inspection]:
-    """Return the layers of a model and of its parts, by the names of the parts."""
+    """Return the inspections of a model, under the name "", and of its parts, by name."""
     return {"": result, **result.parts}
 
 
 def sections(result: Inspection) -> dict[str, list[str]]:
-    """Return headings and sentences on the weights, by names of figures; {} without weights."""
+    """Return a heading and sentences for each figure of weights, by name; {} without weights."""
     from posenc.show.report.kinds.inspection import weights
 
     return weights.sections(result.measurements) if result.measurements else {}

@@ -32,7 +32,7 @@ def facts(inspection: Inspection) -> str:
 
 
 def verdict_of(inspection: Inspection) -> str:
-    """Return the verdict on the target: no fault is known, it breaks, or cannot be judged."""
+    """Return the verdict on the target length: no fault is known, it breaks, or it is unknown."""
     target = f"{inspection.target:,} tokens"
     if inspection.verdict == "fits" and warned(inspection):
         return f"No fault is known at {target}; read the notes on the layers."
@@ -44,7 +44,7 @@ def verdict_of(inspection: Inspection) -> str:
 
 
 def warned(inspection: Inspection) -> bool:
-    """Test whether a note or a rotation of the model or its parts is a risk at the target."""
+    """Test for risks at the target: notes on the model or a part, or a rotation of short reach."""
     target = inspection.target or 0
     weak = any(
         group.turning and not group.window and group.turning.reach < target
@@ -121,5 +121,5 @@ def _radians(error: float) -> str:
 
 
 def _judged(error: float) -> str:
-    """Judge the error of an angle: 0.1 radians are 6 degrees, π is the opposite direction."""
+    """Judge an error of an angle in one word; 0.1 radians are 6 degrees, π is a half turn."""
     return "fine" if error < 0.1 else "harmful" if error < pi else "meaningless"

@@ -105,7 +105,7 @@ def _rules(trained: int, longest: float) -> list[Rule]:
 
 
 def _doublings(trained: int, places: Sequence[int]) -> list[float]:
-    """Return L, 2 L, 4 L … and L / 2, within the tested lengths."""
+    """Return axis ticks at L times powers of two, within the tested lengths."""
     steps = [trained * 2.0**power for power in range(-4, 12)]
     return [n for n in steps if min(places) <= n <= max(places)]
 
@@ -239,7 +239,7 @@ def profiles(overall: Sequence[Overall], metric: str) -> Figure | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A row of a figure: an interval, and the seeds from which it was computed."""
+    """One row of a figure: an interval, and the values by seed from which it was computed."""
 
     name: str
     interval: Interval
@@ -257,7 +257,7 @@ def _forest(
     span: tuple[float, float] | None,
     *rules: Rule,
 ) -> Panel:
-    """Draw a line with mean and seeds for each estimate, the first on top."""
+    """Draw each estimate's interval, mean and seeds on one line, the first estimate on top."""
     scale = _scale(bits)
     x: list[float | None] = []
     y: list[float | None] = []

@@ -17,7 +17,7 @@ SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles in tables
 
 
 def in_bits(rows: Sequence[Row]) -> dict[str, bool]:
-    """Return for each task whether its outcomes are bits (fewer are better)."""
+    """Return, by task, True if its outcomes are bits, of which fewer are better."""
     return {row.task: row.bits for row in rows}
 
 
@@ -30,7 +30,7 @@ def unit(row: Row) -> str:
 
 
 def span(metric: str) -> str:
-    """Return the lengths of the metric: "L…2L", "1.2 L"."""
+    """Return the lengths at which the metric is measured: "L…2L", "1.2 L"."""
     return "L…2L" if metric == "area" else f"{metric.removeprefix('at ')} L"
 
 
@@ -71,7 +71,7 @@ def interval(interval: Interval | None, bits: bool) -> str:
 
 
 def by_position(row: Row) -> dict[str, float]:
-    """Average the bits of a row by the number of characters before: 1, 2–3, 4–5, …"""
+    """Average a row's bits by the number of preceding characters: 1, 2–3, 4–5, …"""
     within, starts, groups = len(row.positions), [1, 2], {}
     while starts[-1] < within:
         starts.append(starts[-1] + 2 ** max(1, starts[-1].bit_length() - 2))
@@ -113,7 +113,7 @@ def intervals(rows: Sequence[Row]) -> str:
 
 
 def sides(contrast: Contrast) -> str:
-    """Return both sides, each the mean of its encodings: "nope − rope", "nope + alibi − rope"."""
+    """Format the two sides of a contrast: "nope − rope", "nope + alibi − rope"."""
     pairs = [(contrast.one, contrast.other), *([contrast.than] if contrast.than else [])]
     written = [" − ".join(" + ".join(side) for side in pair) for pair in pairs]
     return written[0] if len(written) == 1 else " − ".join(f"({pair})" for pair in written)
@@ -125,7 +125,7 @@ def difference(value: float, bits: bool) -> str:
 
 
 def verdict(contrast: Contrast) -> str:
-    """Return the better side if Holm's p and the interval both decide it."""
+    """Return the verdict on a contrast: the better side, equality, undecided, or the obstacle."""
     if contrast.verdict or contrast.difference is None or contrast.adjusted is None:
         return contrast.verdict
     if contrast.equal is not None and contrast.equal < LEVEL:
@@ -140,13 +140,14 @@ def verdict(contrast: Contrast) -> str:
 
 
 def unit_of(contrast: Contrast, bits: Mapping[str, bool]) -> bool:
-    """Test whether a contrast is in bits; a contrast across tasks has the unit of the first."""
+    """Test whether a contrast is in bits; a contrast across tasks has the first task's unit."""
     return bits[contrast.task.split(", ")[0]]
 
 
 def controls(analysis: Analysis) -> list[str]:
-    """Return a sentence on the controls of each task, and one on the result that would withdraw
-    the claim; none if the plan has no controls.
+    """Return sentences on each task's control, and on the result that would withdraw the claim.
+
+    The list is empty if the plan has neither.
     """
     sentences = []
     for control in analysis.controls:

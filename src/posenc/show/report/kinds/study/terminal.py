@@ -81,7 +81,7 @@ def _print_rows(task: str, rows: Sequence[Row], metric: str, console: Console) -
 
 
 def _by_position(rows: Sequence[Row], console: Console) -> None:
-    """Print the bits of a language model by the number of characters before, within L."""
+    """Print a language model's bits by the number of preceding characters, within L."""
     groups = {row.encoding: findings.by_position(row) for row in rows if row.positions}
     if not groups:
         return
@@ -162,7 +162,7 @@ def _print_noted(
 
 
 def cells(contents: Contents, console: Console) -> None:
-    """Print one line for each cell of a store."""
+    """Print one line for each cell, or training run, of a study's store."""
     table = empty_table("cell", "task", "encoding", "seed", "last loss", "outcomes", "")
     order = sorted(contents.records.items(), key=lambda item: _place(item[1].cell))
     for digest, record in order:

@@ -10,7 +10,7 @@ MOST_POINTS = 512  # points of a curve
 
 
 def table(positions: Positions) -> Figure | None:
-    """Draw the norms of rows of a learned table, the cosines of neighbours, the end of training."""
+    """Draw the row norms of a learned table, cosines of neighbouring rows, and training limits."""
     learned = positions.learned
     if learned is None or not learned.likeness:
         return None
@@ -59,7 +59,7 @@ def bias(t5_bias: Bias) -> Figure:
 
 
 def relative(tables: list[Relative]) -> Figure | None:
-    """Draw the length of the vector of each distance, one panel for each table."""
+    """Draw the length of each relative position's vector, with one panel for each table."""
     if not tables:
         return None
     panels = [
@@ -80,7 +80,7 @@ def relative(tables: list[Relative]) -> Figure | None:
 
 
 def bands(stacks: list[Bands]) -> Figure | None:
-    """Draw the norms of queries and keys in each pair, one colour for layers of equal rotation."""
+    """Draw query and key norms of each rotated pair, in one colour for equally rotated layers."""
     if not stacks:
         return None
     marks, strongest = [], []

@@ -16,7 +16,7 @@ MOST_SKIPPED = 8  # tensors listed by name; further ones are only counted
 
 
 def table(positions: Positions) -> Iterator[str]:
-    """Yield sentences on a position table."""
+    """Yield sentences on a position table: its formula, or traces of its training."""
     size = f"{positions.rows:,} rows of {positions.width}"
     if positions.formula:
         yield f"{size}, {_formula(positions.formula)}"
@@ -74,7 +74,7 @@ def _seam(measured: Rows, row: int) -> str:
 
 
 def bias(measured: Bias) -> Iterator[str]:
-    """Yield sentences on a T5 bias."""
+    """Yield sentences on a T5 bias: its buckets, and heads with an unusual last bucket."""
     way = "bidirectional" if measured.bidirectional else "causal"
     guess = ", an assumption without a config" if measured.assumed else ""
     values, distance = measured.steps.heads, measured.steps.distance
@@ -93,7 +93,7 @@ def bias(measured: Bias) -> Iterator[str]:
 
 
 def relative(tables: list[Relative]) -> Iterator[str]:
-    """Yield sentences on tables of vectors, one for tables whose names differ only in numbers."""
+    """Yield sentences on tables of relative vectors; tables of the same kind share a sentence."""
     alike: dict[str, list[Relative]] = {}
     for table in tables:
         alike.setdefault(re.sub(r"\d+", "…", table.tensor), []).append(table)
@@ -113,7 +113,7 @@ def relative(tables: list[Relative]) -> Iterator[str]:
 
 
 def bands(stack: Bands) -> Iterator[str]:
-    """Yield a sentence on the strongest and the weakest pair of some layers."""
+    """Yield a sentence on the rotated pairs with the largest and smallest norms in some layers."""
     products = [q * k for q, k in zip(stack.queries, stack.keys, strict=True)]
     if not max(products):
         yield f"{runs(stack.layers)}: queries or keys are zero in every pair"
@@ -132,7 +132,7 @@ def bands(stack: Bands) -> Iterator[str]:
 
 
 def layout(measurements: WeightMeasurements) -> Iterator[str]:
-    """Yield sentences on the layout that fits the weights."""
+    """Yield sentences on the layout of rotated channels that fits the weights."""
     evidence = measurements.evidence
     if evidence is None:
         return
