@@ -133,7 +133,7 @@ def _install(
     by_length: bool,
     rotation: bool,
 ) -> None:
-    """Register the hooks that apply an encoding in each attention."""
+    """Register the hooks that apply the encodings, one in each attention module."""
     modules = [given for given in per_layer if isinstance(given, nn.Module)]
     changes = Applied(modules, base.device)
     distinct = [*dict.fromkeys(map(id, per_layer))]
@@ -177,7 +177,7 @@ def _uninstall(base: Any) -> None:
 
 
 def _for_each_site(encoding: Any, base: Any, plan: AdapterPlan) -> list[Any]:
-    """Return one encoding for each attention, from one for all or from a list."""
+    """Expand an encoding, or a list of encodings, to a list with one per attention module."""
     if isinstance(encoding, str) or not isinstance(encoding, Sequence | nn.ModuleList):
         return _created([encoding] * len(plan.sites), plan.sites)
     if table := getattr(encoding, "embedding", None):
@@ -199,7 +199,7 @@ def _for_each_site(encoding: Any, base: Any, plan: AdapterPlan) -> list[Any]:
 
 
 def _named(name: str, site: AttentionSite) -> Encoding:
-    """Create an encoding by name for a layer, with the layout of the model's rotation."""
+    """Create the encoding called `name` for a layer, with the pair layout of the model's RoPE."""
     made = create(name, site.dim, site.heads)
     for part in leaves(made):
         if isinstance(part, RoPE) and isinstance(site.own, RoPE):
@@ -227,7 +227,7 @@ def _scale(site: AttentionSite, encoding: Encoding) -> float:
 
 
 def _scale_attribute(attention: Any, scale: float) -> tuple[str, Any]:
-    """Return the attribute of an attention that sets its softmax scale, and its value."""
+    """Return the name and value of the module attribute that sets the softmax scale."""
     # GPT-J divides scores by this attribute
     if is_gptj(attention):
         return "scale_attn", 1 / scale
@@ -243,7 +243,7 @@ def _can_scale(base: Any, site: AttentionSite, encoding: Encoding) -> bool:
 
 @torch.no_grad()
 def _reproduces(base: Any, plan: AdapterPlan, *, rotation: bool) -> bool:
-    """Test whether the model with its own encoding applied has the output of the unmodified model.
+    """Test whether the model's output stays the same when its own encoding is applied by hooks.
 
     A decoder is compared with a cache. Bamba in transformers 5.23 has another output with a cache
     than without one, so its output without a cache is accepted too.
@@ -278,7 +278,7 @@ def _reproduces(base: Any, plan: AdapterPlan, *, rotation: bool) -> bool:
 
 
 def _outputs(base: Any, ids: Tensor) -> Tensor:
-    """Return the hidden states of a text, whose last token is decoded with a cache if possible."""
+    """Return the hidden states of a text; its last token is decoded with a cache if possible."""
     first = base(ids[:, :-1], return_dict=True)
     cache = getattr(first, "past_key_values", None)
     if cache is None or isinstance(cache, tuple):
@@ -464,7 +464,7 @@ def _together(parts: list[Encoding]) -> Encoding:
 
 
 def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
-    """Return an encoding after checking its sizes; a function is called with one token."""
+    """Return an encoding with checked sizes; if a function is passed, call it with length 1."""
     if isinstance(given, type):
         raise TypeError(
             f"`encoding` must be an encoding, got the class {given.__name__}. Make an instance,"

@@ -58,7 +58,7 @@ Progress = Callable[[str, int, int], None]  # name of a tensor, number written, 
 
 @dataclass(frozen=True)
 class Converted:
-    """Result of a conversion; `moved` lists the tensors whose rows moved."""
+    """Result of a conversion; `moved` lists the tensors whose rows were reordered."""
 
     out: Path
     was: Layout
@@ -125,7 +125,7 @@ def convert(
 
 
 class Safetensors:
-    """Model folder with safetensors, which is copied except for rows that move."""
+    """Source of a conversion: a safetensors folder, copied with rows of q and k reordered."""
 
     def __init__(self, model: Source, out: Path):
         files, weights = model.files, model.weights
@@ -145,7 +145,7 @@ class Safetensors:
         return {shard: read_safetensors(shard).metadata.get(KEY) for shard in self.shards}
 
     def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
-        """Copy each file, and yield the name of each tensor after it is written."""
+        """Copy all files with q and k rows reordered, and yield each tensor's name once written."""
         for shard in self.shards:
             target = part / shard.relative_to(self.root)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -156,7 +156,7 @@ class Safetensors:
 
 
 class Gguf:
-    """GGUF file, which is written as a folder for transformers."""
+    """Source of a conversion: a GGUF file, written as a safetensors folder for transformers."""
 
     def __init__(self, model: Source, out: Path):
         weights = model.weights
@@ -199,7 +199,7 @@ class Gguf:
 def _present_layout(
     source: Safetensors | Gguf, weights: Weights, from_: Layout | None
 ) -> tuple[Layout, str]:
-    """Return the present layout of a model, and the source that states it, in words."""
+    """Return the present layout of a model, and the evidence for this layout in words."""
     # Imported here because it needs torch
     from posenc.models.weight_measurements import layout_evidence
 
@@ -249,7 +249,7 @@ def _named_model(source: Safetensors | Gguf) -> str:
 def _write(
     source: Path, target: Path, orders: Mapping[str, list[int]], to: Layout
 ) -> Iterator[str]:
-    """Copy one file of weights, and yield the name of each tensor after it is written."""
+    """Copy a weights file with q and k rows reordered; yield each tensor's name once written."""
     with opened(source) as file, target.open("xb") as out:
         length = int.from_bytes(file.read(8), "little")
         header = parse_json(exactly(file, length, source), source)

@@ -1,4 +1,4 @@
-"""Write a config for longer texts, in the spelling of the old one, of which a copy is kept.
+"""Write a config for longer texts, with keys spelled as in the old config, which is backed up.
 
     linear, yarn, llama3    a rope_type with `factor` = target / trained, and the new length
     dynamic                 the same, but the old length, which transformers scales from
@@ -278,7 +278,7 @@ def trained_length(spec: Spec) -> int | None:
 def slowed(
     config: dict[str, Any], to: int, trained: int, slower: list[float], gain: float
 ) -> dict[str, Any]:
-    """Return the config for texts of `to` tokens with θ of each pair divided by its `slower`.
+    """Return the config for texts of `to` tokens, with θ of pair i divided by `slower[i]`.
 
     The method is longrope with the same factors for short and long texts, so that cached keys stay
     valid while a text grows. Raises ModelError if the model does not support it.
@@ -313,7 +313,7 @@ def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
 
 
 def _at(config: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
-    """Return the nested settings under these keys; stacks without their own share the whole's."""
+    """Return the nested config under these keys; a missing key leaves the enclosing config."""
     for name in place:
         config = config.get(name, config)
     return config
@@ -322,7 +322,7 @@ def _at(config: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
 def _lengths(
     to: int | None, factor: float | None, trained: int | None, usual: int
 ) -> tuple[int, float, int]:
-    """Complete `to` = `factor` · `trained`; `trained` defaults to `usual`."""
+    """Compute the missing ones of `to` = `factor` · `trained`; `trained` defaults to `usual`."""
     for name, count in (("to", to), ("trained", trained)):
         if count is not None and not 1 <= count <= MOST_TOKENS:
             raise ValueError(f"`{name}` must be 1 to 2⁵³ tokens, got {shown(count)}.")
@@ -373,7 +373,7 @@ def changes(before: Any, after: Any, path: str = "") -> list[Change]:
 
 
 def stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
-    """Return the context length, and the rotation of the layers without a window.
+    """Return the context length and the rotation to extend, that of layers without a window.
 
     Raises ModelError if one of them is missing.
     """
@@ -394,7 +394,7 @@ def stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
 
 
 def _values(method: str, factor: float, trained: int) -> dict[str, Any]:
-    """Return the keys of a rope_type that has a formula."""
+    """Return the rope settings of a method with a formula: the factor, and others it needs."""
     values: dict[str, Any] = {"factor": factor}
     if method in ("yarn", "llama3"):
         values["original_max_position_embeddings"] = trained
@@ -411,7 +411,7 @@ def _set(
     notes: list[str],
     config: dict[str, Any],
 ) -> None:
-    """Write a rope_type and its keys to the place of the rope settings in the config."""
+    """Write a method and its settings into the rope settings of the config."""
     place = _spelling(inner, config)
     settings = inner.get(place) or _scaled_by_class(main)
     nested = bool(settings) and all(isinstance(v, dict) or v is None for v in settings.values())
@@ -458,7 +458,7 @@ def _scaled_by_class(main: Spec) -> dict[str, Any]:
 
 
 def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return old settings with another rope_type; their values stay, except the factor."""
+    """Return the old rope settings with another method; all their values except the factor stay."""
     key = "type" if "type" in settings and "rope_type" not in settings else "rope_type"
     kept = {k: v for k, v in settings.items() if k not in ("type", "rope_type")}
     usual = {k: v for k, v in values.items() if k not in kept or k == "factor"}
@@ -496,7 +496,7 @@ def _spelling(inner: dict[str, Any], config: dict[str, Any]) -> str:
 
 
 def _global_labels(main: Spec, settings: dict[str, Any]) -> list[str]:
-    """Return the labels of settings for layers without a window."""
+    """Return the labels in `settings` that belong to layers without a window."""
     from posenc.models.config.families import family
 
     entry = family(main.model)
@@ -506,7 +506,7 @@ def _global_labels(main: Spec, settings: dict[str, Any]) -> list[str]:
 
 
 def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
-    """Return the name of a key in this model's config."""
+    """Return this model's name of a standard config key."""
     from posenc.models.config.families import family
 
     entry = family(main.model)

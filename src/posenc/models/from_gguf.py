@@ -81,7 +81,7 @@ def _renamed(info: Info) -> Info:
 
 
 def config_of(weights: Weights, file: str) -> dict[str, Any]:
-    """Return the config.json of the same model, for its class in transformers."""
+    """Return a config.json for the model in a GGUF file, for its class in transformers."""
     metadata = weights.metadata
     kind = metadata["general.architecture"]
     turn = specify_gguf(metadata, weights, file).rotary[0]
@@ -103,7 +103,7 @@ def config_of(weights: Weights, file: str) -> dict[str, Any]:
 
 
 def tensor_bytes(weights: Weights, name: str) -> bytes:
-    """Return the bytes of a tensor to write, which is float32 if it was quantised."""
+    """Return the bytes of a tensor; a quantised tensor is converted to float32."""
     import torch
 
     values = weights[name].contiguous()

@@ -64,7 +64,7 @@ ROUNDING = 1e-9  # turns
 
 @dataclass(frozen=True)
 class Turning:
-    """Measurements of one rotation of queries and keys."""
+    """Measurements of one rotation (RoPE): its pairs, their training coverage, and its reach."""
 
     rotary: Rotary
     # Largest distance in training, limited by a window; if `declared` is set, before extension
@@ -85,7 +85,7 @@ class Turning:
 
     @property
     def seen(self) -> list[Seen]:
-        """Return for each pair the part of a turn in training, and whether the text exceeds it.
+        """Training coverage of each pair: a whole turn, part of one, or too little for the text.
 
         "all": a whole turn; "part": less, and the text needs no more; "new": the text continues
         beyond the angles of training; "still": the pair is not rotated.
@@ -252,7 +252,7 @@ def inspect_spec(
     measurements: WeightMeasurements | None = None,
     values: Values | None = None,
 ) -> Inspection:
-    """Inspect a specification.
+    """Inspect the positional encoding of a model from its specification.
 
     - `file`, `path`: the config, as named in the report and in its commands
     - `notes`: further notes
@@ -321,7 +321,7 @@ def _seen(pair: Pair, span: int) -> Seen:
 
 
 def _others(full_spec: Spec, main: Spec) -> dict[str, Spec]:
-    """Map the path of each part except the main one to its spec."""
+    """Map the path of each nested part, except the text model, to its specification."""
     others = {}
     for name, part in full_spec.parts.items():
         if part.parts:
@@ -332,7 +332,7 @@ def _others(full_spec: Spec, main: Spec) -> dict[str, Spec]:
 
 
 def _grouped(spec: Spec) -> list[list[int]]:
-    """Group the numbers of equal layers, in order of their first layer."""
+    """Group the indices of equal layers, in the order of each group's first layer."""
     by_layer: dict[Layer, list[int]] = {}
     for number, layer in enumerate(spec.layers):
         by_layer.setdefault(layer, []).append(number)
@@ -510,7 +510,7 @@ def _by_flags(rotary: Rotary, spec: Spec, target: int) -> list[str]:
 
 
 def _by_rows(spec: Spec, target: int, measurements: WeightMeasurements | None) -> list[str]:
-    """Return remedies for tables, learned and sinusoidal."""
+    """Return remedies for a position table that is too short or partly untrained."""
     tables = text_tables(measurements) if measurements else []
     learned = [table.rows for table in tables if table.learned]
     if isinstance(spec.embedding, Table):
@@ -571,7 +571,7 @@ def _reach(dim: int, base: float, limit: int) -> int:
 
 
 def _tried(least: float, present: float) -> Iterator[float]:
-    """Yield round bases above the present one: near the smallest base, and some of two digits."""
+    """Yield round candidate bases above the present one, from the smallest sufficient base on."""
     base = _rounded_up(least, 3)
     if least > present:
         yield base

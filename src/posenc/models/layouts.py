@@ -70,7 +70,7 @@ GAINS = re.compile(r"(norms\.\d+\.)?(weight|bias)")
 
 
 def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> list[int]:
-    """Return the index in the other layout of each channel of a head in layout `to`.
+    """Return, for each channel of a head in layout `to`, its index in the other layout.
 
     Of `dim` channels, only the first `turned` are permuted, or the last if `trailing`.
 
@@ -95,7 +95,7 @@ def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> li
 
 
 class Moves(NamedTuple):
-    """For each tensor that changes, the old index of each row, or of each number of a gain."""
+    """Row orders of a conversion: name of a changed tensor → old index of each of its rows."""
 
     orders: dict[str, list[int]]
     notes: list[str]
@@ -143,7 +143,7 @@ def config_of(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
 
 
 class Projections:
-    """Shapes of the queries and keys of a model, from its config."""
+    """Order and size of the heads in a model's query and key projections, from its config."""
 
     def __init__(self, spec: Spec, own: Fields):
         self.name, self.heads, self.groups, self.own = spec.model, spec.heads, spec.groups, own
@@ -153,12 +153,12 @@ class Projections:
         self.layers = [*spec.layers, *[spec.layers[-1]] * min(ahead, 100)]
 
     def rotary(self, layer: int) -> Rotary | None:
-        """Return the rotation of a layer, or None."""
+        """Return the rotation of a layer; None if it has none."""
         encoding = self.layers[layer].encoding
         return encoding if isinstance(encoding, Rotary) else None
 
     def rotated_heads(self, module: str, info: Info) -> list[bool]:
-        """Return one flag for each head in the rows of a projection: True if it is rotated."""
+        """Return one flag for each head of a projection, in row order: True if rotated."""
         heads, groups, holds = self.heads, self.groups, HOLDS[module]
         if module == SHARED_KEY:
             return [True]
@@ -183,7 +183,7 @@ class Projections:
         return (EACH, self.heads) if self.own.flag("multi_query") is False else (BLOCKS, 1)
 
     def channels(self, module: str, rotary: Rotary) -> int:
-        """Return the rows of one head in `rotated_heads`."""
+        """Return the number of rows that each head has in a projection."""
         if module != SHARED_KEY:
             return rotary.dim
         rank = self.own.count("kv_lora_rank")
@@ -226,7 +226,7 @@ def _stack(
 
 
 def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int] | None:
-    """Return the old index of each row, or of each number of a gain; None if nothing moves."""
+    """Return the old index of each row (or number of a norm's gain); None if nothing changes."""
     module, leaf = place.module, place.leaf
     if place.layer >= len(model.layers):
         last = len(model.layers) - 1
@@ -262,7 +262,7 @@ def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int
 
 
 def _moved_rows(rotated: Sequence[bool], order: list[int]) -> list[int]:
-    """Apply the permutation of one head to each rotated head."""
+    """Return the old index of each row, with `order` applied within each rotated head."""
     stay = range(len(order))
     return [
         head * len(order) + channel

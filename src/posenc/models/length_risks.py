@@ -38,7 +38,7 @@ UNTRAINED = {"random": "random", "alike": "all the same", "zero": "all zero"}
 def length_risks(
     full_spec: Spec, spec: Spec, target: int, measurements: WeightMeasurements | None = None
 ) -> tuple[list[str], list[str]]:
-    """Return the failures at `target` tokens, and the unknown facts; both empty if it fits.
+    """Return the failures at `target` tokens, and unknown facts; both empty if the model fits.
 
     - `full_spec`, `spec`: the specification, and its text model; other stacks that read text are
       included
@@ -86,7 +86,7 @@ def _problems(spec: Spec, target: int, measurements: WeightMeasurements | None) 
 
 
 def _rotary_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
-    """Yield the failures of one rotation."""
+    """Yield the failures of one rotation (RoPE) in texts of `target` tokens."""
     if rotary not in spec.global_rotary or not spec.context:
         # Distances within a window do not grow with the text
         return
@@ -110,7 +110,7 @@ def _rotary_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
 
 
 def _extension_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
-    """Yield the number of new angles if the model was trained before its context extension."""
+    """Yield a warning about new angles in case training ended before the context extension."""
     before = rotary.trained or spec.trained
     extended = rotary.method != "default" and rotary in spec.global_rotary
     if not (extended and before and spec.context):
@@ -131,7 +131,7 @@ def _extension_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]
 
 
 def _unknown(spec: Spec, target: int) -> Iterator[str]:
-    """Yield facts that the config does not state."""
+    """Yield the facts about longer texts that the config leaves unknown."""
     yield from spec.doubts
     attending = [layer for layer in spec.layers if layer.attends]
     if not attending and not spec.embedding:
@@ -185,7 +185,7 @@ def _weight_problems(
 def _weight_unknown(
     full_spec: Spec, spec: Spec, target: int, measurements: WeightMeasurements
 ) -> Iterator[str]:
-    """Yield facts that the weights do not show."""
+    """Yield the facts about longer texts that the weights leave unknown."""
     if full_spec.kind == "nothing" and not full_spec.model:
         yield "the weights have no config, so other encodings of the layers are unknown"
     if not measurements.recognised:
@@ -212,7 +212,7 @@ def text_tables(measurements: WeightMeasurements) -> list[Positions]:
 
 
 def _offset(table: Positions, spec: Spec) -> int:
-    """Return the number of stored rows before that of position 0, if the config has this table."""
+    """Return the number of stored rows before that of position 0; 0 if the table is not known."""
     if spec.embedding and spec.stored == (table.rows, table.width):
         return spec.embedding.offset
     return max((_offset(table, part) for part in spec.parts.values()), default=0)

@@ -308,7 +308,7 @@ def _bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
-    """Return bits per token beyond the trained length, with windows of that length.
+    """Return the baseline's bits per token beyond the trained length, with windows of that length.
 
     Windows overlap by half, and only the second half of each is counted.
     """
@@ -323,7 +323,7 @@ def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
 
 @torch.no_grad()
 def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
-    """Return the share of the last `count` tokens that the model predicts as most likely."""
+    """Return the share of the last `count` tokens that are the model's most likely prediction."""
     hidden = model.base_model(input_ids=ids[None], use_cache=False).last_hidden_state[0]
     kept = hidden[-1 - count : -1].split(CHUNK)
     predicted = torch.cat([model.get_output_embeddings()(part).argmax(-1) for part in kept])
@@ -331,14 +331,14 @@ def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
 
 
 def _copied(model: Opened, to: int) -> float:
-    """Return the share of a repeated random half that is predicted correctly."""
+    """Return the share of random tokens that are predicted correctly when they are repeated."""
     half = to // 2
     tokens = _random_tokens(model, half)
     return _share_predicted(model.model, torch.cat((tokens, tokens)), half - 1)
 
 
 def _keys(model: Opened, ids: Tensor) -> Iterator[Tensor]:
-    """Yield a text with a marker and a key at each depth, and both again at its end."""
+    """Yield one text for each depth, with a marker and a key there and again at the end."""
     tokens = _random_tokens(model, KEY + MARKER)
     for depth in DEPTHS:
         room = ids.shape[-1] - 2 * len(tokens)

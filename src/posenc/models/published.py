@@ -11,7 +11,7 @@ from posenc.models.config.spec import Rotary
 
 @dataclass(frozen=True)
 class Published:
-    """Rotation of the layers of a model that see the whole text."""
+    """Published model: name, lengths, and the rotation (RoPE) of its layers without a window."""
 
     name: str
     base: float
@@ -27,7 +27,7 @@ class Published:
 
 
 def configs() -> dict[str, dict[str, object]]:
-    """Return the configs of published.json by name, which have fewer layers than published."""
+    """Return the configs of published.json by name; they list fewer layers than the originals."""
     return json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
 
 

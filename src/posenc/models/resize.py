@@ -174,7 +174,7 @@ def _written(
     config: dict[str, Any],
     out: Path,
 ) -> int:
-    """Write the folder beside `out`, rename it, and return its size in bytes."""
+    """Write the model to a temporary folder, rename it to `out`, and return its size in bytes."""
     shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
     copied, _ = other_files(files, shards, out)
     with written_beside(out) as unfinished:

@@ -180,7 +180,7 @@ def _complete(turn: Rotary, stated: Mapping[str, Any], old: Mapping[str, Any]) -
 
 
 def gguf_keys(architecture: str, spec: Spec, to: int) -> dict[str, Any]:
-    """Return the GGUF keys with the same settings, as far as GGUF has them."""
+    """Return the rope settings and the length `to` as GGUF keys, as far as GGUF supports them."""
     turn = spec.text_stack.global_rotary[0]
     keys: dict[str, Any] = {"context_length": to, "rope.freq_base": turn.base}
     if turn.method in ("linear", "yarn"):

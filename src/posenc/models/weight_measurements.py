@@ -82,7 +82,7 @@ class Relative:
 
 @dataclass(frozen=True)
 class Bands:
-    """Norms of queries and keys by pair, fastest first, over layers with the same rotation."""
+    """Mean norms of q and k rows by pair, fastest pair first, over layers with equal rotation."""
 
     tensors: list[str]
     layers: list[int]
@@ -152,7 +152,7 @@ def measure_weights(spec: Spec | None, weights: Weights) -> WeightMeasurements:
 
 @threads(1)
 def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence | None:
-    """Test the layout of queries and keys in some layers, from the first to the last."""
+    """Return evidence of the pair layout of q and k in evenly spaced layers; None without RoPE."""
     projections = find_projections(spec, weights)
     picked = projections[:: max(len(projections) // layers, 1)]
     return (
@@ -229,7 +229,7 @@ def _table_size(info: Info) -> str:
 
 
 def _specs(spec: Spec | None) -> Iterator[Spec]:
-    """Yield the specification and its nested ones."""
+    """Yield the specification and those nested in it, at any depth."""
     if spec:
         yield spec
         for part in spec.parts.values():
@@ -290,7 +290,7 @@ class _RotaryProjections:
         self.strength: dict[int, dict[Layout, tuple[Tensor, Tensor]]] = {}
 
     def layers(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the queries and keys of each layer, until their comparison exceeds MOST_WORK."""
+        """Yield the q and k rows of each layer, until comparing them would exceed MOST_WORK."""
         infos = self.tensors.weights.infos
         for projection in self.projections:
             large = [name for name in projection.names if infos[name].elements > MOST_PROJECTION]

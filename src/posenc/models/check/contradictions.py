@@ -19,7 +19,7 @@ TASKS = (HEADS, r"LMHeadModel$", r"Model$", r"(Text|Encoder|Decoder)Model$")
 
 
 def unknown_model(spec: Spec) -> str:
-    """Return a sentence if the code of a text model is unknown, otherwise ""."""
+    """Return a warning if the `model_type` of a text model is missing or unknown, otherwise ""."""
     model = spec.text_stack.model
     if families.family(model):
         return ""
@@ -31,7 +31,7 @@ def unknown_model(spec: Spec) -> str:
 
 
 def swapped_bases(spec: Spec) -> str:
-    """Compare the bases of layers with a window with those of full-attention layers.
+    """Report RoPE bases that are larger in layers with a window than in full-attention layers.
 
     Full attention has longer distances, and no published model has the smaller base there.
     """
@@ -50,13 +50,13 @@ def _bases(spec: Spec, windowed: bool) -> list[float]:
 
 
 def window_of_one(spec: Spec) -> str:
-    """Find layers in which a token sees only itself."""
+    """Report layers with a window of 1, in which a token sees only itself."""
     count = sum(layer.window == 1 for layer in spec.layers if layer.attends)
     return f"a window of 1 token lets each token of {count} layers see only itself" * bool(count)
 
 
 def other_class(config: Mapping[str, Any], spec: Spec) -> str:
-    """Compare `architectures` with `model_type`, by the name of the class without its task.
+    """Report a class in `architectures` that belongs to another model than `model_type`.
 
     Unknown names are ignored, since models may have their own classes.
     """
@@ -74,7 +74,7 @@ def other_class(config: Mapping[str, Any], spec: Spec) -> str:
 
 @cache
 def _folders() -> dict[str, set[str]]:
-    """Map the letters and digits of a model's name to its folders in transformers."""
+    """Map model names, reduced to letters and digits, to their source folders in transformers."""
     found: dict[str, set[str]] = {}
     for name in families.model_types():
         family = families.family(name)

@@ -36,7 +36,7 @@ SHORT = 2048  # tokens at which frequencies are compared if a config states no c
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference: the setting, its layers, and its values in words."""
+    """One difference: the setting, the layers in which it differs, and both values in words."""
 
     what: str
     layers: tuple[int, ...]
@@ -49,7 +49,7 @@ class Difference:
 
 
 def compare(first: Path | Source, second: Path | Source) -> list[Difference]:
-    """Return the differences of two configs, or of a config and a GGUF file.
+    """Return the positional settings in which two configs, or a config and a GGUF file, differ.
 
     Raises ModelError for a file that cannot be read.
     """
@@ -58,7 +58,7 @@ def compare(first: Path | Source, second: Path | Source) -> list[Difference]:
 
 
 def differences(spec: Spec, other: Spec, layouts: bool = True) -> list[Difference]:
-    """Return the differences of the text models of two specs; with `layouts`, layouts included."""
+    """Return the settings in which two text models differ; `layouts` includes the pair layout."""
     one, two = spec.text_stack, other.text_stack
     found = [
         Difference(what, (), _shown(a), _shown(b))
@@ -85,7 +85,7 @@ def to_json(found: Sequence[Difference]) -> list[dict[str, Any]]:
 
 
 def _of_layers(a: Layer, b: Layer, length: int, layouts: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield the differences of two layers: setting and two values in words."""
+    """Yield each setting in which two layers differ, with both values in words."""
     if a.attends != b.attends or type(a.encoding) is not type(b.encoding):
         yield "encoding", describe_layer(a), describe_layer(b)
         return
@@ -107,7 +107,7 @@ def _of_layers(a: Layer, b: Layer, length: int, layouts: bool) -> Iterator[tuple
 def _of_rotations(
     a: Rotary, b: Rotary, length: int, layouts: bool
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the differences of two rotations."""
+    """Yield each setting in which two rotations (RoPE) differ, with both values in words."""
     sizes = [(turn.turned, turn.dim, turn.trailing) for turn in (a, b)]
     if sizes[0] != sizes[1]:
         words = [f"{'last ' if end else ''}{some} of {dim}" for some, dim, end in sizes]
@@ -123,7 +123,7 @@ def _of_rotations(
 
 
 def _distinct_words(a: Rotary, b: Rotary) -> tuple[str, str]:
-    """Describe two rotations, with the settings that differ if the descriptions are equal."""
+    """Describe two rotations; if the descriptions are equal, append the settings that differ."""
     words = describe_encoding(a), describe_encoding(b)
     if words[0] != words[1]:
         return words
@@ -167,7 +167,7 @@ def _shown(value: Any) -> str:
 
 
 def _named(layers: Sequence[int]) -> str:
-    """Format the numbers of layers, such as "layers 0–3, 5".
+    """Format layer indices as ranges, such as "layers 0–3, 5".
 
     >>> _named((0, 1, 2, 5))
     'layers 0–2, 5'

@@ -31,7 +31,7 @@ FAR = 64
 
 @dataclass(frozen=True)
 class FaultRule:
-    """Kind of fault; `pattern` matches the parser's sentence if the parser reports the fault."""
+    """Kind of fault; `pattern` recognises it in an error or note of the config parser."""
 
     name: str
     level: Level
@@ -41,7 +41,7 @@ class FaultRule:
 
     @property
     def links(self) -> list[str]:
-        """Addresses of the threads."""
+        """URLs of the GitHub threads that report this kind of fault."""
         return [
             "https://github.com/{}/issues/{}".format(*thread.split("#")) for thread in self.threads
         ]
@@ -313,7 +313,7 @@ def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fa
 
 
 def _too_far(spec: Spec, file: str) -> Iterator[Fault]:
-    """Find a context that is far longer than the reach of its frequencies."""
+    """Yield a fault if the context is far longer than the RoPE base can distinguish."""
     for rotary in spec.rotary:
         if not spec.context or rotary not in spec.global_rotary or rotary.share < 1:
             continue
@@ -333,7 +333,7 @@ def _rule(rules: tuple[FaultRule, ...], sentence: str) -> FaultRule | None:
 
 
 def _key_of(sentence: str) -> str:
-    """Return the key at the start of a sentence of the parser, without its file; "" if none.
+    """Return the config key that starts an error or note, without the file name; "" if none.
 
     >>> _key_of("config.json:rope_scaling.factor: must be above 0, got -1")
     'rope_scaling.factor'

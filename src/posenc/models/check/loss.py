@@ -1,4 +1,4 @@
-"""Measure the loss of a model on excerpts of a text, in bits per token, under several readings.
+"""Measure the loss of a model, in bits per token, under alternative readings of its config.
 
 The model is loaded once, with its head, and each reading is applied to it by `models.adapter`. All
 readings use the same excerpts, so losses are compared in pairs, with a confidence interval over
@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Trial:
-    """Loss of one reading, and its difference from the loss of the config as read."""
+    """Loss under one alternative reading of a config, and its difference from a reference loss."""
 
     kind: str
     name: str
@@ -59,21 +59,21 @@ class Trial:
 
     @property
     def worse(self) -> bool:
-        """True if it is significantly worse, by more than MARGIN."""
+        """True if the loss is significantly higher than the reference, by more than MARGIN."""
         return self.low > 0 and self.difference > MARGIN
 
     @property
     def better(self) -> bool:
-        """True if it is significantly better, by more than MARGIN."""
+        """True if the loss is significantly lower than the reference, by more than MARGIN."""
         return self.high < 0 and self.difference < -MARGIN
 
     @property
     def unsure(self) -> bool:
-        """True if it seems better by more than MARGIN, but not significantly."""
+        """True if the loss is lower by more than MARGIN, but not significantly."""
         return self.difference < -MARGIN and not self.better
 
     def than(self, other: Trial, tests: int = 1) -> Trial:
-        """Return this trial compared with another one, over the excerpts that both read.
+        """Return this trial with `other` as reference, on the excerpts that both measured.
 
         `tests` is the number of comparisons with a joint confidence level.
         """
@@ -84,14 +84,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Opened:
-    """Loaded model that predicts the next token, its tokenizer, and its spec."""
+    """Loaded causal language model, with its tokenizer and its specification."""
 
     model: Any
     tokenizer: Any
     spec: Spec
 
     def stretches(self, letters: str, tokens: int, count: int) -> Tensor:
-        """Return token ids of excerpts (excerpt, token), evenly spaced over a text.
+        """Return the token ids of evenly spaced excerpts of a text, (excerpt, token).
 
         Each excerpt starts with the model's first token, if it has one.
         """
@@ -136,7 +136,7 @@ def _placed(model: Any, dtype: torch.dtype) -> Any:
 
 
 def _in_their_order(source: Source) -> Spec:
-    """Return the spec of a GGUF file with the layout that its rows have in transformers."""
+    """Return the spec of a GGUF file, with the pair layout after loading by transformers."""
     spec = source.own_spec.text_stack
     usual = specify(source.config("")).rotary
 
@@ -156,7 +156,7 @@ def trials(
     progress: Progress = lambda doing, count, of: None,
     than: Reading | None = None,
 ) -> list[Trial]:
-    """Try the config as read, the model as transformers runs it, and each reading.
+    """Measure the loss under the config, under transformers' own code, and under each reading.
 
     With `than`, try that reading and the others only, and compare them with it. Raises ModelError
     for a model whose encoding cannot be replaced.
@@ -184,7 +184,7 @@ def trials(
 
 
 def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[float]:
-    """Yield bits per token of each excerpt; `reading` None is the model as run by transformers."""
+    """Yield the bits per token of each excerpt; `reading` None means the unmodified model."""
     for rows in ids.split(BATCH):
         if reading is None:
             yield from bits(opened.model, rows).mean(-1).tolist()
@@ -220,7 +220,7 @@ def read_as(opened: Opened, spec: Spec, length: int, rows: str = "") -> Iterator
 
 
 class OneSide(Encoding):
-    """RoPE for a model in which only the rows of queries, or only those of keys, are permuted."""
+    """RoPE for weights in which queries and keys are stored in different pair layouts."""
 
     def __init__(self, rope: RoPE, rows: str):
         super().__init__()
@@ -248,7 +248,7 @@ def _one_side(encoding: Encoding, rows: str) -> Encoding:
 
 @torch.no_grad()
 def bits(model: Any, ids: Tensor) -> Tensor:
-    """Return the bits of each token except the first, given those before it: (excerpt, token)."""
+    """Return the loss in bits of each token except the first, (excerpt, token)."""
     logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
     losses = [
         torch.nn.functional.cross_entropy(row.float(), right[1:], reduction="none")
@@ -258,14 +258,14 @@ def bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _judged(reading: Reading, losses: list[float], own: list[float], tests: int) -> Trial:
-    """Return the trial of a reading, compared with the losses as read over the same excerpts."""
+    """Return the trial of a reading, compared with the config's losses on the same excerpts."""
     mean, low, high = _interval([x - y for x, y in zip(losses, own, strict=False)], tests)
     bits, count = fmean(losses), len(losses)
     return Trial(reading.kind, reading.name, bits, count, mean, low, high, tuple(losses))
 
 
 def _interval(differences: list[float], tests: int) -> tuple[float, float, float]:
-    """Return mean and confidence interval of differences, at a joint level for `tests` of them."""
+    """Return the mean of differences and its interval, at a joint level for `tests` intervals."""
     mean, count, half = fmean(differences), len(differences), float("inf")
     if count > 1:
         t = t_quantile(1 - (1 - LEVEL) / (2 * tests), count - 1)

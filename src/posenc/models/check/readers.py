@@ -48,7 +48,7 @@ RULES = (READER_IGNORES, READERS_DISAGREE, NEW_SPELLING)
 
 @dataclass(frozen=True)
 class ConfigReader:
-    """Program that reads configs, with the version of its source in the table."""
+    """Program that reads configs, with the version of its source code in readers.toml."""
 
     name: str
     title: str
@@ -84,7 +84,7 @@ def named(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def answer(reader: str, key: str, model: str) -> Answer:
-    """Return how a reader treats a key in configs of a model type."""
+    """Return whether a program reads, ignores or refuses a key in configs of a model type."""
     found = table()["keys"][key].get(reader, "not read")
     if isinstance(found, str):
         return found  # type: ignore[return-value]
@@ -127,7 +127,7 @@ def findings(
 
 
 def lost_settings(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
-    """Return, by title, a sentence for each reader that would lose settings of a config."""
+    """Map each program that would ignore or refuse settings to a sentence about these settings."""
     keys = stated(config, spec)
     found = {}
     for name, reader in readers().items():
@@ -167,7 +167,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _effective(reader: str, key: str, keys: Mapping[str, str], main: Spec) -> Answer:
-    """Return how a reader treats a key at its place; "not read" if an outer key decides that."""
+    """Return how a program treats a key; "not read" if it skips a key that this one needs."""
     verb = answer(reader, key, main.model)
     if key == "rope_parameters":
         return _transformers_4(main) if reader == "transformers-4" else verb
@@ -185,7 +185,7 @@ def _effective(reader: str, key: str, keys: Mapping[str, str], main: Spec) -> An
 
 
 def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
-    """Return the place in the config of each key of the table that changes its angles."""
+    """Map each readers.toml key that changes the config's angles to its path in the config."""
     inner, path = config, ""
     for name in spec.text_keys:
         if isinstance(config.get(name), dict):
@@ -217,7 +217,7 @@ def _unusual(turn: Rotary) -> bool:
 
 
 def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys of a scaling that change its angles or its gain."""
+    """Yield the keys of a RoPE scaling whose values change its angles or its gain."""
     nested = [value for value in settings.values() if isinstance(value, dict)]
     keys = {*settings, *(key for value in nested for key in value)}
     if turn.method == "longrope" and turn.short != turn.long:
@@ -237,7 +237,7 @@ def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _transformers_4(main: Spec) -> Answer:
-    """Return whether transformers 4 computes the angles of a config with rope_parameters only."""
+    """Return "reads" if transformers 4 gets the same angles without reading rope_parameters."""
     bases = table()["transformers-4-bases"]
     usual = next((float(base) for base, types in bases.items() if main.model in types), None)
     if usual is None:

@@ -1,4 +1,4 @@
-"""Other readings of a config: settings with which its weights may have been trained instead.
+"""Alternative readings of a config: settings with which the weights may have been trained.
 
 A faulty config has another base, layout, share of channels, scaling, factor, gain, softmax scale or
 window than in training. Each reading is the spec of the config with one of these changed. Readings
@@ -56,7 +56,7 @@ ENDS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
 
 @dataclass(frozen=True)
 class Reading:
-    """A spec with one or two things changed, and their names.
+    """Alternative reading of a config: its spec with one or two changed settings, and their names.
 
     With `rows` the rows of queries alone ("q") or of keys alone ("k") are read in the other layout,
     which the spec does not state.
@@ -69,7 +69,7 @@ class Reading:
 
 
 def readings(spec: Spec) -> list[Reading]:
-    """Return the readings of a text model to try besides that of its config."""
+    """Return the alternative readings of a text model's config, without duplicates."""
     spec, found = spec.text_stack, []
     for reading in _all(spec):
         same = not differences(spec, reading.spec)
@@ -80,7 +80,7 @@ def readings(spec: Spec) -> list[Reading]:
 
 
 def further(first: Reading) -> list[Reading]:
-    """List the readings that change one more thing, which another key states."""
+    """Return readings with a second change as well, to a setting of another config key."""
     return [
         replace(
             second,
@@ -94,12 +94,12 @@ def further(first: Reading) -> list[Reading]:
 
 
 def key_of(kind: str) -> str:
-    """Return the key that states the changed thing; if no key does, `kind`."""
+    """Return the config key of a changed setting, or `kind` itself if no key states the setting."""
     return KEYS.get(kind, kind)
 
 
 def _all(spec: Spec) -> Iterator[Reading]:
-    """Yield all readings with one change, also those that are equal to the config."""
+    """Yield every reading with one change, including those equivalent to the config."""
     if not spec.rotary:
         return
     yield Reading("none", "no positions", _turned(spec, lambda turn: None))
@@ -133,7 +133,7 @@ def _kinds(spec: Spec, turn: Rotary) -> str:
 
 
 def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
-    """Yield the other readings of one rotation."""
+    """Yield kind, name and changed rotation for each alternative to one rotation (RoPE)."""
     for base in BASES:
         if not 1 / ALIKE < base / turn.base < ALIKE:
             yield "base", f"base {base:,.10g}", replace(turn, base=base)
@@ -161,7 +161,7 @@ def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary
 
 
 def _factors(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
-    """Yield other factors; for YaRN also context / original, and other original lengths."""
+    """Yield rotations with another scaling factor and, for YaRN, another original length."""
     if turn.factor <= 1:
         return
     factors = [turn.factor / 2, turn.factor * 2]
@@ -198,12 +198,12 @@ def _stretched(turn: Rotary, method: Method, factor: float, trained: int) -> Rot
 
 
 def _regained(turn: Rotary) -> Rotary:
-    """Set the gain of YaRN to the default for its factor."""
+    """Reset the gain of YaRN to the default for its factor; other methods are unchanged."""
     return replace(turn, gain=yarn_gain(turn.factor)) if turn.method == "yarn" else turn
 
 
 def _turned(spec: Spec, change: Callable[[Rotary], Rotary | None]) -> Spec:
-    """Change the rotation of each layer that has one."""
+    """Return the spec with `change` applied to the rotation of each rotary layer."""
 
     def of(layer: Layer) -> Layer:
         turn = layer.encoding

@@ -86,7 +86,7 @@ PLAUSIBLE = (
 
 @dataclass(frozen=True)
 class Check:
-    """Result of a check: findings, trials of other readings, and reasons why it is incomplete.
+    """Result of a check: findings, losses of alternative settings, reasons why it is incomplete.
 
     With `strict`, warnings count as faults. `ignored` has the names of disabled rules, and
     `undetectable` the kinds of fault that this check could not find.
@@ -213,7 +213,7 @@ def check(
 def _of_readers(
     source: Source, files: ModelFiles, found: faults.Faults, names: tuple[str, ...]
 ) -> Iterator[Fault]:
-    """Yield the keys of a config.json that some programs ignore."""
+    """Yield a fault for each key of a config.json that some programs ignore."""
     if files.config is None or files.config.name != found.file:
         return
     config = source.values or {}
@@ -224,7 +224,7 @@ def _of_readers(
 
 
 def _rule_named(name: str) -> str:
-    """Return `name` if a rule has it. Raises ValueError for others."""
+    """Return `name` if it is the name of a rule. Raises ValueError otherwise."""
     names = [rule.name for rule in RULES]
     if name not in names:
         near = get_close_matches(name, names, n=1)
@@ -234,7 +234,7 @@ def _rule_named(name: str) -> str:
 
 
 def _hidden(findings: list[Fault], kept: list[Fault], found: faults.Faults) -> Iterator[str]:
-    """Yield the ignored faults that end the check of a file, so that its rest is unchecked."""
+    """Yield a reason for each ignored fault after which the rest of its file is unchecked."""
     for finding in findings:
         if finding not in kept and (found.spec is None or finding.rule is BROKEN_FILE):
             yield f"{finding.rule.name} is ignored, but it ends the check: {finding.message}"
@@ -270,7 +270,7 @@ def _key(difference: Difference) -> str:
 
 
 def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[list[Trial], int]:
-    """Try other readings of a config by the loss of its weights.
+    """Measure the loss of a model under alternative readings of its config.
 
     Returns the trials, and the number of tokens of the texts. The trained length limits the texts,
     but not below LEAST tokens, since a wrong factor may shorten it.
@@ -331,7 +331,7 @@ def _two_changes(
     own: Trial,
     progress: Progress,
 ) -> list[Trial]:
-    """Try a second change in addition to the first, then other values of the first key with it.
+    """Try a second changed setting with the first, then other values of the first with the second.
 
     Returns the trials that are significantly better than the first change alone, as compared with
     `own`, the trial of the unchanged config.
@@ -349,18 +349,18 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Return the trials that are significantly better than the first one, compared with `own`."""
+    """Keep the trials that beat the first change alone, and compare them with the config's loss."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
 def _changes(pair: Reading, first: Reading) -> bool:
-    """Test whether the second change of a pair gives another value to the key of `first`."""
+    """Test whether the second change of a pair sets the key of `first` to another value."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
 
 
 def _refuse_uniform(bits: float) -> None:
-    """Raise ModelError for a text that repeats nearly one token, which any reading predicts."""
+    """Raise ModelError for a text too repetitive for its loss to distinguish readings."""
     if bits < LEAST_BITS:
         problem = f"is too uniform: its tokens have {bits:.2f} bits of entropy"
         raise ModelError("the text", "", problem, allowed=f"{LEAST_BITS:g} or more")
@@ -373,7 +373,7 @@ def _hides(spec: Spec, other: Spec, tokens: int) -> bool:
 
 
 def _enough(spec: Spec) -> int:
-    """Return the tokens of a text in which windows have an effect; 2⁵³ if above MOST_TOKENS."""
+    """Return the text length at which windows have an effect; 2⁵³ if it exceeds MOST_TOKENS."""
     size = 2 * max(layer.window or 0 for layer in spec.layers)
     return size if size <= MOST_TOKENS else 2**53
 
@@ -416,7 +416,7 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
 
 
 def _best(tried: list[Trial]) -> Trial | None:
-    """Return the best of the significantly better readings, on the longest texts.
+    """Return the best trial among those significantly better than the config, on the longest texts.
 
     A multiple of the softmax scale alone does not count: scores are also too small or too large if
     training ended early, or if a norm differs from training.
@@ -430,14 +430,14 @@ def _best(tried: list[Trial]) -> Trial | None:
 
 
 def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
-    """Return each other reading, and its comparison with the best one on the same texts."""
+    """Return each other trial, paired with its comparison to the best one on the same texts."""
     on = {trial.tokens: trial for trial in tried if trial.name == best}
     others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
     return [(trial, trial.than(on[trial.tokens], len(others))) for trial in others]
 
 
 def _unfit(best: Trial, rivals: list[Trial]) -> str:
-    """Return the reason why the best reading is not a remedy, or ""."""
+    """Return the reason why the best reading cannot be recommended as a fix, or ""."""
     kinds = best.kind.split(BESIDE)
     if "none" in kinds:
         return "it ignores positions"

@@ -1,4 +1,4 @@
-"""Read Hugging Face configs and GGUF metadata into a specification of positions in each layer."""
+"""Read the positional encoding of each layer from Hugging Face configs and GGUF metadata."""
 
 from posenc.models.config.parse import specify as specify
 from posenc.models.config.source import read as read

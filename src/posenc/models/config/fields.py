@@ -50,7 +50,7 @@ class Fields:
         self.keys_read: set[str] = set()
 
     def stated(self, key: str) -> Any:
-        """Return the value in the config, under either name; None if missing."""
+        """Return the value under a key's standard name or this model's own; None if missing."""
         name = self.names.get(key, key)
         self.keys_read |= {name, key}
         renamed, usual = self.values.get(name), self.values.get(key)
@@ -67,7 +67,7 @@ class Fields:
         return self.defaults.get(name, self.defaults.get(key))
 
     def count(self, key: str, least: int = 1, most: int = MOST_INT) -> int | None:
-        """Return an integer from `least` to `most`, or None if missing."""
+        """Return the value of a key as an integer from `least` to `most`; None if missing."""
         value = self.value(key)
         if value is None:
             return None
@@ -80,7 +80,7 @@ class Fields:
         return value
 
     def number(self, key: str, above: float = 0.0, most: float = MOST_INT) -> float | None:
-        """Return a number above `above` and at most `most`, or None if missing."""
+        """Return the value of a key as a number in (`above`, `most`]; None if missing."""
         value = self.value(key)
         if value is None:
             return None
@@ -93,14 +93,14 @@ class Fields:
         return float(value)
 
     def flag(self, key: str) -> bool | None:
-        """Return a boolean, or None if missing."""
+        """Return the boolean value of a key; None if missing."""
         value = self.value(key)
         if value is not None and not isinstance(value, bool):
             self.fail(key, "must be true or false", value)
         return value
 
     def numbers(self, key: str, length: int) -> tuple[float, ...] | None:
-        """Return a list of `length` positive numbers, or None if missing."""
+        """Return the value of a key as `length` positive numbers; None if missing."""
         value = self.value(key)
         if value is None:
             return None
@@ -113,7 +113,7 @@ class Fields:
         return tuple(map(float, value))
 
     def counts(self, key: str, least: int = 0) -> tuple[int, ...] | None:
-        """Return a list of integers of at least `least`, or None if missing."""
+        """Return the value of a key as a list of integers of at least `least`; None if missing."""
         value = self.value(key)
         if value is None:
             return None
@@ -125,7 +125,7 @@ class Fields:
         return tuple(value)
 
     def words(self, key: str) -> tuple[str, ...] | None:
-        """Return a list of strings, or None if missing."""
+        """Return the value of a key as a list of strings; None if missing."""
         value = self.value(key)
         if value is None:
             return None
@@ -135,7 +135,7 @@ class Fields:
         return tuple(value)
 
     def object(self, key: str) -> "Fields | None":
-        """Return a nested object, or None if missing."""
+        """Return the nested object under a key; None if missing."""
         value = self.stated(key)
         if value is None:
             return None
@@ -173,7 +173,7 @@ class Fields:
                 self.fail(key, f"is not a key of {whose}{hint}", value, ", ".join(allowed))
 
     def agree(self, key: str, other: "Fields", other_key: str) -> Any:
-        """Return a value that may occur in two places. Raises ModelError if they differ."""
+        """Return a value that two keys may state. Raises ModelError if both do and differ."""
         value, other_value = self.stated(key), other.stated(other_key)
         if value is not None and other_value is not None and value != other_value:
             where = f"{self.at(key)} and {other.at(other_key)}"
@@ -203,7 +203,7 @@ class Config(Fields):
         self.rotations: dict[str, Rotary | None] = {}
 
     def with_values(self, values: Mapping[str, Any], family: Family | None = None) -> "Config":
-        """Return a config with other values, which shares the list of notes."""
+        """Return a `Config` with other values that appends to the same list of notes."""
         return Config(values, self.file, self.path, family or self.family, self.notes)
 
     def require(self, key: str, supported: Any) -> None:
@@ -273,11 +273,11 @@ class Config(Fields):
         return [one if i % steps == at % steps else other for i in range(self.depth())]
 
     def period(self, key: str, usual: int) -> int:
-        """Return the period in a key, by default `usual`; ignored if types of layers are listed."""
+        """Return the layer period that a key states; `usual` if missing, or if types are listed."""
         return usual if self.stated("layer_types") else self.count(key) or usual
 
     def repeated(self, kinds: Sequence[str]) -> list[str]:
-        """Return a repeating pattern of types, one for each layer."""
+        """Repeat a pattern of layer types until each layer has a type."""
         return list(islice(cycle(kinds), self.depth()))
 
     def window(self, key: str = "sliding_window", ends: int = 0) -> int | None:

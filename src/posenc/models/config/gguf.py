@@ -129,7 +129,7 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
 
 
 def _completed(metadata: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """Return the keys without the prefix of the architecture, completed with llama.cpp's defaults.
+    """Return the metadata without the architecture's prefix, completed with llama.cpp's defaults.
 
     Layers for multi-token prediction are not counted. Raises ModelError for a missing key without a
     default.
@@ -155,7 +155,7 @@ def _completed(metadata: Mapping[str, Any], file: str) -> dict[str, Any]:
 
 
 def _even_share(values: Mapping[str, Any]) -> Any:
-    """Divide the width by the number of query heads; None if one of them is not a valid size."""
+    """Return the width divided by the number of query heads; None if either is not a valid size."""
     width, heads = values["embedding_length"], values["attention.head_count"]
     if isinstance(heads, list):
         heads = next((count for count in heads if count), None)
@@ -234,7 +234,7 @@ def _yarn(
 
 
 def _number(values: Mapping[str, Any], key: str, file: str, name: str) -> float | None:
-    """Return a number above 0, or None if missing."""
+    """Return the value of a key as a number above 0; None if missing."""
     value = values.get(key)
     if value is None:
         return None
@@ -275,7 +275,7 @@ def _llama3_factor(wavelength: float, settings: Mapping[str, float]) -> float:
 
 
 def _granite(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Set the softmax scale: without the key, llama.cpp uses 1/√channels and the class 1."""
+    """Set the softmax scale to llama.cpp's default, 1/√channels, if the file does not state it."""
     dim = values["attention.key_length"]
     even = dim**-0.5 if type(dim) is int and 0 < dim <= MOST_INT else 1.0
     config["attention_multiplier"] = values["attention.scale"] or even
@@ -330,7 +330,7 @@ def _llama4(config: dict[str, Any], values: Mapping[str, Any], file: str) -> Non
 
 
 def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Set the softmax scale, which for the 27B, recognised by its depth, is 1/√(width / heads)."""
+    """Set the softmax scale: 1/√(width / heads) for 27B models, 1/√channels for other depths."""
     large = config["num_hidden_layers"] == {"gemma2": 46}.get(config["model_type"], 62)
     config["query_pre_attn_scalar"] = _even_share(values) if large else config["head_dim"]
     if config["model_type"] == "gemma2":
@@ -348,7 +348,7 @@ def _olmo3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None
 
 
 def _pattern(config: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Set the types of layers from flags of sliding layers, or from the period of full ones."""
+    """Set the types of layers from one flag per layer, or from the period of full attention."""
     slides, count = values[PATTERN], config["num_hidden_layers"]
     if type(slides) is int and slides >= 0 and type(count) is int:
         slides = [slides == 0 or bool((n + 1) % slides) for n in range(min(count, 10_000))]
@@ -360,7 +360,7 @@ def _pattern(config: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _deepseek(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Set the sizes of latent attention: the file describes keys as one shared latent head."""
+    """Set MLA's head sizes and key heads, since the file describes keys as one latent head."""
     whole = values.get("attention.key_length_mla") or values["attention.key_length"]
     turned = values["rope.dimension_count"]
     config.pop("qk_rope_head_dim", None)
@@ -438,8 +438,9 @@ def _with_layout(layer: Layer, layout: "Layout", rotary_dim: int | None) -> Laye
 
 
 def _with_logit_gain(layer: Layer) -> Layer:
-    """Multiply the softmax scale of DeepSeek's YaRN by the squared gain, as llama.cpp does without
-    `yarn_log_multiplier`.
+    """Multiply the softmax scale of DeepSeek's YaRN by the squared gain.
+
+    llama.cpp does this for files without `yarn_log_multiplier`.
     """
     turn = layer.encoding
     if not isinstance(turn, Rotary) or turn.method != "yarn":

@@ -28,7 +28,7 @@ def stack(
     trimmed: bool = False,
     **more: Any,
 ) -> list[Layer]:
-    """Return the layers of a stack, of the types that the file lists or otherwise of `usual`.
+    """Return the layers of a stack, with the types that the file lists, by default `usual`.
 
     usual: the type of each layer if the file lists none; by default those of Qwen2's rule
     known, renamed, trimmed: see `Config.types`
@@ -58,7 +58,7 @@ def hybrid(
     idle: Collection[str] = IDLE,
     **more: Any,
 ) -> list[Layer]:
-    """Return layers of which only the types `attending` have attention, beside recurrent ones."""
+    """Return the layers of a hybrid model, in which only the types `attending` have attention."""
     layers = stack(config, usual, (*attending, *idle), **more)
     return [
         layer if layer.kind in attending else Layer(kind=layer.kind, attends=False)

@@ -51,12 +51,12 @@ KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
 
 
 def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
-    """Return the specification of a config; `file` is named in messages."""
+    """Return the specification of a config; `file` is its name in error messages."""
     return _specify(Fields(config, file))
 
 
 def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
-    """Specify a config; `defaults` are values that the class of the whole passes to a part."""
+    """Return the specification of a config; `defaults` come from an enclosing config's class."""
     model = config.stated("model_type") or ""
     if not isinstance(model, str):
         config.fail("model_type", "must be a name", model)
@@ -85,7 +85,7 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
 
 
 def _present(config: Fields, family: Family, name: str) -> Family:
-    """Return the family of one stack; a key missing for the decoder is read from the encoder's."""
+    """Return the family of one stack; keys that the config lacks are read under common names."""
     own, one = family.stacks[name], family.stack(name)
     keys = {
         usual: key
@@ -121,7 +121,7 @@ def _text_family(config: Fields, family: Family) -> Family | None:
 
 
 def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
-    """Add the specifications of nested configs.
+    """Return the spec with the specifications of nested configs as `parts`.
 
     A nested config that is not supported becomes a note; if none is supported, its Unread is
     raised. Beside a text model, an error in the config of images or audio becomes a note too.
@@ -157,7 +157,7 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
 
 
 def _stack(config: Fields, family: Family) -> Spec:
-    """Specify one stack of layers."""
+    """Return the specification of one stack of layers, such as a decoder."""
     if family.kind == "nothing":
         return Spec(family.name, family.kind)
     code = families.code(family)
@@ -195,7 +195,7 @@ def _kind(layers: Sequence[Layer], embedding: Any, config: Config) -> str:
 
 
 def _as_deep_as_listed(values: Mapping[str, Any], family: Family) -> Family:
-    """Set the default number of layers to the length of `layer_types` if no key states it."""
+    """Return the family with the length of `layer_types` as default depth, if no key states one."""
     types = values.get(family.keys.get("layer_types", "layer_types"))
     deep = values.get(family.keys.get("num_hidden_layers", "num_hidden_layers"))
     counted = deep is not None and "num_hidden_layers" not in family.ignored

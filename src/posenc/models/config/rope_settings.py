@@ -114,7 +114,7 @@ def _with_heads(config: Config, key: str) -> Config:
 
 
 def _doubt_missing_base(by_type: Mapping[str, Fields | None], config: Config) -> None:
-    """Add a note, and for transformers 5 a doubt, about scaling without a stated `rope_theta`.
+    """Add a note, and for transformers 5 files a doubt, if scaling has no stated `rope_theta`.
 
     transformers 5 always writes the base beside a scaling; files of version 4 may lack it.
     """
@@ -165,7 +165,7 @@ def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[
 
 
 def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
-    """Return rope settings by type of layer, "" for all types; None for a type without rotation."""
+    """Map each type of layer ("": all types) to its rope settings; None if it has no rotation."""
     shared, family = _rope_fields(config), config.family
     theta, share = "rope_theta", "partial_rotary_factor"
     default = config.defaults.get("rope_parameters") or {}
@@ -350,7 +350,7 @@ def _rotation(
 def _sections(
     rope: Fields, config: Config, axes: tuple[tuple[int, ...], bool], turned: int
 ) -> tuple[tuple[int, ...], bool]:
-    """Return the pairs of each axis, () for a single axis, and whether axes are interleaved."""
+    """Return M-RoPE's pairs per axis, () for a single axis, and whether axes are interleaved."""
     sections, interleaved = rope.counts("mrope_section"), rope.flag("mrope_interleaved")
     family, notes, (usual_sections, usually) = config.family, config.notes, axes
     if family.folder and not usual_sections:
@@ -375,7 +375,7 @@ def _sections(
 
 
 def _check_sections(rope: Fields, sections: tuple[int, ...], interleaved: bool) -> None:
-    """Raise ModelError if an axis has no pair, or not the number that interleaving implies."""
+    """Raise ModelError if an M-RoPE axis has no pairs, or a number that interleaving excludes."""
     if min(sections) < 1:
         rope.fail("mrope_section", "must give each axis a pair", list(sections))
     count, total = len(sections), sum(sections)
@@ -387,7 +387,7 @@ def _check_sections(rope: Fields, sections: tuple[int, ...], interleaved: bool) 
 
 
 def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
-    """Return the channels of a head, the rotated ones, and the share of pairs (proportional)."""
+    """Return the channels of a head, its rotated channels, and `partial_rotary_factor`."""
     dim, family, notes = head_dim(config), config.family, config.notes
     rest = (
         config.count("qk_nope_head_dim", least=0, most=WIDEST) or 0
@@ -425,7 +425,7 @@ def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
 
 
 def _alpha(rope: Fields, config: Config, used: bool) -> float | None:
-    """Return Hunyuan's factor of the base; for classes that ignore it, None and a note."""
+    """Return `alpha`, Hunyuan's factor of the base; for classes that ignore it, None and a note."""
     alpha, family = rope.number("alpha"), config.family
     if alpha is None or not family.folder or used:
         return alpha

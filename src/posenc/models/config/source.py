@@ -53,7 +53,7 @@ class Source:
 
     @cached_property
     def weights(self) -> Weights:
-        """The weights, with their headers read. Raises ModelError if there are none."""
+        """The weights, of which only headers are read yet. Raises ModelError if there are none."""
         return open_weights(self.files)
 
     @cached_property

@@ -222,7 +222,7 @@ class PatchRotary:
 
 @dataclass(frozen=True)
 class QueryScale:
-    """Factor of the queries that grows with their position (`Temperature`)."""
+    """Settings of a query scale that grows with position (`Temperature`), as in Llama 4."""
 
     every: int
     strength: float
@@ -254,7 +254,7 @@ class Layer:
     unsupported: str = ""  # a verb phrase for an operation that `attend` lacks
 
     def build(self, length: int | None = None, layout: Layout | None = None) -> Encoding:
-        """Return the encoding of this layer's attention, with its softmax scale set."""
+        """Return the encoding module for this layer, with the layer's softmax scale."""
         from posenc.core.encoding import Sum
         from posenc.encodings.nope import NoPE
 
@@ -322,7 +322,7 @@ class Waves:
 
 
 class LayerEncodings(list["Encoding"]):
-    """List of the encodings of a model's layers, with the table that it adds to embeddings."""
+    """List of a model's layer encodings; `embedding` is the table that is added to embeddings."""
 
     def __init__(self, encodings: Iterable[Encoding], embedding: Table | Waves | None):
         super().__init__(encodings)
@@ -418,13 +418,13 @@ class Spec:
 
     @property
     def rotary(self) -> tuple[Rotary, ...]:
-        """Distinct rotations of the layers."""
+        """Rotations (RoPE) of the layers, without duplicates."""
         turns = (layer.encoding for layer in self.layers if isinstance(layer.encoding, Rotary))
         return tuple(dict.fromkeys(turns))
 
     @property
     def global_rotary(self) -> tuple[Rotary, ...]:
-        """Distinct rotations of the layers without a window."""
+        """Rotations (RoPE) of the layers without a window, without duplicates."""
         unlimited = [layer for layer in self.layers if layer.window is None]
         return replace(self, layers=tuple(unlimited)).rotary
 

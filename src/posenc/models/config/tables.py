@@ -36,7 +36,7 @@ def learned(config: Config) -> Table:
 
 
 def waves(config: Config) -> Waves:
-    """Return the sinusoidal table, whose form the family's `waves` describe."""
+    """Return the sinusoidal table, in the form described by `waves` of the family."""
     width, rows = config.count("hidden_size"), config.count("max_position_embeddings")
     if width is None:
         config.fail("hidden_size", "is missing")
@@ -48,7 +48,7 @@ def waves(config: Config) -> Waves:
 
 
 def first_row(config: Config) -> int:
-    """Return the number of the row that the first token uses."""
+    """Return the index of the table row that the first token uses."""
     if config.family.offset == "pad + 1":
         return (config.count("pad_token_id", least=0) or 0) + 1
     return int(config.family.offset)
@@ -62,7 +62,7 @@ def _rows(config: Config) -> int | None:
 
 
 def _sides(config: Fields, key: str) -> tuple[int, ...]:
-    """Return height and width, of which the config may state one number for both."""
+    """Return height and width in pixels, for which a config may state a single number."""
     sides = (
         config.counts(key, least=1) if isinstance(config.value(key), list) else config.count(key)
     )

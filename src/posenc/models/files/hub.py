@@ -23,7 +23,7 @@ WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 
 
 def local(name: str, weights: bool = False) -> Path:
-    """Return a local path for `name`: of its config, or with `weights` of a folder with both.
+    """Return the local path of a model's config, or with `weights` of a folder with both.
 
     Raises ModelError if the path does not exist and the hub does not provide it.
     """

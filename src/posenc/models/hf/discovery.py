@@ -75,7 +75,7 @@ class AttentionSite:
         return cos.to(dtype), sin.to(dtype)
 
     def can_rotate(self, encoding: Encoding) -> bool:
-        """Test whether the model's own rotation can apply the encoding to q and k."""
+        """Test whether the model's own rotation code, with another table, can apply `encoding`."""
         if isinstance(encoding, NoPE) or encoding.acts_on == ("on_embeddings",):
             return not self.rotated or bool(self.form)
         if type(encoding) is not RoPE or not self.form:
@@ -155,7 +155,7 @@ def random_tokens(base: Any) -> Tensor:
 
 
 def configs(base: nn.Module) -> list[str]:
-    """Return one module path for each distinct config in the model."""
+    """Return the path of one module for each distinct config object in the model."""
     paths = {
         id(module.config): name for name, module in base.named_modules() if _has_config(module)
     }
@@ -185,7 +185,7 @@ def _has_config(module: Any) -> bool:
 
 @dataclass
 class _AttentionCall:
-    """Arguments and output of one call of an attention."""
+    """Arguments and output of one call of an attention module."""
 
     module: nn.Module
     q: Tensor
@@ -196,7 +196,7 @@ class _AttentionCall:
 
 
 class _Keys(DynamicCache):
-    """Cache that records the keys that it returns."""
+    """Key-value cache that records the keys it returns, to show whether attention uses them."""
 
     returned: list[Tensor]
 
@@ -208,7 +208,7 @@ class _Keys(DynamicCache):
 
 @contextmanager
 def _measuring(base: Any) -> Iterator[None]:
-    """Route attention to posenc's entry in the registry, in evaluation mode, within the block."""
+    """Send all attention calls to posenc, in evaluation mode, within a `with` block."""
     register()
     training = {module: module.training for module in base.modules()}
     owners = [attrgetter(path)(base) if path else base for path in configs(base)]
@@ -235,7 +235,7 @@ def _measuring(base: Any) -> Iterator[None]:
 def _run(
     base: Any, ids: Tensor, attends: Callable[..., Tensor], **given: Any
 ) -> list[_AttentionCall]:
-    """Run the model with `attends` in place of its attention, and return the calls."""
+    """Run the model with `attends` in place of its attention, and return the attention calls."""
     calls: list[_AttentionCall] = []
 
     def call(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float,
@@ -305,7 +305,7 @@ def _discover(base: Any, ids: Tensor) -> AdapterPlan:
 
 @contextmanager
 def _hooked(modules: Any, after: Callable[..., Any], before: Any = None) -> Iterator[None]:
-    """Register forward hooks, and forward pre-hooks `before`, on the modules within the block."""
+    """Register forward hooks `after` and pre-hooks `before` on modules within a `with` block."""
     hooks = [module.register_forward_hook(after, with_kwargs=True) for module in modules]
     if before is not None:
         hooks += [m.register_forward_pre_hook(before, with_kwargs=True) for m in modules]
@@ -359,7 +359,7 @@ def _with_cache(base: Any, ids: Tensor) -> tuple[list[_AttentionCall], list[Tens
 def _without_rotation(
     base: Any, ids: Tensor, rotated: list[_AttentionCall], rotary: list[Any], modules: list[Any]
 ) -> tuple[list[_AttentionCall], dict[Any, tuple[str, int]], bool]:
-    """Run with the identity as rotation; attention returns its outputs of the unmodified model.
+    """Run without rotation, with attention outputs replayed from the run with rotation.
 
     Returns the calls; for each attention, the argument with its table and the number of the table;
     and whether keyword arguments of the model reach its attention modules.
@@ -422,7 +422,7 @@ def _gptj_identity(base: Any) -> Iterator[None]:
 
 
 def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Tensor | None]:
-    """Find the tables that depend on positions alone, and the sum of their rows.
+    """Find the position tables that are added to embeddings, and the sum of their rows.
 
     Raises _Unsuitable if queries, keys or values depend on positions without them.
     """
@@ -494,7 +494,7 @@ def _site(
     base: Any, path: str, order: int, rotated: _AttentionCall, plain: _AttentionCall,
     written: list[Any], argument: str, table: Any, fewer: bool,
 ) -> AttentionSite:  # fmt: skip
-    """Describe one attention from its calls with and without rotation."""
+    """Describe one attention module from its calls with and without rotation."""
     module: Any = rotated.module
     dim = rotated.q.shape[-1]
     made = [first.shape[-1] for first in map(_first, written) if first is not None]
@@ -528,7 +528,7 @@ def _site(
 def _rotation(
     rotated: _AttentionCall, plain: _AttentionCall, widths: list[int]
 ) -> tuple[Encoding, int]:
-    """Fit a rotation to q and k before and after it; return it with the number of its channels."""
+    """Fit the model's rotation to q and k before and after it; return RoPE and rotated channels."""
     pairs = [(plain.q, rotated.q), (plain.k, rotated.k)]
     for name, (before, _) in zip(("queries", "keys"), pairs, strict=True):
         if not before.any():

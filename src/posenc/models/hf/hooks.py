@@ -49,13 +49,13 @@ class Pass:
 
     @property
     def end(self) -> int | None:
-        """Number of cached and new tokens; None if traced."""
+        """Number of cached and new tokens together; None while a static cache is traced."""
         return None if isinstance(self.start, Tensor) else self.start + self.pos.shape[1]
 
 
 @dataclass
 class RunningPass:
-    """Current pass of a model that does not forward keyword arguments to its layers."""
+    """Holder of the current `Pass`, for models that do not forward keyword arguments to layers."""
 
     run: Pass | None = None
 
@@ -65,7 +65,7 @@ class RunningPass:
 
 @dataclass(frozen=True)
 class ModelHook:
-    """Forward pre-hook of the model that computes positions, and adds to embeddings."""
+    """Forward pre-hook of the model: computes positions, and adds position rows to embeddings."""
 
     names: tuple[str, ...]  # names of the arguments of the model's forward pass
     running: RunningPass | None  # None: the model forwards keyword arguments
@@ -216,7 +216,7 @@ CACHES = ("past_key_values", "past_key_value", "layer_past")  # names of the cac
 
 @dataclass(frozen=True)
 class SiteHook:
-    """Forward pre-hook of one attention that passes it a rotation table or an `Attention`."""
+    """Forward pre-hook of an attention module: passes it a rotation table or an `Attention`."""
 
     site: AttentionSite
     kind: int  # number of its encoding; layers with the same encoding share prepared values
@@ -258,7 +258,7 @@ class SiteHook:
         setattr(module, CALL, attention)
 
     def current_pass(self, module: Any, cache: Any, arguments: dict[str, Any]) -> Pass:
-        """Return the pass of a model that does not forward keyword arguments."""
+        """Return the current `Pass` when the model has not forwarded it as an argument."""
         if self.running is not None and self.running.run is not None:
             return self.running.run
         if "position_ids" in arguments:
@@ -269,14 +269,14 @@ class SiteHook:
         )
 
     def pass_of_positions(self, cache: Any, pos: Tensor) -> Pass:
-        """Return a pass made from `position_ids` alone, which GPT-J's attention receives."""
+        """Build a `Pass` from `position_ids`, the only positions that GPT-J attention gets."""
         start = 0 if cache is None else cache.get_seq_length(self.site.index)
         start = int(start) if isinstance(start, Tensor) and not _traced() else start
         run = Pass(pos, start, getattr(cache, self.record, pos))
         return run if run.end is None else replace(run, all_pos=run.all_pos[:, : run.end])
 
     def angles(self, run: Pass) -> Turn | None:
-        """Return the cosines and sines that the model itself applies; None for the identity."""
+        """Return the cosines and sines for the model's own rotation code; None for no rotation."""
         if isinstance(self.encoding, Encoding):
             turns = self.rotation and isinstance(self.encoding, RoPE)
             return self.encoding.prepare(run.pos) if turns else None
@@ -295,7 +295,7 @@ class SiteHook:
         return Turn(*map(torch.stack, zip(*turns, strict=True)))
 
     def table(self, by: Turn | None, x: Tensor) -> Any:
-        """Return cosines and sines in the format of the model, padded by the identity."""
+        """Return cosines and sines in the model's format, padded with rotations by 0."""
         pairs = self.site.rotated // 2
         if by is None:
             cos = torch.ones(1, x.shape[1], pairs, device=x.device)
@@ -376,7 +376,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention of one layer in one pass, with the encoding that is applied."""
+    """Attention function of one layer for one forward pass, with the applied encoding."""
 
     turning: Encoding
     at: Any  # prepared positions of the new tokens, for `turning`
@@ -431,7 +431,7 @@ class Attention:
         return self.masks[key][1]
 
     def joined(self, x: Tensor) -> Tensor:
-        """Restore the interleaved order of the last channels."""
+        """Undo DeepSeek's reordering of the last channels: "half" becomes "interleaved" again."""
         if not self.apart:
             return x
         rest, turned = x.split((x.shape[-1] - self.apart, self.apart), -1)

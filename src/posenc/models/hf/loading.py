@@ -55,7 +55,7 @@ LABELS = ("num_labels", "id2label", "label2id")  # keys of heads, which are not 
 def load(
     folder: Path, head: bool = False, source: Source | None = None
 ) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return a model without its head, its tokenizer, and the names of weights that heads use.
+    """Return a model, by default without its head, its tokenizer, and names of unused head weights.
 
     - `head`: True for the model with its head, which predicts the next token
     - `source`: the folder as a Source, if it is open already
@@ -179,7 +179,7 @@ def one_sentence(file: str | Path, what: str) -> Iterator[None]:
 
 
 def _refuse_unsafe_keys(config: Mapping[str, Any], path: str = "") -> None:
-    """Raise ModelError if a config, or a nested one, makes transformers load anything else."""
+    """Raise ModelError if a config makes transformers load or run more than its own weights."""
     for key, value in config.items():
         at = f"{path}{key}"
         if key in UNSAFE and value not in (None, False, {}, []):
@@ -384,6 +384,6 @@ def _refuse_lacking(report: Mapping[str, Any], weights: Weights, file: str) -> N
 
 
 def named(names: Sequence[str]) -> str:
-    """Return the first three names, and the number of the others."""
+    """Format the first three names, and the number of the others."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(map(printable, names[:3])) + more

@@ -49,7 +49,7 @@ def _from_matrix(seen: Tensor) -> Mask | None:
 
 
 def _band(low: float, high: float, queries: int, keys: int) -> Mask | None:
-    """Return the mask low ≤ i − j ≤ high; None if it covers all pairs."""
+    """Return the mask low ≤ i − j ≤ high of queries i and keys j; None if it allows all pairs."""
     if high >= queries - 1:
         if low <= 1 - keys:
             return None

@@ -38,7 +38,7 @@ def attention_function(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Compute attention for transformers: (batch, token, head, channel), and None for weights."""
+    """Return the attention output, (batch, token, head, channel), and None for the weights."""
     attend: Callable[..., Tensor] | None = kwargs.get(NAME) or getattr(module, CALL, None)
     if attend is None:
         raise ValueError(
@@ -61,7 +61,5 @@ def attention_function(
 
 
 def mask_function(*args: Any, **kwargs: Any) -> Tensor | None:
-    """Return a mask for transformers, (batch, 1, query, key); None for causal masks that its own
-    kernel would compute.
-    """
+    """Return a model's mask, (batch, 1, query, key); None for a plain causal mask."""
     return sdpa_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})

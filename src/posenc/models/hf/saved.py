@@ -103,7 +103,7 @@ def _attribute(name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value for JSON: tuples become lists; lists, tensors and infinities objects."""
+    """Convert a value for JSON: a tuple to a list; a list, tensor or infinity to an object."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -136,7 +136,7 @@ def _learned(parameter: Tensor | None) -> Any:
 
 
 def _empty(entry: Any) -> nn.Parameter | None:
-    """Return a parameter on the meta device, where a size in a file cannot allocate memory."""
+    """Return a parameter on the meta device, so that a size in a file cannot allocate memory."""
     if entry is None:
         return None
     if prod(entry["shape"]) > 2**40:

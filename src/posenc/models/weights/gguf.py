@@ -54,7 +54,7 @@ TYPES = {  # number: name, elements in a block, bytes in a block
 
 
 def read_gguf(path: Path) -> Part:
-    """Read the header; each tensor is read when it is loaded."""
+    """Read the header of a GGUF file; each tensor is read when it is loaded."""
     with opened(path) as file:
         header = _Header(path, file)
         tensors, keys = header.counts()

@@ -106,7 +106,7 @@ def to_tensor(info: Info, raw: bytearray) -> "torch.Tensor":
 
 @contextmanager
 def require(package: str) -> Iterator[None]:
-    """Raise ImportError with the command that installs `package` if an import inside fails."""
+    """Raise ImportError with the command to install `package` if an import in the block fails."""
     try:
         yield
     except ImportError as error:

@@ -25,7 +25,7 @@ MOST_HEADER = 2**24  # bytes
 
 
 def read_safetensors(path: Path) -> Part:
-    """Read the header; each tensor is read when it is loaded."""
+    """Read the header of a safetensors file; each tensor is read when it is loaded."""
     header, start, size = _header(path)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):

@@ -43,7 +43,7 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Family:
-    """Facts about one `model_type`. The defaults of the fields are those of Llama.
+    """Facts about one `model_type`. Each field defaults to the value for Llama.
 
     `name`       its `model_type`
     `folder`     its folder in transformers/models
@@ -118,7 +118,7 @@ class Family:
 
 
 def merged(facts: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a family with changes; mappings are merged and `ignored` is extended.
+    """Return a family's fields updated by `other`; mappings are merged and `ignored` is extended.
 
     >>> merged({"kind": "none", "keys": {"a": "b"}}, {"kind": "rotary", "keys": {"c": "d"}})
     {'kind': 'rotary', 'keys': {'a': 'b', 'c': 'd'}}
@@ -154,7 +154,7 @@ def model_types() -> tuple[str, ...]:
 
 
 def code(family: Family) -> ModuleType | None:
-    """Return the module of a family; None if the default functions apply."""
+    """Return the Python module with a family's own functions; None if the defaults apply."""
     return _files().get(ALIASES.get(family.name, family.name))
 
 

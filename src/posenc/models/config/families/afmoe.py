@@ -1,4 +1,4 @@
-"""AFMoE: every fourth layer has full attention without rotation; the others slide."""
+"""AFMoE: every fourth layer has full attention without RoPE; the others have a sliding window."""
 
 from posenc.models.config.layers import FULL, Config, Layer, drop_encodings, stack
 

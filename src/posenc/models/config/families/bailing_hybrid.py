@@ -1,4 +1,4 @@
-"""Ling hybrid: every sixth layer has latent attention (MLA); the others are linear."""
+"""Ling hybrid: every sixth layer has latent attention (MLA); the others have linear attention."""
 
 from posenc.models.config.families.deepseek_v3 import FACTS as FACTS
 from posenc.models.config.layers import FULL, LINEAR, Config, Layer, hybrid

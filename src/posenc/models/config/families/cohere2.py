@@ -1,4 +1,4 @@
-"""Command R7B: only sliding layers are rotated; without `sliding_window` no layer is."""
+"""Command R7B: only sliding-window layers have RoPE; without `sliding_window` no layer has."""
 
 from posenc.models.config.layers import FULL, Config, Layer, drop_encodings, stack
 
@@ -9,6 +9,6 @@ def layers(config: Config) -> list[Layer]:
 
 
 def without_full_rotations(config: Config, layers: list[Layer]) -> list[Layer]:
-    """Remove the rotation of full-attention layers, or of all layers without a window."""
+    """Remove RoPE from full-attention layers, or from all if the config has no `sliding_window`."""
     slides = config.value("sliding_window")
     return drop_encodings(layers, lambda i, layer: not slides or layer.kind == FULL)

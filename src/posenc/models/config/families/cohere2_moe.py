@@ -1,4 +1,4 @@
-"""Command A MoE: full-attention layers are not rotated, except among the first dense ones.
+"""Command A MoE: full-attention layers have no RoPE, except among the dense (not MoE) layers.
 
 Dense layers are rotated if `prefix_dense_sliding_window_pattern` is missing or 1.
 """
@@ -18,7 +18,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def _turns(count: int, period: int) -> list[str]:
-    """Return types of layers of which the last in each period has full attention."""
+    """Return `count` layer types: full attention in the last of each period, otherwise sliding."""
     return [SLIDING if (i + 1) % period else FULL for i in range(count)]
 
 

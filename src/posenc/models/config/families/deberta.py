@@ -1,4 +1,4 @@
-"""DeBERTa: scores between content and distance in both directions; the table is optional."""
+"""DeBERTa: content-to-distance and distance-to-content scores, and an optional position table."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import Config, Layer, stack

@@ -1,4 +1,4 @@
-"""DeepSeek V4: sliding windows, in most layers with compressed keys rotated by another base."""
+"""DeepSeek V4: sliding windows; most layers also have compressed keys with another RoPE base."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def _by_ratio(config: Config) -> list[str]:
-    """Return the type of each layer, which follows from its number of keys per compressed key."""
+    """Return the type of each layer, determined by its key compression ratio."""
     count, ratios = config.depth(), config.counts("compress_ratios")
     if ratios is None:
         return [HEAVY, HEAVY, *config.repeated((HEAVY, SPARSE))[2:]][:count]

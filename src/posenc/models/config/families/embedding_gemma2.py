@@ -1,4 +1,4 @@
-"""EmbeddingGemma 2: Gemma 4 with windows to both sides, which include both ends."""
+"""EmbeddingGemma 2: Gemma 4 with bidirectional windows that include the tokens at both ends."""
 
 from posenc.models.config.families.gemma4 import FACTS as FACTS
 from posenc.models.config.families.gemma4 import wide_heads

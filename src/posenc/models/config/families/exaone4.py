@@ -1,4 +1,4 @@
-"""EXAONE 4: only sliding layers are rotated; without `sliding_window` all layers are."""
+"""EXAONE 4: only sliding-window layers have RoPE; without `sliding_window` all layers have."""
 
 from posenc.models.config.layers import FULL, Config, Layer, drop_encodings, stack
 

@@ -1,4 +1,4 @@
-"""Gemma 3n: every fifth layer has full attention with its own RoPE base; the scale is 1."""
+"""Gemma 3n: every fifth layer has full attention with its own RoPE base; softmax scale 1."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""Gemma 4: every sixth layer and the last have full attention and wider heads; the scale is 1."""
+"""Gemma 4: every sixth and the last layer have full attention and wider heads; softmax scale 1."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def wide_heads(config: Config, steps: int, size: int | None, **more: Any) -> list[Layer]:
-    """Return layers that have wider heads in full attention, which the last layer always has."""
+    """Return layers with wider heads in full attention, including the last layer in any case."""
     rope = rotations(config, wide={FULL: "global_head_dim"})
     kinds = config.types(config.every(steps))
     kinds, windows = [*kinds[:-1], FULL][: len(kinds)], {SLIDING: size}

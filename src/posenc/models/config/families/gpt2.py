@@ -9,7 +9,7 @@ MODELS = "gpt2 gpt-sw3 gpt_bigcode imagegpt"
 
 
 def layers(config: Config) -> list[Layer]:
-    """Return layers with scale 1 or 1/√channels, also divided by the layer's number if flagged."""
+    """Return layers with softmax scale 1 or 1/√channels, divided by the layer number if flagged."""
     scale = 1.0 if config.flag("scale_attn_weights") is False else None
     layers = stack(config, scale=scale)
     if not config.flag("scale_attn_by_inverse_layer_idx"):

@@ -1,4 +1,4 @@
-"""Granite 4 hybrid: recurrent layers, of which `layer_types` replaces some by attention.
+"""Granite 4 hybrid: all layers are recurrent except those that `layer_types` lists as attention.
 
 Attention is rotated if `position_embedding_type` is "rope", and has no encoding otherwise.
 """

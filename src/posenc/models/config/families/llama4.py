@@ -22,7 +22,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def temperature(config: Config) -> QueryScale | None:
-    """Return the query scale of layers without encoding, which grows with the position."""
+    """Return the query scale, growing with position, for layers without RoPE; None if unused."""
     if not config.value("attn_temperature_tuning"):
         return None
     steps, strength = config.count("floor_scale"), config.number("attn_scale")

@@ -1,4 +1,4 @@
-"""ModernBERT: every third layer has full attention; the others a window to both sides."""
+"""ModernBERT: every third layer has full attention; the others have a bidirectional window."""
 
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 

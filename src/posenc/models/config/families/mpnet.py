@@ -1,4 +1,4 @@
-"""MPNet: T5's buckets with fixed sizes, and a learned table."""
+"""MPNet: T5's bias with a fixed number of buckets, and a learned position table."""
 
 from typing import Any
 

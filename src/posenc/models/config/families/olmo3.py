@@ -1,4 +1,4 @@
-"""OLMo 3: every fourth layer has full attention; the others slide."""
+"""OLMo 3: every fourth layer has full attention; the others have a sliding window."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""OpenAI's privacy filter: windows to both sides, which include both ends, and learned sinks."""
+"""OpenAI's privacy filter: bidirectional windows that include both end tokens; learned sinks."""
 
 from posenc.models.config.layers import FULL, SLIDING, Config, Layer, stack
 

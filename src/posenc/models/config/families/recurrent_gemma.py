@@ -1,4 +1,4 @@
-"""RecurrentGemma: every third layer slides; the others are recurrent."""
+"""RecurrentGemma: every third layer has a sliding window; the others are recurrent."""
 
 from posenc.models.config.layers import LINEAR, SLIDING, Config, Layer, hybrid
 

@@ -1,4 +1,4 @@
-"""SmolLM3: every fourth layer has no encoding; with `use_sliding_window` these layers slide."""
+"""SmolLM3: every fourth layer has no RoPE but, with `use_sliding_window`, a sliding window."""
 
 from posenc.models.config.layers import FULL, SLIDING, Config, Layer, drop_encodings, stack
 

@@ -22,7 +22,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Replace the lists by rope settings for each type of layer."""
+    """Replace the config's lists, one value per layer, by rope settings for each type of layer."""
     values = config.without_constants(yarn_only_types=[FULL])
     nested, kinds = config.object("rope_parameters"), config.words("layer_types") or (FULL,)
     settings = {} if nested is None else nested.values
@@ -39,7 +39,7 @@ def standard_keys(config: Config) -> dict[str, Any]:
 
 
 def _settings(values: dict[str, Any], index: int, config: Config) -> dict[str, Any]:
-    """Return the rope settings of the layer `index`."""
+    """Return the rope settings of layer `index`, from lists with one value per layer."""
     rope: dict[str, Any] = {"rope_type": "default"}
     for key, name in LISTS.items():
         listed = values.get(key)

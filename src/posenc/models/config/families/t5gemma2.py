@@ -1,4 +1,4 @@
-"""Encoder of T5Gemma 2: Gemma 3 with a window to both sides."""
+"""Encoder of T5Gemma 2: Gemma 3 with a bidirectional window."""
 
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 

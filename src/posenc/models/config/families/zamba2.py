@@ -1,4 +1,4 @@
-"""Zamba 2: Zamba with rotation if `use_mem_rope`; heads divide twice the width of the model."""
+"""Zamba 2: Zamba with RoPE if `use_mem_rope`; its heads together are twice the model's width."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ RUNS = (6, 5, 5, 5, 5, 5, 5, 4, 3)
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Set `attention_head_dim` to an even share of twice the width if it is missing."""
+    """Set a missing `attention_head_dim` to twice the model's width divided by the heads."""
     values = dict(config.values)
     if not values.get("attention_head_dim"):
         width = config.count("hidden_size") or config.defaults["hidden_size"]
