@@ -24,7 +24,7 @@ ROTATIONS = {
     "vLLM's torch code": "vLLM native",
     "flash-attn's torch code": "flash-attn torch",
 }
-FIRE = {"FIRE": "FIRE, up to its L", "FIRE beyond its L": "FIRE, L = 512"}
+FIRE = {"FIRE": "FIRE, up to its L", "FIRE on texts longer than its threshold L": "FIRE, L = 512"}
 GROUPED = "grouped: 1 query, {} keys, 32 heads on 8 of 128, {}"
 LLAMA = "{}: Llama, 4 layers, 8 heads of 64, 2,048 tokens"
 SERVED = {
@@ -76,7 +76,7 @@ def test_rotations_take_as_many_copies(rows):
     found = table(0)
     assert len(found) == 10
     for name, cells in found.items():
-        of = name.removeprefix("beside two busy processes: ")
+        of = name.removeprefix("while two other processes are busy: ")
         busy = "" if of == name else ", beside two busy processes"
         for dtype, cell in zip(("float32", "bfloat16"), cells, strict=True):
             row = rows[LONG.format(busy, dtype), ROTATIONS[of]]
@@ -143,8 +143,9 @@ def test_one_query_pays_for_its_checks_as_measured(rows):
 def test_the_other_machine_took_as_long():
     rows = stored(EPYC)
     said = re.search(
-        r"plain torch takes (\S+) copies, and NoPE with grouped heads in bfloat16 takes (\S+) of"
-        r" torch's call on 8,192 keys",
+        r"plain torch takes (\S+) times as long as a copy, and NoPE with grouped heads in"
+        r" bfloat16 takes (\S+) times as long"
+        r" as torch's call on 8,192 keys",
         " ".join(PAGE.split()),
     )
     assert said

@@ -38,6 +38,8 @@ FRESH = 12  # stretches of text on which the methods are compared
 SIZE = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128)
 REST = dict(pad_token_id=0, bos_token_id=1, eos_token_id=1, tie_word_embeddings=False)
 
+WORDS = {"linear": "linear scaling", "yarn": "YaRN", "llama3": "Llama 3's scaling"}
+
 
 @dataclass(frozen=True)
 class Model:
@@ -52,11 +54,19 @@ class Model:
 
     @property
     def name(self) -> str:
-        share = f", {self.more['partial_rotary_factor']:g} of the channels" if self.more else ""
+        share = ", half of the channels rotate" if self.more else ""
         hidden = self.hidden or {}
-        way = hidden.get("rope_type") or (hidden and f"base {hidden['rope_theta']:,.0f}")
-        longer = f", trained on {self.times * LENGTH}" if self.times > 1 else ""
-        return f"{self.kind}, base {self.base:,.0f}{share}{longer}{f' with {way}' if way else ''}"
+        stated = " in the config" if "rope_theta" in hidden else ""
+        way = ""
+        if hidden:
+            way = " with "
+            way += WORDS.get(
+                hidden.get("rope_type", ""), f"base {hidden.get('rope_theta', 0):,.0f}"
+            )
+        return (
+            f"{self.kind}, base {self.base:,.0f}{stated}{share},"
+            f" trained on {self.times * LENGTH} tokens{way}"
+        )
 
 
 def scaled(times: int, kind: str) -> dict[str, Any]:
@@ -163,22 +173,25 @@ def page(found: dict[str, list[Case]], date: str) -> str:
     right, same = sum(c.right for _, c in rows), sum(c.chosen == c.best for _, c in rows)
     worth = sum(c.best != "" for _, c in rows)
     lines = [
-        "# Does `posenc extend --prove` choose the best way?",
+        "# Does `posenc extend --prove` choose the best method?",
         "",
         f"Written by `make cases` on {date} with transformers {version('transformers')}:"
         f" {len(found)} models of two layers, trained here for {STEPS} steps on letters of the",
-        f"packaged novel. Their configs state {LENGTH} tokens, and each must read longer texts."
-        " The method is chosen on one part of the novel, and judged on another",
-        f"({FRESH} stretches). A choice is right if it is the best of the methods that were tried,"
-        f" or within {ENOUGH} bits a token of it; “none” is right if no method is better",
-        f"than the last {LENGTH} tokens alone by {ENOUGH} bits a token.",
+        f"packaged novel; a token is a letter. All configs state {LENGTH} tokens and no scaling,"
+        " even if the model was trained on longer texts or with a scaling. `prove` extends",
+        "each model to four lengths. It chooses the method on one part of the novel, and the choice"
+        f" is judged on {FRESH} pieces of another part. The baseline is the unmodified model",
+        f"that reads only the last {LENGTH} tokens. A choice is right if its loss is that of the"
+        f" best method or at most {ENOUGH} bits a token more. “None” means that no method is",
+        f"chosen, and is right if no method is better than the baseline by {ENOUGH} bits a token.",
         "",
         f"- cases: {len(rows)}",
         f"- right: {right}",
-        f"- the very best: {same}",
+        f"- cases in which the choice equals the best: {same}",
         f"- cases in which a method helps: {worth}",
         "",
-        "| model | tokens | chosen | best | bits, chosen | bits, best | last tokens alone | |",
+        "| model | extended to, tokens | chosen | best | bits a token, chosen | bits a token, best"
+        " method | bits a token, baseline | |",
         "| --- | --: | --- | --- | --: | --: | --: | --- |",
     ]
     for name, case in rows:

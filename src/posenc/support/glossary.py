@@ -55,7 +55,8 @@ def page() -> str:
     """Return the content of `docs/glossary.md`."""
     about = (
         "Words of the field and of posenc, each with its meaning and its place in the code."
-        " [Published names](names.md) lists the encodings of papers and models."
+        " [Published names](names.md) lists the encodings of papers and models. The words in"
+        " parentheses are synonyms, and related words that the entry explains."
     )
     return _page("Glossary", about, WORDS)
 

@@ -193,7 +193,7 @@ def test_the_stores_hold_these_numbers():
     assert {cell["profile"]["heads"] for cell in settings("fair-text")} == {2}
     page = (ROOT / "docs/extend_cases.md").read_text("utf-8")
     assert (
-        f"trained on 128 | 128 | none | none | 2.371 | {guide.TWICE[0]} | {guide.TWICE[1]} |"
+        f"trained on 128 tokens | 128 | none | none | 2.371 | {guide.TWICE[0]} | {guide.TWICE[1]} |"
         in page
     )
     hidden = {name: round(mean("masked", slug(name), 16, 32), 3) for name in guide.HIDDEN}
