@@ -102,7 +102,7 @@ def find(name: str | Card | Encoding) -> Card:
 
 
 def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
-    """Return the cards of these encodings without repetitions, and number those of one name.
+    """Return the card of each encoding once; further cards of the same name get a number.
 
     >>> from posenc import ALiBi
     >>> [card.name for card in choose(["alibi", "rope", ALiBi(4), "RoPE"])]
@@ -172,7 +172,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _options(card: Card, dim: int, heads: int) -> list[str]:
-    """Return the names of the constructor's arguments other than the sizes."""
+    """Return the names of an encoding's optional arguments, without `dim` and `heads`."""
     parameters = [*signature(card.make).parameters.values()]
     if parameters[-1].kind is Parameter.VAR_KEYWORD:
         parameters += signature(type(card.make(dim, heads))).parameters.values()

@@ -1,4 +1,4 @@
-"""The path that computes a block of queries at a time, and recomputes it for the gradients.
+"""Attention in blocks of queries; training recomputes a block instead of storing its weights.
 
 Memory is proportional to tokens · block size instead of tokens².
 """
@@ -21,7 +21,7 @@ MOST_SCORES = 2**21  # scores in a block, 8 MB, unless the smallest block has mo
 
 
 class Blocks(Path):
-    """Attention in blocks of queries."""
+    """The path "blocks": attention for a block of queries at a time."""
 
     def skips(self, call: Call) -> str:
         if not call.readable and beyond_gradients():

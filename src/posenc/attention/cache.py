@@ -40,7 +40,7 @@ Buffers = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class CachedTokens:
-    """The keys, values and positions of the tokens of one layer, which are never written to."""
+    """Cached keys, values and positions of one layer; a new token makes a new object."""
 
     k: Keys
     v: Values
@@ -56,7 +56,7 @@ class CachedTokens:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "CachedTokens":
-        """Return the same with functions applied to all tensors, without buffers."""
+        """Return a copy with functions applied to keys, values and positions, without buffers."""
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
         k, v = of_tensor(self.k), of_tensor(self.v)
@@ -97,7 +97,7 @@ class Cache:
         return max([held.tokens for held in self.held.values()], default=0)
 
     def tokens_of(self, layer: nn.Module) -> int:
-        """Return the number of tokens of a layer; layers differ during a pass through a stack.
+        """Return the number of cached tokens of a layer; during a pass, earlier layers have more.
 
         - `layer`: the `SelfAttention`
         """
@@ -105,7 +105,7 @@ class Cache:
         return 0 if held is None else held.tokens
 
     def to(self, device: torch.device | str) -> "Cache":
-        """Return a copy of the cache on another device; the layers are moved separately.
+        """Return a copy of the cache on another device; move the layers there separately.
 
         - `device`: device of the copy
         """
@@ -113,7 +113,7 @@ class Cache:
         return self._mapped(lambda held: held.mapped(to, to))
 
     def crop(self, tokens: int) -> None:
-        """Keep the first tokens; the next tokens continue after the last one that is kept.
+        """Drop all but the first tokens; the next call continues after the last kept token.
 
         - `tokens`: number to keep; a negative number drops as many from the end
 
@@ -159,7 +159,7 @@ class Cache:
         return self._mapped(lambda held: replace(held, buffers=None))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Cache":
-        """Return a branch for the copied layers, if layers are part of the same deep copy."""
+        """Return an independent copy; layers copied with the cache own the copy."""
         branch = copy(self)
         branch.held = {memo.get(id(layer), layer): held for layer, held in branch.held.items()}
         return branch
@@ -184,7 +184,7 @@ def refuse_by_length(encoding: Encoding) -> None:
 
 
 def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: int) -> Any:
-    """Return the positions of x, (batch, token, channel); None: those after the last cached one."""
+    """Return the positions of x; if `pos` is None, they follow the last cached position."""
     held = None if cache is None else cache.held.get(layer)
     known = None if held is None else held.pos
     if cache is not None:
@@ -276,7 +276,7 @@ def _joined(held: CachedTokens, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, B
 
 
 def _fits(more: Tensor, x: Tensor) -> bool:
-    """Test whether keys can be written after x without conversion, transfer or broadcast."""
+    """Test whether new keys or values can be written into a buffer of x without conversion."""
     (*heads, _, channels), (*others, _, others_channels) = x.shape, more.shape
     alike = heads == others and channels == others_channels and x.dtype is more.dtype
     return alike and x.device == more.device and unwrapped(more)
@@ -295,7 +295,7 @@ def _grow(x: Tensor, tokens: int) -> Tensor:
 def _held(
     cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values, at: Any
 ) -> CachedTokens:
-    """Return the cached tokens of this layer, which are empty in its first call."""
+    """Return the cached tokens of a layer, or empty ones in the layer's first call."""
     held = cache.held.get(layer)
     if held is None:
         if any([other.called_before for other in cache.held.values()]):
@@ -318,7 +318,7 @@ def _held(
 def _all_positions(
     held: CachedTokens, given: Tensor | None, place: tuple[int, int]
 ) -> Tensor | None:
-    """Return the positions of all tokens, if any were given; None: 0, 1, 2, …"""
+    """Return the positions of all tokens so far, or None if no call gave any (0, 1, 2, …)."""
     if given is None or not held.tokens:
         return given
     known = sequence(held.tokens, 0, given.device) if held.pos is None else held.pos
@@ -333,7 +333,7 @@ def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
 
 
 def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Mask | Seen | None:
-    """Return the mask of all `tokens` for the queries from `start` on."""
+    """Restrict a mask of all `tokens` to the new queries, from `start` on."""
     if mask is None or not start or (mask is CAUSAL and tokens - start == 1):
         return None if mask is CAUSAL and start else mask
     refuse_no_function(mask)

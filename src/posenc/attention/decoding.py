@@ -1,4 +1,4 @@
-"""Decoding of one token through several layers, with the row of a bias shared by all layers.
+"""Decode one token through several layers, which share one computation of the bias.
 
 In decoding, the overhead of Python calls dominates. A `Decoding` object computes the row of a bias
 that depends on positions only in the first layer, and reuses it in the others. It is valid for one
@@ -25,7 +25,7 @@ Row = tuple[bool, Tensor | None]  # True if the kernel can be used; the row, (ba
 
 @dataclass(frozen=True)
 class Decoding:
-    """Decoding of one token in one pass through all layers, with all keys visible.
+    """Attention of one new token to all keys, for one pass through all layers.
 
     - `encoding`: an `Encoding`; a bias that depends on positions only is computed once
     - `at`: position of the new token, (1,), or the result of `encoding.prepare`
@@ -49,7 +49,7 @@ class Decoding:
     rows: dict[float, Row] = field(default_factory=dict)  # rows by softmax scale
 
     def attend(self, q: Heads, k: Keys, v: Values, scale: float | None = None) -> Tensor:
-        """Return the same as `posenc.attend`; only the first call checks the arguments.
+        """Compute the same as `posenc.attend`, but check arguments in the first call only.
 
         - `q`: the query, (batch, head, 1, channel)
         - `k`: keys, (batch, key head, key, channel)
@@ -66,7 +66,7 @@ class Decoding:
         return attend(q, k, v, self.encoding, self.at, self.k_at, scale=scale)
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
-        """Return True if torch's kernel can be used, and the row of the bias, or None.
+        """Return whether torch's kernel can be used, and the bias of the new token, or None.
 
         - `q`, `k`, `v`: the arguments of `attend`
         - `scale`: factor of q · k

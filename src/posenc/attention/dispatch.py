@@ -40,7 +40,7 @@ PATHS: dict[str, Path] = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """The chosen path, the reason, and the reasons against the paths before it."""
+    """The chosen path, the reason for the choice, and the reasons against paths tried before."""
 
     path: str
     why: str
@@ -73,7 +73,7 @@ def run(call: Call) -> Tensor:
 
 
 def chosen(call: Call) -> Explanation:
-    """Return the path that "auto" chooses, and the reasons against the paths before it."""
+    """Explain the choice of "auto": the path, the reason, and the reasons against earlier paths."""
     if call.seen is None and (texts := split_documents(call)):
         count, longest = sum(map(len, texts)), max(chain(*texts), key=lambda one: prod(one.shape))
         of_one = chosen(longest)
@@ -118,7 +118,7 @@ def _joined(call: Call, texts: list[list[Call]]) -> Tensor:
 
 
 def _first(call: Call, passed: dict[str, str]) -> Path:
-    """Return the first path without a reason against it; `passed` collects the other reasons."""
+    """Return the first path that nothing speaks against; reasons against others go to `passed`."""
     for name, path in PATHS.items():
         reason = path.skips(call) or path.cannot(call)
         if not reason:

@@ -29,14 +29,14 @@ WORTH_CUTTING = 2**17
 
 
 class DocumentSpan(NamedTuple):
-    """The queries of a document, and its keys, which may be empty."""
+    """Slices of the queries and the keys of one document; the keys may be empty."""
 
     rows: slice
     keys: slice
 
 
 def split_documents(call: Call) -> list[list[Call]]:
-    """Return a call for each document of each text, or of all texts if these have equal documents.
+    """Return one call per document, in a list per text; texts with equal documents share a list.
 
     The result is empty if the mask has no documents, if their tokens are not contiguous, or if
     documents are so short that a single call is faster.
@@ -63,7 +63,7 @@ def split_documents(call: Call) -> list[list[Call]]:
 
 
 def _can_be_cut(call: Call) -> bool:
-    """Test whether every `at` is positions or `Prepared`, which can be sliced by tokens.
+    """Test whether the `at` of every part, positions or a `Prepared`, can be sliced by tokens.
 
     `prepare` of other encodings may return any object.
     """
@@ -75,7 +75,7 @@ def _can_be_cut(call: Call) -> bool:
 
 
 def _spans_by_text(mask: Mask) -> list[list[DocumentSpan]]:
-    """Return the documents of each text, or of all texts, in the order of queries; or none."""
+    """Return a list of documents for each text; one list if all texts have the same ids."""
     sides = [*zip(*[(same.q_ids, same.k_ids) for same in mask.ids], strict=True)]
     if not all([is_eager_cpu(*side) for side in sides]):
         return [[]]
@@ -90,7 +90,7 @@ def _spans_by_text(mask: Mask) -> list[list[DocumentSpan]]:
 
 
 def _spans(q_ids: Tensor, k_ids: Tensor) -> list[DocumentSpan]:
-    """Return the documents of one text from ids (mask, token); none if they are not contiguous."""
+    """Return the documents of one text with ids (mask, token); none if one is interrupted."""
     keys = _documents(k_ids)
     keys_of = dict(keys)
     if len(keys_of) < len(keys):
@@ -99,14 +99,14 @@ def _spans(q_ids: Tensor, k_ids: Tensor) -> list[DocumentSpan]:
 
 
 def _documents(ids: Tensor) -> list[tuple[tuple[int, ...], slice]]:
-    """Return the ids (mask, token) of contiguous tokens with equal ids, and their slice."""
+    """Split tokens into runs of equal ids (mask, token), and return ids and slice of each run."""
     starts = [0, *(1 + ids.diff().any(0).nonzero().flatten()).tolist()]
     places = [slice(*ends) for ends in pairwise([*starts, ids.shape[-1]])]
     return list(zip(map(tuple, ids[:, starts].T.tolist()), places, strict=True))
 
 
 def _calls(call: Call, mask: Mask, spans: list[DocumentSpan], texts: slice) -> list[Call]:
-    """Return the calls of the documents in these texts; q, k and v of `call` are of these texts."""
+    """Split a call into one call per document; q, k and v of `call` belong to these texts."""
     rows, keys = ([span[side] for span in spans] for side in (0, 1))
     tensors = _pieces(call.q, rows), _pieces(call.k, keys), _pieces(call.v, keys)
     where, calls = where_tokens(call.encoding.axes), []
@@ -119,7 +119,7 @@ def _calls(call: Call, mask: Mask, spans: list[DocumentSpan], texts: slice) -> l
 
 
 def _pieces(x: Tensor, places: list[slice]) -> list[Tensor]:
-    """Return tokens of x, which is split once, so that all pieces share one gradient tensor."""
+    """Split x by tokens in one operation, so that all pieces share one gradient tensor."""
     ends = sorted({0, x.shape[2]}.union(*[(place.start, place.stop) for place in places]))
     pieces = dict(zip(ends, x.split([b - a for a, b in pairwise(ends)], 2), strict=False))
     return [pieces[p.start] if p.start < p.stop else x[:, :, :0] for p in places]
@@ -128,7 +128,7 @@ def _pieces(x: Tensor, places: list[slice]) -> list[Tensor]:
 def _with_positions(
     call: Call, take: Callable[[Any], Any], take_keys: Callable[[Any], Any]
 ) -> Call:
-    """Return the call with `at` and `k_at` of some queries and keys."""
+    """Return the call with `at` and `k_at` sliced by the functions `take` and `take_keys`."""
     parts = [
         part._replace(
             at=None if part.at is None else take(part.at),

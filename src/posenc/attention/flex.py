@@ -1,4 +1,4 @@
-"""The path by compiled FlexAttention, with the bias as `score_mod` and the mask as a block mask.
+"""Attention by compiled FlexAttention, with the bias as `score_mod` and a block mask.
 
 Tables of a bias are computed outside of the traced function. The CPU supports inference only. A
 mask of `posenc.masks` caches its block masks, because these depend on its positions only.
@@ -23,7 +23,7 @@ FEW = 8  # number of cached block masks per mask
 
 
 class Flex(Path):
-    """Compiled FlexAttention."""
+    """The path "flex": compiled FlexAttention."""
 
     def cannot(self, call: Call) -> str:
         if call.by_weight:
@@ -82,7 +82,7 @@ def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Te
 
 
 def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: torch.device) -> Any:
-    """Return the block mask of a mask, cached if the mask is one of `posenc.masks`."""
+    """Convert a mask to FlexAttention's block mask; those of `posenc.masks` are cached."""
     if not isinstance(mask, Mask) or mask.made_of is None or torch.compiler.is_compiling():
         return _new_block_mask(mask, shape, device)
     made = mask.blocks.get((shape, device))

@@ -1,4 +1,4 @@
-"""Validate the arguments of attention, and derive the facts of a `Call`."""
+"""Check the arguments of `attend`, and derive facts such as visible bands for a `Call`."""
 
 from itertools import chain
 from typing import Any, get_args

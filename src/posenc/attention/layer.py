@@ -118,7 +118,7 @@ class SelfAttention(nn.Module):
         return self.attended(x, at, mask, implementation, cache)
 
     def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
-        """Return `encoding.prepare` of the positions of x, the `at` of the hooks.
+        """Prepare the positions of x for the hooks; the result is their argument `at`.
 
         - `x`: embeddings, (batch, token, width)
         - `pos`: positions; None: 0, 1, 2, …, or those that follow the last token of the `cache`
@@ -152,7 +152,7 @@ class SelfAttention(nn.Module):
         implementation: Implementation = "auto",
         cache: Cache | None = None,
     ) -> Embeddings:
-        """Apply the layer to embeddings after `on_embeddings`.
+        """Apply the layer to embeddings that are already encoded by `on_embeddings`.
 
         - `x`: embeddings, (batch, token, width)
         - `at`: result of `prepare`

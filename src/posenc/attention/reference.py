@@ -20,7 +20,7 @@ ALL = slice(None)
 
 
 class Reference(Path):
-    """The definition, with all scores at once."""
+    """The path "reference": the definition of attention, with all scores at once."""
 
     def why(self, call: Call) -> str:
         return "the definition, with all scores at once."
@@ -59,7 +59,7 @@ def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = Non
 
 
 def _by_group(x: Tensor, y: Tensor) -> Tensor:
-    """Return x @ y, where heads of x may share a head of y and are then multiplied together."""
+    """Return x @ y, where several heads of x may share one head of y, without copies of y."""
     batch, heads, rows, channels = x.shape
     # A graph for any length must not depend on the memory layout of rows
     if y.shape[1] == heads or traced():
@@ -69,7 +69,7 @@ def _by_group(x: Tensor, y: Tensor) -> Tensor:
 
 
 def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
-    """Return the bias of some queries and keys, which broadcasts, in the dtype of scores."""
+    """Return the bias of some queries and keys in the dtype of scores; its shape may broadcast."""
     assert call.bias is not None
     bias = call.bias.block(rows, keys, seen)
     if not torch.compiler.is_compiling():
@@ -80,7 +80,7 @@ def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Ten
 
 
 def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
-    """Return the mask of some queries and keys, which broadcasts; None if all pairs are visible."""
+    """Return the mask of some queries and keys, or None if all of these pairs are visible."""
     assert call.mask is not None
     if _sees_all(call, rows, keys):
         return None
@@ -88,7 +88,7 @@ def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
 
 
 def sliced(x: Tensor, tokens: slice) -> Tensor:
-    """Return a slice of tokens; all tokens are returned without slicing, which costs a kernel."""
+    """Slice x by tokens; return x itself for all tokens, because slicing takes time."""
     return x if tokens == ALL else x[..., tokens, :]
 
 
@@ -104,7 +104,7 @@ def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
 
 
 def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
-    """Return the softmax with sinks, which are one more key whose weight is dropped."""
+    """Compute the softmax with sinks, each an additional key whose weight is dropped."""
     if sinks is None:
         return scores.softmax(-1)
     one_more = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)

@@ -1,4 +1,4 @@
-"""The path by torch's `scaled_dot_product_attention`, for any mask and no bias."""
+"""Attention by torch's `scaled_dot_product_attention`, for any mask and no bias."""
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -54,7 +54,7 @@ def unsupported_softmax(call: Call) -> str:
 def with_mask(
     call: Call, q: Tensor, k: Tensor, v: Tensor, seen: Tensor, bias: Tensor | None = None
 ) -> Tensor:
-    """Call the kernel, and set the output of queries that see no key to 0, where kernels differ."""
+    """Call torch's kernel with a mask, and set the output of queries that see no key to 0."""
     alone = ~seen.any(-1, keepdim=True)
     shown = seen | alone
     shown = shown if bias is None else bias.masked_fill(~shown, float("-inf"))
@@ -64,7 +64,7 @@ def with_mask(
 def kernel(
     call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, is_causal: bool = False
 ) -> Tensor:
-    """Call the kernel for some queries and keys; `mask` is bool, or a bias of the scores."""
+    """Call torch's kernel; `mask` is bool, or numbers that are added to the scores."""
     channels = v.shape[-1]
     # The fused kernels need as many channels of v as of q and k
     if channels < q.shape[-1]:
@@ -89,7 +89,7 @@ def kernel(
 def one_query(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, dropout: float = 0.0
 ) -> Tensor:
-    """Return attention of one query to all keys, which a group of heads may share.
+    """Compute attention of one query per head; heads that share keys are computed together.
 
     The heads of a group become rows of one head, so that each key is read once per group.
     """

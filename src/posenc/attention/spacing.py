@@ -1,4 +1,4 @@
-"""Diagonal bands of pairs, which are the visible pairs of masks over equally spaced positions.
+"""Diagonal bands of visible pairs, as of causal masks and windows at equally spaced positions.
 
 Fast paths need both. At equally spaced positions an offset is step · (i − j) + shift, so functions
 of distance depend on the difference of indices, and the keys that a query sees under a causal mask
@@ -14,7 +14,7 @@ from posenc.core.shapes import Seen
 
 
 class Strip(NamedTuple):
-    """The pairs of query i and key j with low ≤ i − j ≤ high."""
+    """A diagonal band of visible pairs: query i sees key j if low ≤ i − j ≤ high."""
 
     queries: int
     keys: int
@@ -27,14 +27,14 @@ class Strip(NamedTuple):
 
     @property
     def rows(self) -> range:
-        """The queries that see at least one key."""
+        """The indices of queries that see at least one key."""
         if self.low > self.high:
             return range(0)
         return range(max(0, self.low), min(self.queries, self.keys + self.high))
 
     @property
     def is_causal(self) -> bool:
-        """True for the causal triangle that kernels have built in."""
+        """True if the band is the causal triangle, which kernels support without a mask."""
         return self.low == 0 and self.high >= self.queries - 1 and self.queries == self.keys
 
     @property

@@ -1,4 +1,4 @@
-"""The bias of CoPE, a row of a table for each count of gates, and its CPU form.
+"""The bias of CoPE, a table looked up at sums of gates, and attention with it on the CPU.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), last )
 
@@ -36,7 +36,7 @@ MOST_SCORES = 2**21  # near scores in a block, 8 MB in float32, unless the small
 
 
 def counted(gates: Tensor) -> Tensor:
-    """Return the sum of the gates of each key and of all keys after it, (…, key).
+    """Sum gates from the last key backwards: the count of a key includes all keys after it.
 
     >>> counted(torch.tensor([0.5, 1.0, 0.0]))
     tensor([1.5000, 1.0000, 0.0000])
@@ -46,7 +46,7 @@ def counted(gates: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class CountBias(ScoreBias):
-    """The bias qᵢ · e(n) of CoPE; `scale` is the factor of q · k in the gates."""
+    """The bias qᵢ · e(n) of CoPE at the count n; `scale` is the factor of q · k in the gates."""
 
     takes_sinks = False
     view = "{} has one row for all keys beyond its last count."
@@ -117,7 +117,7 @@ def _heads(q: Tensor, k: Tensor) -> list[slice]:
 def _by_heads(
     q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float, heads: list[slice]
 ) -> tuple[Tensor, Tensor, list[list[NearAndFarKeys]]]:
-    """Return the results of `_forward`, with a list of blocks for each slice of key heads."""
+    """Run `_forward` in one thread per slice of key heads, and concatenate the outputs."""
     group = q.shape[1] // k.shape[1]
 
     def of_heads(some: slice) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
@@ -158,7 +158,7 @@ def _forward(
 def _nearest(
     q: Tensor, k: Tensor, last: int, strip: Strip, start: int, columns: int, scale: float
 ) -> tuple[NearAndFarKeys, Near]:
-    """Return the block from `start` on, with enough keys that all far counts are saturated."""
+    """Return the next block of queries, and near keys before which all counts are saturated."""
     batch, heads = q.shape[:2]
     while True:
         most = max(FEWEST_ROWS, min(ROWS, MOST_SCORES // (batch * heads * columns)))

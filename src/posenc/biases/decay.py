@@ -82,7 +82,7 @@ class DecayBias(ScoreBias):
 
 
 def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: float) -> list[Tile]:
-    """Split the band into triangles along its edge, and the rectangles before them."""
+    """Split the visible band into triangles along its edge, and rectangles of earlier keys."""
     c_key, rows = bias.c_key.detach(), strip.rows
     batch, heads = q.shape[:2]
     most = min(ROWS, max(1, isqrt(MOST_SCORES // (batch * heads))))
@@ -110,7 +110,7 @@ def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: f
 
 
 def _own_keys(strip: Strip, rows: slice) -> slice:
-    """Return the keys of a triangle, from the last key of the first row to that of the last row.
+    """Return the keys of a triangle, between the last visible keys of its first and last query.
 
     For queries after the last key, it is the last one.
     """
@@ -119,13 +119,13 @@ def _own_keys(strip: Strip, rows: slice) -> slice:
 
 
 def _fall(c: Tensor, keys: slice) -> float:
-    """Return the largest fall of c over these keys, over all texts and heads."""
+    """Return the largest decrease of c from the first to the last of these keys."""
     some = c[..., keys]
     return float((some[..., 0] - some[..., -1]).amax())
 
 
 class TiledDecay(TiledBias):
-    """Tiles of a `DecayBias`; all tiles are far, and triangles are causal."""
+    """Tiles of a `DecayBias`, each with one number per key; triangles are causal."""
 
     by_heads, what = True, "attention with gates"
 
@@ -134,7 +134,7 @@ class TiledDecay(TiledBias):
         self.dtype = bias.dtype
 
     def far(self, tile: Tile, t: Any) -> tuple[Tensor, Tensor]:
-        """Return cᵢ − r and r − cⱼ; without an origin, r = cᵢ."""
+        """Return cᵢ − r by query and r − cⱼ by key; a tile without an origin has r = cᵢ."""
         heads, rows, keys = tile[:3]
         c, c_key = t[0][:, heads, rows].unsqueeze(-1), t[1][:, heads]
         r = c if tile.origin is None else c_key[..., tile.origin, None, None]

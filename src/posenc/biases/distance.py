@@ -90,7 +90,7 @@ class DistanceBias(ScoreBias):
         return lambda b, h, i, j: f(h, apart(b, h, i, j))
 
     def of_pairs(self) -> OfDistance:
-        """Return f as a table (head, offset) of offsets up to `reach`."""
+        """Store f of offsets up to `reach` in a table, and return a function that reads it."""
         reach, device = self.reach, self.q_pos.device
         assert reach is not None
         heads = torch.arange(self.heads, device=device)
@@ -138,7 +138,7 @@ def attended(call: Call, strip: Strip) -> Tensor:
 
 
 def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """Return u, (head, query + key − 1), the bias by r + j, with −∞ for masked offsets."""
+    """Return u, (head, query + key − 1): the bias by offset, largest first, and −∞ where masked."""
     bias, heads, exact, device = call.bias, call.q.shape[1], call.exact, call.q.device
     ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
     # Without a bias, all heads share one row of 0 and −∞
@@ -191,7 +191,7 @@ def cut_negligible(
 
 
 def spread_of_weights(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """Return 2M + ln(max‖v‖ / min‖v‖) of each query head, a part of the bound."""
+    """Return 2M + ln(max‖v‖ / min‖v‖) of each query head, the term of the bound from q, k, v."""
     group = q.shape[1] // k.shape[1]
     q_most, k_most = (_norms(x).amax((0, 2)) for x in (q, k))
     of_values = _norms(v)
@@ -208,7 +208,7 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
-    """Return runs of heads with widths within a factor of 2, each within one group of heads."""
+    """Split heads into slices with widths within a factor of 2, which can share tiles."""
     runs, start = [], 0
     for h in range(1, len(widths) + 1):
         run = widths[start : h + 1]
@@ -220,7 +220,7 @@ def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
 
 
 def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
-    """Return tiles that cover the band; fewer rows per tile contain fewer hidden pairs."""
+    """Cover the band with tiles; tiles of fewer rows contain fewer hidden pairs."""
     rows, width, tiles = strip.rows, strip.high - strip.low + 1, []
     step = max(FEWEST_ROWS, min(-(-len(rows) // 8), width // 2)) if most is None else most
     for start in rows[::step]:
@@ -230,7 +230,7 @@ def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
 
 
 class TiledDistance(TiledBias):
-    """Tiles of a bias of distance; the tensor is u, (head, query + key − 1)."""
+    """Tiles of a `DistanceBias`, which are views of u, (head, query + key − 1)."""
 
     whole, joins, by_heads, what = True, False, True, "attention by views"
 
@@ -253,7 +253,7 @@ class TiledDistance(TiledBias):
         grads[0][tile.heads, self.columns(tile)] += of_e.sum((0, 2))
 
     def columns(self, tile: Tile) -> slice:
-        """Return the slice of u that is E, from the last row and the first key on."""
+        """Return the slice of u that is the E of a tile."""
         first = self.strip.queries - tile.rows.stop + tile.keys.start
         rows, keys = tile.rows, tile.keys
         return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)

@@ -18,7 +18,7 @@ from posenc.compat.tracing import no_autocast
 def piecewise_linear(
     weight: Tensor, shift: Tensor, outer: Tensor
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function of (head, x), which is faster than the network for many x per unit.
+    """Convert a one-input ReLU network to a function of (head, x) that is faster for many x.
 
     The last axis of the heads must have the size 1.
 

@@ -1,4 +1,4 @@
-"""The bias of scores that use a different dot product in each region of pairs of positions."""
+"""The bias of encodings that use another dot product in each region of position pairs."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from posenc.core.shapes import Heads, Keys
 
 
 class RegionBias(ScoreBias):
-    """The bias which, added to q · k · scale, gives the dot product of the region of a pair.
+    """A bias that replaces q · k · scale by the dot product of the pair's region.
 
     - `q`, `k`: encoded queries and keys, (batch, head, token, channel)
     - `q_pos`, `k_pos`: their positions, (batch or 1, head or 1, token)

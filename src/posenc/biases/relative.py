@@ -1,4 +1,4 @@
-"""The bias of FIRE, a sum of ReLUs of one number, and its tiles.
+"""The bias of FIRE, a ReLU network with one input, and its computation in tiles.
 
     bias_h(i, j) = Σₙ outer[h, n] · ReLU(wₙ y + bₙ),      y = ψ(pᵢ − pⱼ) · ρ(pᵢ)
 
@@ -31,7 +31,7 @@ ROWS = 64  # queries of a tile
 
 
 class RelativeBias(ScoreBias):
-    """The bias f(head, position of the query, position of the key), which broadcast.
+    """A bias f(head, query position, key position) that is a ReLU network with one input.
 
         f(h, pᵢ, pⱼ) = Σₙ outer[h, n] · ReLU(wₙ y + bₙ),      y = ψ(pᵢ − pⱼ) · ρ(pᵢ)
 
@@ -80,7 +80,7 @@ class RelativeBias(ScoreBias):
 
 
 class Units(NamedTuple):
-    """Units that are on for all pairs of a tile, and units that change within it."""
+    """Indices of the units that are on in a whole tile, and of those that change within it."""
 
     on: list[int]
     bend: list[int]
@@ -114,7 +114,7 @@ class TiledRelative(TiledBias):
         return slice(first, first + sum(tile.size) - 1)
 
     def basis(self, tile: Tile, t: Tensors, size: int) -> tuple[Tensor, Tensor]:
-        """Return rows for each pair, (size, n, m), with 1 and y in the first two; and y."""
+        """Return a buffer (size, n, m) with 1 and y in its first two rows, and y itself."""
         psi, rho, *_ = t
         numbers = psi.new_empty(size, *tile.size)
         numbers[0], y = 1, numbers[1]

@@ -108,7 +108,7 @@ class TableBias(ScoreBias):
         return of_pair
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """Gather the scores by one index for all heads, which is faster than four indices."""
+        """Return the bias of some queries and keys, gathered from products with all rows."""
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
@@ -186,7 +186,7 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
 
 
 def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[tuple[slice, bool]]:
-    """Yield parts of the keys that some rows see, with True for far parts.
+    """Yield the near and far parts of the keys that some queries see, with True if far.
 
     In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
     after, and the corner above the other edge. Most parts are empty.
@@ -219,7 +219,7 @@ def _tiles(rows: slice, keys: slice) -> Iterator[tuple[slice, bool]]:
 
 
 def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
-    """Return the keys that all of these rows see."""
+    """Return the keys that all of these queries see."""
     if strip.width < 1:
         return slice(keys.start, keys.start)
     start = max(keys.start, rows.stop - 1 - strip.high)
@@ -249,7 +249,7 @@ class TiledTables(TiledBias):
         return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
 
     def rows(self, table: Tensor, tile: Tile) -> Tensor:
-        """Return the view (head or none, difference, channel) of a table for a tile."""
+        """Return the rows of a table for the differences i − j in a tile."""
         table = table if table.ndim == 2 else table[tile.heads]
         return table[..., self.columns(tile), :]
 
@@ -314,5 +314,5 @@ class TiledTables(TiledBias):
 
 
 def add_to_(total: Tensor, x: Tensor) -> None:
-    """Add x, (text, head, …), summed over texts, and over heads if these share `total`."""
+    """Add x, (text, head, …), to `total`, summed over texts, and over heads if `total` has none."""
     total += x.sum_to_size(total.shape)

@@ -1,4 +1,4 @@
-"""Scores of keys that are transformed by a linear map of each token between them and the query.
+"""Scores of keys transformed by the linear maps of all tokens between key and query.
 
     score(i, j) = scale · qᵢ · (kⱼ C_{j+1} C_{j+2} ⋯ Cᵢ)          C_t: the map of token t
 
@@ -49,7 +49,7 @@ class Chunks(NamedTuple):
     step: Tensor
 
     def past(self, keys: Tensor, n: int) -> Tensor:
-        """Transport keys (batch, head, key, channel) past chunk n, and append the keys of n."""
+        """Multiply earlier keys by the map of chunk n, and append the keys of chunk n."""
         return torch.cat((transported(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
 
 
@@ -57,7 +57,7 @@ Cut = Callable[..., Chunks]
 
 
 class TransportedBias(ScoreBias):
-    """The bias which, added to q · k · scale, gives the `scores` of transported keys.
+    """A bias that replaces q · k · scale by the `scores` of transported keys.
 
     `chunks` is a function from the tensors `of`, (batch, head, token, …), to `Chunks`, if queries
     and keys are the same tokens; otherwise None.
@@ -99,7 +99,7 @@ class TransportedBias(ScoreBias):
 
 
 class TransportedKeys(RunningSums):
-    """Base class, placed before `Prepared`, whose last field `past` holds transported keys.
+    """Mixin for `Prepared`, whose last field, `past`, stores transported keys for a cache.
 
     They are the keys of the first tokens, (batch, head, key, channel), transported past the last of
     these tokens.
@@ -126,7 +126,7 @@ class TransportedKeys(RunningSums):
         return self.past[..., :0, :]
 
     def precomputed(self: Any, k: Keys) -> Any:
-        """Transport keys past whole chunks, except the last 64 tokens, which may be cropped."""
+        """Transport keys past all whole chunks but the last, which `Cache.crop` may shorten."""
         start, stop = self.past.shape[-2], max(0, self.tokens // CHUNK - 1) * CHUNK
         if traced() or stop <= start:
             return self
@@ -141,7 +141,7 @@ class TransportedKeys(RunningSums):
 
 
 def alike(x: Tensor, y: Tensor) -> bool:
-    """Test whether two tensors have equal values, which must be readable at once."""
+    """Test whether two tensors have equal values; False if values cannot be read at once."""
     return is_eager_cpu(x, y) and x.equal(y)
 
 
@@ -159,7 +159,7 @@ def transported(k: Tensor, step: Tensor) -> Tensor:
 
 
 class _Transported(torch.autograd.Function):
-    """Attention to v, (batch, head, token, channel), with scores from chunks of other tensors.
+    """Attention to transported keys, which are computed chunk by chunk from the tensors `of`.
 
     Each thread computes the chunks of its heads. They are stored for one backward pass; a second
     one recomputes them.

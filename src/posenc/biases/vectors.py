@@ -104,7 +104,7 @@ class VectorBias(ScoreBias):
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
     def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
-        """Return products of few queries with R(offset), gathered for each key; None: too many.
+        """Compute products with R(offset) once per offset for few queries; None for many queries.
 
         Offsets are low + size · c + f, with far fewer values of c and f than keys, and thus fewer
         sines.
@@ -166,7 +166,7 @@ class VectorBias(ScoreBias):
         }
 
     def attended(self, call: Call, strip: Strip) -> Tensor:
-        """Compute attention of a call, after `absorbed` has taken u."""
+        """Compute attention in tiles; `absorbed` has already added u to the queries."""
         assert self.steps is not None
         step, shift = self.steps
         q, k, v = fitted(call.q, call.k, call.v)
@@ -190,7 +190,7 @@ def turned(z: Tensor, table: Tensor) -> Tensor:
 
 
 class TiledVectors(TiledBias):
-    """Tiles of a `VectorBias`; the tensors are x and the vectors of all differences."""
+    """Tiles of a `VectorBias`, the products of x with the vectors of all differences i − j."""
 
     joins, by_heads, what = False, True, "attention by skewed blocks"
 
@@ -200,7 +200,7 @@ class TiledVectors(TiledBias):
         self.held = local()
 
     def room(self, x: Tensor) -> Tensor:
-        """Return memory for E of any tile, reused for all tiles of a thread."""
+        """Return a buffer for E, which all tiles of a thread reuse."""
         if not hasattr(self.held, "room"):
             size = len(self.tensors[0]) * HEADS * ROWS * (self.strip.keys + ROWS)  # type: ignore
             self.held.room = x.new_empty(size)

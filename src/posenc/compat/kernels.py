@@ -15,7 +15,7 @@ os.register_at_fork(after_in_child=lambda: globals().update(forked=True))
 
 
 def load(kernels: str) -> Any:
-    """Return this module after its self-test; None if Numba is missing or fails."""
+    """Import a module of Numba kernels and test it; None if Numba is missing or the test fails."""
     return None if forked else _tested(kernels)
 
 

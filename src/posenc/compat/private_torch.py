@@ -43,7 +43,7 @@ _GRAD = optional_attr("_C._functorch.TransformType.Grad", None)
 
 
 def takes_one_gradient() -> bool:
-    """Return True if the only active transform is grad."""
+    """Return True if `torch.func.grad`, not nested, is the only active transform."""
     transforms = _transforms() or ()
     return len(transforms) == 1 and transforms[0].key() == _GRAD
 
@@ -72,7 +72,7 @@ _modes: Callable[[], int] = optional_attr("_C._len_torch_dispatch_stack", lambda
 
 
 def is_observed() -> bool:
-    """Return True within a mode that intercepts operations of torch."""
+    """Return True inside a dispatch mode, which intercepts operations of torch."""
     return _modes() > 0
 
 
@@ -133,7 +133,7 @@ class DispatchMode(optional_attr("utils._python_dispatch.TorchDispatchMode", _No
 
 
 def with_recompile_limit(compiled: Callable[..., Any], limit: int) -> Callable[..., Any]:
-    """Return a compiled function with this limit on its number of compilations."""
+    """Limit how often torch may recompile a compiled function."""
     patch = optional_attr("_dynamo.config.patch", None)
     known = optional_attr("_dynamo.config.recompile_limit", None)
     return compiled if patch is None or known is None else patch(recompile_limit=limit)(compiled)

@@ -57,7 +57,7 @@ def free_threads() -> int:
 
 
 def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-    """Return f of each item, each computed by one thread, all in a single parallel region.
+    """Apply f to each item in parallel threads, within a single parallel region of OpenMP.
 
     In each parallel region of torch, threads spin until the last one arrives, which can take
     milliseconds on a busy machine. They go on spinning for milliseconds after the region, so

@@ -34,7 +34,7 @@ _recording = False
 
 @contextmanager
 def recording() -> Iterator[None]:
-    """Treat every tensor as symbolic, so that its values are not read."""
+    """Treat every tensor as symbolic within a context, so that no values are read."""
     global _recording
     before, _recording = _recording, True
     try:

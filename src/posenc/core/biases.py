@@ -24,7 +24,7 @@ OfDistance = Callable[[Tensor, Tensor], Tensor]  # (head, offset), which broadca
 
 
 class ScoreBias:
-    """The base class of biases: the required `block`, and optional faster forms.
+    """Base class of score biases: subclasses define `block` and may add faster forms.
 
     - `distance`: f(head, offset), set only if the bias depends on nothing more; its values are
       stored as one vector per head
@@ -51,7 +51,7 @@ class ScoreBias:
 
     @cached_property
     def steps(self) -> tuple[int, int] | None:
-        """(step, shift) if the offset of query i and key j is step · (i − j) + shift, or None."""
+        """(step, shift) if the positions of query i and key j differ by step · (i − j) + shift."""
         return common_step(self.q_pos, self.k_pos)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
@@ -63,40 +63,40 @@ class ScoreBias:
         raise NotImplementedError
 
     def hold(self) -> None:
-        """Compute the values that all blocks share, once for the forward and backward pass."""
+        """Precompute the values that all blocks share, so that the backward pass reuses them."""
 
     def pair(self) -> PairBias | None:
-        """Return the bias of one pair, (b, h, i, j) -> value, for fused kernels; or None.
+        """Return a function (b, h, i, j) -> bias of one pair for fused kernels, or None.
 
         Tables that the function reads are computed in this call, outside of the traced function.
         """
         return None
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Return q and k whose dot product includes a part of the bias, and the remaining bias.
+        """Fold a part of the bias into q and k, and return q, k and the remaining bias.
 
         `wholly`: include all of the bias if possible; the remaining bias is then None.
         """
         return q, k, self
 
     def refuses(self, call: Any, strip: Any) -> str:
-        """Return the reason why `attended` cannot compute a call, or ""."""
+        """Return the reason why `attended` cannot compute this attention call, or ""."""
         if self.distance is None and type(self).attended is ScoreBias.attended:
             return f"the bias of {call.name} is not a function of distance alone"
         steps = self.steps is not None
         return "" if steps else "positions are not whole numbers at equal steps, equal in all texts"
 
     def attended(self, call: Any, strip: Any) -> Tensor:
-        """Compute attention within a diagonal band on the CPU, (batch, head, query, value)."""
+        """Compute attention with this bias on the CPU if the visible pairs are a diagonal band."""
         raise NotImplementedError
 
     def terms(self) -> dict[str, "ScoreBias"]:
-        """Return the terms of the paper's formula by name; empty if the formula has one term."""
+        """Map the names of the terms in the paper's formula to biases; empty for a single term."""
         return {}
 
 
 class SumBias(ScoreBias):
-    """The sum of several biases, with the forms that all of them have."""
+    """The sum of several biases. A faster form exists only if every bias has it."""
 
     def __init__(self, biases: list[ScoreBias]):
         self.biases = biases
@@ -117,7 +117,7 @@ class SumBias(ScoreBias):
         return None if None in functions else _total(functions)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Include as much as possible, because a fast path of one bias is not one of the sum."""
+        """Fold all biases into q and k as far as possible: a bias loses its fast path in a sum."""
         left = []
         for bias in self.biases:
             q, k, bias_left = bias.absorbed(q, k, True)
@@ -126,13 +126,13 @@ class SumBias(ScoreBias):
 
 
 def _stand_alike(one: ScoreBias, other: ScoreBias) -> bool:
-    """Test whether two biases use the same positions; unreadable positions count as the same."""
+    """Test whether two biases use equal positions. Positions that cannot be read count as equal."""
     pairs = ((one.q_pos, other.q_pos), (one.k_pos, other.k_pos))
     return all([a is b or not is_eager_cpu(a, b) or a.equal(b) for a, b in pairs])
 
 
 class FunctionBias(ScoreBias):
-    """A plain function of one pair, (b, h, i, j) -> value, broadcast over blocks."""
+    """A bias given as a function of one query-key pair, (b, h, i, j) -> value."""
 
     def __init__(self, f: PairBias, q: Tensor, k: Tensor):
         self.f, self.device = f, q.device
@@ -146,7 +146,7 @@ class FunctionBias(ScoreBias):
 
 
 class TensorBias(ScoreBias):
-    """A bias of all pairs as a tensor, which broadcasts to (batch, head, query, key)."""
+    """A bias given as a tensor that broadcasts to (batch, head, query, key)."""
 
     def __init__(self, bias: Tensor, q: Tensor, k: Tensor):
         self.bias = bias.expand(*q.shape[:3], k.shape[-2])
@@ -159,7 +159,7 @@ class TensorBias(ScoreBias):
 
 
 class ForeignBias(ScoreBias):
-    """A bias from outside the library that has `block` and no other form."""
+    """A bias object of user code, which has only the method `block`."""
 
     def __init__(self, bias: BlockBias):
         self.bias = bias
@@ -169,7 +169,7 @@ class ForeignBias(ScoreBias):
 
 
 def as_bias(bias: Bias | Tensor | None, q: Tensor, k: Tensor) -> ScoreBias | None:
-    """Convert the result of `on_scores` to a `ScoreBias`, which has every form of a bias."""
+    """Wrap the result of `on_scores`, a tensor, function or object, in a `ScoreBias`."""
     if bias is None or isinstance(bias, ScoreBias):
         return bias
     if isinstance(bias, Tensor):
@@ -211,13 +211,13 @@ def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 def offset(q_pos: Positions, k_pos: KeyPositions) -> PairBias:
-    """Return a function of (batch, head, query, key) indices: query position − key position."""
+    """Return a function (b, h, i, j) -> position of query i − position of key j."""
     q, k = take(q_pos), take(k_pos)
     return lambda b, h, i, j: q(b, h, i) - k(b, h, j)
 
 
 def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> Tensor:
-    """Return query position − key position, (batch or 1, head or 1, query, key)."""
+    """Return query position − key position of slices, (batch or 1, head or 1, query, key)."""
     if q_pos.ndim == k_pos.ndim == 1:
         # The usual case, in the fewest calls of torch
         return q_pos[rows].view(1, 1, -1, 1) - k_pos[keys]
@@ -236,7 +236,7 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
 
 
 def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:
-    """Repeat positions of key heads, so that each query head has its own."""
+    """Repeat positions of key heads, so that each query head has a copy."""
     if pos.ndim < 3 or pos.shape[1] == 1 or pos.shape[1] == heads:
         return pos
     if heads % pos.shape[1]:
@@ -264,7 +264,7 @@ def pairs(
     device: torch.device | None = None,
     keys: slice = ALL,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return indices of (batch, head, query, key), which broadcast to all pairs of these slices.
+    """Return index tensors b, h, i, j, which broadcast to all pairs of these queries and keys.
 
     >>> [tuple(index.shape) for index in pairs((2, 4, 3, 5))]
     [(2, 1, 1, 1), (1, 4, 1, 1), (1, 1, 3, 1), (1, 1, 1, 5)]

@@ -19,7 +19,7 @@ def check_sizes(
     width: int | None = None,
     needs_values: bool = False,
 ) -> None:
-    """Raise ValueError if the encoding was made for other heads or channels than q or a layer has.
+    """Raise ValueError if the encoding's sizes, such as heads, differ from those of q or a layer.
 
     `width` is the width of a layer; None: the sizes are those of q. With `needs_values`, learned
     weights on the meta device raise ValueError too.
@@ -59,7 +59,7 @@ def _wrong_size(leaf: Encoding, size: str, has: int, width: int | None) -> str:
 
 
 def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
-    """Check `at` and return what the hooks receive: prepared by the caller, or here from positions.
+    """Check `at`, the argument of the hooks, and prepare it if the caller passed bare positions.
 
     The number of positions is checked, because hooks would silently use wrong ones.
     """
@@ -106,7 +106,7 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
 
 
 def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
-    """Call `prepare` on bare positions, unless the encoding acts on embeddings or on hidden x."""
+    """Call `prepare`; raise an error if the encoding needs embeddings or the input of a layer."""
     acts_on, of = encoding.acts_on, type(encoding).__name__
     if "on_embeddings" in acts_on:
         raise ValueError(
@@ -120,7 +120,7 @@ def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
 
 
 def _are_positions(at: Any) -> bool:
-    """Test whether `at` holds numbers outside of a tensor, such as a list or an array."""
+    """Test whether `at` contains positions outside of a tensor, such as a list or an array."""
     first = at[0] if isinstance(at, list) and at else at
     return isinstance(first, int | float | str | range) or hasattr(first, "__array__")
 

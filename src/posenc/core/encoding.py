@@ -49,7 +49,7 @@ SIZES = "width", "dim", "heads", "axes"
 
 
 def on_meta(encoding: nn.Module) -> str:
-    """Return the message for learned weights without values."""
+    """Return the error message for an encoding whose weights are on the meta device."""
     return (
         f"the weights of this {type(encoding).__name__} are on the meta device and have no values."
         " Load them before the encoding is used, for instance with"
@@ -106,7 +106,7 @@ class Encoding(nn.Module):
     prepared: type = Tensor  # class of `at`, the argument of the hooks
 
     def prepare(self, pos: Positions | Points) -> Any:
-        """Compute what the hooks receive as `at`: the positions, (batch or 1, head or 1, token).
+        """Compute the `at` of all hooks; by default positions, (batch or 1, head or 1, token).
 
         - `pos`: (token,), (batch, token) or (batch, head, token); points have a trailing axis
 
@@ -118,7 +118,7 @@ class Encoding(nn.Module):
         return pos.squeeze(1) if "on_embeddings" in self.acts_on else pos
 
     def on_embeddings(self, x: Embeddings, at: Any) -> Embeddings:
-        """Return embeddings of the same shape, for instance with one row added per position.
+        """Encode embeddings before attention, for instance by adding a vector for each position.
 
         - `x`: embeddings, (batch, token, width)
         - `at`: what `prepare` returned
@@ -126,7 +126,7 @@ class Encoding(nn.Module):
         return x
 
     def on_hidden(self, x: Embeddings, at: Any) -> Any:
-        """Return the `at` that the other hooks of this layer receive.
+        """Compute the `at` of this layer's other hooks from the layer's input x, such as gates.
 
         - `x`: input of the layer, (batch, token, width)
         - `at`: what `prepare` returned
@@ -139,7 +139,7 @@ class Encoding(nn.Module):
         return at
 
     def on_queries(self, q: Heads, at: Any) -> Heads:
-        """Rotate, scale or widen queries, whose dot product with `on_keys(k)` is the score.
+        """Rotate, scale or widen queries before their dot product with `on_keys(k)`.
 
         - `q`: queries, (batch, head, token, dim)
         - `at`: result of `prepare` or `on_hidden` for the queries
@@ -147,7 +147,7 @@ class Encoding(nn.Module):
         return q
 
     def on_keys(self, k: Heads, at: Any) -> Heads:
-        """Rotate, scale or widen keys, to as many channels as `on_queries` returns.
+        """Rotate, scale or widen keys; they need as many channels as the result of `on_queries`.
 
         - `k`: keys, (batch, key head, token, dim)
         - `at`: result of `prepare` or `on_hidden` for the keys
@@ -155,7 +155,7 @@ class Encoding(nn.Module):
         return k
 
     def on_scores(self, q: Heads, k: Keys, q_at: Any, k_at: Any, scale: float) -> Bias | None:
-        """Return the bias: a tensor, a function of one pair (b, h, i, j), or a bias object.
+        """Return the bias of the scores: a tensor, a function of a pair (b, h, i, j), or an object.
 
         - `q`: queries after `on_queries`, (batch, head, token, dim)
         - `k`: keys after `on_keys`, (batch, key head, token, dim), which a cache can store
@@ -167,7 +167,7 @@ class Encoding(nn.Module):
         return None
 
     def on_values(self, v: Values, at: Any) -> Values:
-        """Rotate or scale values.
+        """Rotate or scale values before the attention weights average them.
 
         - `v`: values, (batch, key head, token, value)
         - `at`: result of `prepare` or `on_hidden` for the keys
@@ -175,7 +175,7 @@ class Encoding(nn.Module):
         return v
 
     def by_weight(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
-        """Return a term of the output of some queries, computed from their weights, or None.
+        """Compute a term of the output from the attention weights of some queries, or return None.
 
         - `weights`: attention weights of these queries, (batch, head, query, key)
         - `q_at`, `k_at`: results of `prepare` or `on_hidden` for all queries and for the keys
@@ -184,7 +184,7 @@ class Encoding(nn.Module):
         return None
 
     def on_output(self, out: Heads, at: Any) -> Heads:
-        """Rotate or scale the output.
+        """Rotate or scale the output of attention, for instance to invert `on_values`.
 
         - `out`: output, (batch, head, token, value)
         - `at`: result of `prepare` or `on_hidden` for the queries
@@ -194,7 +194,7 @@ class Encoding(nn.Module):
         return out
 
     def scale(self, dim: int) -> float:
-        """Return the factor of q · k, unless the caller of attention sets it.
+        """Return the default factor of q · k, 1/√channels unless `softmax_scale` is set.
 
         - `dim`: channels of a head
 
@@ -211,7 +211,7 @@ class Encoding(nn.Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Format sizes, and the constructor's arguments that are attributes of the same name.
+        """Format sizes for `repr`, and those arguments that the constructor stores by name.
 
         >>> from posenc import ALiBi, Sinusoidal
         >>> Sinusoidal(512), ALiBi(heads=8)
@@ -249,7 +249,7 @@ class Encoding(nn.Module):
         return tuple(acts_on)
 
     def forward(self, *inputs: Tensor, pos: Tensor | None = None) -> Any:
-        """Apply the encoding by itself.
+        """Apply the encoding outside of attention: encode x, or q and k, or return the bias.
 
         - `inputs`: x for an encoding of embeddings; q and k for an encoding of queries and keys;
           the positions of queries and keys for a bias. Positions may follow x, or q and k
@@ -303,7 +303,7 @@ class Encoding(nn.Module):
         return hooks.applied("on_queries", parts, first), hooks.applied("on_keys", parts, inputs[1])
 
     def _bias(self, q_pos: Positions, k_pos: KeyPositions | None = None) -> Tensor:
-        """Return the bias, (batch or 1, head, query, key), if it depends on positions only."""
+        """Return the bias at positions, (batch or 1, head, query, key), if positions suffice."""
         k_pos = q_pos if k_pos is None else k_pos
         q_at, k_at = self.prepare(q_pos), self.prepare(k_pos)
         if not q_pos.is_meta and any(weight.is_meta for weight in self.parameters()):
@@ -410,7 +410,7 @@ class Sum(Encoding):
         return hooks.applied("on_output", placed(self, at, at), out)
 
     def scale(self, dim: int) -> float:
-        """Return the default scale, times the factor by which each part differs from it."""
+        """Return the default scale times the ratio of each part's scale to the default."""
         scale = usual = super().scale(dim)
         for part in self:
             scale *= part.scale(dim) / usual
@@ -428,7 +428,7 @@ class Sum(Encoding):
 
 
 def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
-    """Return the size that the parts share; 0: no part fixes it."""
+    """Return a size, such as `heads`, on which all parts agree, or 0 if no part requires one."""
     sizes = {getattr(part, name): type(part).__name__ for part in parts if getattr(part, name)}
     if len(sizes) > 1:
         listed = ", ".join(f"{part} {size}" for size, part in sizes.items())

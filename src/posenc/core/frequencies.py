@@ -1,4 +1,4 @@
-"""Frequencies θ, in radians per unit of position, their angles, and the pairs of channels.
+"""Rotation frequencies θ in radians per unit of position, angles p·θ, and channel pairs.
 
     θⱼ = base^(−2j/d),  j = 0 … d/2 − 1        angle(p, j) = p · θⱼ
 
@@ -123,12 +123,12 @@ def split(x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
 
 
 def join(first: Tensor, second: Tensor, layout: Layout) -> Tensor:
-    """Return the channels of pairs in their layout, the inverse of `split`."""
+    """Join the first and second channels of all pairs in one tensor, the inverse of `split`."""
     return torch.stack((first, second), LAYOUTS[checked(layout)][1]).flatten(-2)
 
 
 def for_heads(table: Tensor) -> Tensor:
-    """Return (…, token, pair) as (…, 1, token, pair), which broadcasts to all heads.
+    """Insert an axis of heads, so that a table (…, token, pair) broadcasts to all heads.
 
     A table per head, (batch, head, token, pair), is returned unchanged.
     """
@@ -136,7 +136,7 @@ def for_heads(table: Tensor) -> Tensor:
 
 
 def refuse_broadcast(x: Heads, by: Tensor) -> None:
-    """Raise ValueError for a table (*batch, 1 or head, token, pair) of other sizes than x."""
+    """Raise ValueError if a table, (*batch, 1 or head, token, pair), does not fit the size of x."""
     batch, heads, tokens = by.shape[:-3], by.shape[-3], by.shape[-2]
     if len(batch) > 1:
         raise ValueError(not_positions((*batch, tokens)))
@@ -155,7 +155,7 @@ def refuse_broadcast(x: Heads, by: Tensor) -> None:
 
 
 def not_positions(shape: Sequence[int]) -> str:
-    """Return the message for a tensor with too many axes to be positions."""
+    """Return the error message for positions with too many axes."""
     return (
         "`pos` must be (token,), (batch, token) or, for positions per head, (batch, head, token),"
         f" with one more axis if positions are points, got {tuple(shape)}. Remove the other axes."

@@ -29,7 +29,7 @@ class Placed(NamedTuple):
 
 
 def applied(hook: str, parts: Sequence[Placed], x: Tensor, heads: int | None = None) -> Tensor:
-    """Apply a hook that maps tokens to tokens, such as `on_queries`, for one part after another.
+    """Apply one hook, such as `on_queries`, of each part to x, one part after another.
 
     `heads` is the number of query heads, which `on_keys` and `on_values` may return; None: unknown.
     """
@@ -74,7 +74,7 @@ def bias_of(parts: Sequence[Placed], q: Tensor, k: Tensor, scale: float) -> Scor
 def by_weight(
     parts: Sequence[Placed], weights: Tensor, rows: slice, channels: int | None = None
 ) -> Tensor | None:
-    """Return the sum of `by_weight` of all parts, a term of the output of some queries, or None.
+    """Sum the results of `by_weight` of all parts, which are added to the output, or return None.
 
     `channels` is the number of channels of the values; None: unknown.
     """
@@ -126,7 +126,7 @@ def _checked(encoding: Any, hook: str, out: Any, x: Tensor, heads: int | None) -
 
 
 def _for_query_heads(out: Tensor, x: Tensor, heads: int | None) -> bool:
-    """Test whether the hook returned keys or values x for each query head."""
+    """Test whether a hook expanded the keys or values x to the heads of the queries."""
     if out.ndim != x.ndim or (out.shape[0], *out.shape[2:-1]) != (x.shape[0], *x.shape[2:-1]):
         return False
     return out.shape[1] == heads or (heads is None and out.shape[1] % x.shape[1] == 0)

@@ -31,7 +31,7 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # shapes of the positions of q
 
 @dataclass(frozen=True, eq=False)
 class OffsetRange:
-    """Pairs with low ≤ position of the query − position of the key ≤ high, whole numbers.
+    """A band of pairs: low ≤ query position − key position ≤ high, in whole numbers.
 
     None means positions 0, 1, 2, …
     """
@@ -43,7 +43,7 @@ class OffsetRange:
 
     @cached_property
     def hides_nothing(self) -> bool:
-        """True if the lowest and highest positions prove that every pair is in the range.
+        """True if the lowest and highest positions prove that every pair is in the band.
 
         The result is cached, because the positions are copies that never change.
         """
@@ -56,7 +56,7 @@ class OffsetRange:
         return self.low <= low and high <= self.high
 
     def sliced(self, rows: slice, keys: slice, texts: slice = ALL) -> "OffsetRange":
-        """Return the range for some of the queries, keys and texts."""
+        """Return this band restricted to some queries, keys and texts."""
         q, k = self.q_pos, self.k_pos
         if q is None or k is None:
             q, k = (sequence(some.stop - some.start, some.start) for some in (rows, keys))
@@ -101,7 +101,7 @@ class Mask:
         return self.sees(b, h, i, j)
 
     def __and__(self, other: "Mask | Seen") -> "Mask":
-        """Return the mask of pairs that both masks see; `other` may be any function."""
+        """Return the mask of pairs that both masks show; `other` may be a plain function."""
         joined = _joined(self, other, and_)
         if not isinstance(other, Mask):
             return replace(joined, ids=self.ids)
@@ -111,13 +111,13 @@ class Mask:
         return replace(joined, bands=bands, ids=self.ids + other.ids)
 
     def __or__(self, other: "Mask | Seen") -> "Mask":
-        """Return the mask of pairs that one of two masks sees; `other` may be any function."""
+        """Return the mask of pairs that either mask shows; `other` may be a plain function."""
         return _joined(self, other, or_)
 
     __rand__, __ror__ = __and__, __or__
 
     def check(self, batch: int, queries: int, keys: int, heads: int | None = None) -> None:
-        """Raise ValueError if the mask does not fit these numbers of tokens, texts and heads.
+        """Raise ValueError if the mask was made for another batch size, or other tokens or heads.
 
         - `batch`: texts
         - `queries`, `keys`: tokens of each text
@@ -153,7 +153,7 @@ class Mask:
                     )
 
     def of_last(self, start: int, tokens: int, batch: int) -> "Mask":
-        """Return the mask of the last queries and of all keys.
+        """Restrict the mask to the queries from `start` on, such as the new tokens of a cache.
 
         - `start`: index of the first query to keep
         - `tokens`: queries and keys of the whole mask
@@ -169,7 +169,7 @@ class Mask:
         return replace(self.within(later, keys), shapes=tuple(shapes), ids=ids)
 
     def within(self, rows: slice, keys: slice, texts: slice = ALL) -> "Mask":
-        """Return the mask of some queries, keys and texts, all within one document.
+        """Restrict the mask to some queries, keys and texts, which must lie within one document.
 
         - `rows`, `keys`: slices of queries and keys
         - `texts`: slice of the batch; all by default
@@ -301,7 +301,7 @@ class _SameId:
 
 @dataclass(frozen=True, eq=False)
 class _From:
-    """Mask function whose texts, queries and keys begin at these indices of another one."""
+    """A mask function restricted to slices, which begin at these indices of the whole."""
 
     sees: Seen
     text: int
@@ -313,13 +313,13 @@ class _From:
 
 
 def _of_texts(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
-    """Return positions of some tokens of some texts; a single row is shared by all texts."""
+    """Slice positions by texts and tokens; one row that all texts share is sliced by tokens."""
     pos = pos[..., tokens]
     return pos if pos.ndim == 1 or len(pos) == 1 else pos[texts]
 
 
 def _cut(shape: tuple[int, ...], start: int) -> tuple[int, ...]:
-    """Return the shape of positions without the tokens before `start`."""
+    """Return the shape of positions after the tokens before `start` are dropped."""
     return (*shape[:-1], shape[-1] - start) if shape and shape[-1] != ANY else shape
 
 
@@ -421,7 +421,7 @@ def _check_result(seen: Any, name: str) -> None:
 
 
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """Combine two masks. The result keeps positions and source tensors, but no bands."""
+    """Combine two masks by `&` or `|`. Bands are left out, because only `&` can preserve them."""
     refuse_no_function(other, "the other mask")
     made_of = other.made_of if isinstance(other, Mask) else None
     tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of

@@ -1,4 +1,4 @@
-"""Functions that make and check positions, which callers pass as tensors."""
+"""Create positions, such as those of packed texts and grids, and check positions of callers."""
 
 from collections.abc import Sequence
 from math import prod
@@ -125,7 +125,7 @@ def counts(lengths: Sequence[int], name: str = "lengths", of: str = "text") -> l
 
 
 def _refuse_too_many(*shape: int, device: torch.device | str | None = None) -> None:
-    """Raise ValueError for positions that exceed memory; in a traced graph sizes are symbols."""
+    """Raise ValueError if positions of this shape exceed memory; skipped in a traced graph."""
     if not traced():
         room("a tensor of positions", *shape, dtype=torch.int64, device=device)
 
@@ -169,7 +169,7 @@ def centred(*sizes: int) -> Points:
 
 
 def folded(tokens: int, axes: int) -> Positions | Points:
-    """Return the first positions of a sequence, or of a square or cube in row-major order.
+    """Return positions 0, 1, 2, …, or with several axes the first points of a square or cube.
 
     - `tokens`: number of positions
     - `axes`: coordinates of a position, 1 for a sequence
@@ -231,7 +231,7 @@ def skipped(tokens: int, most: int, generator: Generator | None = None) -> Posit
 
 
 def moved(pos: Positions, most: int, generator: Generator | None = None) -> Positions:
-    """Add a random number to the positions of each text for one step of training (SHAPE).
+    """Shift the positions of each text by a random number for one step of training (SHAPE).
 
     - `pos`: positions, (token,) or (batch, token)
     - `most`: numbers to draw from, 0 … most − 1
@@ -259,7 +259,7 @@ def _fewer(tokens: int, most: int) -> int:
 
 
 def whole(values: Tensor, name: str) -> Tensor:
-    """Check that values are integers, because they index a table."""
+    """Check that positions or offsets are integers, because the encoding indexes a table."""
     if values.is_floating_point():
         raise TypeError(f"`pos` must be integers for `{name}`, got {values.dtype}. Pass integers.")
     return values
@@ -336,7 +336,7 @@ def arithmetic_progression(pos: Tensor, step: int = 0) -> tuple[int, int] | None
 
 
 def common_step(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
-    """Return (step, shift) if the offset of query i and key j is step · (i − j) + shift.
+    """Return (step, shift) if positions of query i and key j differ by step · (i − j) + shift.
 
     Otherwise, or if positions cannot be read, return None.
     """
@@ -351,7 +351,7 @@ def common_step(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
 
 
 def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
-    """Raise ValueError unless `pos` has this number of axes, with the reason `what` {axes} axes."""
+    """Raise ValueError unless `pos` are points with this number of axes."""
     if pos.ndim < 2 or pos.shape[-1] != axes:
         raise ValueError(
             f"`pos` must be points (…, token, {axes}), because {what} {axes} axes, got shape"
@@ -360,7 +360,7 @@ def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
 
 
 def per_head(pos: Tensor, axes: int = 1) -> Tensor:
-    """Return positions in the shape for hooks, (batch or 1, head or 1, token); points add an axis.
+    """Reshape positions for hooks to (batch or 1, head or 1, token); points add an axis.
 
     >>> per_head(torch.arange(3)).shape, per_head(torch.zeros(2, 3)).shape
     (torch.Size([1, 1, 3]), torch.Size([2, 1, 3]))

@@ -21,7 +21,7 @@ P = TypeVar("P", bound="Prepared")
 
 
 def token_axis(shape: str) -> tuple[int, int]:
-    """Return the axis of tokens, counted from the last, and the number of axes; axis 0: no tokens.
+    """Return the token axis, counted from the last (0: none), and the number of axes.
 
     >>> token_axis("head token channel"), token_axis("row column")
     ((-2, 3), (0, 2))
@@ -60,7 +60,7 @@ class Prepared:
         return self.with_fields(field.to(device) for field in self._each())
 
     def slice_tokens(self: P, some: slice) -> P:
-        """Return the values of some of the tokens."""
+        """Return the same fields for a slice of the tokens."""
         fields = zip(self._each(), self.places, strict=True)
         return self.with_fields([slice_tokens(field, some, place) for field, place in fields])
 
@@ -76,7 +76,7 @@ class Prepared:
         return self.with_fields(map(appended, self._each(), more._each(), self.places))
 
     def precomputed(self: P, k: Tensor) -> P:
-        """Add values of the keys that every later query needs; called by `Cache`.
+        """Return a copy with values of the keys that later queries reuse; called by `Cache`.
 
         `k` are the keys of these tokens after `on_keys`.
         """
@@ -169,7 +169,7 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
 
 
 def where_tokens(axes: int) -> tuple[int, int]:
-    """Return the axis of tokens and the number of axes of positions with `axes` coordinates."""
+    """Return the token axis and the number of axes of positions, in the form of `token_axis`."""
     return (-1, 1) if axes == 1 else (-2, 2)
 
 

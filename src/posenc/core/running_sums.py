@@ -21,7 +21,7 @@ CHUNK = 64  # tokens in one matrix product
 
 
 class RunningSums:
-    """Base class, placed before `Prepared`, whose sums continue when tokens are appended.
+    """Mixin for `Prepared`, whose running sums continue when a cache appends tokens.
 
     class Forgotten(RunningSums, Prepared, NamedTuple("Forgotten", [("total", Tensor)])): …
     """
@@ -33,7 +33,7 @@ class RunningSums:
         return Prepared.append(self, self.shift_by_last(more)) if self.tokens else more
 
     def shift_by_last(self: Any, more: Any) -> Any:
-        """Add the last sums of these tokens to the sums of `more`, the tokens that follow."""
+        """Continue the sums of `more`, the following tokens, from the last sums of these tokens."""
         places = dict(zip(self._fields, self.places, strict=True))
         last = {
             name: slice_tokens(getattr(self, name), slice(-1, None), places[name])
@@ -54,7 +54,7 @@ def running_sum(steps: Tensor) -> Tensor:
 
 
 def split_chunks(tokens: int) -> list[slice]:
-    """Return the slices that split this number of tokens into chunks; compiled graphs have one.
+    """Split a number of tokens into slices of 64; a traced graph has one slice for any number.
 
     >>> chunks(100)
     [slice(0, 64, None), slice(64, 100, None)]

@@ -29,7 +29,7 @@ PairBias = Callable[[Index, Index, Index, Index], Tensor]
 
 @runtime_checkable
 class BlockBias(Protocol):
-    """A bias that depends on all keys that a query sees, or is faster for many pairs at once."""
+    """Protocol of a bias that needs all keys of a query, or is faster for many pairs at once."""
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
         """Return the bias of some queries and keys; it broadcasts to (batch, head, query, key).

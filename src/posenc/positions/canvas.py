@@ -75,7 +75,7 @@ def _place(ids: Tensor, rows: Tensor, columns: Tensor) -> None:
 
 
 def _spread(size: int, tokens: int) -> Tensor:
-    """Return the coordinates on the canvas of one side of the thumbnail."""
+    """Spread the tokens along one side of the thumbnail over that side of the canvas."""
     return torch.linspace(0, size - 1, tokens).round().long()
 
 

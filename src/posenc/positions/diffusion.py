@@ -179,7 +179,7 @@ def _cells(shape: Shape, rule: DiffusionRule, rate: float | None) -> Tensor:
 
 
 def _fitted(sizes: tuple[int, int], room: tuple[int, int]) -> list[Tensor]:
-    """Return rows and columns of a picture scaled to fit into the room, and centred there."""
+    """Return coordinates of a picture's rows and columns, scaled to fit into `room` and centred."""
     h, w = sizes
     tall = h / w > room[0] / room[1]
     inner = (room[0], round(room[0] / h * w)) if tall else (round(room[1] / w * h), room[1])

@@ -15,7 +15,7 @@ ARGUMENT = {PICTURE: "images", VIDEO: "videos"}
 
 
 class Grid(NamedTuple):
-    """A picture or video in tokens."""
+    """The size of a picture or video in tokens, with the ids of its frames."""
 
     number: int
     times: Tensor  # ids of the frames
@@ -28,7 +28,7 @@ class Grid(NamedTuple):
 
 
 class Grids:
-    """The grids and seconds of a batch, in the order of its runs of tokens."""
+    """The grids of all pictures and videos in a batch, in the order of their runs of tokens."""
 
     def __init__(
         self, rule: MultimodalRule, images: Sizes, videos: Sizes, merge: Any, seconds: Any
@@ -50,7 +50,7 @@ class Grids:
         self.used = dict.fromkeys(self.given, 0)
 
     def next(self, kind: int, tokens: int, exactly: bool = False) -> Grid:
-        """Return the next grid, which must fit into `tokens`, or fill them."""
+        """Return the next grid, which must fit into a run of `tokens`, or fill it if `exactly`."""
         number, grids = self.used[kind], self.given[kind]
         if number == len(grids):
             raise ValueError(
@@ -73,7 +73,7 @@ class Grids:
         return grid
 
     def refuse_left_over(self) -> None:
-        """Raise ValueError for grids without tokens."""
+        """Raise ValueError if a picture or video has a grid but no run of tokens."""
         for kind, grids in self.given.items():
             if self.used[kind] < len(grids):
                 raise ValueError(

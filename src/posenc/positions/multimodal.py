@@ -108,7 +108,7 @@ def _placed(ids: Tensor, kinds: Tensor, grid: Grid, rule: MultimodalRule, start:
 
 
 def _runs(row: Tensor, rule: MultimodalRule, grids: Grids) -> Iterator[tuple[Tensor, Grid | None]]:
-    """Yield the kinds of each run with its grid; sound and the video around it are one run."""
+    """Yield each run of tokens of one kind with its grid; a video and its sound are one run."""
     hears = SOUND in rule.kinds
     for kind, group in groupby(row.tolist(), lambda kind: min(kind, VIDEO) if hears else kind):
         run = torch.tensor(list(group))

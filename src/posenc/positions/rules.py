@@ -189,7 +189,7 @@ _SECTIONS = (
 
 
 def rule_of(rule: Any) -> MultimodalRule:
-    """Return the rule of a `model_type` or of a config, with the numbers of the config."""
+    """Return the rule of a `model_type` or config; values in the config replace the defaults."""
     if isinstance(rule, MultimodalRule):
         return rule
     if isinstance(rule, str):
@@ -242,7 +242,7 @@ def _inner(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _hunyuan_axes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return one axis per section; all but the last three count tokens."""
+    """Return the axes of a Hunyuan config, one per section; all but the last three count tokens."""
     text = _inner(config, "text_config") or config
     rope = _inner(text, "rope_parameters") or _inner(text, "rope_scaling")
     sections = rope.get("mrope_section") or rope.get("xdrope_section") or ()

@@ -55,7 +55,7 @@ def load_numba() -> Any:
 
 
 def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
-    """Raise an error for sizes that would broadcast, and for other devices and dtypes."""
+    """Raise an error if x and the table do not fit, for instance in sizes that would broadcast."""
     checked(layout)
     if not isinstance(x, Tensor) or not isinstance(by, Turn):
         raise TypeError(

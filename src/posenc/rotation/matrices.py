@@ -93,13 +93,13 @@ def _powers(s: Tensor, eigenvalues: Tensor, v: Tensor) -> Tensor:
 
 
 def _apart(eigenvalues: Tensor) -> bool:
-    """Test whether all gaps are large enough to divide by them, with an error of about 10⁻⁸."""
+    """Test whether eigenvalues are far enough apart to divide by their differences."""
     gaps = eigenvalues.diff(dim=-1)  # eigenvalues ascend
     return bool((gaps > 1e-7 * eigenvalues[..., -1:]).all())
 
 
 class _Eigenvectors(torch.autograd.Function):
-    """λ and V of iA = V λ V*, for results that do not depend on the phases of the vectors.
+    """Eigenvalues λ and eigenvectors V of iA = V λ V*, for results that V's phases do not change.
 
     The gradient of A is Im V (λ′ + V* V′ / (λ_n − λ_m)) V*, for gradients λ′ and V′. Torch's own
     backward is equal, but raises an error for gradients that overflowed, as in 16-bit training.

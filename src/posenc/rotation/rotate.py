@@ -55,7 +55,7 @@ def rotate_keys(k: Keys, by: Turn, layout: Layout, start: int | None = None) -> 
 
 
 def formula(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Heads:
-    """Rotate by plain torch operations, the definition of all kernels.
+    """Rotate by plain torch operations; every kernel must equal this function.
 
     The halves are rounded before they are joined, because this is faster when compiled.
     """

@@ -58,7 +58,7 @@ def _turn_halves(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
 
 
 def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, ...]]:
-    """Return blocks of `x`, `out` and the tables, split equally along batch, head and token.
+    """Split `x`, `out` and the tables alike into blocks that fit into a CPU cache.
 
     Axes with the largest strides of x are split first, so that a block is contiguous in memory if
     possible. The token axis is the outer loop, so that all heads reuse the tables in the cache.
@@ -79,7 +79,7 @@ def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, .
 
 
 def _cut(tensors: tuple[Tensor, ...], cuts: list[tuple[int, int]]) -> Iterator[tuple[Tensor, ...]]:
-    """Split all tensors by (axis, size), one axis after another."""
+    """Split all tensors along each axis into pieces of this size, and yield matching pieces."""
     if not cuts:
         yield tensors
         return

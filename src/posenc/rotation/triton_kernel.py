@@ -93,7 +93,7 @@ def by_triton(x: Tensor, by: Turn, layout: Layout, start: int | None) -> Tensor:
 
 @cache
 def usable() -> bool:
-    """Return True if a test succeeds; Triton needs a C compiler, which some machines lack."""
+    """Test whether the kernel runs; Triton needs a C compiler, which some machines lack."""
     try:
         x, table = torch.zeros(1, 1, 1, 2, device="cuda"), torch.zeros(1, 1, 1, device="cuda")
         by_triton(x, Turn(table, table), "half", None)

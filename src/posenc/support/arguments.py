@@ -66,7 +66,7 @@ def layer_sizes(width: Any, heads: Any) -> tuple[int, int, int]:
 
 
 def embeddings(x: Any, width: int, linear: nn.Linear) -> None:
-    """Check the input of a layer, whose first module is `linear`."""
+    """Check shape, dtype and device of the input of a layer, whose first module is `linear`."""
     if not isinstance(x, torch.Tensor) or x.ndim != 3 or x.shape[-1] != width:
         got = tuple(x.shape) if isinstance(x, torch.Tensor) else brief(x)
         raise ValueError(f"`x` must be embeddings (batch, token, {width}), got {got}.")
@@ -91,7 +91,7 @@ def embeddings(x: Any, width: int, linear: nn.Linear) -> None:
 
 
 def real(value: Any, name: str) -> Any:
-    """Check that a value is a number, including NaN and infinity."""
+    """Check that a value is a real number; NaN and infinity are allowed."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"`{name}` must be a number, got {brief(value)}. Pass a float.")
     return value
@@ -145,7 +145,7 @@ def room(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> tuple[int, ...]:
-    """Return the shape of a tensor to allocate, or raise ValueError if memory is insufficient."""
+    """Check that a tensor of this shape fits into memory, and return the shape."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
     device = torch.get_default_device() if device is None else torch.device(device)
     needed, most = prod(shape) * dtype.itemsize, memory()
@@ -158,7 +158,7 @@ def room(
 
 
 def brief(value: Any) -> str:
-    """Format a value for a message, in short form; an object or long value by its class or size."""
+    """Format a value briefly for a message: objects by class, tensors by shape, long text cut."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, str | int | float | None):
@@ -170,7 +170,7 @@ def brief(value: Any) -> str:
 
 
 def memory() -> int:
-    """Return the bytes of memory of this machine."""
+    """Return the memory of this machine in bytes."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):

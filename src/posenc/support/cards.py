@@ -51,7 +51,7 @@ class Paper:
 
 
 def slug(name: str) -> str:
-    """Return the form of a name for the command line.
+    """Convert a name to its form on the command line, in lower case with dashes.
 
     >>> slug("Linear sinusoidal")
     'linear-sinusoidal'
@@ -60,7 +60,7 @@ def slug(name: str) -> str:
 
 
 def family(module: str) -> str:
-    """Return the family by the folder of a module: additive, rotary, bias, relative, none; or own.
+    """Return an encoding's family, the folder of its module; "own" for user code.
 
     >>> family("posenc.encodings.bias.alibi"), family("mine")
     ('bias', 'own')
@@ -121,7 +121,7 @@ def read(catalog: str) -> Iterator[dict[str, Any]]:
 
 
 def modules(catalog: str) -> dict[str, str]:
-    """Return the module of each encoding of a catalogue by the slug of its card."""
+    """Map the slug of each encoding in a catalogue to its module."""
     return {slug(source[name]["name"]): module for module, name, source in _cards(catalog)}
 
 

@@ -30,7 +30,7 @@ IMPORT = re.compile(
 
 
 def read(kind: str, name: str, modules: Iterable[str], given: str = "") -> Any:
-    """Return data computed from the present state of these modules; None if there are none.
+    """Return stored data that belong to the present source of these modules, or None.
 
     `given` names other inputs of the data.
     """
@@ -61,7 +61,7 @@ def file_name(kind: str, name: str, modules: Iterable[str], given: str = "") -> 
 
 
 def digest(modules: Iterable[str], given: str = "") -> str:
-    """Return a digest of modules and of all modules of posenc that they import."""
+    """Return a digest of the source of these modules and of all posenc modules that they import."""
     left, texts = [*modules], {}
     while left:
         module = left.pop()

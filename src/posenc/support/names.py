@@ -117,7 +117,7 @@ def cards() -> dict[str, dict[str, Any]]:
 
 @cache
 def modules() -> dict[str, str]:
-    """Return the module of each encoding of the catalogue by slug."""
+    """Map the slug of each encoding in the catalogue to its module."""
     return card_files.modules(CATALOG)
 
 
@@ -139,5 +139,5 @@ def resolve_synonym(name: str) -> str:
 
 
 def catalog() -> Any:
-    """Return the module of the catalogue, for callers that the catalogue itself imports."""
+    """Import the catalogue when it is needed, for modules that the catalogue itself imports."""
     return import_module(CATALOG)

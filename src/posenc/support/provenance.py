@@ -14,7 +14,7 @@ command_line: ContextVar[str] = ContextVar("command_line", default="")
 
 @dataclass(frozen=True)
 class Provenance:
-    """The facts needed to reproduce or to question a result."""
+    """The command, versions, machine and time of a run, which allow others to reproduce it."""
 
     command: str  # the command as typed; empty if posenc was called from Python
     versions: dict[str, str]
@@ -28,7 +28,7 @@ class Provenance:
 
 
 def since(begun: float, seed: int | None = None, device: str = "cpu") -> Provenance:
-    """Return the provenance of a run from `begun`, a value of `time.time()`, until now."""
+    """Return the provenance of a run that began at `begun`, a value of `time.time()`."""
     # Imported here, because most commands do not need them
     import platform
     from datetime import datetime

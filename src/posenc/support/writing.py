@@ -66,7 +66,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _room(error: OSError, path: Path, needed: int) -> OSError:
-    """Return the error with the path, and for a full disk with the needed and free bytes."""
+    """Add the path to an OSError, and for a full disk the needed and the free bytes."""
     why = error.strerror or str(error)
     if error.errno in FULL:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The engine of attention on the CPU, which computes every `TiledBias` tile by tile.
+"""Compute attention with a `TiledBias` on the CPU, one tile of queries and keys at a time.
 
     score(i, j) = qᵢ · kⱼ · scale + bias(i, j)      outputs of tiles are merged (`merge_softmax.py`)
 
@@ -45,7 +45,7 @@ Tensors = Sequence[Any]  # the tensors of a bias, or their gradients
 
 
 class Tile(NamedTuple):
-    """A block of pairs: some heads, some queries, and some keys."""
+    """A tile of the score matrix: some heads, some queries, and some keys."""
 
     heads: slice
     rows: slice
@@ -61,7 +61,7 @@ class Tile(NamedTuple):
 
 
 class TiledBias:
-    """The base class of biases that the engine computes.
+    """Base class of biases that are computed in tiles; subclasses define E and its gradients.
 
     - `tiles`: tiles that contain every visible pair once
     - `tensors`: tensors of the bias. Methods receive them as `t`, and the tensors to which their
@@ -82,55 +82,55 @@ class TiledBias:
     what = "attention by tiles"
 
     def again(self) -> list[Tile]:
-        """Return the tiles for the gradients of a learned bias."""
+        """Return the tiles in which the gradients of a learned bias are computed."""
         return self.tiles
 
     def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
-        """Return E · unit; None if the bias consists of `extra` only."""
+        """Return E · unit of a near tile; None if the bias consists of `extra` only."""
         return None
 
     def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor | None:
-        """Return another bias · unit, (text, head, n, m), rows in reverse order; or None."""
+        """Return a second bias · unit as a matrix, (text, head, n, m), last row first; or None."""
         return None
 
     def near_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
-        """Add the gradients of `tensors`.
+        """Add the gradients of `tensors` from a near tile to `grads`.
 
         - `of_e`: the gradient of E, (text, head, n, n + m − 1)
         - `ds`: the same as a view, (text, head, n, m), the gradient of `extra`
         """
 
     def far(self, tile: Tile, t: Tensors) -> tuple[Tensor | None, Tensor | None]:
-        """Return a number per query, (text, head, n), and per key, (text, head, n or 1, m)."""
+        """Return the terms by query, (text, head, n), and by key, (text, head, n or 1, m)."""
         raise NotImplementedError
 
     def far_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, of_query: Tensor, of_key: Tensor
     ) -> None:
-        """Add the gradients of `tensors`, given those of the numbers, (text, head, n or m)."""
+        """Add the gradients of `tensors` from a far tile to `grads`, given those of its terms."""
 
     def values(self, tile: Tile, t: Tensors) -> Tensor | None:
-        """Return rows to add to values: (n + m − 1, value) by column of E; far, (1, value)."""
+        """Return vectors to add to values by column of E, (n + m − 1, value); far, (1, value)."""
         return None
 
     def values_grad(self, tile: Tile, t: Tensors, grads: Tensors, of_values: Tensor) -> None:
-        """Add the gradients of `tensors`, given the gradient of the result of `values`."""
+        """Add the gradients of `tensors` to `grads`, given those of the result of `values`."""
 
 
 def by_tiles(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, sinks: Tensor | None, scale: float,
     trains: bool,
 ) -> Tensor:  # fmt: skip
-    """Return attention of q, k and v, (batch, head, query, value), prepared by `sinks.fitted`."""
+    """Compute attention by tiles, (batch, head, query, value), for q, k and v of `sinks.fitted`."""
     if trains:
         return Tiled.apply(q, k, v, sinks, bias, scale, *bias.tensors)  # type: ignore
     return joined(*_forward(q, k, v, bias, bias.tensors, scale), sinks)[0]
 
 
 def skewed(x: Tensor, n: int, m: int) -> Tensor:
-    """Return the view (…, n, m) of x, (…, n or 1, n + m − 1), with x[…, r, r + j] at r, j."""
+    """Return a strided view (…, n, m) of x, (…, n or 1, n + m − 1), with x[…, r, r + j] at r, j."""
     row = x.stride(-2) if x.shape[-2] > 1 else 0
     return x.as_strided((*x.shape[:-2], n, m), (*x.stride()[:-2], row + 1, 1), x.storage_offset())
 
@@ -148,13 +148,13 @@ def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Ten
 
 
 def key_heads(tile: Tile, q: Tensor, k: Tensor) -> slice:
-    """Return the key heads of the query heads of a tile."""
+    """Return the key heads that the query heads of a tile use."""
     group = q.shape[1] // k.shape[1]
     return slice(tile.heads.start // group, (tile.heads.stop - 1) // group + 1)
 
 
 def dealt(tiles: list[Tile], texts: int, group: int = 0) -> list[list[Tile]]:
-    """Deal the tiles of a call out to threads, or keep them together where that is faster.
+    """Distribute tiles to threads, one list per thread, or return one list if that is faster.
 
     Tiles of the same rows, which are joined, stay together. `group`: the number of heads that share
     a key, where tiles may be cut between such groups; 0: they may not.
@@ -190,7 +190,7 @@ def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]
 
 
 def thread_count(scores: int, parts: int) -> int:
-    """Return the number of threads for these parts and this number of scores."""
+    """Return the number of threads to use for this number of scores in separable parts."""
     few = MOST_THREADS if FEWEST_SCORES <= scores <= MOST_SCORES else 1
     return min(few, parts, free_threads())
 
@@ -204,7 +204,7 @@ def calm(q: Tensor, k: Tensor) -> AbstractContextManager[None]:
 
 
 def heads_dealt(heads: int, scores: int) -> list[slice]:
-    """Return slices of independent heads, distributed evenly to threads."""
+    """Split heads evenly into slices, one for each thread."""
     count = thread_count(scores, heads)
     ends = [heads * n // count for n in range(count + 1)]
     return [slice(a, b) for a, b in itertools.pairwise(ends)]
@@ -244,7 +244,7 @@ def _forward(
 def _part(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, tile: Tile, t: Tensors, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return output and log-sum-exps of a tile."""
+    """Return the output and log-sum-exps of one tile, before they are merged with others."""
     heads = tile.heads if q.shape[1] == k.shape[1] else key_heads(tile, q, k)
     q, k, v = q[:, tile.heads, tile.rows], k[:, heads, tile.keys], v[:, heads, tile.keys]
     n, m, c = q.shape[2], k.shape[2], bias.values(tile, t) if bias.adds_values else None
@@ -298,7 +298,7 @@ class Tiled(torch.autograd.Function):
 
 
 class _Gradients:
-    """The gradients of one call, summed tile by tile."""
+    """The backward pass of one attention call, which sums gradients tile by tile."""
 
     def __init__(
         self, bias: TiledBias, scale: float, grad: Tensor, q: Tensor, k: Tensor, v: Tensor,
@@ -324,7 +324,7 @@ class _Gradients:
     def _with_two_channels(
         self, q: Tensor, k: Tensor, *others: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Append two channels that do not change scores, see the docstring of this module.
+        """Append two channels that leave scores unchanged; their gradients are those of a far bias.
 
         Channels are padded to a multiple of 8, with which the kernel is faster.
         """
@@ -351,7 +351,7 @@ class _Gradients:
         return dq, dk, dv, self.of_sinks, None, None, *self.grads
 
     def apart(self) -> "_Gradients":
-        """Return a copy with separate sums for another thread; the rows of queries are disjoint."""
+        """Return a copy for another thread with its own sums; dq is shared, rows are disjoint."""
         other = copy(self)
         other.dk, other.dv, other.of_sinks, *other.grads = (
             None if x is None else torch.zeros_like(x) for x in self.sums()
@@ -359,7 +359,7 @@ class _Gradients:
         return other
 
     def sums(self) -> list[Any]:
-        """Return the gradients to which tiles of all rows contribute."""
+        """Return the gradients that each thread sums separately, which are all but dq."""
         return [self.dk, self.dv, self.of_sinks, *self.grads]
 
     def add(self, tiles: list[Tile]) -> None:
@@ -474,7 +474,7 @@ class _Gradients:
 
 
 def _add(total: Tensor, x: Tensor) -> None:
-    """Add x, summed over the heads that share a head of `total`."""
+    """Add x to `total`, summed over the query heads that share a key head of `total`."""
     if x.shape[1] != total.shape[1]:
         x = x.unflatten(1, (total.shape[1], -1)).sum(2)
     total += x

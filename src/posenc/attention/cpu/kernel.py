@@ -15,7 +15,7 @@ READS_STRIDES = private_torch.VERSION >= (2, 9)
 
 
 def lacks() -> str:
-    """Return the reason why the kernel is not available, or ""."""
+    """Return the reason why this version of torch lacks the kernel, or ""."""
     known = private_torch.flash is not None and private_torch.flash_backward is not None
     return "" if known else f"torch {torch.__version__} has no CPU kernel with log-sum-exps"
 
@@ -44,14 +44,14 @@ def flash_backward(
 def _readable(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return keys, values and mask in a form that old versions read correctly."""
+    """Return keys, values and mask without the strides that old versions of torch misread."""
     if mask is not None and mask.stride(-1) not in (0, 1):
         mask = mask.contiguous()
     return per_query_head(k, q), per_query_head(v, q), mask
 
 
 def _summed(grad: Tensor, x: Tensor) -> Tensor:
-    """Sum the gradients of heads that share a head of x."""
+    """Sum the gradients of query heads that share a key head of x."""
     if grad.shape[1] == x.shape[1]:
         return grad
     exact = torch.promote_types(grad.dtype, torch.float32)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def softmax(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the weights of a part of the keys, and L, without the axis of keys.
+    """Return the softmax over a part of the keys, and its log-sum-exp L for each query.
 
     L follows from the largest weight, exp(largest score − L). `logsumexp` computes exp() of every
     score again, which is slow for results near 0.

@@ -64,7 +64,7 @@ def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tensor]:
-    """Return output (batch, head, query, value) and log-sum-exp (batch, head, query) with sinks."""
+    """Include the sinks in the output, (batch, head, query, value), and in the log-sum-exps."""
     if sinks is None:
         return out, lse
     total = torch.logaddexp(lse, sinks.to(lse.dtype).unsqueeze(-1))  # L′, (batch, head, query)

@@ -1,4 +1,4 @@
-"""Add rows to embeddings, for all additive encodings, with checks of shape, dtype and device."""
+"""Add a vector per token to embeddings, with checks of shape, dtype and device."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from posenc.support.arguments import brief
 
 
 class TokenRows(Prepared, NamedTuple("TokenRows", [("rows", Tensor)])):
-    """A row for each token, (*batch, token, channel)."""
+    """A vector for each token, which is added to its embedding, (*batch, token, channel)."""
 
     shape = "token channel"
 

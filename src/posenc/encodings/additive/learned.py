@@ -35,7 +35,7 @@ Beyond = Literal["refuse", "clamp"]
 
 
 class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
-    """Indices of rows; the rows are read later, because training may change them in between."""
+    """Row indices of positions. The rows are read in each pass, because training changes them."""
 
     shape = "token"
 

@@ -14,7 +14,7 @@ def along_a_line(rows: Tensor, to: int) -> Tensor:
 def on_a_grid(
     rows: Tensor, to: tuple[int, int], grid: tuple[int, int] | None, antialias: bool
 ) -> Tensor:
-    """Return rows for a grid of `to` (rows, columns).
+    """Interpolate the rows of one grid to another, of `to` (rows, columns).
 
     `grid` is the present (rows, columns); None: a square. Raises ValueError if the `grid` does not
     have as many cells as there are rows.

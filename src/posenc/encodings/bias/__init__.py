@@ -1,1 +1,1 @@
-"""Encodings that add a bias to the scores, which depends on the distance of query and key."""
+"""Encodings that add a bias to each score, computed from the distance of query and key."""

@@ -68,14 +68,14 @@ class FIRE(Encoding):
         self.outer = nn.Linear(hidden, heads, bias=False)
 
     def ψ(self, x: Tensor) -> Tensor:
-        """Return ln(|c| x + 1).
+        """Compress a distance logarithmically: return ln(|c| x + 1).
 
         - `x`: distance in tokens
         """
         return (upcast(self.c)[0].abs() * x).log1p()
 
     def f(self, h: Tensor, x: Tensor) -> Tensor:
-        """Apply the learned map of each head.
+        """Apply the learned network of each head to a relative distance.
 
         - `h`, `x`: head, and relative distance, 0 … 1, which broadcast
         """
@@ -106,14 +106,14 @@ class FIRE(Encoding):
         return RelativeBias(self.factors, partial(self.of_places, f), q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
-        """Return the bias of an offset for queries up to L, in logits.
+        """Return the bias of an offset, in logits; valid for query positions up to L.
 
         - `h`, `δ`: head, and offset in tokens, query − key
         """
         return self.f(h, self.ψ(δ.abs()) / (self.ψ(self.L) + EPS))
 
     def of_places(self, f: OfDistance, h: Tensor, p: Tensor, p_key: Tensor) -> Tensor:
-        """Return the bias of two positions, in logits.
+        """Return the bias of a query position and a key position, in logits.
 
         - `f`: the learned map, or its piecewise linear form
         - `h`, `p`, `p_key`: head, and the positions of query and key
@@ -137,7 +137,7 @@ class FIRE(Encoding):
         return self.ψ(δ.abs()), 1 / (self.ψ(reached) + EPS), *weights
 
     def in_pieces(self) -> OfDistance:
-        """Return f as a piecewise linear function, which it is as a sum of ReLUs."""
+        """Return f, a sum of ReLUs, as an equal piecewise linear function, which is faster."""
         weight, outer = upcast(self.inner.weight)[:, 0], upcast(self.outer.weight)
         return piecewise_linear(weight, upcast(self.inner.bias), outer)
 
@@ -146,7 +146,7 @@ class FIRE(Encoding):
         return upcast(self.multiplier)[0].abs() * self.length
 
     def _near_enough(self, q_at: Tensor) -> bool:
-        """Test whether all queries are at most at L, so that the bias depends on distance only."""
+        """Test whether no query position exceeds L, so that the bias depends on distance only."""
         if not is_eager_cpu(q_at, self.multiplier) or not q_at.numel():
             return False
         return bool(q_at.max() <= self.L)

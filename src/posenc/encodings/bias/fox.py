@@ -29,7 +29,7 @@ from posenc.support.arguments import channels, query_heads
 
 
 class Forgotten(RunningSums, Prepared, NamedTuple("Forgotten", [("total", Tensor)])):
-    """c, (batch, head, token), in logits."""
+    """Running sums c of the logarithms of forget gates, (batch, head, token), in logits."""
 
     shape = "head token"
 

@@ -132,7 +132,7 @@ class DeBERTa(Encoding):
         )  # fmt: skip
 
     def met(self, row: OfOffset, q_at: Positions, k_at: KeyPositions) -> tuple[OfOffset, Tensor]:
-        """Return the rows of P that these positions need, and a function from offset to row index.
+        """Return a function from offset to row index, and the rows of P that these positions need.
 
         - `row`: function from an offset to its row index in all of P
         - `q_at`, `k_at`: positions of queries and keys

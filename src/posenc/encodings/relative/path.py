@@ -40,9 +40,10 @@ class Mirrors(
     Prepared,
     NamedTuple("Mirrors", [("w", Tensor), ("beta", Tensor), ("order", Tensor), ("past", Tensor)]),
 ):
-    """w, (batch, head, token, channel), β, (batch, head, token), and the number of tokens so far.
+    """Vectors w and factors β of the Householder matrices, and the number of tokens so far.
 
-    In a cache, `past` holds transformed keys kⱼᵀ H_{j+1} ⋯ H_s of the first s tokens.
+    w is (batch, head, token, channel), and β is (batch, head, token). In a cache, `past` holds
+    transformed keys kⱼᵀ H_{j+1} ⋯ H_s of the first s tokens.
     """
 
     shape = ("head token channel", "head token", "token", "head token channel")

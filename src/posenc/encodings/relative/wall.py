@@ -45,7 +45,7 @@ OPEN = 8.0  # initial b: ln σ(8) = −0.0003
 class Decays(
     TransportedKeys, Prepared, NamedTuple("Decays", [("total", Tensor), ("past", Tensor)])
 ):
-    """P, (batch, head, token, channel).
+    """Running sums P of the logarithms of gates, (batch, head, token, channel).
 
     In a cache, `past` holds keys kⱼ exp(P_s − Pⱼ) of the first s tokens.
     """
@@ -76,7 +76,7 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
 
 
 def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor | None = None) -> Chunks:
-    """Return the factors of `faded` for all chunks, if queries and keys are the same tokens.
+    """Return `Chunks` with the factors of `faded`, for queries and keys of the same tokens.
 
     Between chunks, R is P at the end of a chunk, so that both factors are at most 1. `before` is P
     at the token before the first; None: P at the first token.

@@ -40,7 +40,7 @@ def axial(
     base: float | Sequence[float] = 10_000.0,
     sections: Sequence[int] | None = None,
 ) -> Frequencies:
-    """Return θ of shape (axis, pair), an argument of `RoPE`.
+    """Divide pairs of channels among the axes: return θ of shape (axis, pair) for `RoPE`.
 
     - `dim`: channels of a head, even, at least two for each axis
     - `axes`: coordinates of a position, 2 by default

@@ -26,7 +26,7 @@ from posenc.support.arguments import real, whole_number
 
 
 def dinov3(dim: int, base: float = 100.0) -> Frequencies:
-    """Return θ of shape (2, pair), an argument of `RoPE(…, layout="half")`.
+    """Return DINOv3's θ of shape (2, pair), for `RoPE(…, layout="half")`.
 
     >>> dinov3(8).tolist()[1]
     [0.0, 0.0, 6.283185307179586, 0.6283185307179586]

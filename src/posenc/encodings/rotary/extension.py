@@ -123,7 +123,7 @@ def by_parts(
 
 
 def llama3(freqs: Theta, factor: float, trained: int, low: float = 1.0, high: float = 4.0) -> Theta:
-    """Return θ interpolated by parts with the ends of Llama 3.1.
+    """Return θ of Llama 3.1: interpolated by parts, between `low` and `high` full turns.
 
     - `freqs`: θ in radians per token
     - `factor`: positive number, new length / trained length; Llama 3.1 has 8
@@ -181,7 +181,7 @@ def yarn(
 
 
 def yarn_gain(factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0) -> float:
-    """Return the factor of cos and sin, g(mscale) / g(mscale_all_dim).
+    """Return YaRN's factor of cos and sin, g(mscale) / g(mscale_all_dim).
 
     With s = `factor`, g(m) = 0.1 m ln s + 1 for s > 1, and 1 otherwise.
 
@@ -241,7 +241,7 @@ def longrope(
 
 
 def longrope_gain(factor: float, trained: int) -> float:
-    """Return the factor of cos and sin: √(1 + ln s / ln L), for s > 1.
+    """Return LongRoPE's factor of cos and sin: √(1 + ln s / ln L), for s > 1.
 
     - `factor`: s, new length / trained length
     - `trained`: L, tokens of the longest text in training
@@ -284,7 +284,7 @@ def riflex(freqs: Frequencies, length: float, repeats: float, share: float = 0.9
 
 
 def turned(freqs: Theta, length: float) -> Tensor:
-    """Return the full turns of each pair within a length.
+    """Return the number of full turns that each pair makes within a length.
 
     - `freqs`: θ in radians per token
     - `length`: tokens
@@ -311,7 +311,7 @@ def _speed(freqs: Theta) -> Tensor:
 
 
 def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
-    """Return j of each pair, and the number of different j; in a matrix, j counts speeds."""
+    """Return each pair's index j in the geometric sequence of θ, and the number of different j."""
     speed, pairs = _speed(freqs).detach(), freqs.shape[-1]
     index = arange(pairs, dtype=freqs.dtype, device=freqs.device)
     if freqs.ndim > 1:

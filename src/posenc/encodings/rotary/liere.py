@@ -46,8 +46,7 @@ class Rotations(Prepared, NamedTuple("Rotations", [("matrix", Tensor)])):
 
 
 class LieRE(Encoding):
-    """Rotation of blocks of channels by learned generators: `LieRE(64)` for points of
-    `positions.grid`.
+    """Rotation of blocks of channels by learned generators, for points of a grid: `LieRE(64)`.
 
     - `dim`: channels of a head
     - `axes`: coordinates of a position, 2 by default
@@ -86,7 +85,7 @@ class LieRE(Encoding):
         return Rotations(self._own(matrix) if self.heads else matrix)
 
     def _own(self, matrix: Tensor) -> Tensor:
-        """Select each head's blocks, (…, head, token, block, …).
+        """Select the matrices of each head's own generators, (…, head, token, block, …).
 
         `matrix` is (…, 1 or head, token, head · block, …). The first of these axes is the head of
         the position, or 1; the last one has the head of the generators.

@@ -78,7 +78,7 @@ class Mixed(Encoding):
         return Turn(*map(self._own, every))
 
     def _own(self, x: Tensor) -> Tensor:
-        """Select each head's part, (…, head, token, pair), of (…, 1 or head, token, head · pair).
+        """Select each head's own θ: (…, head, token, pair) of (…, 1 or head, token, head · pair).
 
         The axis before `token` is the head of the position, or 1; the last axis has the head of θ.
         """

@@ -29,7 +29,7 @@ from posenc.support.arguments import brief, whole_number
 
 
 def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False) -> Frequencies:
-    """Return θ of shape (axis, pair), an argument of `RoPE`.
+    """Assign each pair of channels to one axis: return θ of shape (axis, pair) for `RoPE`.
 
     - `freqs`: θ, a vector (pair,) in radians per token
     - `sections`: pairs of each axis: time, row and column; their sum is the number of pairs

@@ -1,4 +1,4 @@
-"""Maps from pairs of positions to the offset of their rotation, for `Remapped`.
+"""Maps that replace the offset of a query and a key before the rotation, for `Remapped`.
 
 Each map divides pairs of positions into regions. Within a region, the offset is a difference of a
 number for the query and a number for the key, so that both can be rotated separately.
@@ -35,7 +35,7 @@ def rerope(window: int) -> Remap:
 
 
 def self_extend(group: int, window: int) -> Remap:
-    """Return the map that rounds offsets from `window` on to groups of positions.
+    """Return the map that rounds offsets of `window` or more to groups of positions.
 
     - `group`: positions in a group
     - `window`: tokens; nearer keys keep their offsets

@@ -108,7 +108,7 @@ class RoPE(Encoding):
         return rotate_keys(k, at, self.layout, self.start)
 
     def moved(self, keys: Heads, by: float | Tensor) -> PerHead:
-        """Rotate keys that are already rotated on to positions p + `by`, for a cache with gaps.
+        """Move already rotated keys to positions p + `by`, for instance in a cache with gaps.
 
         - `keys`: result of `on_keys`, (batch, head, token, channel)
         - `by`: number added to the positions of all tokens on all axes, or a tensor with the shape

@@ -38,7 +38,7 @@ class RunningAngles(
         "RunningAngles", [("cos", Tensor), ("sin", Tensor), ("place", Tensor), ("total", Tensor)]
     ),
 ):
-    """cos and sin of φ, and its two terms in float64, all (batch, head, token, pair)."""
+    """cos and sin of the angle φ, and φ's two terms in float64, (batch, head, token, pair)."""
 
     @classmethod
     def turned(cls, place: Tensor, total: Tensor) -> "RunningAngles":

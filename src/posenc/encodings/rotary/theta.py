@@ -97,7 +97,7 @@ def p_rope(theta: Theta, share: float) -> Theta:
 
 
 def turned(theta: Sequence[float], length: float) -> list[float]:
-    """Return the full turns of each pair within `length` tokens."""
+    """Return the number of full turns that each pair makes within `length` tokens."""
     return [length * turn / (2 * pi) for turn in theta]
 
 
