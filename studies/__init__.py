@@ -1,1 +1,1 @@
-"""Plans, stores and findings of studies, and the scripts that write their pages."""
+"""Plans, stored results and findings of studies, and the scripts that write their pages."""

@@ -116,7 +116,7 @@ def interval(value: Interval | None, bits: bool, sign: str = "") -> str:
 
 
 def contrast(one: Contrast, result: Analysis) -> str:
-    """Format a contrast of the plan with its conditions, and the reason if it is not decided."""
+    """Format a planned contrast with its conditions, and if undecided with the reason."""
     if one.difference is None:
         return one.verdict
     p = [] if one.adjusted is None else [f"p = {one.adjusted:.2g} by Holm"]
@@ -143,7 +143,7 @@ def difference(
 
 
 def places(result: Analysis) -> dict[str, str]:
-    """Return the values of all places that are in the plan."""
+    """Return the text for each placeholder of finding.md that the plan's results fill."""
     found = {}
     for row in result.rows:
         name = f"{row.task}.{row.encoding}"
@@ -163,7 +163,7 @@ UNPLANNED = re.compile(rf"{TASK}{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over
 
 
 def at_unplanned_length(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a place with a length that is not in the plan; None for another kind of place."""
+    """Fill a placeholder for a length that is not in the plan; None for other placeholders."""
     match = UNPLANNED.fullmatch(place)
     if match is None:
         return None
@@ -191,7 +191,7 @@ def at_unplanned_length(place: str, contents: Contents, result: Analysis) -> str
 
 
 def unplanned(apart: Mapping[int, Tensor], bits: bool, where: str, result: Analysis) -> str:
-    """Format a difference that is not in the plan; `apart` has prompts by seed."""
+    """Format a difference that was not planned; `apart` has one outcome per prompt, by seed."""
     if not apart:
         return NOTHING
     means = means_of(apart)
@@ -202,7 +202,7 @@ def unplanned(apart: Mapping[int, Tensor], bits: bool, where: str, result: Analy
 
 
 def paired(one: Mapping[int, Tensor], other: Mapping[int, Tensor], bits: bool) -> dict[int, Tensor]:
-    """Return the difference of two rows by seed, prompt by prompt; above 0 favours the first."""
+    """Return the difference of two rows by seed and prompt; above 0 means the first is better."""
     sign = -1 if bits else 1
     return {seed: sign * (one[seed] - other[seed]) for seed in one if seed in other}
 
@@ -220,7 +220,7 @@ def at_times(row: Row, times: str) -> list[int]:
 def values(
     contents: Contents, row: Row, lengths: Sequence[int], how: str | None = None
 ) -> dict[int, Tensor]:
-    """Return the outcome of each prompt by seed, averaged over tested lengths."""
+    """Return a row's outcome of each prompt by seed, averaged over these lengths."""
     found = {}
     for record in contents.records.values():
         cell = record.cell
@@ -235,7 +235,7 @@ EQUALITY = re.compile(TASK + SIDE + " equal to " + SIDE + r" over L…2L")
 
 
 def equality(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a place with the least margin within which two one-sided t tests show equality."""
+    """Fill a placeholder with the smallest margin at which t tests show two rows to be equal."""
     match = EQUALITY.fullmatch(place)
     if match is None:
         return None
@@ -258,7 +258,7 @@ TWO_LENGTHS = re.compile(TASK + r"(\S+) from ([\d.]+) to ([\d.]+)")
 
 
 def difference_of_lengths(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a place with the difference of one row at two lengths; None for another place."""
+    """Fill a placeholder with one row's difference between two lengths; None for others."""
     match = TWO_LENGTHS.fullmatch(place)
     if match is None:
         return None
@@ -275,7 +275,7 @@ PERIOD = re.compile(r"period-(\d+)")  # label of a row with four pairs of period
 
 
 def aliasing(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a place with the plan's test of aliasing in a row; None for another place.
+    """Fill a placeholder with the planned test of aliasing in a row; None for others.
 
     The plan predicts that a text of n > L words is copied better if n − P is a trained length, from
     1 to L. The test is the mean over these n minus the mean over the others beyond L, paired by
@@ -329,7 +329,7 @@ def predicted_lengths(row: Row, period: str) -> list[int]:
 
 
 def predicted_by_seed(contents: Contents, row: Row, period: str) -> dict[int, Tensor]:
-    """Return by seed the outcomes at predicted lengths minus those at the other lengths."""
+    """Return for each seed the outcomes at predicted lengths minus those at other lengths."""
     if row.trained is None or not row.seeds:
         return {}
     inside = predicted_lengths(row, period)
@@ -348,7 +348,7 @@ PUBLISHED = re.compile(TASK + r"(\S+) published at ([\d.]+)")
 
 
 def as_published(place: str) -> str | None:
-    """Fill a place with a published number, in the unit of its paper; None for another place."""
+    """Fill a placeholder with a published number, in the paper's unit; None for others."""
     match = PUBLISHED.fullmatch(place)
     shape = published(match[1]) if match else None
     if match is None or shape is None:
@@ -362,7 +362,7 @@ PROPERTY = re.compile(TASK + r"(\w+) of all(?: but (.+))?")
 
 
 def property_alone(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a place with the rank correlation of one property; None for another place."""
+    """Fill a placeholder with one property's rank correlation with outcomes; None for others."""
     match = PROPERTY.fullmatch(place)
     if match is None:
         return None
@@ -375,7 +375,7 @@ def property_alone(place: str, contents: Contents, result: Analysis) -> str | No
 
 
 def table(rows: list[Row], metric: str) -> Iterator[str]:
-    """Yield the rows of a table with the metric and every other length from L on."""
+    """Yield a Markdown table of results: the metric, and every tested length from L on."""
     others = lengths(rows, metric)
     heads = ["n ≤ L", phrases.span(metric)]
     heads += [f"n = {n}" for n in others] + [phrases.span("area")] * (metric != "area")
@@ -394,7 +394,7 @@ def table(rows: list[Row], metric: str) -> Iterator[str]:
 
 
 def lengths(rows: list[Row], metric: str) -> list[int]:
-    """Return all tested lengths from L on, except that of the metric.
+    """Return all tested lengths from L on, except the length at which the metric is measured.
 
     All are listed, because a ranking at one length may differ at the next.
     """
@@ -426,7 +426,7 @@ def band_tables(path: Path) -> Iterator[str]:
 
 
 def unfinished_page(folder: Path) -> Iterator[str]:
-    """Yield the page of a study that is not complete, whose finished cells are a pilot."""
+    """Yield the page of an incomplete study; its finished cells count as a pilot only."""
     plan = Plan.read(folder / "plan.toml")
     yield f"# {title_of(folder)}\n"
     yield (f"[plan](plan.toml), registered as `{plan.digest[:16]}…`; {progress(folder, plan)}.\n")
@@ -447,7 +447,7 @@ def unfinished_page(folder: Path) -> Iterator[str]:
 
 
 def tables(result: Analysis) -> Iterator[str]:
-    """Yield the table of each task, and for language models one by characters before."""
+    """Yield the result table of each task, and for language models one by context length."""
     for task in dict.fromkeys(row.task for row in result.rows):
         yield ""
         rows = [row for row in (*result.rows, *result.baselines) if row.task == task]
@@ -456,7 +456,7 @@ def tables(result: Analysis) -> Iterator[str]:
 
 
 def position_table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of the bits within L, by the number of characters before."""
+    """Yield a table of bits within L by the number of characters that a character follows."""
     groups = {row.encoding: phrases.by_position(row) for row in rows if row.positions}
     if groups:
         heads = [*next(iter(groups.values()))]
@@ -467,14 +467,14 @@ def position_table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def progress(folder: Path, plan: Plan) -> str:
-    """Return the number of finished cells of a study that is not complete."""
+    """Describe the progress of an incomplete study by its number of finished cells."""
     done = len(read(folder).records) if (folder / RUNNING).exists() else 0
     of = len(plan.cells())
     return f"{done} of {of} cells are done" + ": a pilot, not evidence" * bool(done)
 
 
 def from_other_study(folder: Path, place: str) -> str | None:
-    """Fill a place of another study, {shape-text|language.alibi at 2}; None for another place."""
+    """Fill a placeholder such as {shape-text|language.alibi at 2} from another study, or None."""
     study, _, inner = place.partition("|")
     if not inner:
         return None
@@ -486,7 +486,7 @@ def from_other_study(folder: Path, place: str) -> str | None:
 def fill_places(
     folder: Path, text: str, contents: Contents, result: Analysis
 ) -> tuple[dict[str, str], list[Prediction]]:
-    """Return the value of each place of a text, and the predictions by properties if it has any."""
+    """Return the value of each placeholder in a text, and the predictions that it mentions."""
     known = places(result)
     for place in PLACE.findall(text):
         found = (
@@ -549,7 +549,7 @@ def study_page(folder: Path) -> Iterator[str]:
 
 
 def repeated_cells(folders: list[Path]) -> Iterator[str]:
-    """Yield the section on cells that two studies have in common, and on repeated studies."""
+    """Yield the page section on runs that two studies share, and on repeated studies."""
     yield "\n## Cells that were run twice\n"
     yield (
         "`python -m studies.questions repetition MINE THEIRS` compares your own repetition with a"
@@ -576,13 +576,13 @@ def repeated_cells(folders: list[Path]) -> Iterator[str]:
 
 
 def largest_difference(rows: list[Repeated]) -> float:
-    """Return the largest difference between a mean and that of the repetition."""
+    """Return the largest difference between a row's mean and its mean in the repetition."""
     means = [(row.first, row.again) for row in rows]
     return max(abs(x.value - y.value) for x, y in means if x is not None and y is not None)
 
 
 def index_line(folder: Path, page: str) -> str:
-    """Return the line of studies/README.md: title, first statement of the page, conditions."""
+    """Return a study's line in studies/README.md: title, first statement, conditions."""
     (statement,) = re.findall(r"^> (.*)", page, re.MULTILINE)[:1] or ["Nothing is measured yet."]
     pilot = re.search(r"^\[plan\].* pilot: not evidence\.", page, re.MULTILINE)
     statement = f"Pilot, not evidence. {statement}" if pilot else statement

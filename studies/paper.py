@@ -1,4 +1,4 @@
-"""Write docs/paper: paper.md from source.md and the stores, its figures, and their numbers as CSV.
+"""Write docs/paper from source.md and stored results: paper.md, its figures and their CSV.
 
 With --check, only report stale files. A place in source.md is {study|place}. It can be any place of
 a finding.md (see findings.py), or
@@ -61,7 +61,7 @@ def store(folder: Path) -> tuple[Contents, Analysis] | None:
 
 
 def state(folder: Path) -> str:
-    """Describe the progress of a study."""
+    """Describe the progress of a study in words: complete or under way, cells and seeds."""
     held, plan = store(folder), Plan.read(folder / "plan.toml")
     if held is None or not (folder / RESULTS).exists():
         return findings.progress(folder, plan)
@@ -73,7 +73,7 @@ def state(folder: Path) -> str:
 
 
 def fill_place(folder: Path, place: str) -> str:
-    """Return the value of a place of the paper."""
+    """Return the text for a placeholder of the paper, from the study in `folder`."""
     if place == "state":
         return state(folder)
     if place == "digest":
@@ -126,7 +126,7 @@ def processors(folder: Path, contents: Contents, result: Analysis) -> str:
 def jointly_recovered(
     folder: Path, contents: Contents, name: str, length: int, first: int, how: str
 ) -> float:
-    """Return the share of the bits lost by all seeds at a length that one band recovers."""
+    """Return the share of lost bits that one band recovers at a length, over all seeds."""
     bits = {
         record.cell.seed: {n: outcome.mean for n, outcome in outcomes_graded(record).items()}
         for record in contents.records.values()
@@ -160,7 +160,7 @@ def trials(folder: Path, contents: Contents, result: Analysis) -> str:
 
 
 def at_rates(contents: Contents, row: Row, plan: Plan) -> list[float | None]:
-    """Return the mean outcome of a row's trials within the trained length, for each rate."""
+    """Return the mean outcome of a row's trials for each learning rate, at trained lengths."""
     means = []
     for rate in plan.rates:
         found = [
@@ -190,7 +190,7 @@ def orders(folder: Path, contents: Contents, result: Analysis) -> str:
 
 
 def outcome(folder: Path, contents: Contents, result: Analysis) -> str:
-    """List the rows of the contrasts by decision: fewer bits, more bits, or undecided."""
+    """List the encodings in contrasts by result: fewer bits, more bits, or undecided."""
     sorts: dict[str, list[str]] = {"fewer": [], "more": [], phrases.UNDECIDED: []}
     for one in result.contrasts:
         assert one.difference is not None
@@ -300,7 +300,7 @@ def rates_figure(folder: Path) -> Figure:
 
 
 def numbers(figure: Figure) -> str:
-    """Return the numbers of a figure as CSV."""
+    """Return the plotted numbers of a figure as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["panel", "series", "at", "value"])

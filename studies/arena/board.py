@@ -40,12 +40,12 @@ TrainAgain = Callable[[Sequence[Cell], training.Progress], Sequence[Record]]
 
 
 class BoardError(ValueError):
-    """A store cannot be added to the board, or the board is invalid; the message has the reason."""
+    """A study's results cannot be added to the board, or the board is invalid."""
 
 
 @dataclass(frozen=True)
 class Again:
-    """A cell that was trained again, and the difference from its stored outcomes."""
+    """A training run (cell) that was repeated, and the difference from its stored outcomes."""
 
     study: str
     cell: str
@@ -57,7 +57,7 @@ class Again:
 
 @dataclass(frozen=True)
 class Repeat:
-    """The cells that were trained again, and the processor."""
+    """The training runs that were repeated to verify stores, and the processor used."""
 
     drawn: str  # digest by which the cells were chosen
     cells: Sequence[Again]
@@ -65,7 +65,7 @@ class Repeat:
 
     @property
     def equal(self) -> bool:
-        """True if every cell is equal to the bit."""
+        """True if every repeated run equals its stored outcomes to the bit."""
         return all(cell.equal for cell in self.cells)
 
 
@@ -139,7 +139,7 @@ def _refuse_other_cells(
 
 
 def _entry_of(folder: Path, contents: Contents) -> str:
-    """Return the name of the measured encoding in the plan of a store."""
+    """Return the name of the encoding that a stored study measures, the arena's entry."""
     plan = _plan(contents)
     rows = [] if plan is None else [row for row in plan.encodings if row.name == ENTRY]
     if not rows:
@@ -152,13 +152,13 @@ def _plan(contents: Contents) -> Plan | None:
 
 
 def drawn_by(stores: Mapping[str, Contents]) -> str:
-    """Return the SHA-256 of the digests of all outcomes, the seed of the choice of cells."""
+    """Return the seed by which cells are drawn for repetition: the SHA-256 of all outcomes."""
     digests = "".join(f"{name} {digest}\n" for name, digest in sorted(outcomes_of(stores).items()))
     return sha256(digests.encode()).hexdigest()
 
 
 def to_repeat(stores: Mapping[str, Contents], count: int = REPEATED) -> list[tuple[str, str]]:
-    """Choose the cells to train again, as study and digest: two of the entry's, then any others.
+    """Draw cells to train again, as (study, digest): two of the entry, then any others.
 
     The two are tested beyond the trained length. The choice depends on the stores only.
     """
@@ -211,12 +211,12 @@ def repeat(
 
 
 def _bits(record: Record) -> tuple[Any, ...]:
-    """Return the parts of a record that are equal to the bit if the same cell is trained again."""
+    """Return the fields of a record that must be equal to the bit after an exact repetition."""
     return record.outcomes, record.losses, record.parameters, record.failure
 
 
 def _apart(one: Record, other: Record) -> dict[int, float]:
-    """Return the absolute difference of two records' graded means, by length."""
+    """Return the absolute difference between two records' mean outcomes, by length."""
     first, second = analysis.outcomes_graded(one), analysis.outcomes_graded(other)
     return {n: abs(first[n].mean - second[n].mean) for n in first if n in second}
 
@@ -228,7 +228,7 @@ def _refuse_far(
     again: Record,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Raise BoardError for a different outcome on the same processor, or a distant one."""
+    """Raise BoardError if a repeated run differs on the same processor, or too far on another."""
     cell, named, here = stored.cell, _named(stored.cell), environment.processor()
     made_by = {"code": environment.code(), "torch": torch.__version__, "posenc": __version__}
     same = "device" not in contents.sources and all(
@@ -257,7 +257,7 @@ def _refuse_far(
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], study: str, task: str) -> dict[int, float]:
-    """Return the largest difference between seeds of the board's baselines by length, on one task.
+    """Return how far seeds of the board's baselines differ at most on one task, by length.
 
     Only stores whose repeated cells were all equal to the bit are used.
     """
@@ -284,7 +284,7 @@ def _named(cell: Cell) -> str:
 
 
 def outcomes_of(stores: Mapping[str, Contents]) -> dict[str, str]:
-    """Return the digests of the outcomes, by study."""
+    """Return the digest of each study's outcomes, by name of the study."""
     return {name: contents.digest for name, contents in stores.items()}
 
 
@@ -342,7 +342,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def read(path: Path, suite: Suite) -> list[dict[str, Any]]:
-    """Read the rows of a board; return none if the file does not exist."""
+    """Read the rows of a board; return an empty list if the file does not exist."""
     if not path.exists():
         return []
     try:
@@ -429,7 +429,7 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_repeat(again: Mapping[str, Any]) -> str:
-    """Describe the result of a repeated cell."""
+    """Describe whether a repeated cell is equal to the stored one, and how far apart they are."""
     if again["equal"]:
         return "losses and outcomes equal to the bit"
     means = f"{again['again']:.4f}, stored {again['stored']:.4f}"
@@ -437,7 +437,7 @@ def describe_repeat(again: Mapping[str, Any]) -> str:
 
 
 def _tables(study: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the tables of one study, by task, each with the decisions on its contrasts."""
+    """Return the Markdown tables of one study: one per task, with decisions on its contrasts."""
     lines = []
     first = rows[0]["studies"][study]["rows"]
     for task in dict.fromkeys(one["task"] for one in first):

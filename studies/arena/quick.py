@@ -1,4 +1,4 @@
-"""A first look at an encoding: two seeds of a small study, beside rows of a stored one.
+"""A first look at an encoding: two seeds of a small study, beside stored results of others.
 
 The plan is that of `studies/content-or-place-10`, with the encoding in place of its rows, so the
 stored rows were trained on the same texts with the same seeds.
@@ -19,7 +19,7 @@ SEEDS = 2
 
 
 def stored() -> tuple[Plan, Analysis]:
-    """Read the plan of the stored study, and its rows as far as they are trained.
+    """Read the plan and the results of the stored baseline study.
 
     Raises PlanError if the folder has no plan or no cells.
     """
@@ -33,7 +33,7 @@ def stored() -> tuple[Plan, Analysis]:
 
 
 def plan_of(encoding: str, baseline: Plan) -> Plan:
-    """Return the plan of a first look: the encoding alone, with two seeds."""
+    """Return the baseline's plan reduced to this encoding alone, with two seeds."""
     row = PlanRow(ENTRY, encoding, {}, "plain", "", "")
     return replace(
         baseline, encodings=(row,), seeds=SEEDS, contrast=(), positive="", negative="", withdraw=""
@@ -46,7 +46,7 @@ def run(
     progress: Callable[[Any], None],
     **settings: Any,
 ) -> tuple[Analysis, Analysis]:
-    """Train the encoding, and return its results and the stored ones."""
+    """Train the encoding, and return its results and those of the stored baselines."""
     plan, baselines = stored()
     execute.study(plan_of(encoding, plan), folder, progress=progress, pilot=True, **settings)
     return analysis.analyse(store.read(folder)), baselines

@@ -1,4 +1,4 @@
-"""A suite: the plans of the studies that measure every encoding of the arena, with a digest.
+"""A suite: the study plans by which the arena measures every encoding, and their digest.
 
 A suite is a TOML file in this folder. Each table of `studies` is the plan of a study (see
 `posenc.lab.study.plan`) without the measured encoding, which is added as a row named `entry`.
@@ -24,7 +24,7 @@ OBLIGATORY = ("nope", "rope", "rope in a window")  # rows of every study, also r
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite: by the name of each study, its plan without the measured encoding."""
+    """A suite of studies, with the plan of each except for the encoding to be measured."""
 
     name: str
     studies: Mapping[str, Mapping[str, Any]]
@@ -33,7 +33,7 @@ class Suite:
 
     @classmethod
     def named(cls, name: str = NEWEST) -> "Suite":
-        """Read a suite of this folder. Raises PlanError for another name."""
+        """Read the suite with this name from the arena's folder. Raises PlanError if unknown."""
         known = sorted(path.stem for path in FOLDER.glob("*.toml"))
         if name not in known:
             raise PlanError(f"`--suite` must be one of {', '.join(known)}, got {name!r:.60}.")
@@ -41,7 +41,7 @@ class Suite:
         return cls(name, content["studies"], content.get("draft", ""), content.get("seconds", {}))
 
     def hours(self, name: str) -> float | None:
-        """Return the core hours of one study with all trials; None if its time is not known."""
+        """Estimate the core hours of one study with all trials; None if times are not known."""
         if name not in self.seconds:
             return None
         plan = self.plans("alibi")[name]

@@ -34,7 +34,7 @@ class TrainingFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Predictions:
-    """The outputs of a trained model on all tests of its cell, and its training losses."""
+    """The outputs of a trained model on all test texts of its run, and its training losses."""
 
     outputs: dict[str, Tensor]
     losses: tuple[float, ...]
@@ -52,7 +52,7 @@ class Predictions:
 
     @classmethod
     def read(cls, path: Path) -> "Predictions":
-        """Read a file of `save`. Raises ValueError for any other."""
+        """Read a file that `save` has written. Raises ValueError for any other file."""
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -80,7 +80,7 @@ def train_again(cell: Cell, progress: Callable[[int, int], None] = lambda *_: No
 
 
 def graded(cell: Cell, predictions: Predictions) -> Record:
-    """Grade predictions; return the record. Raises ValueError for those of another cell."""
+    """Grade predictions and return a record. Raises ValueError if they are of another cell."""
     if predictions.failure is not None:
         return Record(cell, None, (), predictions.failure, {})
     task = tasks.find(cell.task, execute.file_of(cell)).at(cell.trained, cell.tested)
@@ -90,7 +90,7 @@ def graded(cell: Cell, predictions: Predictions) -> Record:
 
 
 def train_separately(cells: Sequence[Cell], progress: Progress = lambda *_: None) -> list[Record]:
-    """Train cells in another process, and grade its predictions in this one.
+    """Train cells in another process, and grade the predictions in this process.
 
     Raises TrainingFailed if the process ends early or writes invalid files.
     """

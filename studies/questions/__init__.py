@@ -1,1 +1,1 @@
-"""Analyses of stored studies for one paper: properties, bands of pairs, repetitions."""
+"""Analyses of stored studies beyond their plans: properties, bands of pairs, repetitions."""

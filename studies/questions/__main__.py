@@ -31,7 +31,7 @@ def properties(
 def swapped_bands(
     folder: Path, file: Path, encodings: Sequence[str] = (), code: Allowed = ()
 ) -> list[bands.Recovery]:
-    """Swap the bands of a study's saved models, and write each outcome to a new CSV file."""
+    """Slow or stop each band of pairs in saved models, and write outcomes to a new CSV file."""
     if file.exists():
         raise ValueError(f"FILE must be a new file, got {file}, which exists. Name another.")
     swaps = bands.swap_saved(folder, encodings, allow_code=code)

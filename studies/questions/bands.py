@@ -1,4 +1,4 @@
-"""Bands of rotated pairs: the share of a long text's loss that each band causes.
+"""Bands of rotary pairs: the share of the loss at long texts that each band causes.
 
 A model trained on L tokens reads n > L tokens. The pairs of one band are slowed by n / L, so that
 all their angles occurred in training ("slowed"), or do not rotate at all ("still"). The other pairs
@@ -38,7 +38,7 @@ COLUMNS = "encoding", "seed", "length", "first", "end", "how", "bits", "recovere
 
 @dataclass(frozen=True)
 class Swap:
-    """The bits per character of a text of `length`, with the pairs of one band swapped."""
+    """The bits per character at `length`, with the pairs of one band slowed or stopped."""
 
     length: int
     pairs: tuple[int, int]  # the first pair, and the one after the last
@@ -67,7 +67,7 @@ def swapped(model: Transformer, pairs: slice, factor: float) -> Transformer:
 def swaps(
     model: Transformer, cell: Cell, task: Task, lengths: tuple[int, ...], bands: int = 4
 ) -> Iterator[Swap]:
-    """Swap each band, from the fastest pairs to the slowest, at each length.
+    """Slow and stop each band, from the fastest pairs to the slowest, at each length.
 
     - `model`, `cell`, `task`: the trained model, its cell and its task
     - `lengths`: lengths of text beyond L
@@ -107,7 +107,7 @@ def swaps(
 
 
 class SavedSwap(NamedTuple):
-    """A swap in a saved model of a study."""
+    """A band swap that was measured in a saved model of a study."""
 
     encoding: str
     seed: int
@@ -137,7 +137,7 @@ def swap_saved(
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
     allow_code: user_code_gate.Allowed = (),
 ) -> list[SavedSwap]:
-    """Swap the bands of every saved RoPE of a study in which all pairs rotate.
+    """Slow and stop each band in every saved RoPE model of a study whose pairs all rotate.
 
     - `folder`: folder of the study
     - `encodings`: labels of encodings; empty: all
@@ -181,7 +181,7 @@ def _fits(kept: SavedModel) -> bool:
 
 
 def write_csv(saved_swaps: Iterable[SavedSwap], path: Path) -> int:
-    """Write swaps to a new CSV file; return the number of rows."""
+    """Write measured swaps to a new CSV file; return the number of rows."""
     with open(path, "x", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -193,7 +193,7 @@ def write_csv(saved_swaps: Iterable[SavedSwap], path: Path) -> int:
 
 
 def read_csv(path: Path) -> list[SavedSwap]:
-    """Read swaps from a file of `write_csv`."""
+    """Read measured swaps from a file that `write_csv` has written."""
     saved_swaps = []
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -206,7 +206,7 @@ def read_csv(path: Path) -> list[SavedSwap]:
 
 
 def recoveries(saved_swaps: Iterable[SavedSwap]) -> list[Recovery]:
-    """Average over seeds, for each encoding, length, band and kind of swap."""
+    """Average the recovered share over seeds, by encoding, length, band and kind of swap."""
     by_seed: dict[tuple[str, int, tuple[int, int], How], list[float]] = defaultdict(list)
     for name, _, swap in saved_swaps:
         by_seed[name, swap.length, swap.pairs, swap.how].append(swap.recovered)

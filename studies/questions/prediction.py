@@ -1,4 +1,4 @@
-"""Prediction of an encoding's generalisation from its measured properties.
+"""Predict from measured properties how well an encoding generalises to longer texts.
 
     yₑ    the rank of encoding e by the study's metric, mean over seeds; 1 is the worst
     xₑₚ   1 if property p holds, 0 if not; the mean over encodings if it is not applicable
@@ -51,7 +51,7 @@ class PropertyEffect:
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction of one task by properties; each encoding is predicted without its family."""
+    """A prediction of outcomes on one task by properties, fitted without an encoding's family."""
 
     task: str
     metric: str
@@ -106,7 +106,7 @@ def predict(
 
 
 def _of(cell: Cell, function: Callable[[Cell], Any]) -> Any:
-    """Call a function of a cell; raise ValueError if its encoding cannot be made."""
+    """Call `function` with a cell; raise ValueError if the cell's encoding cannot be measured."""
     try:
         return function(cell)
     except (LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -176,7 +176,7 @@ def _predict(
 
 
 def doubles(by_seed: Sequence[Sequence[float]]) -> list[list[int]]:
-    """Group encodings with nearly equal outcomes in each seed; all members must be near-doubles.
+    """Group encodings so that any two of a group have nearly equal outcomes in each seed.
 
     Encodings with different numbers of seeds are never grouped, nor those whose outcomes are all 0
     or 1, because at the floor or ceiling differences cannot show.
@@ -201,14 +201,14 @@ def doubles(by_seed: Sequence[Sequence[float]]) -> list[list[int]]:
 
 
 def _common(ticks: Float[Tensor, "encoding property"]) -> Float[Tensor, "property"]:
-    """Return the ticks on which all encodings agree; NaN for others."""
+    """Return the property values on which all encodings of a group agree, and NaN for others."""
     return torch.where((ticks == ticks[0]).all(0), ticks[0], torch.nan)
 
 
 def _effects(
     names: Sequence[str], ticks: Tensor, seen: Tensor, by_chance: Tensor, encodings: Sequence[str]
 ) -> list[PropertyEffect]:
-    """Measure the properties that some encodings have and others lack, the strongest first."""
+    """Correlate outcomes with each property that only some encodings have, strongest first."""
     by_property: dict[str, tuple[list[str], list[str], float]] = {}
     p: dict[str, float] = {}
     for name, column in zip(names, ticks.T, strict=True):
@@ -269,7 +269,7 @@ def spearman(
 
 
 def _redrawn(by_seed: Sequence[float], random: torch.Generator) -> Float[Tensor, "study"]:
-    """Return bootstrap means over seeds."""
+    """Return the means of bootstrap resamples of the seeds."""
     drawn = torch.randint(len(by_seed), (RESAMPLES, len(by_seed)), generator=random)
     return torch.tensor(by_seed, dtype=torch.float64)[drawn].mean(1)
 

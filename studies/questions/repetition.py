@@ -17,7 +17,7 @@ from posenc.lab.study.store import Contents, Record
 
 @dataclass(frozen=True)
 class Repeated:
-    """A row of the results, in the first run and in the repetition."""
+    """The results of one row of a study, in its first run and in the repetition."""
 
     task: str
     encoding: str
@@ -34,7 +34,7 @@ class Repeated:
 
 
 def repetition(again: Contents, first: Contents, protocol: str | None = None) -> list[Repeated]:
-    """Compare the common rows over common seeds.
+    """Compare the rows and seeds that a repetition and the first run have in common.
 
     - `again`, `first`: contents of the repetition and of the first run
     - `protocol`: protocol that is graded; None: the first of each task
@@ -69,7 +69,7 @@ def equal_cells(again: Contents, first: Contents) -> tuple[int, int]:
 
 
 def _equal(again: Record, first: Record) -> bool:
-    """Compare outcomes by common protocols, because later versions measure more of them."""
+    """Test equality by common protocols only, because later versions measure by more of them."""
     common = {protocol for protocol, _ in again.outcomes} & {p for p, _ in first.outcomes}
     kept = [
         {place: outcome for place, outcome in one.outcomes.items() if place[0] in common}

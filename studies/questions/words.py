@@ -1,4 +1,4 @@
-"""Sentences, table rows and terminal output of the analyses in this folder."""
+"""Text for the analyses in this folder: sentences, table rows and terminal output."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +21,7 @@ WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stop
 
 
 def effect(measured: PropertyEffect) -> tuple[str, str, str, str, str]:
-    """Return a table row: property, rank correlation, p by Holm, encodings with and without it."""
+    """Return a property's table row: rank correlation, p by Holm, encodings with it and without."""
     numbers = f"{measured.correlation:+.2f}", f"{measured.adjusted:.2g}"
     return (
         measured.property.replace("_", " "),
@@ -32,7 +32,7 @@ def effect(measured: PropertyEffect) -> tuple[str, str, str, str, str]:
 
 
 def summary(prediction: Prediction) -> str:
-    """Return a sentence on the prediction: rank correlation, interval, p and verdict."""
+    """Return a sentence on how well properties predict: rank correlation, interval, p, verdict."""
     rho = prediction.correlation
     kinds = len({*prediction.families})
     chance = prediction.p >= LEVEL or rho.low <= 0
@@ -46,7 +46,7 @@ def summary(prediction: Prediction) -> str:
 
 
 def by_band(rows: Sequence[Recovery]) -> Iterator[tuple[str, ...]]:
-    """Yield a table row for each band, the fastest first: pairs, and recovery by each swap."""
+    """Yield a row per band, the fastest first: its pairs, and the share each swap recovers."""
     for pairs in dict.fromkeys(recovery.pairs for recovery in rows):
         shares = {recovery.how: recovery.recovered for recovery in rows if recovery.pairs == pairs}
         ends = f"{pairs[0]} to {pairs[1] - 1}"
@@ -61,7 +61,7 @@ def _share(recovered: Interval) -> str:
 
 
 def repeated(rows: Sequence[Repeated]) -> str:
-    """Return a sentence on the agreement of a repetition."""
+    """Return a sentence on how far a repetition agrees with the first run."""
     measured = [row for row in rows if row.agrees is not None]
     agree = sum(row.agrees is True for row in measured)
     equal, both = (sum(getattr(row, name) for row in rows) for name in ("equal", "both"))
@@ -96,7 +96,7 @@ def prediction(predicted: Prediction, console: Console) -> None:
 
 
 def bands(recoveries: Sequence[Recovery], console: Console) -> None:
-    """Print the recovery by each band of pairs, slowed and stopped, at each length."""
+    """Print the share of loss that slowing or stopping each band recovers, at each length."""
     for name, length in dict.fromkeys(
         (recovery.encoding, recovery.length) for recovery in recoveries
     ):

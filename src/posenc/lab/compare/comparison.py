@@ -37,7 +37,7 @@ BUSY = 0.1  # share of the timing spent waiting for a processor, above which a m
 
 @dataclass(frozen=True)
 class Settings:
-    """Sizes of the layer, and numbers of text windows, sentences and timing rounds."""
+    """The settings of a comparison: layer sizes, and numbers of windows, sentences and rounds."""
 
     dim: int = 64
     heads: int = 4
@@ -58,7 +58,7 @@ class Settings:
 
     @property
     def length_rounds(self) -> dict[int, int]:
-        """The number of timing rounds by length, for lengths other than `cost_tokens`."""
+        """The number of timing rounds at each text length other than `cost_tokens`."""
         others = [self.cost_tokens * 2**n // 8 for n in (0, 2, 4)]
         few = max(1, (2 * self.cost_rounds) // 3)
         return {n: self.cost_rounds if n < self.cost_tokens else few for n in others}
@@ -66,7 +66,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class OrderChange:
-    """The mean change of outputs over sentences, without a mask and with a causal one."""
+    """The mean output change when word order changes, without a mask and with a causal one."""
 
     plain: float
     causal: float
@@ -74,7 +74,7 @@ class OrderChange:
 
 @dataclass(frozen=True)
 class Multiple:
-    """Time and memory of a forward pass as ratios to NoPE's; None if the encoding rejects it."""
+    """Time and memory of a forward pass relative to NoPE; None if this length is not accepted."""
 
     tokens: int
     time: float | None
@@ -137,7 +137,7 @@ class Comparison:
 
     @property
     def busy(self) -> bool:
-        """True if this process had to wait for a processor while layers were timed."""
+        """True if this process waited for a processor during timing, so times are unreliable."""
         return self.waited > BUSY
 
     def __repr__(self) -> str:
@@ -179,14 +179,14 @@ def _label(name: str) -> str:
 
 
 def _effect_curve(measured: Measured) -> str:
-    """Draw the mean change of the scores of the text by distance, nearest key first."""
+    """Draw how far an encoding changes mean scores at each distance, the nearest key first."""
     mean = measured.effect.mean
     caption = f"{measured.name}: from {mean[0]:.3g} at the query to {mean[-1]:.3g}, farthest back"
     return curve(mean, caption)
 
 
 def ratio_text(ratio: Ratio) -> str:
-    """Write a ratio with its interval.
+    """Format a ratio and its interval, such as "1.1 [1.0, 1.2]".
 
     >>> ratio_text(Ratio(1.12, 1.04, 1.18, rounds=9)), ratio_text(Ratio(61.2, 59.8, 63.1, rounds=3))
     ('1.1 [1.0, 1.2]', '61 [60, 63]')
@@ -280,7 +280,7 @@ def _check(text: Any, settings: Any, progress: Any) -> None:
 
 
 class Material:
-    """The input of all encodings: the same vectors, sentences, windows and layer weights."""
+    """The input that all encodings share: vectors, sentences, text windows and layer weights."""
 
     def __init__(self, text: Text, settings: Settings):
         self.settings = settings
@@ -297,7 +297,7 @@ class Material:
 
     @cached_property
     def plain(self) -> Tensor:
-        """The scores of the windows without positions."""
+        """The scores of all text windows in the layer without an encoding, for comparison."""
         return similarity.of_words(self.layer(NoPE()), self.windows)
 
     def layer(self, encoding: Encoding) -> SelfAttention:
@@ -352,7 +352,7 @@ def _measure(card: Card, encoding: Encoding, material: Material) -> dict[str, An
 
 
 def _properties(card: Card, encoding: Encoding, settings: Settings) -> dict[str, Finding]:
-    """Measure all properties; of the catalogue, with the usual sizes, they may be known."""
+    """Measure all properties; for a catalogue entry at default sizes, return cached results."""
     if card in CATALOG and (settings.dim, settings.heads, settings.seed) == (DIM, HEADS, SEED):
         return kept_findings(card)
     return check(encoding, settings.dim, settings.heads, settings.width)
@@ -375,7 +375,7 @@ def _costs(
 
 
 def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
-    """Add the length of `cost` to the others, and sort by length."""
+    """Add the main measurement `cost` to those at other text lengths, and sort by length."""
     tokens = settings.cost_tokens
     usual = AtLength(tokens, cost.forward, cost.forward_memory, cost.forward_ratio)
     return sorted([*others, usual], key=lambda entry: entry.tokens)
@@ -383,7 +383,7 @@ def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[
 
 @contextmanager
 def _waiting() -> Iterator[list[float]]:
-    """Measure the share of the time in the block that this process waited for a processor.
+    """Measure the share of a block's wall time in which this process waited for a processor.
 
     The process computes with one thread, so wall time beyond its CPU time is waiting.
     """
@@ -423,7 +423,7 @@ def _rows_drawn(card: Card) -> list[list[float]] | None:
 
 
 def _added(difference: Tensor) -> list[list[float | None]]:
-    """Round scores (query, key) of the first head and window; None for a masked pair."""
+    """Return the added scores of the first head and window, rounded; None for masked pairs."""
     return [
         [round(value, 4) if isfinite(value) else None for value in row]
         for row in difference[0, 0, :32, :32].tolist()
@@ -431,7 +431,7 @@ def _added(difference: Tensor) -> list[list[float | None]]:
 
 
 def _spread(spans: list[slice], most: int) -> list[slice]:
-    """Select at most `most` spans, evenly spaced."""
+    """Select at most `most` sentences, evenly spaced over the text."""
     places = torch.linspace(0, len(spans) - 1, min(most, len(spans))).long()
     return [spans[place] for place in places]
 

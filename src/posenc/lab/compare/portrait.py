@@ -1,4 +1,4 @@
-"""`portray`: a `Comparison` of a few encodings, with detailed data for figures of each.
+"""`portray`: a `Comparison` of a few encodings, with detailed data for figures about each.
 
 Weights are those of the comparison, except that queries and keys have the same projection: without
 an encoding each word attends to similar words, so every other pattern is due to the encoding.
@@ -72,7 +72,7 @@ class Closeup:
 
 @dataclass(frozen=True)
 class FirstTurning:
-    """The frequencies of the first rotary encoding, with extensions, precision and bounds."""
+    """Data about the first rotary encoding: rotated words, extensions, precision and bounds."""
 
     slug: str
     pair: tuple[str, str] | None  # two words that follow each other in two sentences
@@ -101,7 +101,7 @@ class Portrait:
         return self.comparison._repr_html_()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for JSON, to six digits; the comparison is that of `compare`."""
+        """Return plain data for JSON: that of `compare`, and figure data rounded to six digits."""
         tree = self.comparison.to_json()
         close = {
             "sentence": self.sentence,
@@ -194,7 +194,7 @@ def _closeup(card: Card, material: Material, text: Text) -> Closeup:
 
 
 def without(layer: SelfAttention) -> SelfAttention:
-    """Make a layer of the same weights without an encoding."""
+    """Return a layer that shares the weights of this layer but has no encoding."""
     # Making a layer draws from the global generator
     with torch.random.fork_rng(devices=[]):
         plain = SelfAttention(layer.width, layer.heads, NoPE())
@@ -207,7 +207,7 @@ def without(layer: SelfAttention) -> SelfAttention:
 def attention_weights(
     layer: SelfAttention, x: Tensor, mask: Mask | None = None
 ) -> list[list[list[float]]]:
-    """Compute the weights (head, query, key) of the first text in x, (batch, token, width)."""
+    """Compute attention weights (head, query, key) of the first text of a batch x."""
     encoding, pos = layer.encoding, folded(x.shape[-2], layer.encoding.axes)
     x = encoding.on_embeddings(x, encoding.prepare(pos))
     q, k, *_ = layer.project(x, encoding.prepare(pos))
@@ -243,7 +243,7 @@ def _turning(card: Card, encoding: RoPE, material: Material, text: Text) -> Firs
 
 
 def _twice(text: Text) -> tuple[tuple[str, str] | None, list[slice]]:
-    """Find two adjacent words that occur in two short sentences, at the most distant places."""
+    """Find a word pair that occurs early in one short sentence and late in another."""
     met: dict[tuple[str, str], list[tuple[int, slice]]] = {}
     for span in text.sentences(shortest=6, longest=14):
         words = text.words[span]
@@ -266,6 +266,6 @@ def _place(met: tuple[int, slice]) -> int:
 
 
 def _with_keys_as_queries(layer: SelfAttention) -> SelfAttention:
-    """Use the projection of queries for keys too."""
+    """Copy the query projection to the keys, so that scores measure similarity."""
     layer.k.load_state_dict(layer.q.state_dict())
     return layer

@@ -1,4 +1,4 @@
-"""Models of transformers in a folder of this machine, with and without their positional encoding.
+"""Hugging Face models in a local folder, run with and without their positional encoding.
 
 `without_positions` disables the encoding within a `with` block, by hooks on these modules. Weights
 are unchanged:
@@ -28,7 +28,7 @@ ROTARY = "rotary_emb"
 
 @dataclass(frozen=True)
 class Words:
-    """The tokens of a text."""
+    """The tokens of a text, with the places of those that are not special tokens."""
 
     ids: Int[Tensor, "1 token"]
     tokens: list[str]
@@ -37,7 +37,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Reader:
-    """A model of transformers without its head, and its tokenizer."""
+    """A Hugging Face model without its head, together with its tokenizer."""
 
     model: Any
     tokenizer: Any
@@ -56,7 +56,7 @@ class Reader:
 
 
 def open_reader(folder: Path) -> Reader:
-    """Open the model in a folder.
+    """Open the Hugging Face model and tokenizer in a folder.
 
     Raises ValueError for a folder without a model, and ImportError without transformers.
     """
@@ -80,7 +80,7 @@ def open_reader(folder: Path) -> Reader:
 
 @contextmanager
 def without_positions(model: nn.Module) -> Iterator[nn.Module]:
-    """Disable the positional encoding of a model in the block.
+    """Disable the positional encoding of a model inside the `with` block.
 
     Raises TypeError for a model without a module of a known name.
     """
@@ -101,7 +101,7 @@ def without_positions(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def order_known(reader: Reader, text: str, seed: int = 0) -> Order:
-    """Measure the change of outputs if words are shuffled; special tokens keep their places."""
+    """Measure how far outputs change if words are shuffled while special tokens stay in place."""
     words = reader.words(text)
     own = torch.tensor(words.own)
     order = torch.arange(len(words.tokens))

@@ -32,7 +32,7 @@ HEADS = 8  # number of heads of the first layer
 
 @dataclass(frozen=True)
 class LayerReading:
-    """The measurements of one layer."""
+    """The measurements of one layer of a real model."""
 
     number: int
     weights: list[list[float]]  # weights (query, key) for the sentence, mean over heads
@@ -41,7 +41,7 @@ class LayerReading:
 
 @dataclass(frozen=True)
 class ModelReading:
-    """The measurements of a model on one sentence, and for curves on a window of text."""
+    """The measurements of a real model on a sentence, and on a text window for score curves."""
 
     name: str  # name of its folder
     inspection: Inspection
@@ -60,7 +60,7 @@ class ModelReading:
 
 
 def read(folder: Path, text: Text) -> ModelReading:
-    """Measure the model in a folder on a text. Raises ValueError or TypeError for other folders."""
+    """Measure the model in a folder on a text. Raises ValueError or TypeError if impossible."""
     inspection, reader = inspect(folder), open_reader(folder)
     sentence = " ".join(text.words[_example(text)])
     with one_sentence("config.json", "makes a model that cannot read the text"):
@@ -161,7 +161,7 @@ def _parts(
 
 
 def _bound(encoding: Encoding | None, attended: Attended) -> Bound | None:
-    """Bound the score of the last query and the first key, if a head is rotated completely."""
+    """Compute RoFormer's bound for the last query and first key, if all channels are rotated."""
     if not isinstance(encoding, RoPE) or encoding.axes > 1 or not attended.turned:
         return None
     q, k = attended.q_plain[0, 0, -1], attended.k_plain[0, 0, 0]

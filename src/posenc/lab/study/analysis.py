@@ -1,4 +1,4 @@
-"""Analysis of a study's outcomes: a row for each encoding and task, and contrasts with their p.
+"""Analysis of a study: a result for each encoding and task, and planned contrasts with p-values.
 
     in range   share of right answers, mean over the trained lengths n ≤ L
     gate       95 % of the answers at n = L are right, for each seed separately
@@ -42,7 +42,7 @@ LEVEL = 0.05  # a contrast is decided if its p by Holm is below
 
 @dataclass(frozen=True)
 class Row:
-    """One encoding on one task, over its seeds."""
+    """The results of one encoding on one task, by seed and as means over seeds."""
 
     task: str
     encoding: str
@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A contrast of the plan on one task: the difference of two sides, or of two differences."""
+    """A planned comparison on one task: the difference of two sides, or of two differences."""
 
     task: str
     one: Sequence[str]
@@ -86,12 +86,12 @@ class Contrast:
 
     @property
     def terms(self) -> list[str]:
-        """The terms of all sides, as the plan names them."""
+        """The terms on all sides of the contrast, written as in the plan."""
         return [name for side in (self.one, self.other, *(self.than or ())) for name in side]
 
     @property
     def decided(self) -> bool:
-        """True if both p by Holm and the interval favour one side, and equality is not shown."""
+        """True if p by Holm and the interval both favour one side, and equality is not shown."""
         if self.verdict or self.difference is None or self.adjusted is None:
             return False
         if self.equal is not None and self.equal < LEVEL:
@@ -229,7 +229,7 @@ def analyse(
 
 
 def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tuple[str, ...]:
-    """Return the baselines that have outcomes for this row."""
+    """Return the names of the baselines, cropped or windowed, that were measured for this row."""
     if row.protocol == "sliding":
         return BASELINES
     held = {name for _, record in runs.values() if record for name, _ in record.outcomes}
@@ -237,7 +237,7 @@ def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tupl
 
 
 def _check_protocol(contents: Contents, protocol: str | None) -> None:
-    """Raise PlanError for a protocol that no outcome of the store has."""
+    """Raise PlanError if no outcome in the store was measured by this protocol."""
     held = {name for record in contents.records.values() for name, _ in record.outcomes}
     if protocol and held and protocol not in held:
         raise PlanError(
@@ -246,7 +246,7 @@ def _check_protocol(contents: Contents, protocol: str | None) -> None:
 
 
 def cells_of(contents: Contents) -> list[Cell]:
-    """Return the cells of the last plan of a store, or the stored cells without a plan.
+    """Return the training runs (cells) of a store's last plan, or all stored ones without a plan.
 
     A plan with `stop` has no cells after the seed at which it has stopped.
     """
@@ -257,7 +257,7 @@ def cells_of(contents: Contents) -> list[Cell]:
 
 
 def _until_narrow(plan: Plan, contents: Contents, cells: list[Cell]) -> list[Cell]:
-    """Return the cells up to the seed at which the plan has stopped; all if it has not yet."""
+    """Return the cells up to the seed at which the stopping rule of the plan ends the study."""
     for seeds in range(statistics.RANKING, plan.seeds):
         first = [cell for cell in cells if cell.seed <= seeds]
         grid = _grid(contents, first, plan)
@@ -279,7 +279,7 @@ def plan_of(contents: Contents) -> Plan | None:
 
 
 def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]:
-    """Choose the rate of each row: the best mean over n ≤ L of its trials, then the least loss.
+    """Choose each row's learning rate by the mean outcome of trials at n ≤ L, then by loss.
 
     A row with missing trials has no rate; a rate with a failed trial comes last.
     """
@@ -296,7 +296,7 @@ def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]
 
 
 def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
-    """Return the scores of trials, less is better: mean outcome within L, then mean last loss."""
+    """Return the sort key of trials, the best first: mean outcome within L, then last loss."""
     if any(record.failure is not None for record in records):
         return inf, inf
     means = []
@@ -311,7 +311,7 @@ def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
 
 
 def narrow(plan: Plan, contents: Contents, seeds: int) -> bool:
-    """Test whether all intervals of a plan are narrow enough: those of contrasts, or of rows."""
+    """Test whether all intervals of contrasts, or of rows, are as narrow as the plan demands."""
     cells = plan.cells(chosen_rates(plan, contents))
     first = [cell for cell in cells if cell.seed <= seeds]
     return _narrow(plan, _grid(contents, first, plan), seeds)
@@ -333,7 +333,7 @@ Grid = dict[tuple[str, str], dict[int, tuple[Cell, Record | None]]]
 
 
 def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
-    """Arrange cells and their records by task and encoding, then by seed, in the cells' order.
+    """Group cells and their stored records by task and encoding, then by seed.
 
     Cells of a plan lack the settings that come from the task, which records have; they are compared
     without these settings.
@@ -425,7 +425,7 @@ def _positions(records: Iterable[Record], trained: int) -> list[float]:
 
 
 def _untrained(records: Mapping[int, Record], trained: int, protocol: str | None) -> list[int]:
-    """List the seeds with too few right answers at n = L, or at the longest tested n ≤ L."""
+    """List the seeds that did not learn the task: too few right answers at the trained length."""
     weak = []
     for seed, record in records.items():
         within = {n: x for n, x in outcomes_graded(record, protocol).items() if n <= trained}
@@ -441,7 +441,7 @@ def _shape(outcomes: Mapping[int, Outcome]) -> tuple[tuple[int, str, int], ...]:
 def _measured(
     records: Iterable[Record], protocol: str | None, metric: str, trained: int
 ) -> list[Tensor]:
-    """Compute the metric of each run with a protocol, prompt by prompt.
+    """Compute the metric of each run, prompt by prompt, from outcomes by one protocol.
 
     Raises StoreError if runs have different numbers of prompts, or outcomes that are not finite.
     """
@@ -482,7 +482,7 @@ def _contrasts(plan: Plan, grid: Grid, protocol: str | None) -> list[Contrast]:
 
 
 def _controls(plan: Plan, grid: Grid) -> list[Contrast]:
-    """Return the contrast of the positive with the negative control, for each task."""
+    """Return for each task the contrast of the positive control with the negative control."""
     if not (plan.positive and plan.negative):
         return []
     sides = (plan.positive,), (plan.negative,)
@@ -491,7 +491,7 @@ def _controls(plan: Plan, grid: Grid) -> list[Contrast]:
 
 
 def _with_controls(contrast: Contrast, controls: Sequence[Contrast], plan: Plan) -> Contrast:
-    """Make a contrast undecidable if the positive control of its task shows no gain."""
+    """Mark a contrast as undecidable if the positive control of its task shows no gain."""
     terms = [plan.reading(name).task or contrast.task for name in contrast.terms]
     for control in controls:
         if control.task in terms and (why := refusal(control)):
@@ -500,7 +500,7 @@ def _with_controls(contrast: Contrast, controls: Sequence[Contrast], plan: Plan)
 
 
 def refusal(control: Contrast) -> str:
-    """Return the reason why a task cannot decide anything, "" if its positive control gains."""
+    """Return the reason why no contrast on a task can be decided, or "" if its control gains."""
     if control.decided and control.difference is not None and control.difference.value > 0:
         return ""
     one, other = control.one[0], control.other[0]
@@ -575,7 +575,7 @@ def _contrast(
 def _overall(
     rows: Sequence[Row], grid: Grid, metric: str, protocol: str | None, resamples: int
 ) -> list[Overall]:
-    """Summarise each encoding that has outcomes of every task with right answers."""
+    """Summarise over all tasks each encoding that has outcomes of every task graded by answers."""
     able = [row for row in rows if row.value is not None and not row.bits]
     names = [*dict.fromkeys(row.task for row in able)]
     overall = []
@@ -604,13 +604,13 @@ def _values(
 
 
 def _protocol(record: Record, protocol: str | None) -> str:
-    """Return `protocol`, or the first of `PROTOCOLS` if it is None; "" if the record lacks it."""
+    """Return `protocol`, or by default the first of `PROTOCOLS` that the record has, or ""."""
     held = {name for name, _ in record.outcomes}
     return next((name for name in ([protocol] if protocol else PROTOCOLS) if name in held), "")
 
 
 def outcomes_graded(record: Record, protocol: str | None = None) -> dict[int, Outcome]:
-    """Return the outcomes of a protocol by length; None: of the first that the record has."""
+    """Return the outcomes of one protocol by length. `protocol` None means the default one."""
     chosen = _protocol(record, protocol)
     return {n: outcome for (name, n), outcome in sorted(record.outcomes.items()) if name == chosen}
 

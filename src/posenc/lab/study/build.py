@@ -54,7 +54,7 @@ def length_hints(cell: Cell, both_ways: bool) -> dict[str, Any]:
 
 
 def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
-    """Build the encoding of one layer; `theta` in its options lists a RoPE's frequencies."""
+    """Build the encoding of one layer; the option `theta` of a RoPE sets its frequencies."""
     dim = cell.profile.width // cell.profile.heads
     options = length_hints(cell, both_ways) | dict(cell.options)
     if "theta" not in options:
@@ -72,5 +72,5 @@ def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
 
 
 def derived_seed(use: str, seed: int) -> int:
-    """Derive a seed for one use from a run's seed, so that different uses are independent."""
+    """Derive from a run's seed the seed of one use, such as weights, to keep uses independent."""
     return int.from_bytes(sha256(f"{use} {seed}".encode()).digest()[:7])

@@ -31,7 +31,7 @@ DEEPEST = 16  # greatest nesting of lists and tables
 
 @dataclass(frozen=True)
 class Profile:
-    """Sizes of the model and of its training."""
+    """The sizes of the model, and the settings of its training."""
 
     width: int = 64
     heads: int = 4
@@ -44,7 +44,7 @@ class Profile:
 
     @property
     def weights(self) -> int:
-        """The number of weights in the linear maps of all layers, most of the model's weights."""
+        """The number of weights in the linear maps of all layers, a measure of model size."""
         return 12 * self.width**2 * self.layers
 
 
@@ -57,7 +57,7 @@ PROFILES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """One encoding, one task, one seed.
+    """The settings of one training run: encoding, task, seed, model sizes and training.
 
     - `task`: name of a task, or "module.py:mine"
     - `encoding`: name in the catalogue, or "module.py:Mine"
@@ -119,7 +119,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name of the encoding in tables."""
+        """The name of this run's row in tables: its label, or the encoding if it has none."""
         return self.label or self.encoding
 
     @property
@@ -136,7 +136,7 @@ class Cell:
 
     @property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits of the SHA-256 of the settings."""
+        """The identity of this run: sixteen hexadecimal digits of the SHA-256 of its settings."""
         return digest_of(self.settings)
 
     @classmethod
@@ -161,12 +161,12 @@ class Cell:
 
     @property
     def drawn_below(self) -> int | None:
-        """The upper bound of random positions; None for plain positions."""
+        """The bound below which positions are drawn at random; None for positions 0, 1, 2, …"""
         return None if self.positions == "plain" else int(self.positions.split()[1])
 
 
 def check_setting(name: str, value: Any) -> None:
-    """Raise ValueError for a value of the wrong type or size for this setting of a cell."""
+    """Raise ValueError if a value has the wrong type or size for this setting of a cell."""
     if not _fits(name, value):
         raise ValueError(f"a cell cannot have the `{name}` {brief(value)}.")
 
@@ -216,7 +216,7 @@ def digest_of(settings: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a cell; on the CPU all fields but `seconds` are reproducible to the bit.
+    """The result of a training run; on the CPU all but `seconds` is reproducible to the bit.
 
     - `outcomes`: by protocol and length, a vector over prompts. Bool if a prompt is right or wrong
       ("forced": every answer is the likeliest token after the true ones; "generated": after the

@@ -30,7 +30,7 @@ KEY = "posenc"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training run after `step` steps."""
+    """The saved state of a training run after `step` steps."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -49,7 +49,7 @@ class Damaged(Refused):
 def save(
     directory: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]
 ) -> Path:
-    """Write a checkpoint, wait until it is on the disk, and remove all but the newest two.
+    """Write a checkpoint to disk durably, then remove all checkpoints but the newest two.
 
     - `directory`: folder of the checkpoints of one run
     - `step`: number of training steps that are done
@@ -138,7 +138,7 @@ def _read_file(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | N
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions on which the bits of a resumed run depend."""
+    """Return the versions that must match for a resumed run to equal an uninterrupted one."""
     return {"posenc": __version__, "torch": torch.__version__}
 
 

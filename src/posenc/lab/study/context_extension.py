@@ -41,7 +41,7 @@ def extend_rope(model: Transformer, method: str, factor: float, trained: int) ->
 
 
 def check_encoding(cell: Cell, trained: int = 4096) -> None:
-    """Construct and extend the encoding of a cell, to find errors before training.
+    """Construct and extend the encoding of a run once, so that errors appear before training.
 
     - `trained`: length of the longest training text, in tokens
 
@@ -58,7 +58,7 @@ def check_encoding(cell: Cell, trained: int = 4096) -> None:
 
 
 def longer_texts(cell: Cell, task: Task) -> Task | None:
-    """Return the task of the training after the extension, on longer texts; None without one.
+    """Return the task with longer texts for training after the extension, or None without it.
 
     Raises ValueError if these texts are too long for a cell.
     """

@@ -1,4 +1,4 @@
-"""Controls of a cell: the mask, the oracle's answers, and random or shuffled positions."""
+"""Controls of a run: window masks, given right answers, and random or shuffled positions."""
 
 from random import Random
 
@@ -11,7 +11,7 @@ from posenc.lab.study.tasks import Batch, Task
 
 
 def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
-    """Return the mask that applies besides the model's causal one, or None.
+    """Return the mask to combine with the model's causal one, for windows and padding, or None.
 
     The control "window" limits attention to the length of the longest training text. For an
     encoder the padding of shorter texts is masked.
@@ -24,12 +24,12 @@ def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
 
 
 def oracle_targets(cell: Cell, batch: Batch) -> Tensor | None:
-    """Return the right answers for the control "oracle", 0 at ungraded tokens; otherwise None."""
+    """Return the right answers that the control "oracle" gives to the model; None without it."""
     return batch.targets * batch.answers if cell.control == "oracle" else None
 
 
 def draw_positions(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor | None:
-    """Draw random sorted or shuffled positions (text, token); return None for plain positions."""
+    """Draw sorted random or shuffled positions (text, token), or return None for 0, 1, 2, …"""
     texts, tokens = shape
     if cell.drawn_below is not None:
         if tokens > cell.drawn_below:

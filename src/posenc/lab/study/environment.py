@@ -25,7 +25,7 @@ PACKAGE = provenance.HERE
 
 
 def describe(plan: Plan, also: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a plan's cells by name, such as {"torch": "2.13.0"}.
+    """Return the versions, code and hardware that outcomes depend on, as {"torch": "2.13.0", …}.
 
     - `plan`: plan, whose own code and files are included by their SHA-256
     - `also`: further entries, such as the device
@@ -65,7 +65,7 @@ def processor() -> str:
 
 
 def device(name: str) -> dict[str, str]:
-    """Return the device that cells are trained on by torch's name and its own; {} for the CPU.
+    """Return the name of the training device as {"device": "cuda, NVIDIA …"}; {} for the CPU.
 
     Raises PlanError for a device that torch does not have.
     """
@@ -84,7 +84,7 @@ def device(name: str) -> dict[str, str]:
 
 
 def changes(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Describe differences from the registered environment, or return "".
+    """Describe how the environment `here` differs from the registered one, or return "".
 
     An example is "`torch` is '2.12' there and '2.13' here". Commits and processors may differ.
     """
@@ -93,7 +93,7 @@ def changes(there: Mapping[str, str], here: Mapping[str, str]) -> str:
 
 
 def merged(there: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
-    """Return the entries of `here`, with the commits and processors of both environments."""
+    """Return the environment `here`, with the commits and processors of both environments."""
     both = {**there, **here}
     for name in LISTED:
         parts = [part for one in (there, here) for part in one.get(name, "").split("; ") if part]

@@ -1,4 +1,4 @@
-"""Evaluation of a trained model at each length, prompt by prompt, on texts that depend on no seed.
+"""Evaluation of a trained model at each length, on prompts that are the same for all seeds.
 
 Protocols of tasks whose answers are right or wrong:
 
@@ -47,7 +47,7 @@ Predictions = dict[str, Tensor]  # outputs of a model by protocol: predicted tok
 def evaluate(
     model: Transformer, cell: Cell, task: Task, lengths: Sequence[int] | None = None
 ) -> dict[tuple[str, int], Tensor]:
-    """Return outcomes by protocol and length: for each prompt bool, or bits per character."""
+    """Return outcomes by protocol and length: a bool, or bits per character, for each prompt."""
     outcomes = {}
     for n in task.lengths if lengths is None else lengths:
         texts = _texts(cell, task, n)
@@ -69,7 +69,7 @@ def predict(model: Transformer, cell: Cell, task: Task) -> Predictions:
 
 
 def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, int], Tensor]:
-    """Compute the outcomes of `evaluate` from saved predictions, without a model.
+    """Compute the outcomes that `evaluate` returns from saved predictions, without a model.
 
     Raises ValueError for predictions whose protocols, shapes or types are not those of the cell.
     """
@@ -88,7 +88,7 @@ def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, i
 
 
 def _protocols(task: Task) -> tuple[str, ...]:
-    """Return the names of the outputs that a task is graded by."""
+    """Return the names of the protocols, such as "cropped", by which a task is graded."""
     if task.in_bits:
         return ("apart", "windowed", "shuffled", *(() if task.both_ways else ("cropped",)))
     forward = () if task.both_ways else ("cropped", "generated", "endless")
@@ -96,7 +96,7 @@ def _protocols(task: Task) -> tuple[str, ...]:
 
 
 def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -> None:
-    """Raise ValueError for outputs of another type or shape, which could broadcast silently."""
+    """Raise ValueError if outputs have a wrong type or shape, which could broadcast silently."""
     for name in _protocols(task):
         tokens = batch.inputs[:, -_cropped_length(task) :] if name == "cropped" else batch.inputs
         shape = (*tokens.shape, len(task.vocabulary)) if task.in_bits else tuple(tokens.shape)
@@ -142,7 +142,7 @@ def _grade(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 def _tokens(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Int[Tensor, "text token"]]:
-    """Return by protocol the likeliest token at each answer; 0 elsewhere."""
+    """Return the likeliest token at each answer, and 0 at other tokens, for each protocol."""
     pos, mask = draw_positions(cell, batch.inputs.shape, random), mask_of(cell, task, batch)
     shuffled = draw_positions(replace(cell, control="shuffled"), batch.inputs.shape, random)
     near = mask_of(replace(cell, control="window"), task, batch)
@@ -171,7 +171,7 @@ def _tokens(
 
 
 def _right(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
-    """Test whether all answers of a text are right, by protocol."""
+    """Test for each protocol and text whether all answers of the text are right."""
     wrong = {}
     for name, tokens in outputs.items():
         answers, targets = (x[:, -tokens.shape[1] :] for x in (batch.answers, batch.targets))
@@ -248,12 +248,12 @@ def _logits(
 
 
 def _cropped_length(task: Task) -> int:
-    """Return the number of input tokens of the longest training text; its last is only a target."""
+    """Return the number of inputs in the longest training text, one less than its tokens."""
     return task.longest - 1
 
 
 def _cropped(batch: Batch, most: int) -> Batch:
-    """Crop each text to <bos> and its last tokens."""
+    """Crop each text to `most` tokens: <bos> and the last tokens of the text."""
     first, kept = batch.inputs[:, :1], slice(-most, None)
     return Batch(
         torch.cat((first, batch.inputs[:, kept][:, 1:]), -1),
@@ -285,5 +285,5 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 
 
 def _permuted(points: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Permute points in the order of shuffled positions; return (text, token, axis)."""
+    """Return the points (text, token, axis) in the order of shuffled positions."""
     return None if points is None or order is None else points[order]

@@ -64,7 +64,7 @@ Kind = tuple[Any, ...]
 
 
 class Event(NamedTuple):
-    """An event of a cell: "done" with its record, "progress", "warning", "killed", "stopped", or
+    """An event of a run: "done" with its record, "progress", "warning", "killed", "stopped", or
     "error" with a message."""
 
     kind: str
@@ -88,7 +88,7 @@ class Executor(Protocol):
 
 @dataclass
 class Status:
-    """The progress of a study."""
+    """The progress of a running study: finished runs, time left, and warnings."""
 
     done: int = 0
     of: int = 0
@@ -124,7 +124,7 @@ def study(
     device: str = "cpu",
     pilot: bool = False,
 ) -> Ended:
-    """Run the cells of a plan that are not done yet, and store their outcomes.
+    """Run the training runs (cells) of a plan that are not done yet, and store their outcomes.
 
     - `plan`: the plan
     - `folder`: folder of the store, the checkpoints and the saved models
@@ -192,7 +192,7 @@ def _begun(plan: Plan, folder: Path) -> bool:
 
 
 def resolved(plan: Plan) -> list[Cell]:
-    """Return the cells of a plan, with the lengths and the text's digest that come from the task.
+    """Check a plan, and return its training runs with the lengths and data that the task sets.
 
     Raises PlanError for a text, task or encoding of the user's own that cannot be used; an encoding
     that cannot be extended or does not reach the end of the longest text; a length of which the
@@ -224,7 +224,7 @@ def resolved(plan: Plan) -> list[Cell]:
 
 
 def cells_of(plan: Plan) -> list[Cell]:
-    """Return the cells of `resolved` without checking or importing the plan's encodings."""
+    """Return the cells that `resolved` returns, without checking or importing encodings."""
     return _cells(plan, *_by_task(plan))
 
 
@@ -251,7 +251,7 @@ def _cells(
 
 
 def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Task]]:
-    """Return the settings of cells that follow from their task, and the tasks; both by name."""
+    """Return for each task name the settings that the task determines, and the task itself."""
     by_task, made_of = {}, {}
     for name in plan.tasks:
         source = plan.source(name)
@@ -270,7 +270,7 @@ def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Tas
 
 
 def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
-    """Raise PlanError for lengths, a metric or a contrast that a task does not measure."""
+    """Raise PlanError if a task is not tested at the lengths that metric or contrasts need."""
     tested = ", ".join(map(str, task.lengths))
     if task.trained not in task.lengths:
         raise PlanError(
@@ -303,14 +303,14 @@ def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
 
 
 def with_rate(cell: Cell, rates: Mapping[tuple[str, str], float]) -> Cell:
-    """Set the learning rate that was chosen for the cell's row; trial cells keep their own."""
+    """Return the run with the learning rate chosen for its row; trials keep their own rate."""
     if cell.seed > MOST_SEEDS:
         return cell
     return replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name]))
 
 
 def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
-    """Run one layer on the first and last positions of the longest text.
+    """Run one layer on the first and last positions of the longest text, to find errors early.
 
     Raises the error of positions or an encoding that do not reach that far, before training.
     """
@@ -322,7 +322,7 @@ def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
 
 
 def _within(cell: Cell) -> tuple[int, ...]:
-    """Return the tested lengths up to the trained one, at which learning rates are chosen."""
+    """Return the tested lengths up to the trained one; learning rates are chosen by these only."""
     assert cell.trained is not None
     return tuple(n for n in cell.tested if n <= cell.trained) or (cell.trained,)
 
@@ -346,7 +346,7 @@ def _with_stored_lengths(plan: Plan, cells: list[Cell], contents: Contents) -> l
 
 @contextmanager
 def _usable(what: str) -> Iterator[None]:
-    """Turn errors of a file or of code that the plan names into a PlanError of one sentence."""
+    """Convert errors from files or code that a plan names to a one-sentence PlanError."""
     try:
         yield
     except OSError as error:
@@ -357,7 +357,7 @@ def _usable(what: str) -> Iterator[None]:
 
 
 def file_of(cell: Cell) -> Path | None:
-    """Return the file that a cell's task is made of, or None; raise ValueError if it changed."""
+    """Return the file with the task's text or data, or None; raise ValueError if it changed."""
     if not cell.source:
         return None
     path = Path(cell.source)
@@ -470,7 +470,7 @@ class Processes:
                 pass
 
     def close(self) -> None:
-        """End all processes; kill those that still work."""
+        """Stop all worker processes, and kill those that are still running a cell."""
         self.stop()
         for connection, (process, cell) in self._workers.items():
             if cell is None:
@@ -557,7 +557,7 @@ class _Study:
         self._count()
 
     def _count(self) -> None:
-        """Name the cells and count those that are done."""
+        """Assign a display name to each cell, and count the cells that are done."""
         self.names = {
             cell.digest: f"{cell.task} {cell.name} {cell.seed}"
             + f" at {cell.profile.rate:g}" * (cell.seed > MOST_SEEDS)
@@ -602,7 +602,7 @@ class _Study:
         return False
 
     def _set_rates(self, rates: Mapping[tuple[str, str], float]) -> None:
-        """Set the chosen rate of each cell; leave out the cells of rows without one."""
+        """Set the chosen learning rate of each cell; leave out rows whose trials are incomplete."""
         for cell in self.cells:
             if cell.seed <= MOST_SEEDS and (cell.task, cell.name) not in rates:
                 why = "left out: its rate is chosen when the trials of all parts are merged"
@@ -628,7 +628,7 @@ class _Study:
             self.missing[cell.digest] = cell, "left out: there is no time for it"
 
     def _next(self, waiting: list[Cell]) -> Cell | None:
-        """Remove and return the next cell of the first waiting seed that would end in time."""
+        """Pop the next cell of the first waiting seed that would finish before the deadline."""
         for place, cell in enumerate(waiting):
             if cell.seed != waiting[0].seed:
                 break
@@ -697,7 +697,7 @@ class _Study:
         return (seconds + self.pool.busy * self.pace.mean / 2) / cores
 
     def _fitting(self) -> int | None:
-        """Estimate the number of cells that are done at the time limit."""
+        """Estimate how many cells will be done when the time limit is reached."""
         if self.deadline is None:
             return None
         waiting, seconds = self.kinds.total(), self.pace.of_all(self.kinds)
@@ -707,7 +707,7 @@ class _Study:
 
 
 class _Pace:
-    """Mean times of cells by kind, by sizes and task, and by sizes.
+    """Mean wall times of finished cells, to estimate those of similar cells.
 
     Times are kept as cumulative sums, because an estimate is made at each event and a study may
     have ten thousand cells.
@@ -736,7 +736,7 @@ class _Pace:
         return None
 
     def of_all(self, kinds: Counter[Kind]) -> float | None:
-        """Return the expected total time of cells, counted by kind; None if one is not known."""
+        """Return the expected total time of cells, counted by kind; None if a kind is unknown."""
         each = [(self.of(kind), count) for kind, count in kinds.items() if count]
         if () not in self._sums or any(seconds is None for seconds, _ in each):
             return None

@@ -15,7 +15,7 @@ COLUMNS: tuple[str, ...] = (
 
 
 def rows(contents: Contents) -> Iterator[dict[str, Any]]:
-    """Yield rows with the columns of `COLUMNS`; `outcomes` is a list over prompts.
+    """Yield a row with the columns `COLUMNS` for each cell, protocol and length of a store.
 
     A cell that failed has one row, without a length.
     """
@@ -34,7 +34,7 @@ def rows(contents: Contents) -> Iterator[dict[str, Any]]:
 
 
 def write_csv(contents: Contents, path: Path) -> int:
-    """Write a new CSV file, outcomes as "0110…" or as numbers with spaces; return the row count."""
+    """Write a new CSV file, with outcomes as "0110…" or spaced numbers; return the row count."""
     with open(path, "x", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
@@ -47,7 +47,7 @@ def write_csv(contents: Contents, path: Path) -> int:
 
 
 def write_parquet(contents: Contents, path: Path) -> int:
-    """Write a new Parquet file, outcomes as lists of float32; return the row count.
+    """Write a new Parquet file, with outcomes as lists of float32; return the row count.
 
     Raises ImportError, with the remedy, if pyarrow is not installed.
     """

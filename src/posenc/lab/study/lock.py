@@ -20,12 +20,12 @@ MOST = 4096  # bytes of the lock file that are read
 
 
 class Locked(ValueError):
-    """Another process works in the folder; the message names it."""
+    """Another process is working in the folder of the study; the message names the process."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock inside the block. Raises Locked if another process holds it."""
+    """Lock a study's folder inside the `with` block. Raises Locked if another process holds it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Merging of the stores of several parts of one plan, such as those of an array of jobs."""
+"""Merging of several stores that each hold a part of one plan, such as from an array of jobs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from posenc.lab.study.store import Contents, Store, StoreError
 
 
 def merge(folder: Path, parts: Sequence[Path]) -> int:
-    """Write the cells of all parts into the store of a folder; return how many are new there.
+    """Copy the cells of all parts into the store of `folder`; return the number of added cells.
 
     The parts are unchanged. Before anything is written, raises StoreError for a part of another
     plan, version or code, and for a cell that has different outcomes in two stores.

@@ -79,7 +79,7 @@ class Transformer(nn.Module):
         oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Logits:
-        """Return the logits of the predicted symbol at each token; arguments as of `hidden`."""
+        """Return the logits of the predicted symbol at each token; arguments as for `hidden`."""
         return self.head(self.hidden(tokens, pos, mask, cache, oracle_targets, points))
 
     def hidden(
@@ -91,7 +91,7 @@ class Transformer(nn.Module):
         oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Float[Tensor, "text token channel"]:
-        """Return the input of the head at each token.
+        """Return the output of the last layer at each token, which is the input of the head.
 
         - `tokens`: numbers of symbols; with a `cache`, those after the cached tokens
         - `pos`: positions, (token,) or (text, token); None: 0, 1, 2, …, or the next ones of the
@@ -132,7 +132,7 @@ class Transformer(nn.Module):
         return tokens
 
     def new_cache(self) -> Cache | None:
-        """Return an empty cache; None if an encoding depends on the length of the text."""
+        """Return an empty cache, or None if an encoding depends on the length of the text."""
         return None if any(encoding.by_length for encoding in self.encodings()) else Cache()
 
     def attentions(self) -> Iterator[SelfAttention]:
@@ -146,7 +146,7 @@ class Transformer(nn.Module):
 
     @property
     def shared(self) -> dict[str, Tensor]:
-        """The weights that do not belong to an encoding."""
+        """The weights that models with different encodings share, by name."""
         return {name: x for name, x in self.named_parameters() if ".encoding." not in name}
 
 
@@ -172,7 +172,7 @@ def round_products(model: nn.Module) -> None:
 
 
 def _draw(model: nn.Module, layers: int, seed: int) -> None:
-    """Draw all weights anew, in the order of their names.
+    """Initialise all weights at random from one seed, in the order of their names.
 
     Linear maps have a standard deviation of 1/√inputs, which preserves the size of their input.
     Those whose output is added to x have 1/√(2 · layers · inputs), because there are 2 · layers of
@@ -192,7 +192,7 @@ def _draw(model: nn.Module, layers: int, seed: int) -> None:
 
 
 def _without_additive(encoding: Encoding) -> Encoding:
-    """Return the parts of an encoding for the layers after the first, without additive parts."""
+    """Return an encoding for the layers after the first: without the parts added to embeddings."""
     parts = [leaf for leaf in leaves(encoding) if "on_embeddings" not in leaf.acts_on]
     if len(parts) == len(leaves(encoding)):
         return encoding

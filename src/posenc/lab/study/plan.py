@@ -97,7 +97,7 @@ class PlanRow:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings that are not None."""
+        """All settings of the row that are not None, by name."""
         return {name: x for name, x in asdict(self).items() if x is not None}
 
     @property
@@ -168,12 +168,12 @@ class Plan:
 
     @classmethod
     def stored(cls, text: str) -> "Plan":
-        """Read the plan of a store; `told` is false in plans from before that setting existed."""
+        """Read a plan from its text in a store; plans older than the setting `told` get false."""
         return cls.of({"told": False} | tomllib.loads(text), "the store's plan")
 
     @cached_property
     def text(self) -> str:
-        """The plan as canonical TOML with all defaults, equal for all spellings of a plan."""
+        """The plan as canonical TOML with all defaults: the same text for equivalent plans."""
         rows = [
             {
                 "name": encoding.name,
@@ -219,7 +219,7 @@ class Plan:
 
     @property
     def smoke(self) -> bool:
-        """True for the smallest profile, which only shows that everything runs."""
+        """True for the smallest profile, a test that everything runs and not a measurement."""
         return self.profile == PROFILES["smoke"]
 
     @property
@@ -227,11 +227,11 @@ class Plan:
         return tuple(encoding.name for encoding in self.encodings)
 
     def reading(self, name: str) -> ContrastTerm:
-        """Split a term of a contrast into the parts of "copy: rope cropped at 12"."""
+        """Parse a term of a contrast such as "copy: rope cropped at 12" with this plan's names."""
         return read_term(name, self.tasks, self.labels)
 
     def cells(self, rates: Rates = MappingProxyType({})) -> list[Cell]:
-        """List the cells, seed after seed, so that an interrupted study is balanced.
+        """List the training runs, seed after seed, so that an interrupted study is balanced.
 
         - `rates`: chosen learning rates by task and label
         """
@@ -252,11 +252,11 @@ class Plan:
         ]  # fmt: skip
 
     def profile_of(self, row: PlanRow) -> Profile:
-        """Return the sizes and the training of a row."""
+        """Return the profile of a row: the plan's, changed by the row's own settings."""
         return replace(self.profile, **row.profile)
 
     def trials(self) -> list[Cell]:
-        """List the trial cells, which choose the rates; no other cell has their seeds."""
+        """List the trial runs by which learning rates are chosen, with seeds of their own."""
         return [
             cell
             for seed in range(MOST_SEEDS + 1, MOST_SEEDS + 1 + self.rate_seeds)
@@ -268,12 +268,12 @@ class Plan:
 
     @property
     def code(self) -> list[str]:
-        """The names of tasks and encodings that are code, such as "my_module.py:Mine"."""
+        """The names of tasks and encodings in code of the user, such as "my_module.py:Mine"."""
         named = {*self.tasks, *(row.encoding for row in self.encodings)}
         return sorted(filter(user_code.is_own, named))
 
     def source(self, task: str) -> str:
-        """Return the file that a task is made of; empty for none or the packaged one."""
+        """Return the file with a task's text or images; "" if there is none or it is packaged."""
         return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
 
     def check_settings(self) -> None:
@@ -342,7 +342,7 @@ class Plan:
 
     @property
     def tests(self) -> int:
-        """The number of contrasts, each on every task unless it names its own."""
+        """The number of statistical tests: one per contrast and task, one if it names a task."""
         return sum(
             1 if self.reading(sides[0][0]).task else len(self.tasks) for sides in self.contrast
         )
@@ -357,7 +357,7 @@ class Plan:
             raise PlanError(" ".join([*notes, remedy]))
 
     def differences(self, other: "Plan") -> str:
-        """Describe the keys that differ from another plan: "`seeds` is 6 there and 10 here"."""
+        """Describe how this plan differs from another: "`seeds` is 6 there and 10 here"."""
         there, here = (tomllib.loads(plan.text) for plan in (other, self))
         return ", ".join(
             f"`{key}` is {brief(there.get(key))} there and {brief(here.get(key))} here"
@@ -381,7 +381,7 @@ TERM = re.compile(r"(.+?)(?: (cropped|windowed))?(?: at ([1-9]\d{0,8}))?")
 
 
 def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> ContrastTerm:
-    """Split a term of a contrast into task, label, protocol and length; keep a whole label."""
+    """Parse a contrast term into task, label, protocol and length; row labels are never split."""
     task, _, rest = name.partition(": ")
     task, rest = (task, rest) if task in tasks and rest else ("", name)
     found = TERM.fullmatch(rest)
@@ -392,7 +392,7 @@ def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> Contras
 
 
 class _PlanReader:
-    """A validating reader of a plan's content, whose errors name the file and the key."""
+    """A validating parser of a plan's TOML content. Its errors name the file and the key."""
 
     def __init__(self, source: str) -> None:
         self.source = source

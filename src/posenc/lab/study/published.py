@@ -19,7 +19,7 @@ class Point:
 
 @dataclass(frozen=True)
 class PublishedCurves:
-    """The published curves of one task, by the catalogue names of the encodings."""
+    """The published curves of one task, keyed by the catalogue name of each encoding."""
 
     task: str
     paper: str

@@ -31,7 +31,7 @@ def check_folders(*paths: Path) -> None:
 
 
 def opener(path: str | Path, flags: int) -> int:
-    """Open a regular file; an `opener` for Python's `open`. Raises NotRegular for others."""
+    """Open a file; the `opener` argument of Python's `open`. Raises NotRegular for other paths."""
     check_files(Path(path))
     return os.open(path, flags | _AT_ONCE | _NO_LINK, 0o666)
 

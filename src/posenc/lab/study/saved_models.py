@@ -25,7 +25,7 @@ KEY = "posenc.lab.study"  # key of the metadata
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A trained model, the cell of its run, and its vocabulary."""
+    """A trained model, the settings of its training run (cell), and its vocabulary."""
 
     model: Transformer
     cell: Cell
@@ -59,7 +59,7 @@ class SavedModel:
 
 
 def save_model(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
-    """Write a model to `folder`, named by the digest of its cell, over an earlier file of it."""
+    """Write a model to `folder`, named by its cell's digest; an earlier file is replaced."""
     from safetensors.torch import save
 
     about = {

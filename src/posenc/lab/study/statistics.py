@@ -108,7 +108,7 @@ def interval(
 def _ends(
     mean: Float[Tensor, "*world"], half: Float[Tensor, "*world"], share_of: int | None, level: float
 ) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"]]:
-    """Return the ends of an interval; for a share of `share_of` prompts, within 0 and 1."""
+    """Return the ends of an interval; those of a share of `share_of` prompts stay in 0 … 1."""
     if share_of is None:
         return mean - half, mean + half
     apart = half / (mean * (1 - mean))
@@ -119,7 +119,7 @@ def _ends(
 
 
 def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
-    """Return the p of two one-sided t tests of a mean paired difference of `margin` or more.
+    """Test equality by two one-sided t tests: p for a mean difference of `margin` or more.
 
     Schuirmann 1987, "A comparison of the two one-sided tests procedure and the power approach".
     """
@@ -133,7 +133,7 @@ def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
 def _crossed(
     table: Float[Tensor, "*world seed prompt"],
 ) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"], Float[Tensor, "*world"]]:
-    """Return the mean, its standard error over seeds and prompts, and its degrees of freedom."""
+    """Return mean, standard error over seeds and prompts, and degrees of freedom of a table."""
     seeds, prompts = table.shape[-2:]
     by_seed, by_prompt = table.mean(-1), table.mean(-2)
     mean = by_seed.mean(-1)
@@ -154,7 +154,7 @@ def _crossed(
 
 @cache
 def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2_000) -> float:
-    """Simulate the coverage of `interval`: how often it contains the truth, in the worst world.
+    """Simulate the coverage of `interval`: how often it contains the truth, in the worst case.
 
     The logit of a right answer is the sum of a mean, a normal number of the seed and a normal
     number of the prompt. Worlds differ in these: seeds vary more than prompts, as much, or less,
@@ -201,7 +201,7 @@ def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> fl
 
 @cache
 def _quantiles(level: float) -> tuple[Tensor, Tensor]:
-    """Return a table of t over 1/degrees, in which t is nearly linear."""
+    """Tabulate quantiles of t over 1/degrees; over this variable t is nearly linear."""
     inverse = torch.linspace(1 / MOST_DEGREES, 1, 64, dtype=torch.float64)
     return inverse, torch.tensor([t_quantile((1 + level) / 2, 1 / x) for x in inverse.tolist()])
 
@@ -241,7 +241,7 @@ def _seeds_by_prompts(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"
 
 
 def _redrawn(table: Tensor, resamples: int, random: torch.Generator) -> Tensor:
-    """Resample seeds, and prompts, the same for all seeds; return means (resample, seed)."""
+    """Resample seeds, and prompts alike for all seeds; return means (resample, seed)."""
     seeds, prompts = table.shape
     drawn_prompts = torch.randint(prompts, (resamples, prompts), generator=random)
     times = torch.zeros(resamples, prompts, dtype=table.dtype)
@@ -312,7 +312,7 @@ def probability_of_improvement(
 
 
 def enough(interval: Interval, seeds: int, half_width: float = 0.05, most: int = 32) -> bool:
-    """Test whether a plan can stop: enough seeds and an interval of at most this half-width."""
+    """Test whether a study can stop: enough seeds, and an interval of at most this half-width."""
     return seeds >= most or (seeds >= RANKING and interval.half_width <= half_width)
 
 

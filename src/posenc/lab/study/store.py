@@ -69,11 +69,11 @@ PILOT = "pilot"  # name of the source that marks a store as a pilot, which is no
 
 
 class StoreError(ValueError):
-    """A file is not a store, or a damaged one, or one of a later version."""
+    """A file is not the store of a study, is damaged, or was written by a later version."""
 
 
 class Outcome(NamedTuple):
-    """The outcomes of one length: for each prompt right or wrong, or bits per character."""
+    """The outcomes at one length: for each prompt right or wrong, or bits per character."""
 
     kind: str
     prompts: int
@@ -110,7 +110,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A finished cell: its outcomes, or the reason of its failure."""
+    """A finished training run: its settings, and its outcomes or the reason of its failure."""
 
     cell: Cell
     parameters: int | None
@@ -121,7 +121,7 @@ class Record:
 
     @classmethod
     def of(cls, cell: Cell, result: Result) -> "Record":
-        """Make the record of a result; a loss that is not finite makes it a failure."""
+        """Make the record of a finished run; it is a failure if a loss is not finite."""
         outcomes = {place: Outcome.of(values) for place, values in result.outcomes.items()}
         losses = tuple(result.losses)
         lost = next((n for n, loss in enumerate(losses, 1) if not isfinite(loss)), None)
@@ -164,26 +164,26 @@ class Contents:
 
     @property
     def registered(self) -> bytes:
-        """Plans, deviations and sources as the bytes of their checksum."""
+        """Plans, deviations and sources as bytes, from which their checksum is computed."""
         parts = [*self.plans, *self.deviations, *sorted(self.sources.items())]
         return "".join(map(repr, parts)).encode()
 
     @property
     def checksums(self) -> dict[str, str]:
-        """The SHA-256 of each record by its cell, and of plans, deviations and sources."""
+        """SHA-256 checksums: one for each record, and one for plans, deviations and sources."""
         parts = {name: _bytes_of(name, record) for name, record in self.records.items()}
         return {n: sha256(x).hexdigest() for n, x in {REGISTERED: self.registered, **parts}.items()}
 
 
 def _bytes_of(name: str, record: Record) -> bytes:
-    """Return the bytes of a record's checksum, which contain all but its times."""
+    """Return a record as bytes for its checksum, without times, which may differ."""
     losses = _little_endian(array("d", record.losses)).hex()
     identity = (name, record.cell.label, record.parameters, losses, record.failure)
     return repr((identity, sorted(record.outcomes.items()))).encode()
 
 
 class Store:
-    """The single writer of the store in a folder; its methods return when the data is on disk."""
+    """The only writer of the store in a folder. Methods return after the data is on disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -304,7 +304,7 @@ def read(path: Path) -> Contents:
 
 
 def times(folder: Path) -> list[dict[str, Any]]:
-    """Read times.jsonl; invalid lines and values are left out."""
+    """Read the times of runs from times.jsonl; invalid lines and values are left out."""
     entries = []
     with (
         suppress(OSError, safe_files.NotRegular),
@@ -319,7 +319,7 @@ def times(folder: Path) -> list[dict[str, Any]]:
 
 
 def _is_time(name: str, value: Any) -> bool:
-    """Test whether an entry of times.jsonl is a text, or seconds if its name is step or wall."""
+    """Check the type of an entry of times.jsonl: seconds for step and wall, text for others."""
     if name not in ("step", "wall"):
         return isinstance(value, str)
     return isinstance(value, int | float) and 0 <= value < 1e9
@@ -366,7 +366,7 @@ def _contents(
 def _registered(
     file: sqlite3.Connection, path: Path
 ) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:
-    """Return plans, deviations and sources."""
+    """Read the registered plans, the deviations and the sources from a store."""
     deviations = _read_rows(file, path, "deviations", "what FROM deviations ORDER BY number")
     return (
         [*_read_rows(file, path, "plans", "digest, text FROM plans ORDER BY number")],
@@ -376,7 +376,7 @@ def _registered(
 
 
 def _read_rows(file: sqlite3.Connection, path: Path, table: str, query: str) -> Iterator[Any]:
-    """Yield the rows of a query. Raises StoreError for a value of a wrong type."""
+    """Yield the rows of an SQL query. Raises StoreError for a value of a wrong type."""
     types = TYPES[table]
     for row in file.execute(f"SELECT {query}"):
         if not all(map(isinstance, row, types)):
@@ -417,7 +417,7 @@ def _format(file: sqlite3.Connection) -> Any:
 
 
 def _renew(running: Path) -> None:
-    """Convert a running store of format 1 to the current format."""
+    """Convert an unfinished store of format 1 to the current format."""
     with _explained(running), closing(sqlite3.connect(running)) as file:
         _check(file, running)
         if _format(file) == FORMAT:
@@ -487,7 +487,7 @@ def _transaction(file: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Turn errors while reading a file into a StoreError of one sentence."""
+    """Convert errors while reading a store to a one-sentence StoreError."""
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -1,4 +1,4 @@
-"""The summary of a study for reports: analysis, registered plan, starts and environment."""
+"""The summary of a study for reports: analysis, registered plan, start times and environment."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Study:
 
     @property
     def title(self) -> str:
-        """The encodings and tasks; never the hypothesis, which is not a finding."""
+        """The title of the report: encodings and tasks, but not the unproven hypothesis."""
         names, tasks = (
             [*dict.fromkeys(getattr(row, what) for row in self.analysis.rows)]
             for what in ("encoding", "task")
@@ -50,7 +50,7 @@ class Study:
 
 
 def summarise(contents: Contents, analysis: Analysis | None = None) -> Study:
-    """Summarise a store.
+    """Summarise the store of a study for its report page.
 
     - `contents`: contents of the store
     - `analysis`: analysis of some of its tasks and encodings; None: of all

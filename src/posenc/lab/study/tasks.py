@@ -163,7 +163,7 @@ class Task:
         return TaskText(symbols, [False] * (1 + len(prompt)) + [True] * (len(answer) + 1))
 
     def most_tokens(self) -> int:
-        """Write a text of each length, and return the greatest number of tokens.
+        """Return the most tokens of any text, by writing one text of each length.
 
         Raises the error of the task for a length of which it cannot write a text.
         """
@@ -172,7 +172,7 @@ class Task:
         return max(batch.inputs.shape[1] for batch in batches)
 
     def batch(self, sizes: Sequence[int], random: Random, held_out: bool = False) -> Batch:
-        """Write a text of each size, encode the symbols, and pad on the right."""
+        """Write a text of each length in `sizes`, encode the symbols, and pad on the right."""
         texts = [self.text(n, random, held_out) for n in sizes]
         longest = max((len(text.symbols) for text in texts), default=0)
         tokens, targets = (torch.zeros(len(texts), longest, dtype=torch.long) for _ in range(2))
@@ -189,7 +189,7 @@ class Task:
         return Batch(tokens, targets, graded, lengths, points)
 
     def at(self, trained: int | None = None, tested: Sequence[int] = ()) -> "Task":
-        """Return the task with other lengths; a single trained length stays a single one."""
+        """Return the task with other lengths; a task trained on a single length still is."""
         n = self.trained if trained is None else count(trained, "trained")
         least = n if self.least == self.trained else min(self.least, n)
         lengths = tuple(tested) or (self.tested if trained is None else self._scaled(n))
@@ -201,17 +201,17 @@ class Task:
         return len(self.text(self.trained, Random(0)).symbols)
 
     def _scaled(self, trained: int) -> tuple[int, ...]:
-        """Scale the lengths of evaluation to another trained length."""
+        """Return the tested lengths in proportion to another trained length."""
         least = 1 if self.least == self.trained else min(self.least, trained)
         return tuple(sorted({max(least, round(n * trained / self.trained)) for n in self.tested}))
 
     def training(self, texts: int, random: Random) -> Batch:
-        """Write training texts, of lengths drawn from `least` … `trained`."""
+        """Write a batch of training texts, with lengths drawn from `least` … `trained`."""
         texts = count(texts, "texts")
         return self.batch([random.randint(self.least, self.trained) for _ in range(texts)], random)
 
     def encode(self, symbols: Symbols) -> list[int]:
-        """Return the numbers of symbols. Raises ValueError for one outside of the vocabulary."""
+        """Convert symbols to token ids. Raises ValueError for a symbol outside the vocabulary."""
         try:
             return [self._number[symbol] for symbol in symbols]
         except KeyError as unknown:
@@ -221,7 +221,7 @@ class Task:
             ) from None
 
     def decode(self, tokens: Sequence[int]) -> list[str]:
-        """Return the symbols of numbers, without padding."""
+        """Convert token ids to symbols, without padding."""
         return [self.vocabulary[n] for n in tokens if n]
 
 
@@ -349,7 +349,7 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
 
 
 def _window(n: int, symbols: int, random: Random) -> int:
-    """Draw the start of a window of n in a text of this number of symbols."""
+    """Draw the start of a random window of n symbols in a text of `symbols` symbols."""
     if not 0 <= n <= symbols:
         raise ValueError(
             f"`n` must be 0 … {symbols:,} for windows of a text of {symbols:,} symbols, got {n:,}."
@@ -428,7 +428,7 @@ def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: in
 
 
 def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int = 5_000) -> Task:
-    """Make a task: predict the label of a sentence of n words at its first token.
+    """Make a task: predict the label of a sentence of n words at the sentence's first token.
 
     - `labelled`: sentences and labels; every tenth is held out for evaluation
     - `trained`: greatest length in training, in words
@@ -658,14 +658,14 @@ def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
 
 
 def _share(share: float) -> float:
-    """Return a share; raise ValueError unless it is between 0 and 1, exclusive."""
+    """Return the share of held-out text; raise ValueError unless it is between 0 and 1."""
     if not 0 < share < 1:
         raise ValueError(f"`held` must be a share between 0 and 1, got {share}.")
     return share
 
 
 def find(name: str, source: Path | None = None) -> Task:
-    """Return the task of a name.
+    """Return the task with this name, packaged or from a file of the user.
 
     - `name`: name of a task, or "my_tasks.py:double" for a `Task` in a file
     - `source`: file that the task is made of. For "language", "passkey" and "masked" a text, None

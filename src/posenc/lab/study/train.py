@@ -1,4 +1,4 @@
-"""Training of one cell, resumed from a checkpoint if there is one, and its evaluation.
+"""Training and evaluation of one run, resumed from a checkpoint if there is one.
 
 AdamW (β 0.9, 0.98; weight decay 0.1, on matrices only), gradient norms clipped to 1, a linear
 warm-up and then half a cosine down to a tenth. The texts and random positions of step n depend on
@@ -62,7 +62,7 @@ def run(
     models: Path | None = None,
     device: str = "cpu",
 ) -> Result:
-    """Train and evaluate the model of a cell.
+    """Train and evaluate the model of one training run, given as a `Cell`.
 
     - `cell`: the cell
     - `task`: its task
@@ -86,7 +86,7 @@ def run(
 
 
 def _saved(path: Path, cell: Cell) -> Transformer:
-    """Load the saved model of this cell; no code but that of the cell's encoding is run."""
+    """Load the saved model of this cell. No code is run except that of the cell's encoding."""
     saved = load(path, allow_code=cell.encoding)
     there, here = (checkpoints.flat(one.settings) for one in (saved.cell, cell))
     if other := checkpoints.differences(there, here):
@@ -104,7 +104,7 @@ def result_of(
     seconds: float,
     models: Path | None = None,
 ) -> Result:
-    """Extend a trained model if its cell has an extension, save it in `models`, and evaluate it."""
+    """Extend a trained model if its cell has `extend`, save it in `models`, and evaluate it."""
     # For an extended model, the losses of the training after the extension are stored
     if cell.extend:
         model, losses = extend(model, cell, task)
@@ -119,13 +119,13 @@ def result_of(
 
 
 def means(losses: list[float]) -> tuple[float, ...]:
-    """Return the mean loss of each 50 steps, which is stored."""
+    """Return the mean loss of every 50 steps, to store these instead of all losses."""
     parts = [losses[n : n + MEAN_OF] for n in range(0, len(losses), MEAN_OF)]
     return tuple(sum(part) / len(part) for part in parts)
 
 
 def extend(model: Transformer, cell: Cell, task: Task) -> tuple[Transformer, list[float]]:
-    """Extend the RoPE of a model by the cell's `extend`; return the model and further losses.
+    """Extend a model's RoPE by the method `extend`; return the model and losses of more training.
 
     If the cell has further steps, the model is trained on texts that are `factor` times as long, at
     a tenth of the learning rate.

@@ -23,7 +23,7 @@ class CodeRefused(ValueError):
 def check_allowed(
     names: Iterable[str], allow_code: Allowed, where: object, made_with: Mapping[str, str] = {}
 ) -> None:
-    """Raise CodeRefused for names of code in a file that are not allowed, or have changed.
+    """Raise CodeRefused if a file names code that is not allowed or has changed.
 
     - `names`: names in the file; names of the catalogue are ignored
     - `allow_code`: names that the user allows
@@ -47,7 +47,7 @@ def check_allowed(
 
 
 def digests(names: Iterable[str]) -> dict[str, str]:
-    """Return the SHA-256 of the file of each name that is code, such as "mine.py:Mine"."""
+    """Return the SHA-256 of the code file behind each name such as "mine.py:Mine"."""
     files = {name: Path(name.rpartition(":")[0]) for name in sorted(names) if is_own(name)}
     return {
         name: sha256(path.read_bytes()).hexdigest()

@@ -1,1 +1,1 @@
-"""Test vectors: numbers that any implementation of positional encodings can be held against."""
+"""Test vectors: inputs and exact outputs to check any implementation of positional encodings."""

@@ -1,4 +1,4 @@
-"""Find the fault of an implementation of RoPE from outside, by the queries and keys it returns.
+"""Find the fault of any implementation of RoPE from the queries and keys that it returns.
 
 `apply(q, k, positions)` is called with random queries and keys. A pair of channels z that is
 rotated comes out as z·m, with the same number m for any content; so m is measured for each pair,
@@ -47,7 +47,7 @@ NEAR = (0, 1, 2, 3, 5, 7, 8, 13, 100, 127, 128, 255, 256, 257, 300, 511, 1000, 2
 
 
 class RotationFault(NamedTuple):
-    """A fault: a short name, and a sentence with the measured numbers."""
+    """A fault of an implementation: a short name, and a sentence with the measured numbers."""
 
     name: str
     sentence: str
@@ -55,7 +55,7 @@ class RotationFault(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of one test. `findings` is empty if the implementation follows the config.
+    """The outcome of a test. `findings` has the faults, none if the implementation is correct.
 
     - `error`: largest error of a rotated pair of length 1, against the config
     - `notes`: sentences about what is unusual and no fault
@@ -80,7 +80,7 @@ class Verdict:
 
 
 class Pairs(NamedTuple):
-    """The channels of each pair, in the input and in the output.
+    """The arrangement of rotary pairs: the channels of each pair in the input and in the output.
 
     If `across`, pairs are (i, i + dim/2) of the whole head, and the first of them turn.
     """
@@ -98,13 +98,13 @@ class Pairs(NamedTuple):
         return torch.complex(*split(part, getattr(self, side)))
 
     def others(self, x: Tensor) -> Tensor:
-        """Return the channels that do not turn."""
+        """Return the channels of `x` that are not rotated."""
         still = torch.ones(x.shape[-1], dtype=torch.bool)
         still[self._turned()] = False
         return x[..., still]
 
     def _turned(self) -> Tensor:
-        """Return the indices of the channels that turn."""
+        """Return the indices of the channels that are rotated."""
         if not self.across:
             return torch.arange(self.start, self.start + self.turned)
         first = torch.arange(self.turned // 2)
@@ -118,7 +118,7 @@ def against(
     layer: int | None = None,
     layout: Layout | None = None,
 ) -> Verdict:
-    """Measure what `apply` does, and name where it departs from a config.
+    """Measure a RoPE implementation `apply`, and name each fault by comparison with a config.
 
     - `apply`: called with q and k, (batch, head, token, channel) in float32, and whole positions,
       (batch, token), or (batch, token, axis) for a model whose config has `mrope_section`; returns
@@ -194,7 +194,7 @@ class ProbePositions(NamedTuple):
 
 
 class Observed:
-    """The multiplier m of each pair as measured, (batch, head, token, pair), of q and of k."""
+    """The measured multipliers of all pairs of q and k, (batch, head, token, pair)."""
 
     def __init__(self, apply: Apply, probe: ProbePositions, rotary: Rotary, spec: Spec):
         self.probe, self.apply = probe, apply
@@ -230,7 +230,7 @@ class Observed:
         return pair[0], pair[1]
 
     def multipliers(self, pairs: Pairs, part: int) -> tuple[Tensor, float]:
-        """Return m of queries (part 0) or keys (1), and how far m depends on the content.
+        """Return the multiplier m of queries (part 0) or keys (1), and how much content changes m.
 
         Pairs that are short in one content are measured in the other.
         """
@@ -252,7 +252,7 @@ class Observed:
 
 
 def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]]:
-    """Yield the arrangement of the config, and wrong ones, each with its finding."""
+    """Yield the pair arrangement of the config (no fault), then wrong ones, each with its fault."""
     layout = rotary.layout or "half"
     other = "interleaved" if layout == "half" else "half"
     words = {"half": "halves", "interleaved": "neighbours"}
@@ -320,7 +320,7 @@ def _fault(name: str, sentence: str) -> RotationFault:
 def _thetas(
     rotary: Rotary, spec: Spec, length: int
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield θ of the config, (pair,) or (axis, pair), and of each known way to get it wrong."""
+    """Yield θ of the config, (pair,) or (axis, pair), then wrong θ, each with its known fault."""
     right = rotary.frequencies(length).double()
     yield None, right
 
@@ -430,7 +430,7 @@ def _thetas(
 def _sections(
     rotary: Rotary, right: Tensor, of: Callable[[Rotary], Tensor]
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield θ with the axes of M-RoPE given to the wrong pairs."""
+    """Yield wrong θ in which the axes of M-RoPE belong to other pairs, each with its fault."""
     if not rotary.sections:
         return
     says = "take turns" if rotary.interleaved else "follow one another"
@@ -468,7 +468,7 @@ def _sections(
 def _places(
     probe: ProbePositions, rotary: Rotary, spec: Spec
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield the given positions, and those of faulty implementations, in float64."""
+    """Yield the given positions, then those that a faulty implementation would use, in float64."""
     given = probe.points.double()
     index = probe.places.double()
     index = index[None].expand(given.shape[:2])
@@ -536,7 +536,7 @@ ROUNDED = {
 
 
 def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
-    """Yield how m is formed from positions and θ: exactly, or with some parts in 16 bits."""
+    """Yield functions that compute m from positions and θ, exactly or partly in 16 bits."""
     yield None, partial(_formed, (), torch.float64)
     for count in range(1, len(ROUNDED) + 1):
         for parts in combinations(ROUNDED, count):
@@ -549,7 +549,7 @@ def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
 
 
 def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Tensor) -> Tensor:
-    """Return exp(i p θ), with these parts rounded to `dtype`."""
+    """Return exp(i p θ); `parts` names the intermediate values that are rounded to `dtype`."""
 
     def rounded(part: str, x: Tensor) -> Tensor:
         return x.to(dtype).double() if part in parts else x
@@ -560,7 +560,7 @@ def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Ten
 
 
 def _turns() -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
-    """Yield what is done with exp(i a)."""
+    """Yield functions from exp(i a) to m: none for a correct rotation, then known faults."""
     yield None, lambda m: m
     yield _fault("rotated backward", "Each pair turns by −p·θ."), lambda m: m.conj()
     yield _fault("cos and sin are exchanged", ""), lambda m: torch.complex(m.imag, m.real)
@@ -576,7 +576,7 @@ def _turns() -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]
 
 
 def _still(m: Tensor) -> Tensor:
-    """Return which pairs have m = 1 at all positions, (pair,)."""
+    """Return a mask (pair,) that is True for pairs with m = 1 at all positions."""
     return (m == 1).flatten(0, -2).all(0)
 
 
@@ -620,7 +620,7 @@ def _verdict(observed: Observed, rotary: Rotary, spec: Spec, length: int) -> Ver
 def _measured_pairs(
     observed: Observed, rotary: Rotary, findings: list[RotationFault]
 ) -> Pairs | None:
-    """Return the channels of the pairs, with a finding if they are not those of the config."""
+    """Return the measured pair arrangement; append a finding if it differs from the config."""
     tried = [*_arrangements(rotary)]
     lefts = [max(observed.multipliers(pairs, part)[1] for part in (0, 1)) for _, pairs in tried]
     enough = max(3 * min(lefts), CLOSE)
@@ -644,7 +644,7 @@ def _gain(m: Tensor) -> float:
 
 
 def _gains(gains: Sequence[float], rotary: Rotary) -> list[RotationFault]:
-    """Return findings about the lengths of queries and keys."""
+    """Return the faults in the gain, by which rotation changes the length of queries and keys."""
     right, findings = rotary.gain, []
     for name, gain in zip(("queries", "keys"), gains, strict=True):
         if abs(gain / right - 1) < CLOSE:
@@ -677,7 +677,7 @@ def _expected(probe: ProbePositions, rotary: Rotary, length: int) -> Tensor:
 def _explained(
     m: Tensor, probe: ProbePositions, rotary: Rotary, spec: Spec, length: int
 ) -> list[RotationFault] | None:
-    """Return the fewest faults that give the measured multipliers, or None."""
+    """Return the fewest known faults, at most two, that explain the measured multipliers."""
     parts = (
         [*_thetas(rotary, spec, length)],
         [*_places(probe, rotary, spec)],
@@ -699,14 +699,14 @@ def _explained(
 
 
 def _off(m: Tensor, made: Tensor, room: Tensor) -> float:
-    """Return the largest error as a share of what rounding explains."""
+    """Return the largest error of m, where 1 is the largest error that rounding explains."""
     return float(off(m, made, room).max())
 
 
 def _measured(
     m: Tensor, expected: Tensor, probe: ProbePositions, rotary: Rotary, length: int
 ) -> RotationFault:
-    """Describe the θ or the positions that the measured multipliers have, if no fault is known."""
+    """Describe a fault that is not a known one by the θ or the positions that explain m."""
     right = rotary.frequencies(length).double()
     points = probe.points.double()
     if (theta := thetas(m, points)) is not None:
@@ -718,7 +718,7 @@ def _measured(
 
 
 def _unknown(m: Tensor, expected: Tensor) -> RotationFault:
-    """Describe what was measured where no known fault explains it."""
+    """Describe the largest error if neither known faults nor other θ or positions explain it."""
     far = (m - expected[:, None]).abs().amax((0, 1))
     token, pair = divmod(int(far.argmax()), far.shape[-1])
     return _fault(

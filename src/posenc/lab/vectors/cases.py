@@ -48,7 +48,7 @@ FAR, FARTHEST = 1_000_000, 10_000_000
 
 @dataclass(frozen=True)
 class VectorCase:
-    """One case. `core` marks those of the small set that projects can keep a copy of.
+    """One test vector. `core` marks those of the small set, which a project can copy.
 
     - `tolerance`: largest absolute error of an implementation that computes in float32
     """
@@ -63,20 +63,20 @@ class VectorCase:
 
 
 def cases() -> Iterator[VectorCase]:
-    """Yield every case."""
+    """Yield every case of the test vectors."""
     for group in (of_rotations, of_extensions, of_configs, of_encodings, of_texts, of_diffusion):
         yield from group()
     yield from of_masks()
 
 
 def pattern(*shape: int, start: int = 0) -> Tensor:
-    """Return multiples of 1/8 from −2 to 2, the same on every machine."""
+    """Return a tensor of this shape with multiples of 1/8 from −2 to 2, equal on every machine."""
     numbers = torch.arange(start, start + torch.Size(shape).numel())
     return ((numbers * 7919 % 33 - 16) / 8).double().view(shape)
 
 
 def turns(pos: Tensor, theta: Tensor) -> Tensor:
-    """Return exp(i p·θ) for the exact product of a position and a θ, (…, token, pair).
+    """Return exp(i p·θ), (…, token, pair), with an exact product of position and θ.
 
     - `pos`: positions, (…, token), or points, (…, token, axis), below 2²⁴
     - `theta`: radians per token, (pair,) or (axis, pair)
@@ -90,14 +90,14 @@ def turns(pos: Tensor, theta: Tensor) -> Tensor:
 
 
 def rotated(x: Tensor, by: Tensor, layout: Layout, start: int) -> Tensor:
-    """Return `x` with the pairs from channel `start` on multiplied by the numbers `by`."""
+    """Return `x` with its pairs, from channel `start` on, multiplied by the complex `by`."""
     stop = start + 2 * by.shape[-1]
     z = torch.complex(*split(x[..., start:stop], layout)) * by
     return torch.cat([x[..., :start], join(z.real, z.imag, layout), x[..., stop:]], -1)
 
 
 def placed() -> dict[str, Tensor]:
-    """Return the positions of the cases by name."""
+    """Return by name the positions at which cases are computed, such as "far" or "packed"."""
     line = torch.arange(3)
     return {
         "start": line,
@@ -111,7 +111,7 @@ def placed() -> dict[str, Tensor]:
 
 
 def of_rotations() -> Iterator[VectorCase]:
-    """Yield rotations in both layouts, of all channels, of the first and of the last of them."""
+    """Yield rotation cases in both layouts: of all channels, the first half and the last half."""
     for dim, layout, precision in product((32, 64), LAYOUTS, PRECISIONS):
         parts = {"all": (dim, 0), "first": (dim // 2, 0), "last": (dim // 2, dim // 2)}
         for part, (channels, start) in parts.items():
@@ -167,7 +167,7 @@ def _angles(
 
 
 def of_extensions() -> Iterator[VectorCase]:
-    """Yield the θ of each way to stretch RoPE, for several sizes, bases and factors."""
+    """Yield cases of extended θ for each extension method, several sizes, bases and factors."""
     pos = torch.tensor([0, 1, 4095, FAR])
     for dim, base, factor in product((32, 64, 128), (1e4, 5e5, 1e7), (2.0, 4.0, 8.0, 32.0)):
         theta = frequencies(dim, base)
@@ -179,7 +179,7 @@ def of_extensions() -> Iterator[VectorCase]:
 
 
 def _stretched(theta: Tensor, factor: float) -> dict[str, Tensor]:
-    """Return θ stretched by each method, trained on 4,096 tokens."""
+    """Return θ extended by each method, for a RoPE that was trained on 4,096 tokens."""
     ways: dict[str, Callable[[], Tensor]] = {
         "default": lambda: theta,
         "linear": lambda: extension.interpolate(theta, factor),
@@ -193,7 +193,7 @@ def _stretched(theta: Tensor, factor: float) -> dict[str, Tensor]:
 
 
 def of_configs() -> Iterator[VectorCase]:
-    """Yield the angles and rotations of the layers of published configs."""
+    """Yield cases with the angles and rotations of layers in published model configs."""
     for model, config in published.configs().items():
         spec = specify(config, model).text_stack
         turning = [layer for layer in spec.layers if isinstance(layer.encoding, Rotary)]
@@ -239,12 +239,12 @@ def _of_layer(
 
 
 def _points(pos: Tensor, rotary: Rotary) -> Tensor:
-    """Return points whose axes differ: p, p + 1, p + 2, …"""
+    """Return points with the coordinates p, p + 1, p + 2, …, so that axes differ."""
     return pos[..., None] + torch.arange(len(rotary.sections))
 
 
 def of_encodings() -> Iterator[VectorCase]:
-    """Yield every encoding of the catalogue at two sizes and several positions."""
+    """Yield cases of every encoding in the catalogue, at two sizes and several positions."""
     for card in CATALOG:
         for dim, heads in ((8, 2), (16, 4)):
             made = create(card.name, dim, heads, **SMALL.get(card.name, {}))
@@ -254,7 +254,7 @@ def of_encodings() -> Iterator[VectorCase]:
 
 
 def _filled(encoding: Encoding) -> Encoding:
-    """Set all parameters to positive multiples of 1/16."""
+    """Set all parameters to positive multiples of 1/16, which every machine represents exactly."""
     with torch.no_grad():
         for number, parameter in enumerate(encoding.parameters()):
             parameter.copy_((pattern(*parameter.shape, start=number).abs() * 8 + 1) / 16)
@@ -262,7 +262,7 @@ def _filled(encoding: Encoding) -> Encoding:
 
 
 def _pairs(encoding: Encoding, heads: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return positions of queries and of keys by name."""
+    """Return pairs of query positions and key positions by name, such as "far" or "decode"."""
     if encoding.axes > 1:
         grid = positions.folded(TOKENS, encoding.axes)
         return {name: (pos, pos) for name, pos in (("grid", grid), ("moved", grid + 100))}
@@ -313,7 +313,7 @@ def _encoding(
 
 
 def _indices(*sizes: int) -> list[Tensor]:
-    """Return an index of each dimension, ready to be broadcast against the others."""
+    """Return one index tensor per dimension, with shapes that broadcast against each other."""
     last = len(sizes) - 1
     return [torch.arange(size).view(-1, *[1] * (last - n)) for n, size in enumerate(sizes)]
 
@@ -341,7 +341,7 @@ Grids = list[tuple[int, int, int]]
 
 
 def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
-    """Return the kinds of tokens of a text, and the grids of its pictures and videos."""
+    """Return the token kinds of an example text, and the grids of its pictures and videos."""
     kinds, images, videos = [0] * (1 + number % 3), Grids(), Grids()
     for part in range(1 + number % 4):
         rows, columns = 1 + (number + part) % 3, 1 + (number + 2 * part) % 4
@@ -380,7 +380,7 @@ def of_diffusion() -> Iterator[VectorCase]:
 
 
 def of_masks() -> Iterator[VectorCase]:
-    """Yield which keys each query sees."""
+    """Yield cases of masks: the keys that each query sees."""
     for where, (pos, k_pos) in {
         "all": (torch.arange(8), torch.arange(8)),
         "decode": (torch.tensor([7]), torch.arange(8)),

@@ -1,4 +1,4 @@
-"""Write the test vectors as JSON with exact numbers, and hold a folder of them against posenc.
+"""Write the test vectors as JSON with exact numbers, and check such files against posenc.
 
 Floats are hexadecimal ("0x1.8p-1"), so that reading and writing changes no bit. `index.json` names
 the files with their SHA-256; `schema.json` is the JSON Schema of all others. The core set is in
@@ -41,7 +41,7 @@ def encoded(x: Tensor) -> dict[str, Any]:
 
 
 def decoded(data: Mapping[str, Any]) -> Tensor:
-    """Return the tensor that `encoded` wrote."""
+    """Return the tensor that `encoded` converted to plain data."""
     dtype = getattr(torch, data["dtype"])
     numbers = [float.fromhex(n) for n in data["data"]] if dtype.is_floating_point else data["data"]
     return (
@@ -58,7 +58,7 @@ def _hex(number: float) -> str:
 
 
 def document(case: VectorCase) -> dict[str, Any]:
-    """Return a case as plain data."""
+    """Return a case as plain data for JSON."""
     return {
         "name": case.name,
         "kind": case.kind,
@@ -70,7 +70,7 @@ def document(case: VectorCase) -> dict[str, Any]:
 
 
 def plain(case: VectorCase) -> str:
-    """Return a rotation as lines of words: a name and its values.
+    """Return a rotation case as text, with a line for each name and its values.
 
     case, layout, start, gain, sizes (batch, heads, tokens, channels, positions for each text and
     head), theta, positions, q, rotated_q
@@ -130,7 +130,7 @@ def _by_kind(made: Iterable[VectorCase]) -> dict[str, list[VectorCase]]:
 
 
 def _text(kind: str, chosen: Iterable[VectorCase]) -> str:
-    """Return a file of cases, one on each line."""
+    """Return cases as the text of a JSON file, with one case on each line."""
     head = json.dumps({"format": FORMAT, "license": LICENSE, "set": kind})[:-1]
     lines = ",\n".join(json.dumps(document(case), separators=(",", ":")) for case in chosen)
     return f'{head}, "cases": [\n{lines}\n]}}\n'
@@ -142,7 +142,7 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """The number of cases that are equal, and a sentence for each difference."""
+    """The result of `check_folder`: the number of equal cases, and a sentence per difference."""
 
     equal: int
     wrong: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""θ and positions measured from rotated pairs, for faults that are none of the known ones.
+"""Measure θ and positions from rotated pairs, to describe faults that are not known ones.
 
 A pair at position p comes out multiplied by m = exp(i p θ). If the positions are right, θ follows
 from m at small positions first and at ever larger ones later; if θ is right, p follows from the
@@ -17,12 +17,12 @@ SLACK = 2.0**-22  # relative error of an angle in float32, of θ and of the prod
 
 
 def slack(points: Tensor, theta: Tensor) -> Tensor:
-    """Return the error of m that rounding explains, (batch, 1, token, pair)."""
+    """Return the largest error of m that rounding can explain, (batch, 1, token, pair)."""
     return (CLOSE + SLACK * angles(points, theta).abs())[:, None]
 
 
 def off(m: Tensor, made: Tensor, slack: Tensor) -> Tensor:
-    """Return the error of m as a share of what rounding explains. NaN equals NaN."""
+    """Return the error of m divided by `slack`, which rounding explains. NaN equals NaN."""
     share = ((made - m).abs() / slack).nan_to_num(torch.inf)
     return torch.where(m.isnan() & made.isnan(), 0.0, share)
 
@@ -36,7 +36,7 @@ def unit(angle: Tensor) -> Tensor:
 
 
 def thetas(m: Tensor, points: Tensor) -> Tensor | None:
-    """Return θ, (pair,) or (axis, pair), that gives all m at these positions; None without one.
+    """Return the θ, (pair,) or (axis, pair), that explains all m at these positions, or None.
 
     - `m`: (batch, head, token, pair), of length 1
     - `points`: (batch, token) or (batch, token, axis), float64
@@ -56,7 +56,7 @@ def thetas(m: Tensor, points: Tensor) -> Tensor | None:
 
 
 def _unwound(m: Tensor, line: Tensor) -> Tensor:
-    """Return θ (pair,): each larger position makes it more precise by the rest of its angle."""
+    """Estimate θ (pair,) at the smallest position, then refine it at ever larger positions."""
     theta = torch.zeros(m.shape[-1], dtype=torch.float64)
     for p in line.unique():
         if p > 0:
@@ -66,7 +66,7 @@ def _unwound(m: Tensor, line: Tensor) -> Tensor:
 
 
 def positions(m: Tensor, theta: Tensor) -> Tensor | None:
-    """Return whole positions, (batch, token), that give all m with this θ (pair,), or None."""
+    """Return the integer positions, (batch, token), that explain all m with this θ, or None."""
     found = torch.zeros(m.shape[0], m.shape[2], dtype=torch.float64)
     mean = m.mean(1)
     for pair in theta.abs().argsort().tolist():
@@ -132,7 +132,7 @@ def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
 
 
 def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
-    """Return which pairs keep their θ, are slowed by the factor, or lie on the ramp."""
+    """Return masks of the pairs that keep their θ, are slowed by the factor, or lie between."""
     if rotary.method not in ("yarn", "llama3"):
         return {}
     plain = torch.tensor(rotary.unscaled(), dtype=torch.float64)
