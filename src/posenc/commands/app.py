@@ -84,7 +84,7 @@ def command(
     arguments: str = "",
     small: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds a function to the app; trailing underscores leave its name.
+    """Return a decorator that adds a function to the app, named without trailing underscores.
 
     - `group`: group in the help
     - `place`: order in the group

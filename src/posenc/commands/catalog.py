@@ -132,7 +132,7 @@ def print_term(term: glossary.Term) -> None:
 
 
 def _known(name: str) -> dict[str, Any]:
-    """Return a card with its measured properties, which are measured now if none are stored."""
+    """Return an encoding's packaged card with its properties, measured now if none are stored."""
     card = packaged_card(name)
     modules = names.modules()[card["name"]], "posenc.properties.measures"
     found = made.read("properties", card["name"], modules)
@@ -144,7 +144,7 @@ def _known(name: str) -> dict[str, Any]:
 
 
 def _measured(name: str) -> dict[str, Any]:
-    """Measure the properties of an encoding; test an own one for the requirements of attention."""
+    """Measure an encoding's properties; run the conformance tests if the encoding is a user's."""
     (card,) = cards = cards_of([name])
     import torch
 

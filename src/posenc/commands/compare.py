@@ -107,7 +107,7 @@ def report(
 
 
 def _read(path: Path | None) -> Any:
-    """Read a text file; return None, for the packaged novel, without a path."""
+    """Read a text file; without a path, return None, which means the packaged novel."""
     from posenc.analysis import text
 
     try:
@@ -117,7 +117,7 @@ def _read(path: Path | None) -> Any:
 
 
 def _read_quietly(folder: Path, text: Any) -> Any:
-    """Measure a model on a text, without messages of transformers."""
+    """Run a model on a text and measure it, with the messages of transformers silenced."""
     from posenc.lab.compare import real_model
 
     with suppress(ImportError):
@@ -132,7 +132,7 @@ def _read_quietly(folder: Path, text: Any) -> Any:
 
 
 def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
-    """Write the explorer into the folder of a report; return its views by encoding, or None.
+    """Write the explorer beside a report; return the name of each encoding in it, or None.
 
     None is returned without a folder, or if another file has the explorer's name.
     """

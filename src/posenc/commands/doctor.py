@@ -66,7 +66,7 @@ def installation() -> dict[str, Any]:
 
 
 def _torch() -> dict[str, Any]:
-    """Return torch's version and devices, and the paths of attention and rotation on the first."""
+    """Return torch's version and devices, and the paths of attention and rotation on one device."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -91,7 +91,7 @@ def _torch() -> dict[str, Any]:
 
 
 def _numba() -> dict[str, Any] | None:
-    """Return Numba's version and the error of its kernels; None if it is not installed."""
+    """Return Numba's version, and the error if its kernels fail; None if it is not installed."""
     if (version := extras.version("numba")) is None:
         return None
     with warnings.catch_warnings(record=True) as caught:
@@ -102,7 +102,7 @@ def _numba() -> dict[str, Any] | None:
 
 
 def _attention(device: str) -> dict[str, str]:
-    """Return the path of causal attention by encoding."""
+    """Return, by encoding, the computation path of causal attention on a device."""
     import torch
 
     from posenc.attention.attend import explain
@@ -118,7 +118,7 @@ def _attention(device: str) -> dict[str, str]:
 
 
 def _rotation(device: str) -> dict[str, str]:
-    """Return the kernel that rotates queries and keys, by layout."""
+    """Return, by channel layout, the kernel that rotates queries and keys on a device."""
     import torch
 
     from posenc.core.frequencies import LAYOUTS, frequencies

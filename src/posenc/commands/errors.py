@@ -20,7 +20,7 @@ class Failure(Exception):
 
 
 class Unfinished(Failure):
-    """An error of a command whose exit code 1 is a result; 70 is EX_SOFTWARE of sysexits."""
+    """An error in a command whose exit code 1 is already a result; exits with 70, EX_SOFTWARE."""
 
     code = 70
 
@@ -40,7 +40,7 @@ def user_code_errors(cards: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def check_failures() -> Iterator[None]:
-    """Turn any error but a UsageError into `Unfinished`, with its own exit code."""
+    """Turn any error but a UsageError into `Unfinished`, so that exit code 1 remains a result."""
     try:
         yield
     except UsageError:

@@ -194,7 +194,7 @@ def _resize(
 def _print_extension(
     extended: "Extension", as_json: bool, more: dict[str, Any] | None = None
 ) -> None:
-    """Print the changes of a config, and the commands with which servers use it."""
+    """Print the changes of a config, and server commands that apply the extension."""
     if as_json:
         changes = [vars(change) for change in extended.changes]
         document = {"config": str(extended.config), "kept": str(extended.kept), "changes": changes}
@@ -229,7 +229,7 @@ def _prove(
     page: Output,
     as_json: bool,
 ) -> None:
-    """Test each method for longer texts, and write the config of the best if it is good enough."""
+    """Test every extension method, and write the best one's config if it is good enough."""
     from posenc.analysis.text import letters_of
     from posenc.models import extend as extension
     from posenc.models.prove import prove

@@ -117,7 +117,7 @@ class Output:
             write_page(result, self.out, progress, self.figures, self.width, views)
 
     def print_result(self, result: Any) -> None:
-        """Print a result as JSON or as tables with the path of its page; open the page if set."""
+        """Print a result as JSON, or as tables and the page's path; with `open`, open the page."""
         if self.json:
             print_json(result.to_json())
         else:
@@ -193,7 +193,7 @@ def print_json(document: Any) -> None:
 
 
 def packaged_card(name: str) -> dict[str, Any]:
-    """Return the packaged card of an encoding without torch. Raises UsageError for other names."""
+    """Return an encoding's packaged card, without torch. Raises UsageError for unknown names."""
     try:
         return names.find(name)
     except LookupError as error:
@@ -214,7 +214,7 @@ def cards_of(wanted: Sequence[str]) -> list[Any]:
 
 
 def allowed(wanted: Sequence[str]) -> Sequence[str]:
-    """Return the names of `--allow-code`. Raises UsageError for a name that is not one of code."""
+    """Check the names of `--allow-code`. Raises UsageError for one not like my_module.py:Mine."""
     for name in wanted:
         if not names.is_own(name):
             raise UsageError(f"`--allow-code` must be as my_module.py:Mine, got {shown(name)}.")

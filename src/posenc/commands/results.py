@@ -145,7 +145,7 @@ def _is_a_study(folder: Path | None) -> bool:
 
 
 def _cells(chosen: Any) -> list[dict[str, Any]]:
-    """Return the cells as JSON values."""
+    """Return the cells, or training runs, of a study as JSON values."""
     return [
         {"cell": digest, "settings": record.cell.settings, "label": record.cell.name}
         | {"failure": record.failure, "parameters": record.parameters}

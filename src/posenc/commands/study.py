@@ -209,7 +209,7 @@ def study(
 
 
 def _part(words: str | None) -> tuple[int, int]:
-    """Read "2/5": the second of five parts."""
+    """Parse `--part`: "2/5" is the second of five parts; without it, (1, 1) is returned."""
     if words is None:
         return 1, 1
     parts = [int(word) if word.isdecimal() else 0 for word in words.split("/")]
@@ -219,7 +219,7 @@ def _part(words: str | None) -> tuple[int, int]:
 
 
 def _refuse_running(folder: Path | None) -> None:
-    """Raise Locked for a folder in which a study runs, before the slow import of torch."""
+    """Raise Locked if a study is running in the folder, before the slow import of torch."""
     from posenc.lab.study import lock
 
     if folder is not None and folder.exists():
@@ -228,7 +228,7 @@ def _refuse_running(folder: Path | None) -> None:
 
 
 def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any:
-    """Return the plan of the folder to resume, of the file, or of the options."""
+    """Return the plan, read from the folder to resume or the plan file, or made of the options."""
     from posenc.lab.study import analysis, store
     from posenc.lab.study.plan import Plan
 
@@ -240,7 +240,7 @@ def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any
 
 
 def _check_page_folder(folder: Path) -> None:
-    """Raise UsageError for a folder with a page that was not written by posenc."""
+    """Raise UsageError if the folder has a page that posenc did not write."""
     from posenc.show.report.output_folder import reserve
 
     try:
@@ -250,7 +250,7 @@ def _check_page_folder(folder: Path) -> None:
 
 
 def write_study_page(contents: Any, result: Any, folder: Path) -> None:
-    """Write the page of a study into its folder; without the extra `report`, print the remedy."""
+    """Write a study's page into its folder; without the extra `report`, print how to install it."""
     try:
         from posenc.show.report import page
     except ImportError as error:
