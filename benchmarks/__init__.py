@@ -1,1 +1,1 @@
-"""Benchmarks of posenc and other libraries in one run, as ratios to a limit such as a copy."""
+"""Benchmarks of posenc and other libraries. Times are ratios to a limit, such as a copy."""

@@ -104,7 +104,7 @@ class Windowed:
 
 @dataclass(frozen=True)
 class RowHeld:
-    """Attention with the row of a bias held by the caller, for all layers of one token."""
+    """Decoding with a `Decoding` object that computes a bias row once for all layers of a token."""
 
     encoding: Encoding
 
@@ -179,7 +179,7 @@ def alibi_matrix(q, k, v):
 
 @dataclass
 class T5Matrix:
-    """T5 as in transformers' T5Attention: buckets of all pairs are looked up, and a mask added."""
+    """T5 as in transformers' T5Attention: looks up the bias of every pair, and adds a mask."""
 
     encoding: T5Bias
 
@@ -192,7 +192,7 @@ class T5Matrix:
 
 @dataclass
 class ShawMatrix:
-    """Shaw with a key and a value for each pair: (tokens, tokens, channels)."""
+    """Shaw's attention with relative keys and values as (tokens, tokens, channels) tensors."""
 
     encoding: Shaw
 
@@ -248,7 +248,7 @@ class DebertaModule:
 
 
 def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
-    """Return the implementations by name; those that need tokens² memory up to some length."""
+    """Return the implementations by name; those with tokens² memory only for short texts."""
     t5 = T5Bias(HEADS, bidirectional=False)
     shaw = Shaw(DIM, reach=REACH)
     deberta = DeBERTa(DIM, HEADS, buckets=256, released=True, clamped=False)
@@ -340,7 +340,7 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
 
 
 def _assert_equal_reference(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Compare with `reference` at this length, up to a million pairs of query and key."""
+    """Assert that each output equals `reference`'s, unless there are over a million pairs."""
     if q.shape[2] * k.shape[2] > 1024**2:
         return
     for run in runs.values():
@@ -411,7 +411,7 @@ HELD = {"NoPE": PLAIN, "ALiBi": ALiBi(HEADS), "T5": T5Bias(HEADS, bidirectional=
 
 
 def lengths(kind: str, tokens: Sequence[int]) -> list[int]:
-    """Return the lengths at which a kind is measured, in a benchmark of the lengths `tokens`."""
+    """Return the lengths at which to measure "training", "decode" and so on, out of `tokens`."""
     if kind == "training":
         return [n for n in tokens if n <= LONGEST_TRAINED]
     if kind == "decode" and max(tokens) > LONGEST_TRAINED:

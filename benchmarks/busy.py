@@ -1,4 +1,4 @@
-"""Benchmark of attention on quiet cores and with two busy processes, compared with the usual form.
+"""Benchmark of posenc's attention against the usual form, on quiet cores and on busy ones.
 
 Shapes are (1, 8 heads, tokens, 64 channels) in float32, with a thread for each core and the wait
 policy of the process. The limit is plain causal attention. The usual form computes the bias of all
@@ -78,7 +78,7 @@ class OfAllPairs:
 
 @dataclass(frozen=True)
 class Cases:
-    """The tables and rows that a run measures."""
+    """The cases that a run measures: lengths, kinds, machine loads and encodings."""
 
     tokens: Sequence[int] = LENGTHS
     kinds: Sequence[str] = KINDS
@@ -106,7 +106,7 @@ def case(kind: str, condition: str, policy: str, tokens: int) -> str:
 
 
 def ways(names: Sequence[str] = NAMES) -> dict[str, Run]:
-    """Return attention with these encodings by posenc and in the usual form, by name."""
+    """Return, by name, attention with each encoding as posenc and as usual code computes it."""
     encodings = {
         "ALiBi": ALiBi(HEADS), "T5": T5Bias(HEADS, bidirectional=False), "KERPLE": Kerple(HEADS),
         "FIRE": FIRE(HEADS), "Shaw": Shaw(DIM), "Transformer-XL": TransformerXL(DIM, HEADS),

@@ -30,7 +30,7 @@ HEADS, DIM = 4, 64
 
 
 def of_rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list[Growth]:
-    """Time rotations of q and k (1, 4, tokens, 64) in float32, `budget` seconds for each length."""
+    """Time rotations of q and k (1, 4, tokens, 64) in float32, within `budget` seconds a length."""
     seconds: dict[str, dict[int, float]] = {}
     for tokens in (n for n in LENGTHS if n <= longest):
         q, k = torch.randn(2, 1, HEADS, tokens, DIM).unbind()
@@ -44,7 +44,7 @@ def of_rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list
 
 
 def of_attention(tables: list[BenchTable], tokens: list[int]) -> list[Growth]:
-    """Fit growth to tables of forward attention, of which an interrupted run may lack the last."""
+    """Fit growth to forward attention tables, of which an interrupted run lacks the last ones."""
     seconds: dict[str, dict[int, float]] = {}
     for length, table in zip(tokens, tables, strict=False):
         for row in table.rows:
@@ -88,7 +88,7 @@ def of_layer(name: str, rounds: int, limit: float) -> list[Growth]:
 
 
 def peaks(name: str, limit: str) -> dict[str, float]:
-    """Measure the peak memory of a layer in MB, by length, while the next is within the limits.
+    """Measure a layer's peak memory in MB by length, until the next length exceeds the limits.
 
     For an encoding with a last position, measurements end there.
     """
@@ -131,7 +131,7 @@ def layer_call(name: str, tokens: int) -> Callable[[], object]:
 
 
 def _room() -> float:
-    """Return the free memory of this machine, in MB."""
+    """Return the machine's free memory in MB."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

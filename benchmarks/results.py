@@ -27,7 +27,7 @@ class TimedRow:
 
 @dataclass(frozen=True)
 class Target:
-    """A bound on one number that was set before the measurement."""
+    """An upper bound, set before the measurement, and the number that was measured."""
 
     what: str
     found: float
@@ -52,7 +52,7 @@ class BenchTable:
     targets: list[Target] = field(default_factory=list)
 
     def row(self, name: str) -> TimedRow | None:
-        """Return the row of this name, or the first whose name starts with it."""
+        """Return the row with this name, or the first row whose name starts with this text."""
         exact = (row for row in self.rows if row.name == name)
         return next(exact, next((row for row in self.rows if row.name.startswith(name)), None))
 
@@ -67,7 +67,7 @@ def table(
     memory: Mapping[str, float] | None = None,
     limit_of: Callable[[str], str] | None = None,
 ) -> BenchTable:
-    """Make the table of times of this process; `limit_of` returns the limit of a single row."""
+    """Make a table from times; `limit_of` names the limit of each row if there are several."""
     errors, memory = errors or {}, memory or {}
     rows = []
     for name, t in times.items():
@@ -79,7 +79,7 @@ def table(
 
 @dataclass(frozen=True)
 class Growth:
-    """Seconds by tokens, and the exponent p of seconds ~ tokensᵖ by least squares of logarithms."""
+    """The growth of time with length: seconds by tokens, and the fitted p of seconds ~ tokensᵖ."""
 
     part: str
     name: str

@@ -36,7 +36,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class Shapes:
-    """Shapes (batch, head, token, channel)."""
+    """The shapes of a case's queries and keys: (batch, head, token, channel)."""
 
     q: tuple[int, int, int, int]
     k: tuple[int, int, int, int]
@@ -79,7 +79,7 @@ def time_rotation(
 
 
 def time_numba(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> BenchTable:
-    """Time the half layout by Numba, which the extra `fast` installs."""
+    """Time the half layout as rotated by Numba's kernel, which the extra `fast` installs."""
     q = CASES[name].tensors(DTYPES[dtype])[0]
     by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]))
     ways: dict[str, Both] = {LIMIT: _copy, "posenc half: halves": _halves(by)}
@@ -213,7 +213,7 @@ def _both(by: Turn, layout: Layout) -> Both:
 
 
 def _halves(by: Turn) -> Both:
-    """Rotate with torch's kernel, also if Numba is installed."""
+    """Return a function that rotates with torch's kernel, even if Numba is installed."""
 
     def turned(x: Tensor) -> Tensor:
         if x.requires_grad and torch.is_grad_enabled():
@@ -330,7 +330,7 @@ def _torchtune(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
 
 
 def _written_out(pos: Tensor, dim: int, dtype: torch.dtype) -> dict[str, Both]:
-    """Return the code of libraries that cannot be installed without a GPU."""
+    """Return copies of the rotations of libraries that cannot be installed without a GPU."""
     cos, sin = _tables(pos, dim)
     cis = torch.complex(cos, sin)
 

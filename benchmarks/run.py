@@ -1,4 +1,4 @@
-"""The run of a benchmark: its parts, their sizes, and the machine."""
+"""Run the benchmark's parts with a given effort, and record the machine and library versions."""
 
 import platform
 import sys
@@ -111,10 +111,10 @@ def benchmark(
     progress: Progress = lambda doing, done, of: None,
     cases: busy.Cases | None = None,
 ) -> Benchmark:
-    """Measure the named parts, or all but `BY_NAME`. Raises LookupError for an unknown part.
+    """Measure the named parts, by default all but those in `BY_NAME`.
 
     `cases` are those of the part `busy`; None: all at the lengths of the effort. If the run is
-    interrupted, the finished measurements are returned.
+    interrupted, the finished measurements are returned. Raises LookupError for an unknown part.
     """
     wanted = list(dict.fromkeys(parts)) or [part for part in PARTS if part not in BY_NAME]
     for part in wanted:

@@ -46,7 +46,7 @@ Way = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Grouped:
-    """One query at the end of the keys, with heads that share keys."""
+    """A case of decoding: one query after the keys, with heads that share keys."""
 
     keys: int
     dtype: torch.dtype = torch.float32
@@ -79,7 +79,7 @@ class Grouped:
         row = (-slopes(self.heads).float()[:, None] * apart).to(self.dtype)
 
         def as_rows(bias: Tensor | None = None) -> Tensor:
-            """Compute the heads of a group as rows of one query, so that each key is read once."""
+            """Attend with a group's heads as rows of one query, so that each key is read once."""
             rows = q.view(1, self.groups, -1, self.dim)
             bias = None if bias is None else bias.view(1, *rows.shape[1:3], -1)
             return scaled_dot_product_attention(rows, k, v, bias).view_as(q)
@@ -110,7 +110,7 @@ class Grouped:
 
 @dataclass(frozen=True)
 class Cached:
-    """A layer that reads a text token by token, from a copy of the cache of its beginning."""
+    """A case of decoding: a layer reads token by token, after a text that is in its cache."""
 
     tokens: int
     groups: int = 16
@@ -180,7 +180,7 @@ class Cached:
 
 @dataclass(frozen=True)
 class Packed:
-    """Documents in one row, each of which attends only to itself."""
+    """A case of packing: several documents in one sequence, each attending only to itself."""
 
     documents: int = 8
     tokens: int = 512
@@ -222,7 +222,7 @@ class Packed:
 
 @dataclass(frozen=True)
 class Prefill:
-    """A prompt of few tokens, in one layer."""
+    """A case of prefilling: one layer reads a short prompt."""
 
     tokens: int = 16
     heads: int = 8
@@ -261,7 +261,7 @@ QUICK: tuple[Served, ...] = (Grouped(8192), Cached(2048), Packed(), Prefill())
 
 @torch.no_grad()
 def time_serving(case: Served, rounds: int, budget: float) -> BenchTable:
-    """Compare and time every implementation. Raises AssertionError for a wrong output."""
+    """Check and time every implementation. Raises AssertionError for a wrong output."""
     ways, expected = case.ways()
     errors = _errors(ways, expected, getattr(case, "dtype", torch.float32))
     times = timed(ways, rounds, budget)
@@ -280,7 +280,7 @@ def time_serving(case: Served, rounds: int, budget: float) -> BenchTable:
 def _errors(
     ways: Mapping[str, Way], expected: Mapping[str, Way], dtype: torch.dtype
 ) -> dict[str, float | None]:
-    """Return the error of each implementation; the last word of its name is its encoding."""
+    """Return the error of each implementation, compared with the encoding that ends its name."""
     errors: dict[str, float | None] = {}
     for name, way in ways.items():
         if (right := expected.get(name.split()[-1])) is not None:

@@ -33,7 +33,7 @@ class Times:
 def timed(
     runs: Mapping[str, Run], rounds: int, budget: float, busy: bool = False
 ) -> dict[str, Times]:
-    """Time one call of each function.
+    """Time one call of each function: sample them in turn, and drop disturbed samples.
 
     - `runs`: functions by name
     - `rounds`: number of samples of each
@@ -67,7 +67,7 @@ def timed(
 
 
 def malloc() -> str:
-    """Return "warm", or "default" if large tensors are allocated from the system each time."""
+    """Return "warm" if malloc reuses memory for large tensors, or "default" if it does not."""
     return "warm" if os.environ.get("MALLOC_MMAP_MAX_") == "0" else "default"
 
 
@@ -77,7 +77,7 @@ def _summary(calm: list[float], disturbed: list[float]) -> Times:
 
 
 def _calls_a_sample(run: Run) -> int:
-    """Return the number of calls in one sample."""
+    """Return the number of calls that make a sample long enough to be timed."""
     for calls in (1, 1, 3):
         seconds = _seconds(run, calls)[0]
         if seconds > 10 * SHORTEST_SAMPLE * calls:
