@@ -1,6 +1,8 @@
-"""Write `smallest_bases.json`: of each width that models turn, the bases that are enough for texts
-longer than any smaller base is, by their place in `BASES`, and how long. It takes minutes. With
---check, which takes seconds, only hold a base of each width against the search.
+"""Write `smallest_bases.json`: for each rotated width, the smallest base for each text length.
+
+An entry is the index in `BASES` of a base that suffices for longer texts than all smaller bases,
+and the longest such text. This takes minutes. With --check, which takes seconds, only search one
+base of each width again.
 """
 
 import json
@@ -18,7 +20,7 @@ WIDTHS = 20, 24, 32, 48, 64, 72, 80, 96, 112, 128, 144, 256, 512
 
 
 def records(dim: int) -> list[tuple[int | None, int]]:
-    """The place of each base that is enough for longer texts than all before, and their length."""
+    """Return (index, length) of each base that suffices for longer texts than all smaller ones."""
     found: list[tuple[int | None, int]] = []
     place, enough = 0, 0
     while enough < LONGEST:

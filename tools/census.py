@@ -116,7 +116,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 
 
 def model_types() -> list[str]:
-    """All types that transformers has a model without a head of, or with one for text."""
+    """Return all model types of transformers with a base model or a head for text."""
     names = (
         modeling_auto.MODEL_MAPPING_NAMES,
         modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -126,7 +126,7 @@ def model_types() -> list[str]:
 
 
 def tiny_config(kind: str) -> Any:
-    """The config of a type, cut small."""
+    """Return the config of a model type with tiny sizes."""
     config_class = CONFIG_MAPPING[kind]
     written = config_class().to_dict()
     sizes: dict[str, Any] = {}
@@ -155,8 +155,10 @@ def without_text(kind: str) -> str:
 
 
 def tiny_model(kind: str) -> Any:
-    """Build a model with random weights. Raises ValueError if the model is still too large, and
-    any error of its own constructor."""
+    """Build a tiny model with random weights. Raises ValueError if the model is too large even so.
+
+    Errors of the model's own constructor are raised unchanged.
+    """
     config = tiny_config(kind)
     mappings = (modeling_auto.MODEL_MAPPING, modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING)
     found: Any = next(table[type(config)] for table in mappings if type(config) in table)
@@ -171,7 +173,7 @@ def tiny_model(kind: str) -> Any:
 
 @contextlib.contextmanager
 def own_eager(base: Any, plan: discovery.AdapterPlan, bias: Any):
-    """Attend eagerly as the model's code does, a bias added to its mask, its encoding off."""
+    """Switch the model to its own eager attention, with this bias and without its own encoding."""
     configs = [base.get_submodule(path).config for path in discovery.configs(base)]
     before = [(config, config._attn_implementation) for config in configs]
     homes = {sys.modules[type(base.get_submodule(site.path)).__module__] for site in plan.sites}
@@ -220,7 +222,7 @@ def off(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 @torch.no_grad()
 def faults(model: Any) -> list[str]:
-    """Return the checks that an encoding fails once it is plugged into the model."""
+    """Return the checks that fail when encodings are plugged into the model."""
     base = discovery.find_base(model)
     plan = discovery.discover(base)
     ids = torch.randint(3, 90, (2, 12), generator=torch.Generator().manual_seed(2))
@@ -258,7 +260,7 @@ def faults(model: Any) -> list[str]:
 
 
 def decodes(base: Any, ids: torch.Tensor, full: torch.Tensor) -> bool:
-    """Test whether token by token with a cache gives what one pass over all of them gives."""
+    """Test whether decoding token by token with a cache equals one pass over all tokens."""
     out = base(ids[:, :9])
     parts, cache = [out[0]], getattr(out, "past_key_values", None)
     if cache is None or isinstance(cache, tuple):
@@ -305,7 +307,7 @@ def sentence(error: Exception) -> str:
 
 
 def isolated(kind: str) -> tuple[str, str]:
-    """The verdict of a process of its own, which may not run for long nor take much memory."""
+    """Return the verdict from a separate process with limited time and memory."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_child, args=(kind, theirs))
     process.start()
@@ -328,7 +330,7 @@ def _child(kind: str, pipe: Any) -> None:
 
 
 def page(found: dict[str, tuple[str, str]], date: str) -> str:
-    """The table as a page of docs."""
+    """Return the results as a page of docs."""
     counted = Counter(outcome for outcome, _ in found.values())
     right = [kind for kind, (outcome, _) in found.items() if outcome == "right"]
     lines = [

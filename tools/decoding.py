@@ -28,7 +28,7 @@ Case = Callable[[], Tensor]
 
 
 def cases(keys: int) -> dict[str, Case]:
-    """Calls by name; each of ours is checked against its three lines."""
+    """Return the calls by name, after checking each of posenc's against three lines of torch."""
     q, k, v = (torch.randn(1, HEADS, tokens, DIM) for tokens in (1, keys, keys))
     q_pos, k_pos = torch.tensor([keys - 1]), torch.arange(keys)
     mask = masks.causal(q_pos, k_pos)
@@ -73,7 +73,7 @@ def cases(keys: int) -> dict[str, Case]:
 
 
 def timed(case: Case, times: int) -> float:
-    """Seconds of this thread for one call."""
+    """Return this thread's seconds for one call."""
     case()
     start = time.thread_time()
     for _ in range(times):

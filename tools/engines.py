@@ -1,4 +1,4 @@
-"""Hold the rotations of other programs against published configs: examples/vectors/engines.md.
+"""Check the rotations of other programs on published configs; writes vectors/engines.md.
 
     pip install --no-deps rotary-embedding-torch x-transformers torchtune torchao mlx mlx-cpu \
         mlx-lm einops einx loguru && python tools/engines.py
@@ -192,7 +192,7 @@ PROGRAMS: Mapping[str, Callable[..., Built]] = {
 
 
 def cells(program: str) -> Iterator[tuple[str, str]]:
-    """Yield each published model that a program computes, with the outcome."""
+    """Yield the name of each published model, with the outcome of this program."""
     for name, config in published.configs().items():
         spec = specify(config, name).text_stack
         layers = [*(layer for layer in spec.layers if layer.window is None), *spec.layers]

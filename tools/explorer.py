@@ -1,4 +1,4 @@
-"""Write what the explorer's page shows of studies; a test compares it with the stores."""
+"""Write the study results that the explorer shows; a test compares them with the stores."""
 
 from importlib.resources import files
 from pathlib import Path

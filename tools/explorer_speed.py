@@ -1,4 +1,4 @@
-"""The explorer's page in Chromium: its size, requests, first picture, and a step of a slider.
+"""Measure the explorer in Chromium: size, requests, time to first picture and slider steps.
 
     python tools/explorer_speed.py > benchmarks/results/RUN/page.json
     python tools/explorer_speed.py path fire            of these encodings only
@@ -53,13 +53,13 @@ SCORES = """([data, slug, n, runs]) => {
 
 
 def thread_time(session: CDPSession) -> float:
-    """Seconds that the page's thread has worked."""
+    """Return the seconds that the page's main thread has worked."""
     metrics = session.send("Performance.getMetrics")["metrics"]
     return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
 
 def said(times: list[float]) -> dict[str, float]:
-    """Milliseconds: the least disturbed, the usual, and the slowest of ten."""
+    """Summarise times in milliseconds: minimum, median and 90th percentile."""
     ordered = sorted(times)
     return {
         "least": round(ordered[0], 2),

@@ -43,7 +43,7 @@ WORDS = {"linear": "linear scaling", "yarn": "YaRN", "llama3": "Llama 3's scalin
 
 @dataclass(frozen=True)
 class Model:
-    """A class of transformers, its base, and the scaling that it is trained with and hides."""
+    """A model to train: its class, its base, and a scaling that its config later conceals."""
 
     kind: str
     base: float = 10_000.0
@@ -90,7 +90,7 @@ MODELS = (
 
 
 def parts() -> tuple[str, str, str]:
-    """Letters of the novel to train on, to choose by, and to judge by."""
+    """Split the novel into three parts: for training, for choosing a method, and for the test."""
     letters = novel_letters()
     a, b = len(letters) * 6 // 10, len(letters) * 8 // 10
     return letters[:a], letters[a:b], letters[b:]
@@ -134,7 +134,7 @@ def make(model: Model, folder: Path, steps: int = STEPS) -> Path:
 
 @dataclass(frozen=True)
 class Case:
-    """The method chosen for a length, and bits per token past the trained length on unused text."""
+    """The method chosen for a length, and each method's bits per token on unused text."""
 
     to: int
     chosen: str  # "" if `prove` found no method that works
@@ -143,20 +143,20 @@ class Case:
 
     @property
     def best(self) -> str:
-        """The best way; "" where none is better than the last tokens alone."""
+        """The best method, or "" if none is better than reading only the last tokens."""
         way = min(self.bits, key=lambda name: self.bits[name])
         return way if self.bits[way] < self.sliding - ENOUGH else ""
 
     @property
     def right(self) -> bool:
-        """True where the choice is the best, or as good to within what counts."""
+        """Test whether the chosen method is the best, or differs from it by less than `ENOUGH`."""
         if not self.chosen or not self.best:
             return self.chosen == self.best
         return self.bits[self.chosen] < self.bits[self.best] + ENOUGH
 
 
 def judged(folder: Path, proof: Proof) -> Case:
-    """Measure each way on the part of the novel that judges."""
+    """Measure each method on the test part of the novel."""
     with opened(folder) as model:
         ids: Tensor = model.stretches(parts()[2], proof.to, FRESH)
         bits = {w.name: _far_bits(model, w.config, ids, proof.trained) for w in proof.ways}

@@ -121,14 +121,14 @@ SHARE = "partial_rotary_factor"
 
 
 def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
-    """Keys that a reader would believe, since others heed them, and this model does not."""
+    """Return keys that other models obey but this one ignores, so that a reader is misled."""
     kind: Any = CONFIG_MAPPING[model_type]
     named = made.get("keys", {})
     code = "".join(inspect.getsource(module) for module in watched.modules(kind))
     usually = vars(kind()).get("rope_parameters")
 
     def moves(key: str, value: float) -> bool:
-        """Test whether a key changes the settings; one that the class cannot take does."""
+        """Test whether a key changes the rope settings; also true if the class rejects the key."""
         with suppress(Exception):
             return vars(kind(**{key: value})).get("rope_parameters") != usually
         return True
@@ -157,14 +157,14 @@ def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
 
 
 def _computed(kind: type[PreTrainedConfig], key: str, value: Any) -> bool:
-    """Test whether a class overwrites the value in a config."""
+    """Test whether a config class computes a key and ignores this value for it."""
     with suppress(Exception):
         return key in vars(kind()) and vars(kind(**{key: value}))[key] == vars(kind())[key] != value
     return False
 
 
 def _slides(model_type: str, made: Mapping[str, Any]) -> bool:
-    """Test whether a model has windows, where a config has the keys of one."""
+    """Test whether the keys of a sliding window have an effect on this model."""
     windows = {"sliding_window": 3, "use_sliding_window": True, "max_window_layers": 0}
     tried = [windows]
     if "layer_types" in switches.stated(model_type):
@@ -174,7 +174,7 @@ def _slides(model_type: str, made: Mapping[str, Any]) -> bool:
 
 
 def _moves(model_type: str, made: Mapping[str, Any], tried: list[dict[str, Any]]) -> bool:
-    """Test whether a model of few layers does something else with any of these values.
+    """Test whether any of these config values changes the behaviour of a model of few layers.
 
     One that cannot be built or watched does.
     """
@@ -191,7 +191,7 @@ def _moves(model_type: str, made: Mapping[str, Any], tried: list[dict[str, Any]]
 
 
 def _few(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of a model with few layers, where its class allows them."""
+    """Return the setting for few layers, or {} if the class does not allow it."""
     name = made.get("keys", {}).get("num_hidden_layers", "num_hidden_layers")
     mended = watched.MENDED.get(model_type, {})
     if any(isinstance(value, list) for value in mended.values()) or "num_hidden_layers" in mended:
@@ -205,7 +205,7 @@ def _few(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parts(model_type: str) -> list[str]:
-    """Configs inside it that have anything to do with positions, by default."""
+    """Return the keys of inner configs whose models have positions, by default."""
     config = watched.config(model_type)
     inner = {key: getattr(config, key).model_type for key in watched.inner(config)}
     return [
@@ -216,7 +216,7 @@ def parts(model_type: str) -> list[str]:
 
 
 def inner(model_type: str, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the type that a class assumes for each inner config with no type or another one."""
+    """Return the model type that a class assumes for each inner config without a valid one."""
     kind: Any = CONFIG_MAPPING[model_type]
 
     def made(name: str, **values: Any) -> Any:
@@ -245,7 +245,7 @@ def inner(model_type: str, names: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def flat(model_type: str) -> str:
-    """Type of the text model inside that the class makes of keys at the top level; "" if none."""
+    """Return the type of the inner text model that top-level keys configure, or ""."""
     kind: Any = CONFIG_MAPPING[model_type]
     with suppress(Exception):  # it has no text model, or several
         usual = kind().get_text_config()
@@ -257,7 +257,7 @@ def flat(model_type: str) -> str:
 
 
 def keys(kind: type[PreTrainedConfig], config: PreTrainedConfig) -> dict[str, str]:
-    """Usual name → its own, where they differ."""
+    """Map usual names of keys to this model's names, where they differ."""
     found = {k: v for k, v in kind.attribute_map.items() if k in POSITIONAL}
     for usual, others in {
         "max_position_embeddings": ("max_seq_len", "n_positions", "max_sequence_length"),
@@ -304,7 +304,7 @@ def defaults(model_type: str, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _follows(model_type: str, own: str, usual: str, names: Mapping[str, str]) -> Any:
-    """Test whether it is the number of heads, or an even share of the width, for any of these."""
+    """Test whether a default follows from other keys: heads, or width divided by heads."""
     config = watched.config(model_type)
     value = vars(config).get(own)
     if value is None or usual not in ("num_key_value_heads", "head_dim"):
@@ -318,7 +318,7 @@ def _follows(model_type: str, own: str, usual: str, names: Mapping[str, str]) ->
 
 
 def turning(model_type: str) -> dict[str, Any]:
-    """Layout, place and direction of the rotation."""
+    """Return the layout, place and direction of the model's rotation."""
     found = _rotation(model_type)
     made: dict[str, Any] = {"layout": found.layout}
     flag = "rope_interleave"
@@ -352,7 +352,7 @@ NAMES = re.compile(
 
 
 def added(model_type: str, config: PreTrainedConfig, names: Mapping[str, str]) -> dict[str, Any]:
-    """A table that is added to the embeddings: learned or fixed, how long, from which row on."""
+    """Describe the position table added to embeddings: learned or fixed, length, first row."""
     model = watched.built(config)
     buffers = [(n, b) for n, b in model.named_buffers() if b.is_floating_point()]
     stacks = {}
@@ -438,7 +438,7 @@ def _made(owner: nn.Module, rows: int, width: int) -> Tensor:
 
 
 def fixed(config: PreTrainedConfig, width: int, rows: int) -> Tensor:
-    """The first rows of the fixed table of a model, as its own function makes them."""
+    """Return the first rows of a model's fixed table, made by the model's own function."""
     model = watched.built(config)
     module = sys.modules[type(model).__module__]
     if hasattr(module, "sinusoids"):

@@ -24,7 +24,7 @@ WIDE = 900  # pixels
 
 
 def drawn(script: Path):
-    """The figure of a script; None if it has none."""
+    """Run a script and return its figure, or None without one."""
     with contextlib.redirect_stdout(io.StringIO()):
         return runpy.run_path(str(script)).get("figure")
 
@@ -45,7 +45,7 @@ def save(figure, path: Path) -> None:
 
 
 def said(path: Path) -> tuple[str, str] | None:
-    """Title and description in a picture."""
+    """Read the title and the description stored in a picture, or None without a file."""
     if not path.exists():
         return None
     with Image.open(path) as picture:

@@ -1,4 +1,4 @@
-"""Measure the layout while it runs: files that one check opens, and files that an addition touches.
+"""Measure the package's layout: files that one check opens, and files that an addition edits.
 
     python tools/layout.py
 
@@ -145,7 +145,7 @@ def opens() -> int:
 
 
 def touched(addition: str) -> int:
-    """Add something in a copy of the package, try it, and count the files that it took."""
+    """Make an addition in a copy of the package, test it, and count the edited files."""
     edits, code, word = ADDITIONS[addition]
     with TemporaryDirectory() as folder:
         home = Path(folder) / "posenc"
@@ -171,7 +171,7 @@ def _run(code: str, place: Path, *words: str) -> str:
 
 
 def rooms() -> dict[str, set[str]]:
-    """Return the rooms at the top of the package, each with those that it imports."""
+    """Return the top-level subpackages, each with the subpackages that it imports."""
     found: dict[str, set[str]] = {}
     for file in POSENC.rglob("*.py"):
         module = ".".join(file.relative_to(POSENC).with_suffix("").parts)
@@ -188,7 +188,7 @@ def _room(module: str) -> str:
 
 
 def floors(below: Mapping[str, set[str]]) -> int:
-    """Return the length of the longest way from a room down to one that imports none."""
+    """Return the length of the longest chain of imports between subpackages."""
 
     @cache
     def height(room: str) -> int:

@@ -68,7 +68,7 @@ class Mutant(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The nearest folder of tests that mirrors that of its file."""
+        """The test folder that mirrors the folder of the mutated file, or a parent of it."""
         ups = Path(*Path(self.file).parts[2:]).parents
         return next(f"tests/{up}" for up in ups if (ROOT / "tests" / up).is_dir())
 
@@ -82,7 +82,7 @@ class Mutant(NamedTuple):
 
 
 def mutants_of(name: str, source: str) -> Iterator[Mutant]:
-    """Find every place of a file where one token can be changed."""
+    """Yield every mutant of a file: an operator swapped, or a number raised by one."""
     lines = source.splitlines()
     for node in _computing(ast.parse(source)):
         if isinstance(node, ast.BinOp) and type(node.op) in SWAPS:
@@ -99,7 +99,7 @@ def mutants_of(name: str, source: str) -> Iterator[Mutant]:
 
 
 def _computing(tree: ast.AST) -> Iterator[ast.AST]:
-    """Walk what computes: not annotations, error messages, cards, or what only shows an object."""
+    """Yield the nodes that compute, without annotations, error messages, cards and reprs."""
     for field, value in ast.iter_fields(tree):
         if field in ("annotation", "returns", "decorator_list"):
             continue
@@ -114,12 +114,12 @@ def _computing(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def _column(lines: list[str], node: Any) -> int:
-    """Count letters, where ast counts bytes."""
+    """Return a node's column in characters; ast counts bytes."""
     return len(lines[node.lineno - 1].encode()[: node.col_offset].decode())
 
 
 def _between(name: str, lines: list[str], left: Any, right: Any, operator: Any) -> Iterator[Mutant]:
-    """The operator between two operands on one line, unless brackets hide which it is."""
+    """Yield the mutant of the operator between two operands, if both are on one line."""
     if left.end_lineno != right.lineno:
         return
     text, number = lines[right.lineno - 1], right.lineno
@@ -130,7 +130,7 @@ def _between(name: str, lines: list[str], left: Any, right: Any, operator: Any) 
 
 
 def planted(seed: int, tree: Path = ROOT) -> list[Mutant]:
-    """Draw the mutants of each room, at most one in a line, and shuffle them."""
+    """Draw the mutants of each subpackage, at most one for a line of code, and shuffle them."""
     drawn: list[Mutant] = []
     for room, count in PLANTED.items():
         files = sorted((tree / "src/posenc" / room).rglob("*.py"))
@@ -148,7 +148,7 @@ def planted(seed: int, tree: Path = ROOT) -> list[Mutant]:
 
 
 def record(tree: Path, data: Path) -> None:
-    """Run the default tests once, and write down which lines each of them executes."""
+    """Run the default tests once, and record the lines that each test executes."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Path(folder) / "rc"
         settings.write_text(RECORDED.format(folder=folder, tree=tree))
@@ -190,7 +190,7 @@ def test_of(context: str) -> str:
 
 
 def needed(source: str, line: int) -> set[int]:
-    """Return the lines of which a test must execute one to notice a mutant in `line`.
+    """Return lines of which a test must execute at least one to notice a mutant in `line`.
 
     They are those of its statement. Outside of functions, where a line runs once for all tests,
     they are the lines of all functions of the file.
@@ -208,7 +208,7 @@ def needed(source: str, line: int) -> set[int]:
 
 
 def pytest(words: list[str], tree: Path, most: int | None, **more: str) -> Any:
-    """Run tests in a tree, for `most` seconds, with its own source before the installed one."""
+    """Run tests for at most `most` seconds on the source of this tree, not the installed one."""
     paths = os.pathsep.join(map(str, (tree / "src", ROOT / "tools")))  # for the recorder
     mine = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "POSENC_BROWSER": "1"}
     return subprocess.run(
@@ -218,7 +218,7 @@ def pytest(words: list[str], tree: Path, most: int | None, **more: str) -> Any:
 
 
 def stages(mutant: Mutant, chosen: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the tests to run, each time with the name of their run."""
+    """Yield stages of tests, the likeliest to fail first: name of the run, arguments of pytest."""
     room = mutant.file.split("/")[2]
     rooms = LIBRARY if room in LIBRARY else [room, "commands"]
     usual = [UNCHECKED, "-m", "not slow"]
@@ -233,7 +233,7 @@ def stages(mutant: Mutant, chosen: list[str]) -> Iterator[tuple[str, list[str]]]
 
 
 def killed_by(mutant: Mutant, tree: Path, covered: Covered) -> dict[str, str]:
-    """Run the stages until a test fails; return its run and its name."""
+    """Run the stages on a mutant until a test fails; return that run and test."""
     file = tree / mutant.file
     source = file.read_text("utf-8")
     file.write_text(mutant.mutated(source), "utf-8")
@@ -267,7 +267,7 @@ def report(outcomes: list[dict[str, Any]]) -> str:
 
 @contextlib.contextmanager
 def copied(commit: str) -> Iterator[Path]:
-    """Check a commit out in a folder of its own for as long as it is needed."""
+    """Yield a temporary worktree of a commit."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         git = ["git", "worktree"]

@@ -16,7 +16,7 @@ TOKENS = 64
 
 
 def added(name: str) -> list[list[float]]:
-    """Return the numbers that the first head adds to the scores of a seeded word with itself."""
+    """Return what an encoding's first head adds to the scores of a text that repeats one word."""
     torch.manual_seed(0)
     return toy.added(create(name, toy.DIM, toy.HEADS), [toy.WORD] * TOKENS)[0, 0].tolist()
 

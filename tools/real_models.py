@@ -15,7 +15,7 @@ from published import KINDS, published  # noqa: E402  # pyright: ignore
 
 
 def text() -> str:
-    """A line for each model."""
+    """Return the configs as JSON with one line for each model."""
     lines = [f"{json.dumps(name)}: {json.dumps(published(name))}" for name in KINDS]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -1,4 +1,4 @@
-"""A plugin of pytest, `-p recorder`: coverage.py names what it records after the test that runs."""
+"""A pytest plugin, `-p recorder`, which labels coverage.py's data with the running test."""
 
 import importlib
 

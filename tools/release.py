@@ -65,7 +65,7 @@ TORCHES = {"torch 2.7": "torch==2.7.1", "newest torch": "torch"}  # beside that 
 
 
 def environment() -> dict[str, str]:
-    """Return the environment with pip's settings of indexes and wheels under uv's names."""
+    """Return the environment with pip's index and wheel settings also under uv's names."""
     env = {name: x for name, x in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     for pip, uv in (("PIP_FIND_LINKS", "UV_FIND_LINKS"), ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")):
         if pip in env:

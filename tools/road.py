@@ -24,7 +24,7 @@ TOKENS, HEADS, DIM = 64, 4, 32
 
 
 def road(name: str, queries: int = TOKENS) -> list[str]:
-    """The functions that the third call enters, "file:function", in order."""
+    """Return the functions that a third, warm call of `attend` enters, as "file:function"."""
     encoding, pos = posenc.create(name, DIM, HEADS), torch.arange(TOKENS)
     k = torch.randn(1, HEADS, TOKENS, DIM)
     q, q_pos = k[:, :, -queries:].clone(), pos[-queries:]
@@ -51,7 +51,7 @@ def road(name: str, queries: int = TOKENS) -> list[str]:
 
 
 def counts(entered: list[str]) -> tuple[int, int]:
-    """Functions, each as often as it is entered, and files."""
+    """Return the number of function calls, and the number of files that contain the functions."""
     return len(entered), len({line.split(":")[0] for line in entered})
 
 

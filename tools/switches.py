@@ -87,7 +87,7 @@ SCALINGS: list[dict[str, Any]] = [
 
 
 def stated(model_type: str) -> dict[str, tuple[Any, str]]:
-    """Map the keys of its class that concern positions to (default, type as text)."""
+    """Map a config class's keys that concern positions to (default, type as text)."""
     kind = CONFIG_MAPPING[model_type]
     return {
         f.name: (None if f.default is MISSING else f.default, str(f.type))
@@ -97,7 +97,7 @@ def stated(model_type: str) -> dict[str, tuple[Any, str]]:
 
 
 def switches(model_type: str) -> Iterator[dict[str, Any]]:
-    """Yield configs with one key different from its default, and the other keys that it needs."""
+    """Yield changes to a config: one key with another value, and other keys that it needs."""
     own = stated(model_type)
     config = watched.config(model_type)
     for key, value in BELIEVED.items():
@@ -117,7 +117,7 @@ def switches(model_type: str) -> Iterator[dict[str, Any]]:
 
 
 def of(model_type: str, key: str) -> Iterator[dict[str, Any]]:
-    """The same, of one key of its class."""
+    """Yield changes of one key of the config class, with the keys that each value needs."""
     own = stated(model_type)
     default, kind = own[key]
     default = watched.MENDED.get(model_type, {}).get(key, default)
@@ -127,7 +127,7 @@ def of(model_type: str, key: str) -> Iterator[dict[str, Any]]:
 
 
 def others(key: str, default: Any, kind: str, config: Any) -> list[Any]:
-    """Other values of a key."""
+    """Return values of a key other than its default."""
     if key in WORDS:
         return [value for value in WORDS[key] if value != default]
     if key == "rope_parameters":
@@ -158,7 +158,7 @@ def others(key: str, default: Any, kind: str, config: Any) -> list[Any]:
 
 
 def _types(listed: list[str] | None, config: Any) -> list[Any]:
-    """Lists of types of layers: all of one, and taking turns."""
+    """Return lists of layer types to try: all of one type, and alternating types."""
     count = config.num_hidden_layers
     kinds = sorted({*(listed or ()), "full_attention"})
     if len(kinds) == 1 and hasattr(config, "sliding_window"):

@@ -1,6 +1,8 @@
-"""Write the generated files: the table and names of README.md; the pages of the guide, of the
-glossary, of published names and of the commands; and the table of properties in docs/properties.md.
-With --check, only name the files that are stale.
+"""Write the generated pages and tables, such as docs/guide.md and the table of README.md.
+
+They are the table and names of README.md; the pages of the guide, of the glossary, of published
+names and of the commands; and the table of properties in docs/properties.md. With --check, only
+name the files that are stale.
 """
 
 import json
@@ -53,7 +55,7 @@ def table() -> str:
 
 
 def named() -> str:
-    """Return the names of all encodings, a line for each family."""
+    """Return the names of all encodings as Markdown, one line for each family."""
     lines = []
     for family, acts in FAMILIES.items():
         names = ", ".join(card.name for card in CATALOG if card.family == family)
@@ -62,7 +64,7 @@ def named() -> str:
 
 
 def beside_load() -> str:
-    """Return the table of attention on quiet and on busy cores, of all files of its runs."""
+    """Return the table of attention on quiet and busy cores, from all stored runs."""
     return busy.markdown(
         json.loads(file.read_text("utf-8")) for file in sorted(BUSY_RUNS.glob("*.json"))
     )

@@ -78,7 +78,7 @@ MENDED: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Turned:
-    """A call of a function that turns: the layer, the function, and its arguments."""
+    """A recorded call of a function that rotates: the layer, the function, and its arguments."""
 
     layer: int
     where: str  # the module that called it
@@ -88,7 +88,7 @@ class Turned:
 
 @dataclass
 class Attended:
-    """A call of the attention: the layer, and shapes (batch, head, token, channel)."""
+    """A recorded call of attention: the layer, and the shapes (batch, head, token, channel)."""
 
     layer: int
     where: str  # the module that was entered last
@@ -111,7 +111,7 @@ class Trace:
 
     @property
     def main(self) -> list[Turned]:
-        """The calls for attention itself, without those of an indexer or a compressor of keys."""
+        """The rotations for attention itself, without those of an indexer or a key compressor."""
         return [call for call in self.turned if not re.search("indexer|compress", call.where)]
 
     @property
@@ -129,17 +129,17 @@ def quiet() -> None:
 
 
 def config(model_type: str, **given: Any) -> PreTrainedConfig:
-    """The default config of a model, mended where it must be."""
+    """Return the default config of a model, corrected by `MENDED` where it is invalid."""
     return CONFIG_MAPPING[model_type](**{**MENDED.get(model_type, {}), **given})
 
 
 def inner(of: PreTrainedConfig) -> tuple[str, ...]:
-    """Keys of the configs inside this one."""
+    """Return the keys of the configs inside a config."""
     return tuple(k for k, v in vars(of).items() if isinstance(v, PreTrainedConfig))
 
 
 def modules(of: type[PreTrainedConfig]) -> Iterator[types.ModuleType]:
-    """The files with the models of a config; where it has none, that of the model it shares."""
+    """Yield the modules with a config's models, or the module of the model that it shares."""
     package = of.__module__.rsplit(".", 1)[0]
     folder = Path(str(sys.modules[of.__module__].__file__)).parent
     files = sorted(folder.glob("modeling_*.py"))
@@ -176,7 +176,7 @@ def model_class(of: type[PreTrainedConfig]) -> type[PreTrainedModel] | None:
 
 
 def built(of: PreTrainedConfig) -> nn.Module:
-    """The model of a config, on the meta device."""
+    """Build the model of a config on the meta device."""
     of._attn_implementation = "eager"
     with torch.device("meta"), _without_values():
         if of.model_type in MODEL_MAPPING_NAMES and of.model_type != "voxtral_realtime_text":
@@ -202,12 +202,12 @@ def _without_values() -> Iterator[None]:
 
 
 def trace(model_type: str, **given: Any) -> Trace:
-    """Run a model of default size and see which layers attend, and which of them turn how."""
+    """Run a model of default size, and record the attention and rotation calls of each layer."""
     return run(config(model_type, **given))
 
 
 def run(of: PreTrainedConfig, model: nn.Module | None = None) -> Trace:
-    """The same, of a config, and of its model if it has been built."""
+    """Run the model of a config, built now if it is not passed, and record its calls."""
     seen = Trace(model or built(of), of)
     at = [""]
     with _masked(), _watched(seen, at), torch.no_grad(), torch.device("meta"):
@@ -231,7 +231,7 @@ def _layer(name: str) -> int:
 
 
 def real(value: Any) -> Any:
-    """Return a tensor of the same shape with values: positions for whole numbers, otherwise 0."""
+    """Replace a meta tensor by a real one: positions if its type is integer, otherwise zeros."""
     if not isinstance(value, Tensor) or not value.is_meta:
         return value
     if value.is_floating_point():
@@ -242,7 +242,7 @@ def real(value: Any) -> Any:
 def _mask(
     batch_size: int, q_length: int, kv_length: int, mask_function: Callable[..., Any], **_: Any
 ) -> Tensor:
-    """Replace transformers' mask by one that carries how far token 0 sees."""
+    """Return an empty mask whose attribute `sees` states the reach that transformers' mask has."""
     with torch.device("cpu"):
         first, others = torch.tensor(0), torch.arange(FAR)
         back = mask_function(0, 0, others, first).broadcast_to(FAR)
@@ -255,7 +255,7 @@ def _mask(
 
 @contextmanager
 def _masked() -> Iterator[None]:
-    """Replace transformers' masks by masks that carry how far a query sees."""
+    """Replace transformers' masks in the block by those of `_mask`, which state their reach."""
     kept, chunked = (
         masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["eager"],
         masking_utils.chunked_overlay,
@@ -296,12 +296,12 @@ def _watched(seen: Trace, at: list[str]) -> Iterator[None]:
 
 @cache
 def _returns_two(kind: type[nn.Module]) -> bool:
-    """Read in its source whether a module returns two things, as routers of experts do."""
+    """Test by its source whether a module returns two values, as routers of experts do."""
     return bool(re.search(r"return \w+, \w+", inspect.getsource(kind.forward)))
 
 
 def _computed(seen: Trace, table: nn.Module) -> Callable[..., Any]:
-    """Compute the cosines and sines of a model on meta for real, and record them."""
+    """Return a forward method that computes real cosines and sines, and records them."""
 
     def forward(*given: Any, **named: Any) -> Any:
         with torch.device("cpu"):
@@ -372,7 +372,7 @@ class Rotation:
 
 
 def after(call: Turned) -> bool:
-    """Test whether the part of each head that was cut off and turned is put back behind the rest.
+    """Test whether the rotated part of each head is the last one, by names in the source.
 
     It goes by the names in the source, such as "torch.cat((q_pass, q_rot), dim=-1)".
     """
@@ -417,7 +417,7 @@ def rotation(seen: Trace, call: Turned) -> Rotation:
 
 
 def _matrix(seen: Trace, call: Turned) -> tuple[Tensor, int]:
-    """Turn unit vectors at each position: (token, out channel, in channel)."""
+    """Return the rotation matrix of each position: (token, out channel, in channel)."""
     given = {k: v for k, v in call.arguments.items() if isinstance(v, Tensor) and v.is_meta}
     first, meta = next(iter(given.items()))
     dim = meta.shape[-1]
@@ -441,7 +441,7 @@ def _matrix(seen: Trace, call: Turned) -> tuple[Tensor, int]:
 
 
 def _angles(seen: Trace, call: Turned, name: str) -> Tensor:
-    """Cosines or sines that were moved to meta before they were used."""
+    """Return the recorded cosines or sines that a call received as meta tensors."""
     shape = call.arguments[name].shape
     same = [x for x in seen.tables if x.shape == shape]
     if same:
@@ -457,7 +457,7 @@ POSITIONAL = re.compile(
 
 
 def behaviour(of: PreTrainedConfig, seen: Trace | None = None) -> dict[str, Any]:
-    """Record what a model does about positions; equal for models that do the same.
+    """Record a model's use of positions; equal records mean equal behaviour.
 
     `seen` is the model, run, if it has been.
     """
@@ -498,7 +498,7 @@ def _plain(of: Rotation) -> tuple[Any, ...]:
 
 
 def alone(of: PreTrainedConfig, layer_type: str = "") -> tuple[Trace, Turned]:
-    """Call the rotation of a model that cannot be run, with the angles of its own table."""
+    """Prepare a call of the rotation of a model that cannot be run, with its own angles."""
     table, more = table_of(of, layer_type)
     own = vars(sys.modules[type(table).__module__]).items()
     turn = next(f for n, f in own if TURNS.search(n) and not re.search("_vision|kernel", n))
@@ -512,7 +512,7 @@ def alone(of: PreTrainedConfig, layer_type: str = "") -> tuple[Trace, Turned]:
 
 
 def table_of(of: Any, layer_type: str = "") -> tuple[nn.Module, dict[str, str]]:
-    """Find the module that makes the angles of a model, and its further arguments."""
+    """Return the module that makes a model's angles, and further arguments for its call."""
     for module in modules(type(of)):
         for name, kind in list(vars(module).items()):
             mine = getattr(kind, "__module__", "") == module.__name__

@@ -1,4 +1,4 @@
-"""Find words that the style of this project excludes, in all text that a reader of it meets.
+"""Find words that this project's style excludes, in all text that its readers see.
 
     python tools/words.py [PATH...]     list the hits in these files or folders, or in all; 1 if any
 
@@ -51,7 +51,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Text of one kind with single spaces, and the line on which each of its characters is."""
+    """A paragraph of one kind of text, with single spaces, and the source line of each part."""
 
     kind: str
     text: str
@@ -88,7 +88,7 @@ def settings() -> dict:
 
 
 def hits(text: str, kind: str) -> list[tuple[int, str, Rule]]:
-    """Return the place, the words and the rule of each hit in a paragraph of one kind."""
+    """Return the index, the words and the rule of each hit in a paragraph of one kind."""
     found = [
         (match, rule)
         for rule in rules()
@@ -104,7 +104,7 @@ def hits(text: str, kind: str) -> list[tuple[int, str, Rule]]:
 
 
 def paragraphs(lines: list[tuple[int, str]], kind: str, first: str = "") -> Iterator[Paragraph]:
-    """Join numbered lines to paragraphs; blank lines and new items of lists begin another.
+    """Join numbered lines to paragraphs, which end at blank lines and before new list items.
 
     - `first`: the kind of the first paragraph, if it is another
     """
