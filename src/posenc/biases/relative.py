@@ -87,7 +87,7 @@ class Units(NamedTuple):
 
 
 class TiledRelative(TiledBias):
-    """Tiles of a `RelativeBias`; the tensors are ψ by difference, ρ by query, w, b and outer."""
+    """Tiles of a `RelativeBias`, computed from ψ by difference, ρ by query, w, b and outer."""
 
     whole, joins, has_extra, what = True, False, True, "attention with a network of distance"
 

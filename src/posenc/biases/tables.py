@@ -231,7 +231,7 @@ def _count(some: slice) -> int:
 
 
 class TiledTables(TiledBias):
-    """Tiles of a `TableBias`; the tensors are x, y, a, b and c; y, b and c may be None.
+    """Tiles of a `TableBias`, computed from x, y, a, b and c; y, b and c may be None.
 
     x and y are q and k; a, b and c, (head or none, query + key − 1, channel), are the tables with a
     row for each difference i − j, the largest first.

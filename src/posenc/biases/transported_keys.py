@@ -208,7 +208,7 @@ class _Transported(torch.autograd.Function):
 def _chunked(
     chunks: Cut, heads: slice, graph: bool, *given: Tensor
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Return some heads of v and other tensors, and the tensors of their chunks.
+    """Select heads of v and of other tensors, and compute the tensors of their chunks.
 
     The latter are own, q, k, step, and v in chunks. With `graph`, they have gradients for the
     former.

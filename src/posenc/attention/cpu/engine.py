@@ -351,7 +351,7 @@ class _Gradients:
         return dq, dk, dv, self.of_sinks, None, None, *self.grads
 
     def apart(self) -> "_Gradients":
-        """Return a copy for another thread with its own sums; dq is shared, rows are disjoint."""
+        """Return a copy for another thread with separate sums, except dq: its rows are disjoint."""
         other = copy(self)
         other.dk, other.dv, other.of_sinks, *other.grads = (
             None if x is None else torch.zeros_like(x) for x in self.sums()

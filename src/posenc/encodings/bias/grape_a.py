@@ -62,7 +62,7 @@ class GRAPEA(Encoding):
         return bias
 
     def _gate(self, x: Heads, direction: torch.Tensor) -> torch.Tensor:
-        """Return ω m σ₊(direction · x / √d), (batch, head, token)."""
+        """Return the slope of each token, ω m σ₊(direction · x / √d), (batch, head, token)."""
         along = (x * normalize(upcast(direction), dim=-1).unsqueeze(-2)).sum(-1) * self.dim**-0.5
         slope = softplus(upcast(self.omega)) * slopes(self.heads).to(x)
         return slope.unsqueeze(-1) * softplus(along)

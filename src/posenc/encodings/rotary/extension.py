@@ -148,7 +148,7 @@ def yarn(
     slow: float = 1.0,
     rounded: bool = True,
 ) -> Theta:
-    """Return θ of YaRN as released. Pass `gain=yarn_gain(factor)` to `RoPE` as well.
+    """Return θ of YaRN's released code. Pass `gain=yarn_gain(factor)` to `RoPE` as well.
 
     - `freqs`: θ in radians per token, a geometric sequence of pairs
     - `factor`: positive number, new length / trained length

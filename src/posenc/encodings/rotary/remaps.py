@@ -70,7 +70,7 @@ def checked(remap: Remap) -> Remap:
 
 
 def regions(remap: Remap) -> Regions:
-    """Return the regions of a map, with new positions of queries and keys in each."""
+    """Split pairs into the `Regions` of a map, with new positions of queries and keys in each."""
     kind, *sizes = remap
     if kind == "dual_chunk":
         return _chunks(*sizes)

@@ -60,7 +60,7 @@ def yarn(
     slow: float = 1.0,
     rounded: bool = True,
 ) -> Theta:
-    """Return θ of YaRN as released; the ramp needs two pairs or more."""
+    """Return θ of YaRN as in its released code; the ramp needs two pairs or more."""
     if len(theta) < 2:
         raise ValueError("`theta` must have at least 2 pairs for YaRN, got 1.")
     first_two = turned(theta[:2], trained)
