@@ -367,7 +367,7 @@ def test_without_keys_there_is_nothing_to_attend_to(card):
 @pytest.mark.parametrize(("dim", "heads"), [(DIM, 1), (2, HEADS), (2, 1)])
 def test_one_head_and_two_channels_are_enough(card, dim, heads):
     if dim < 2 * card.make(DIM, HEADS).axes:
-        with refused(ValueError, "a pair of channels"):
+        with refused(ValueError, "`dim`", dim):
             card.make(dim, heads)
         return
     encoding = card.make(dim, heads)

@@ -71,10 +71,10 @@ from torch import Tensor, nn
 
 from posenc import Encoding
 from posenc.core.prepared import Prepared
-from posenc.core.running_sums import Running
+from posenc.core.running_sums import RunningSums
 
 
-class Sums(Running, Prepared, NamedTuple("Sums", [("logs", Tensor)])):
+class Sums(RunningSums, Prepared, NamedTuple("Sums", [("logs", Tensor)])):
     shape = "head token"
     sums = ("logs",)
 

@@ -174,7 +174,7 @@ def check_paths(holder, write, must_differ=True):
         close(out, expected[path], says=path)
         # A rotation prepared from learned frequencies keeps its old angles.
         differs = must_differ and not ("prepared" in path and is_rotary(holder.encoding))
-        assert not differs or not out.allclose(before[path], atol=1e-3), path
+        assert not differs or not out.allclose(before[path], atol=1e-5), path
 
 
 def is_rotary(encoding):

@@ -176,10 +176,9 @@ def test_without_a_config_what_t5_released_is_assumed_and_said(tmp_path):
     weight[31, 1] = 20
     found = weighed(tmp_path, {"x.decoder.relative_attention_bias.weight": weight})
     assert (found.biases[0].reach, found.biases[0].bidirectional) == (128, False)
-    assert (
-        "causal buckets up to 128 tokens, assumed without a config; 1 of 2" in sentences(found)[0]
-    )
-    assert "in head 1 the last bucket, from 113 tokens on, stands out: +20.0" in sentences(found)[1]
+    first, second = sentences(found)[:2]
+    assert "causal buckets up to 128 tokens, an assumption without a config; 1 of 2" in first
+    assert "in head 1 the last bucket, from 113 tokens on, is unusual: +20.0" in second
 
 
 def test_shaws_vectors_are_known_in_every_layer(tmp_path):
@@ -198,7 +197,7 @@ def test_the_layout_that_weights_speak_for_is_told_against_the_config(tmp_path, 
     found = weighed(tmp_path, llama(layout), LLAMA)
     assert (found.evidence.verdict, found.layout) == (layout, "half")
     assert found.evidence.count == 3 * 4 * 8
-    contradicted = any("read with layout 'half'" in line for line in sentences(found))
+    contradicted = any("but the config states layout 'half'" in line for line in sentences(found))
     assert contradicted == (layout == "interleaved")
 
 
@@ -238,7 +237,7 @@ def test_strength_is_that_of_the_pair_in_the_layout_of_the_model(tmp_path):
     assert bands.wavelengths == pytest.approx(
         [2 * math.pi * 10_000 ** (j / 8) for j in range(8)], rel=1e-6
     )
-    assert sentences(found)[0].startswith("layers 0–2: of 8 pairs pair 3 ")
+    assert sentences(found)[0].startswith("layers 0–2: of 8 pairs, pair 3 ")
 
 
 @pytest.mark.parametrize("model", ["gpt_neox", "phi3"])
@@ -355,7 +354,7 @@ def test_numbers_that_are_not_finite_are_told_and_not_measured(tmp_path):
     assert found.tables == []
     assert found.bands[0].layers == [0, 2]
     assert sorted(found.broken) == ["model.layers.1.self_attn.k_proj.weight", "wpe.weight"]
-    assert "wpe.weight: contains numbers that are not finite, so it is not measured" in sentences(
+    assert "wpe.weight: holds numbers that are not finite, so it is not measured" in sentences(
         found
     )
 

@@ -22,7 +22,7 @@ def piecewise_linear(
 
     The last axis of the heads must have the size 1.
 
-    >>> relu = straight(torch.tensor([1.0]), torch.tensor([-2.0]), torch.tensor([[3.0]]))
+    >>> relu = piecewise_linear(torch.tensor([1.0]), torch.tensor([-2.0]), torch.tensor([[3.0]]))
     >>> relu(torch.tensor([[0]]), torch.tensor([1.0, 2.0, 4.0]))
     tensor([[0., 0., 6.]])
     """

@@ -50,7 +50,7 @@ def exporting_onnx() -> bool:
 
 def is_eager_cpu(*tensors: Tensor) -> bool:
     """Return True if values can be read at once: CPU tensors, not traced or transformed."""
-    if traced():
+    if is_compiling() or private_torch.is_traced() or _recording:  # `traced`, without its call
         return False
     may_wrap = private_torch.transforming()
     for x in tensors:

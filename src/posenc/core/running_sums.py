@@ -47,7 +47,7 @@ class RunningSums:
 def running_sum(steps: Tensor) -> Tensor:
     """Return the cumulative sum over tokens of steps (…, token, channel), in float64.
 
-    >>> running(torch.tensor([[1.0], [2.0], [4.0]])).flatten()
+    >>> running_sum(torch.tensor([[1.0], [2.0], [4.0]])).flatten()
     tensor([1., 3., 7.], dtype=torch.float64)
     """
     return steps.to(torch.float32 if steps.device.type == "mps" else torch.float64).cumsum(-2)
@@ -56,7 +56,7 @@ def running_sum(steps: Tensor) -> Tensor:
 def split_chunks(tokens: int) -> list[slice]:
     """Split a number of tokens into slices of 64; a traced graph has one slice for any number.
 
-    >>> chunks(100)
+    >>> split_chunks(100)
     [slice(0, 64, None), slice(64, 100, None)]
     """
     if traced():

@@ -53,7 +53,7 @@ def version(package: str) -> str | None:
 
 
 def _without_own(required: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Replace requirements such as "posenc[fast]" by the packages of that extra."""
+    """Replace each requirement that is an extra of posenc by the packages of that extra."""
 
     def packages(extra: str) -> list[str]:
         found: list[str] = []

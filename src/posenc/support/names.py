@@ -132,7 +132,7 @@ def find(name: str) -> dict[str, Any]:
 def resolve_synonym(name: str) -> str:
     """Return the slug of the encoding with this synonym; other words are returned unchanged.
 
-    >>> meant("rotary position embedding"), meant("wavelength")
+    >>> resolve_synonym("rotary position embedding"), resolve_synonym("wavelength")
     ('rope', 'wavelength')
     """
     return SYNONYMS.get(normalise(name), name)

@@ -7,7 +7,8 @@ import math
 from dataclasses import replace
 
 import pytest
-from published import KINDS, MODELS, published, turning
+from published import KINDS, MODELS, published
+from published_rotation import turning
 from refusals import refused
 
 from posenc import ALiBi, DeBERTa, T5Bias

@@ -6,20 +6,12 @@ from copy import deepcopy
 import pytest
 import torch
 from published import published
+from published_rotation import turning
 from refusals import refused
 
 from posenc.models.config import specify
-from posenc.models.config.spec import Rotary
 from posenc.models.files.errors import ModelError
 from posenc.models.length_risks import length_risks
-
-
-def turning(name):
-    """The rotation of its layers that see the whole text."""
-    layers = specify(published(name)).text_stack.layers
-    turns = [layer.encoding for layer in layers if isinstance(layer.encoding, Rotary)]
-    wide = [x.encoding for x in layers if x.window is None and isinstance(x.encoding, Rotary)]
-    return (wide or turns)[0]
 
 
 @pytest.mark.parametrize("name", ["Llama-3.1-8B-Instruct", "Devstral-2-123B-Instruct"])

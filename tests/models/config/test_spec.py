@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from published import KINDS, LAYERS, MODELS, published, turning
+from published import KINDS, LAYERS, MODELS, published
+from published_rotation import turning
 
 from posenc import NoPE, RoPE, Sum
 from posenc.models.config import specify

@@ -68,7 +68,7 @@ def test_weights_of_a_head_are_left_aside_and_named(tmp_path):
     config = transformers.AutoConfig.from_pretrained(tmp_path)
     transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
     found = real_model.read(tmp_path, TEXT)
-    assert found.notes[0] == "Its body alone reads; left aside: lm_head.weight."
+    assert "lm_head.weight" in found.notes[0]
 
 
 def test_random_weights_are_not_presented_as_a_model(folder):
@@ -262,7 +262,7 @@ def tokenizer(**model):
         ("", "tokenizer.json: cannot be used as a tokenizer"),
         ("{}", "tokenizer.json: cannot be used as a tokenizer"),
         ("[" * 100_000, "tokenizer.json: cannot be used as a tokenizer"),
-        (tokenizer(vocab={"<end>": 0}), "takes every word of the text for the same token"),
+        (tokenizer(vocab={"<end>": 0}), "same token"),
         (tokenizer(vocab={"a": 0}, unk_token="b"), "cannot be used as a tokenizer"),
         (tokenizer(vocab={w: 10**6 + n for w, n in WORDS.items()}), "has a token 1,000,0"),
     ],

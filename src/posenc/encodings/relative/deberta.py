@@ -162,7 +162,7 @@ class DeBERTa(Encoding):
         return q, (rows @ to * scale).to(q.dtype)
 
     def scale(self, dim: int) -> float:
-        return ((1 + len(self.terms)) * dim) ** -0.5
+        return super().scale((1 + len(self.terms)) * dim)
 
 
 CARD = Card(

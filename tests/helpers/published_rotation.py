@@ -1,0 +1,14 @@
+"""The rotations of the published configs, as `posenc.models` reads them."""
+
+from published import published
+
+from posenc.models.config import specify
+from posenc.models.config.spec import Rotary
+
+
+def turning(name):
+    """Return the rotation of the layers that see the whole text."""
+    layers = specify(published(name)).text_stack.layers
+    turns = [layer.encoding for layer in layers if isinstance(layer.encoding, Rotary)]
+    wide = [x.encoding for x in layers if x.window is None and isinstance(x.encoding, Rotary)]
+    return (wide or turns)[0]
