@@ -312,9 +312,12 @@ def test_points_do_not_go_on_by_themselves():
 FOUR = torch.zeros(4, dtype=torch.long)
 REFUSED = {
     "a mask of others": (dict(mask=masks.documents(FOUR)), "positions for"),
-    "a mask of another batch": (dict(mask=masks.padding([6, 6, 6])), "batch of 2.* got 3"),
+    "a mask of another batch": (
+        dict(mask=masks.padding([6, 6, 6])),
+        "batch size of `cache`, 2, got 3",
+    ),
     "positions of others": (dict(pos=torch.arange(4)), "4"),
-    "another batch": (dict(x=torch.randn(3, 1, WIDTH)), "batch of 2.* got 3"),
+    "another batch": (dict(x=torch.randn(3, 1, WIDTH)), "batch size of `cache`, 2, got 3"),
     "another width": (dict(x=torch.randn(2, 1, 7)), "embeddings"),
     "a path that cannot": (dict(implementation="sdpa"), "sdpa"),
 }

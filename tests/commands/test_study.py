@@ -74,8 +74,8 @@ def test_a_plan_is_called_registered_once_it_is(posenc, fast, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["results"], "PATH must be one store"),
-        (["results", "a", "--from", "b"], "PATH must be one store"),
+        (["results"], "PATH must be a single store"),
+        (["results", "a", "--from", "b"], "PATH must be a single store"),
         (["results", "nowhere"], "got nowhere, which does not exist"),
         (["results", __file__], "is not the store of a study, or damaged"),
         (["study", "--task", "copi"], "no task is called 'copi': did you mean copy?"),
@@ -137,7 +137,7 @@ def test_what_is_not_done_is_named_and_the_exit_code_says_so(posenc, fast, monke
     assert code == 1
     assert "not done: copy nope, seed 1: TypeError: no tensor" in err
     assert "to continue: posenc study --resume out" in err
-    assert err.splitlines()[-1] == "error: 1 of 4 cells could not be done."
+    assert err.splitlines()[-1] == "error: 1 of 4 cells could not be trained or tested."
 
 
 REFUSED = """
@@ -256,4 +256,5 @@ def test_the_whole_way_with_training(posenc, tmp_path):
 def test_a_part_that_is_none_is_refused(posenc, fast, part):
     code, _, said = posenc("study", "plan.toml", "--pilot", "--out", "out", "--part", part)
     assert code != 0
-    assert f"`--part` must be like 2/5, the second of five, got '{part}'" in " ".join(said.split())
+    message = f"`--part` must be like 2/5, the second of five parts, got '{part}'"
+    assert message in " ".join(said.split())

@@ -29,7 +29,7 @@ def test_a_line_break_begins_a_row_of_slices():
 
 
 def test_a_picture_without_its_mark_is_refused():
-    with pytest.raises(ValueError, match=r"`kinds` must have 4.*got 0 in front of the run"):
+    with pytest.raises(ValueError, match=r"`kinds` must have a 4.*got 0 before token"):
         multimodal(torch.tensor([[0, 1, 1]]), "minicpmv4_7", images=[(1, 4, 8)])
 
 

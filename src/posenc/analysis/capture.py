@@ -152,9 +152,9 @@ class _Call:
         own = getattr(home, "eager_attention_forward", None)
         if own is None:
             raise TypeError(
-                f"`model` must have `eager_attention_forward` in the module of"
-                f" {type(module).__name__}, for a comparison of weights. Pass a model of"
-                " transformers 5."
+                f"`model` must have a function `eager_attention_forward` in the file that defines"
+                f" {type(module).__name__}, because the weights are compared with it. Pass a model"
+                " of transformers 5."
             )
         exact = torch.promote_types(self.q.dtype, torch.float32)
         q, k, v = (x.to(exact) for x in (self.q, self.k, self.v))
@@ -184,10 +184,10 @@ def _check_weights(
     if not off < torch.finfo(computed.dtype).eps ** 0.5:
         extra = ", ".join(sorted(key for key, value in call.more.items() if value is not None))
         raise ValueError(
-            f"the weights of {attended.module} ({type(module).__name__}) must follow from queries,"
-            f" keys, mask, bias, cap and sinks, got a difference of {off:.2g} to eager"
-            f" attention{f', which also receives {extra}' if extra else ''}. Pass a model without"
-            " other terms."
+            f"the attention weights of {attended.module} ({type(module).__name__}) must depend on"
+            f" queries, keys, mask, bias, softcap and sinks only, got a difference of {off:.2g} to"
+            f" the model's eager attention{f', which also receives {extra}' if extra else ''}."
+            " Pass a model whose scores have no other terms."
         )
 
 

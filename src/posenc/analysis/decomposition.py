@@ -89,7 +89,7 @@ def decompose(
     - `x`: input of the layer, if the encoding overrides `on_hidden`
     """
     if len(q) != 1 or len(k) != 1:
-        raise ValueError(f"`q` and `k` must be of one text, got {len(q)} and {len(k)}.")
+        raise ValueError(f"`q` and `k` must have a batch of 1 text, got {len(q)} and {len(k)}.")
     if (q_place is None) != (k_place is None):
         raise ValueError("`q_place` must be passed together with `k_place`. Pass both or neither.")
     q_pos = folded(q.shape[-2], encoding.axes).to(q.device) if q_pos is None else q_pos
@@ -197,7 +197,7 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
         first = model.encoder.layer[0].attention.self
     except AttributeError:
         raise TypeError(
-            f"`model` must be a BertModel, RobertaModel or similar, without a head, got"
+            f"`model` must be a BertModel, RobertaModel or similar model without a task head, got"
             f" {type(model).__name__}."
         ) from None
     sums: list[Tensor] = []

@@ -123,7 +123,8 @@ class Cache:
         least = min([held.tokens for held in self.held.values()], default=0)
         if not 0 <= left <= least:
             raise ValueError(
-                f"`tokens` must keep at most the {least} tokens that every layer has, got {tokens}."
+                f"`tokens` must keep at most {least} tokens, the number that every layer has"
+                f" cached, got {tokens}."
             )
         some = slice(left)
         self.held = self._mapped(
@@ -179,7 +180,8 @@ def refuse_by_length(encoding: Encoding) -> None:
         if leaf.by_length:
             raise ValueError(
                 f"`cache` must be None with {type(leaf).__name__}, because each new token changes"
-                " the length and thus all earlier codes. Pass the whole text in every call."
+                " the length, and thus the codes of all earlier tokens. Pass the whole text in"
+                " every call."
             )
 
 
@@ -309,8 +311,8 @@ def _held(
         return CachedTokens(k[..., :0, :], v[..., :0, :], none, encoded, encoding.axes)
     if held.k.shape[0] != k.shape[0]:
         raise ValueError(
-            f"`x` must be a batch of {held.k.shape[0]}, like `cache`, got {k.shape[0]}. Start with"
-            " an empty `Cache()`."
+            f"`x` must have the batch size of `cache`, {held.k.shape[0]}, got {k.shape[0]}. Start"
+            " with an empty `Cache()`."
         )
     return held
 

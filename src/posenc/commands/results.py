@@ -95,7 +95,7 @@ def results(
         List the cells instead of the table.
     """
     if (path is None) == (from_ is None):
-        raise UsageError("PATH must be one store, the folder of a study or its results.db.")
+        raise UsageError("PATH must be a single store: the folder of a study, or its results.db.")
     where = path or from_ or Path()
     with study_errors():
         from posenc.lab.study import analysis, export, store

@@ -205,7 +205,7 @@ def study(
         print(f"to continue: {resume_line}", file=sys.stderr)
     wrong = [why for _, why in ended.missing if not why.startswith(("left out", "stopped"))]
     if wrong:
-        raise Failure(f"{len(wrong)} of {ended.of} cells could not be done.")
+        raise Failure(f"{len(wrong)} of {ended.of} cells could not be trained or tested.")
 
 
 def _part(words: str | None) -> tuple[int, int]:
@@ -214,7 +214,7 @@ def _part(words: str | None) -> tuple[int, int]:
         return 1, 1
     parts = [int(word) if word.isdecimal() else 0 for word in words.split("/")]
     if len(parts) != 2 or not 1 <= parts[0] <= parts[1] <= 100_000:
-        raise UsageError(f"`--part` must be like 2/5, the second of five, got {words!r}.")
+        raise UsageError(f"`--part` must be like 2/5, the second of five parts, got {words!r}.")
     return parts[0], parts[1]
 
 

@@ -102,7 +102,9 @@ def _against(name: str, config: Path, as_json: bool, *options: Any) -> None:
     from posenc.models.files.strict import read_json
 
     if not names.is_own(name):
-        raise UsageError(f"--against must be a function as my_module.py:apply, got {name!r}.")
+        raise UsageError(
+            f"--against must name a function, such as my_module.py:apply, got {name!r}."
+        )
     apply = _function(name)
     with check_failures(), model_errors():
         verdict = against(apply, read_json(config), *options)
@@ -132,5 +134,5 @@ def _function(name: str) -> Any:
         except LookupError as error:
             raise UsageError(str(error)) from None
     if not callable(found):
-        raise UsageError(f"--against must be a function, got {found!r:.60}.")
+        raise UsageError(f"--against must name a function, got {found!r:.60}.")
     return found

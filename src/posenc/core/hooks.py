@@ -48,8 +48,8 @@ def queries_and_keys(parts: Sequence[Placed], q: Heads, k: Keys) -> tuple[Tensor
     if q.shape[-1] != k.shape[-1]:
         names = " + ".join(type(part.encoding).__name__ for part in parts)
         raise TypeError(
-            f"`on_queries` and `on_keys` must return equally many channels, got {q.shape[-1]} and"
-            f" {k.shape[-1]} from {names}."
+            f"`on_queries` and `on_keys` must return the same number of channels, got"
+            f" {q.shape[-1]} and {k.shape[-1]} from {names}."
         )
     return q, k
 

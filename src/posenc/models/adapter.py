@@ -182,9 +182,10 @@ def _for_each_site(encoding: Any, base: Any, plan: AdapterPlan) -> list[Any]:
         return _created([encoding] * len(plan.sites), plan.sites)
     if table := getattr(encoding, "embedding", None):
         raise ValueError(
-            "`encoding` must hold the table that the model adds to its embeddings, got encodings of"
-            f" its layers beside {table}. Use the unmodified model, add a table with its rows to"
-            " the first encoding (`table + encodings[0]`), or pass NoPE() to remove the table."
+            "`encoding` must include the table that is added to embeddings, got only the encodings"
+            f" of layers from a config that also has {table}. Use the unmodified model, add a"
+            " table with its rows to the first encoding (`table + encodings[0]`), or pass NoPE() to"
+            " remove the table."
         )
     given, layers = [*encoding], getattr(base.config, "num_hidden_layers", 0)
     # The list for a hybrid model may also have entries for layers without attention

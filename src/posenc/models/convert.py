@@ -224,7 +224,7 @@ def _present_layout(
     statements = {by: layout for by, layout in statements.items() if layout is not None}
     if len(set(statements.values())) > 1:
         listed = "; ".join(f"{layout!r}: {by}" for by, layout in statements.items())
-        raise ModelError(file, "", f"the sources of its layout disagree, {listed}")
+        raise ModelError(file, "", f"its layout is stated in two ways, {listed}")
     by, now = next(iter(statements.items()), ("", None))
     if now and family and family.layout_key and isinstance(source, Safetensors) and now != usual:
         other = "`--was`" if now == from_ and len(statements) == 1 else "the weights"

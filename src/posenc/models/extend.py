@@ -288,7 +288,7 @@ def slowed(
     if turn.method != "default":
         raise ModelError("config.json", "rope_type", f"is {turn.method!r} already")
     if turn.sections:
-        raise ModelError("config.json", "rope_type", "must have one axis")
+        raise ModelError("config.json", "rope_type", "must belong to a rotation with one axis")
     values = {
         "factor": to / trained,
         "original_max_position_embeddings": trained,

@@ -222,7 +222,8 @@ def inspect(
 def _of_values(values: Values, target: int | None, weights: bool, name: str) -> Inspection:
     if weights:
         raise ValueError(
-            "`weights` must be False for the values of a config. Pass the folder of a model."
+            "`weights` must be False for a dict of config values, which has no tensors. Pass the"
+            " folder of a model."
         )
     spec = config.specify(values)
     report = inspect_spec(spec, "config.json", "config.json", target, values=values)

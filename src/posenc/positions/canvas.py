@@ -34,9 +34,9 @@ def canvas_ids(row: Tensor, grids: Grids) -> Tensor:
     outside = CROP.search(FRAME.sub(lambda frame: "0" * len(frame.group()), word))
     if outside:
         raise ValueError(
-            "`kinds` must have 4, a mark, in front of each picture and 5, the mark of a slice, in"
-            f" front of each slice, got {word[max(outside.start() - 1, 0)]} in front of the run at"
-            f" token {outside.start()}. Set the kinds of the marks."
+            "`kinds` must have a 4, the token that begins a picture, before each picture, and a 5,"
+            " the token that begins a slice, before each slice, got"
+            f" {word[max(outside.start() - 1, 0)]} before token {outside.start()}. Set these kinds."
         )
     ids[done:] = start + torch.arange(len(row) - done)[:, None]
     return ids

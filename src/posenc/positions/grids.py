@@ -55,7 +55,8 @@ class Grids:
         if number == len(grids):
             raise ValueError(
                 f"`{ARGUMENT[kind]}` must have a grid for each run of kind {kind} in `kinds`, got"
-                f" {self._counted(kind)}, and {tokens} more tokens. Pass the grids of all texts."
+                f" {self._counted(kind)}, and no grid for {tokens} more tokens. Pass the grids of"
+                " all texts."
             )
         self.used[kind] += 1
         t, h, w = grids[number]
@@ -66,9 +67,10 @@ class Grids:
         grid = Grid(number, times, h // self.merge, w // self.merge + newline)
         if grid.tokens > tokens or (exactly and grid.tokens < tokens):
             raise ValueError(
-                f"`{ARGUMENT[kind]}` must fill the runs of kind {kind} in `kinds`, got the grid"
-                f" {(t, h, w)} of {grid.tokens} tokens with `merge`={self.merge}, and a run of"
-                f" {tokens}. Check `merge` and the order of the grids."
+                f"`{ARGUMENT[kind]}` must have grids with as many tokens as the runs of kind {kind}"
+                f" in `kinds`, got the grid {(t, h, w)} of {grid.tokens} tokens with"
+                f" `merge`={self.merge}, and a run of {tokens} tokens. Check `merge` and the order"
+                " of the grids."
             )
         return grid
 

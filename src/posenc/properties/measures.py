@@ -420,8 +420,8 @@ def check(
         name = type(encoding).__name__
         if "dtype" in str(error) or "scalar type" in str(error):
             raise ValueError(
-                f"the hooks of {name} must return float64 for float64. Create tensors with"
-                f" `dtype=q.dtype`. The error: {error}"
+                f"the hooks of {name} must return float64 for inputs of float64. Create tensors"
+                f" with `dtype=q.dtype`. The error: {error}"
             ) from error
         raise ValueError(
             f"{name} could not be measured with `dim`={probe.dim}, `heads`={probe.heads} and"

@@ -48,7 +48,9 @@ class Maker:
     def __call__(self, dim: int, heads: int, **options: Any) -> Encoding:
         if isinstance(self.source, Encoding):
             if options:
-                raise TypeError(f"an encoding that exists accepts no {', '.join(options)}.")
+                raise TypeError(
+                    f"an instance accepts no options, got {', '.join(options)}. Pass its class."
+                )
             return copied(self.source)
         sizes = {"dim": dim, "heads": heads, "width": dim * heads}
         asked = signature(self.source).parameters.values()

@@ -151,8 +151,8 @@ def room(
     needed, most = prod(shape) * dtype.itemsize, memory()
     if needed > most and device.type != "meta":
         raise ValueError(
-            f"{name} of shape {shape} needs {needed // 2**30:,} GiB, but there are"
-            f" {most // 2**30:,}. Make it smaller, or use the meta device."
+            f"{name} of shape {shape} needs {needed // 2**30:,} GiB, but the machine has"
+            f" {most // 2**30:,} GiB. Make it smaller, or use the meta device."
         )
     return shape
 

@@ -187,10 +187,10 @@ REFUSED = {
     "Linear is not a model of transformers": lambda: nn.Linear(2, 2),
     "LlamaModel is not a model of transformers": type("LlamaModel", (nn.Module,), {}),
     "BartModel has an encoder and a decoder": bart,
-    "BloomModel attends outside transformers' registry": bloom,
+    "BloomModel computes attention outside transformers' attention registry": bloom,
     "ViTModel has no token embeddings": vit,
     "`model` must have weights, got a LlamaModel on the meta device": empty,
-    "LlamaModel uses positions outside a rotation or a table": with_a_strange_rotation,
+    "LlamaModel uses positions in another way than a rotation or a table": with_a_strange_rotation,
     "LlamaModel has another output with its own encoding applied": with_a_bias_of_its_own,
 }
 

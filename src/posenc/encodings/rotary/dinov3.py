@@ -41,7 +41,7 @@ def dinov3(dim: int, base: float = 100.0) -> Frequencies:
 def shift(points: Points, by: float, generator: Generator | None = None) -> Points:
     """Shift each image along each axis by a random number from −`by` to `by`."""
     if not 0 <= real(by, "by") < float("inf"):
-        raise ValueError(f"`by` must be the largest shift, at least 0, got {by}.")
+        raise ValueError(f"`by` must be the size of the largest shift, at least 0, got {by}.")
     return points + by * _uniform(points, points.shape[-1], generator)
 
 
@@ -57,7 +57,9 @@ def rescale(points: Points, factor: float, generator: Generator | None = None) -
 
 def _growth(factor: float) -> float:
     if not 1 <= real(factor, "factor") < float("inf"):
-        raise ValueError(f"`factor` must be the largest scaling, at least 1, got {factor}.")
+        raise ValueError(
+            f"`factor` must be the largest factor of scaling, at least 1, got {factor}."
+        )
     return factor
 
 

@@ -344,7 +344,8 @@ def _grown(factor: float, mscale: float) -> float:
 def _ends(slow: float, fast: float) -> None:
     if not 0 < number(slow, "slow") <= number(fast, "fast"):
         raise ValueError(
-            f"`slow` and `fast` must be turns with 0 < `slow` ≤ `fast`, got {slow} and {fast}."
+            f"`slow` and `fast` must be turns within the trained length, with 0 < `slow` ≤ `fast`,"
+            f" got {slow} and {fast}."
         )
 
 

@@ -78,7 +78,9 @@ def _refuse_unreadable(reader: Reader, words: Words, context: int | None) -> Non
         raise ModelError(TOKENIZER, "", long)
     if not 0 <= int(words.ids.min()) <= int(words.ids.max()) < rows:
         token = int(words.ids.max())
-        raise ModelError(TOKENIZER, "", f"has a token {token:,}, and the model embeds {rows:,}")
+        raise ModelError(
+            TOKENIZER, "", f"has token id {token:,}, but the model embeds {rows:,} tokens"
+        )
     if len(own) < 2 or len(own.unique()) < 2:
         raise ModelError(TOKENIZER, "", "maps every word of the text to the same token")
 

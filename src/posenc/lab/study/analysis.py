@@ -303,7 +303,10 @@ def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
     for record in records:
         if not (graded := outcomes_graded(record, None)):
             name = f"{printable(record.cell.task)} {printable(record.cell.name)}"
-            raise StoreError(f"{name}, seed {record.cell.seed} has neither outcomes nor a failure.")
+            raise StoreError(
+                f"{name}, seed {record.cell.seed}, must have outcomes or the reason of a failure,"
+                " got neither."
+            )
         sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
         means += [sign * fmean(outcome.mean for outcome in graded.values())]
     # A model whose RoPE is extended without further training has no losses of its own
@@ -641,8 +644,8 @@ def lengths_of(metric: str, trained: int, lengths: Iterable[int]) -> list[int]:
 def _trained(cell: Cell) -> int:
     if cell.trained is None and is_own(cell.task):
         raise StoreError(
-            f"a cell of the task {brief(cell.task)} must have `trained`, got none. Only the code of"
-            " that task has this length, and reading a store runs no code. Run the study again."
+            f"a cell of the task {brief(cell.task)} must have `trained`, got none. Its default is"
+            " in the code of the task, which is not run when a store is read. Run the study again."
         )
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
 

@@ -61,13 +61,15 @@ def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
         return create(cell.encoding, dim, cell.profile.heads, **options)
     if find(cell.encoding).name != "RoPE":
         raise ValueError(
-            f"`theta` must be an option of rope, got one of {cell.encoding!r}. Leave it out."
+            f"`theta` must be used with rope only, got it for {cell.encoding!r}. Leave it out."
         )
     try:
         theta = torch.tensor(options.pop("theta"), dtype=torch.float64)
     except (TypeError, ValueError):
         given = brief(cell.options["theta"])
-        raise TypeError(f"`theta` must be a list of numbers, one a pair, got {given}.") from None
+        raise TypeError(
+            f"`theta` must be a list of numbers, one for each pair of channels, got {given}."
+        ) from None
     return RoPE(theta, dim, **options)
 
 

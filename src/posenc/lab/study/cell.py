@@ -168,7 +168,9 @@ class Cell:
 def check_setting(name: str, value: Any) -> None:
     """Raise ValueError if a value has the wrong type or size for this setting of a cell."""
     if not _fits(name, value):
-        raise ValueError(f"a cell cannot have the `{name}` {brief(value)}.")
+        raise ValueError(
+            f"`{name}` must have a valid type and size for a cell, got {brief(value)}."
+        )
 
 
 def too_deep(value: Any, most: int = DEEPEST) -> bool:

@@ -52,7 +52,7 @@ def check_encoding(cell: Cell, trained: int = 4096) -> None:
         method, factor, _ = EXTEND.fullmatch(cell.extend).groups()  # type: ignore[union-attr]
         if not 1 <= float(factor) <= MOST_FACTOR:
             raise ValueError(
-                f"`extend` must be by a factor from 1 to {MOST_FACTOR:,}, got {brief(cell.extend)}."
+                f"`extend` must have a factor from 1 to {MOST_FACTOR:,}, got {brief(cell.extend)}."
             )
         _stretched(encoding, method, float(factor), trained)
 
@@ -67,8 +67,8 @@ def longer_texts(cell: Cell, task: Task) -> Task | None:
         return None
     if (length := round(task.trained * float(extension[2]))) > LONGEST:
         raise ValueError(
-            f"`extend` must train on texts of at most {LONGEST:,}, got {cell.extend!r}, which needs"
-            f" {length:,}. Use a smaller factor."
+            f"`extend` must train on texts of at most {LONGEST:,} tokens, got {cell.extend!r},"
+            f" which needs texts of {length:,}. Use a smaller factor."
         )
     return task.at(length)
 

@@ -83,7 +83,10 @@ def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, i
             graded.append(_grade(task, batch, outputs))
         outcomes |= _joined(graded, n)
     if left:
-        raise ValueError(f"`predictions` must be of the tested lengths alone, got {min(left)}.")
+        raise ValueError(
+            "the keys of `predictions` must be length/batch/output for the tested lengths, got"
+            f" {min(left)}."
+        )
     return outcomes
 
 

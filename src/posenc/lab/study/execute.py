@@ -163,8 +163,8 @@ def study(
         plan.check_evidence()
     if part[1] > 1 and plan.half_width is not None:
         raise PlanError(
-            "`seeds` must be planned for a study in parts, got `stop`. A part lacks outcomes that"
-            " `stop` needs. Write `seeds` instead."
+            "the plan of a study in parts must have `seeds`, got `stop`, which needs the outcomes"
+            " of all parts to decide when to end. Write `seeds` instead."
         )
     with locked(folder):
         safe_files.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
@@ -274,8 +274,8 @@ def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
     tested = ", ".join(map(str, task.lengths))
     if task.trained not in task.lengths:
         raise PlanError(
-            f"`tested` must contain the trained length of {name}, {task.trained}, at which a seed"
-            f" shows that it has learned the task, got {tested}. Add {task.trained}."
+            f"`tested` must contain the trained length of {name}, {task.trained}, which"
+            f" shows the seeds that have learned the task, got {tested}. Add {task.trained}."
         )
     if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
         raise PlanError(
@@ -292,8 +292,9 @@ def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
             continue
         if reading.how and task.both_ways:
             raise PlanError(
-                f"`{key}` must not be {brief(term)} for {name}, which is not read forward, so it is"
-                " never cropped or windowed. Leave one of them out."
+                f"`{key}` must not be {brief(term)} for {name}, because models read this task in"
+                " both directions, and its texts are never cropped or windowed. Leave one of them"
+                " out."
             )
         if reading.length is not None and reading.length not in task.lengths:
             raise PlanError(
@@ -362,7 +363,9 @@ def file_of(cell: Cell) -> Path | None:
         return None
     path = Path(cell.source)
     if safe_files.digest(path) != cell.data:
-        raise ValueError(f"{cell.source} has changed since the study began.")
+        raise ValueError(
+            f"{cell.source} has changed since the study began. Restore the former file."
+        )
     return path
 
 
@@ -754,8 +757,8 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
     made_by = environment.describe(plan, also)
     if environment.PILOT in also and held.plans and not held.pilot:
         raise PlanError(
-            f"{writer.folder} must have a pilot or be empty for --pilot, got a registered study."
-            " Name another folder with --out, or leave out --pilot."
+            f"{writer.folder} must contain a pilot or be empty for --pilot, got a registered"
+            " study. Name another folder with --out, or leave out --pilot."
         )
     changed = environment.changes(held.sources, made_by)
     if held.plans and held.plans[-1][0] != plan.digest:
@@ -763,9 +766,9 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
         changed = ", ".join(part for part in (plan.differences(earlier), changed) if part)
     if changed and not deviate:
         raise PlanError(
-            f"{writer.folder} has a study that was registered otherwise: {changed}. Name another"
-            " folder with --out, or continue with --deviate, which records the change in the"
-            " results."
+            f"{writer.folder} contains a study registered with other settings: {changed}. Name"
+            " another folder with --out, or continue with --deviate, which records the change in"
+            " the results."
         )
     deviation = f"after {len(held.records)} cells: {changed}" if changed else ""
     writer.register(plan.digest, plan.text, environment.merged(held.sources, made_by), deviation)

@@ -761,7 +761,7 @@ def _toml(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool | int | float):
         return json.dumps(value) if value == value and abs(value) != float("inf") else str(value)
-    raise TypeError(f"a plan must be of text, numbers, lists and tables, got {brief(value)}.")
+    raise TypeError(f"a plan must consist of text, numbers, lists and tables, got {brief(value)}.")
 
 
 def _key(key: str) -> str:

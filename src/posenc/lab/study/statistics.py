@@ -230,12 +230,12 @@ def interquartile(
 
 def _seeds_by_prompts(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"]:
     if not outcomes:
-        raise ValueError("`outcomes` must hold a vector of each seed, got none.")
+        raise ValueError("`outcomes` must hold a vector for each seed, got none.")
     rows = [_vector(vector) for vector in outcomes]
     counts = {len(row) for row in rows}
     if len(counts) > 1:
         raise ValueError(
-            f"`outcomes` must have the same prompts for each seed, got {sorted(counts)} of them."
+            f"`outcomes` must have the same number of prompts for each seed, got {sorted(counts)}."
         )
     return torch.stack(rows)
 

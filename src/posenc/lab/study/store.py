@@ -344,7 +344,7 @@ def _contents(
     for digest, protocol, length, kind, prompts, data in rows:
         fits = kind in sizes and prompts > 0 and len(data) == sizes[kind](prompts)
         if not fits or not 0 <= length <= LONGEST:
-            raise StoreError(f"{path} is damaged: cell {digest}, length {length}.")
+            raise StoreError(f"{path} is damaged: outcomes of cell {digest}, length {length}.")
         outcomes.setdefault(digest, {})[protocol, length] = Outcome(kind, prompts, data)
     records = {}
     rows = _read_rows(file, path, "cells", "* FROM cells ORDER BY digest")
@@ -380,7 +380,7 @@ def _read_rows(file: sqlite3.Connection, path: Path, table: str, query: str) -> 
     types = TYPES[table]
     for row in file.execute(f"SELECT {query}"):
         if not all(map(isinstance, row, types)):
-            raise StoreError(f"{path} is damaged: a row of {table} has values of other types.")
+            raise StoreError(f"{path} is damaged: a row of {table} has values of wrong types.")
         yield row
 
 

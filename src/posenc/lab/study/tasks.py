@@ -462,7 +462,7 @@ def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int 
     tested = tuple(sorted(n for n in common if n >= least))
     if not least or trained not in tested or tested[-1] <= trained:
         raise ValueError(
-            f"`labelled` must have some fifty sentences of every length up to `trained`={trained}"
+            f"`labelled` must have about 50 sentences of every length up to `trained`={trained}"
             " and of longer ones. Use more sentences, or another `trained`."
         )
     return Task(
@@ -565,7 +565,9 @@ def _check_sizes(path: Path) -> None:
                     # numpy evaluates a header as a Python literal, which may raise any error
                     raise ValueError(f"{name} must have the header of an array: {error}") from None
                 if prod(shape) * dtype.itemsize != size - array.tell():
-                    raise ValueError(f"{name} must have the size of its header, {shape} {dtype}")
+                    raise ValueError(
+                        f"{name} must have the bytes that its header describes, {shape} {dtype}"
+                    )
 
 
 def load_sentences(path: Path) -> Task:

@@ -79,7 +79,9 @@ def named(names: Sequence[str]) -> tuple[str, ...]:
         if name not in readers():
             near = get_close_matches(name.lower(), readers(), n=1)
             hint = f"Did you mean {near[0]}?" if near else f"Choose from {', '.join(readers())}."
-            raise ValueError(f"`for` must be the name of a reader, got {printable(name)}. {hint}")
+            raise ValueError(
+                f"`for` must name a program that reads configs, got {printable(name)}. {hint}"
+            )
     return tuple(dict.fromkeys(names))
 
 

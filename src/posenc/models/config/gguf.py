@@ -124,7 +124,11 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
         base = _number(values, "rope.freq_base", file, name) or 10_000.0
         config["rope_scaling"] = _llama3(base, tensors[LLAMA3], file)
     if longrope := [factors for factors in LONGROPE.values() if factors in tensors]:
-        raise Unread(file, longrope[0], "divides the frequencies, which is not supported")
+        raise Unread(
+            file,
+            longrope[0],
+            "contains factors that divide the frequencies, which is not supported",
+        )
     return config
 
 
@@ -204,7 +208,7 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
         return {"rope_type": method, "factor": factor} if scales else {}
     if values.get(f"{YARN}ext_factor", 1.0) != 1:
         key = f"{name}.{YARN}ext_factor"
-        raise Unread(file, key, "applies YaRN in part, which is not supported")
+        raise Unread(file, key, "applies YaRN only in part, which is not supported")
     scaling = {"rope_type": "yarn", "factor": factor}
     scaling |= {usual: values[key] for key, usual in SCALING.items()}
     return scaling | _yarn(values, factor, gain, file, name)
@@ -326,7 +330,7 @@ def _by_heads(config: dict[str, Any], without: str, with_: str) -> None:
 def _llama4(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
     if not values["attention.sliding_window"]:
         key = "llama4.attention.sliding_window"
-        raise Unread(file, key, "switches its chunks off, which is not supported", 0)
+        raise Unread(file, key, "switches chunked attention off, which is not supported", 0)
 
 
 def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:

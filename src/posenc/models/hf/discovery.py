@@ -241,7 +241,7 @@ def _run(
     def call(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float,
              dropout: float, **more: Any) -> Tensor:  # fmt: skip
         if q.shape[2] != TOKENS or k.shape[2] != TOKENS:
-            raise _Unsuitable("attends to other things than its tokens")
+            raise _Unsuitable("attends to inputs other than its tokens")
         out = attends(len(calls), q, k, v, seen, scale, **more)
         calls.append(_AttentionCall(module, q, k, v, scale, out))
         return out
@@ -285,7 +285,7 @@ def _discover(base: Any, ids: Tensor) -> AdapterPlan:
     with _hooked(rotary, lambda module, args, kwargs, out: written.append(out)):
         rotated, keys = _with_cache(base, ids)
     if not rotated:
-        raise _Unsuitable("attends outside transformers' registry")
+        raise _Unsuitable("computes attention outside transformers' attention registry")
     first = {call.module: n for n, call in reversed([*enumerate(rotated)])}
     modules = sorted(first, key=first.__getitem__)
     plain, arguments, forwards = _without_rotation(base, ids, rotated, rotary, modules)
@@ -455,7 +455,7 @@ def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Ten
                 unchanged = torch.arange(TOKENS, device=ids.device)
                 independent = _equal_up_to_order(ordered, moved, unchanged)
     if not independent:
-        raise _Unsuitable("uses positions outside a rotation or a table")
+        raise _Unsuitable("uses positions in another way than a rotation or a table")
     rows = [outs[0][module] for module in tables]
     width = base.get_input_embeddings().weight.shape[1]
     if any(row.shape[1] != width for row in rows):

@@ -201,9 +201,9 @@ def _recorded_in_place(
 def _refuse_foreign(start: int | Tensor, known: Tensor, pos: Tensor) -> None:
     tokens = "" if isinstance(start, Tensor) else f"{start} "
     raise ValueError(
-        f"The {tokens}tokens in the cache must have been read under this encoding, got"
-        f" {known.shape[1]} of them in {len(known)} rows, and {len(pos)} new rows. Start from an"
-        " empty cache."
+        f"the {tokens}tokens in the cache must have been computed with this encoding, got"
+        f" {known.shape[1]} such tokens in {len(known)} rows, and {len(pos)} new rows. Start from"
+        " an empty cache."
     )
 
 

@@ -55,7 +55,7 @@ GOOD = to_json(Figure("t", [Panel("", [Line([0, 1], [2, 3]), heat([[1, 2]])])], 
     ("change", "why"),
     [
         ({"schema": "posenc.figure/9"}, r'`schema` must be "posenc.figure/1", got .*9.*JSON'),
-        ({"panels": []}, "`panels` must be a list of one or more, got an empty one"),
+        ({"panels": []}, "`panels` must be a list with at least one element, got an empty list"),
         ({"colour": "red"}, "keys of the figure must be among title, panels, .*, got `colour`"),
         ({"says": 3}, "`says` must be text in the figure, got 3"),
         ({"panels": [{"marks": [{"mark": "pie"}]}]}, "`mark` must be one of line, .*, got .*pie"),
@@ -66,11 +66,11 @@ GOOD = to_json(Figure("t", [Panel("", [Line([0, 1], [2, 3]), heat([[1, 2]])])], 
         ),
         (
             {"panels": [{"marks": [{"mark": "line", "x": [1], "y": [1, 2]}]}]},
-            "the lists of a line differ in length",
+            "the lists of a line must have equal lengths",
         ),
         (
             {"panels": [{"marks": [{"mark": "heat", "x": [1], "y": [1], "z": [[1], [2]]}]}]},
-            "the lists of a heat differ in length",
+            "the lists of a heat must have equal lengths",
         ),
         (
             {"panels": [{"marks": [{"mark": "line", "x": [1], "y": [1], "dash": "curly"}]}]},

@@ -90,7 +90,10 @@ def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
         read = {key: value for key, value in look.items() if key in own} | read
     mark = kind(**read)
     if not mark.even:
-        raise ValueError(f"the lists of a {name} differ in length: a number of each for each.")
+        raise ValueError(
+            f"the lists of a {name} must have equal lengths, got different ones. Pass as many"
+            " numbers in each."
+        )
     return mark
 
 
@@ -145,6 +148,6 @@ def _type_in_words(hint: Any, word: int = 0) -> str:
 
 def _listed(value: Any, name: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        got = "an empty one" if value == [] else brief(value)
-        raise ValueError(f"`{name}` must be a list of one or more, got {got}.")
+        got = "an empty list" if value == [] else brief(value)
+        raise ValueError(f"`{name}` must be a list with at least one element, got {got}.")
     return value

@@ -147,7 +147,7 @@ def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
 @singledispatch
 def draw_mark(mark: Mark, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     """Yield the elements of a mark, each with True if it stretches with the panel."""
-    raise NotImplementedError(f"{type(mark).__name__} is not drawn here yet.")
+    raise NotImplementedError(f"an HTML figure cannot draw the mark {type(mark).__name__}.")
 
 
 @draw_mark.register

@@ -143,7 +143,7 @@ def draw(figure: Figure, width: float = WIDE) -> Drawn:
 
 @singledispatch
 def draw_mark(mark: Mark, ax: Axes) -> None:
-    raise NotImplementedError(f"{type(mark).__name__} is not drawn here yet.")
+    raise NotImplementedError(f"a Matplotlib figure cannot draw the mark {type(mark).__name__}.")
 
 
 @draw_mark.register
