@@ -314,7 +314,7 @@ REFUSED = {
     "a mask of others": (dict(mask=masks.documents(FOUR)), "positions for"),
     "a mask of another batch": (
         dict(mask=masks.padding([6, 6, 6])),
-        "batch size of `cache`, 2, got 3",
+        "batch of 2.* got 3",
     ),
     "positions of others": (dict(pos=torch.arange(4)), "4"),
     "another batch": (dict(x=torch.randn(3, 1, WIDTH)), "batch size of `cache`, 2, got 3"),

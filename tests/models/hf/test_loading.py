@@ -264,7 +264,7 @@ def tokenizer(**model):
         ("[" * 100_000, "tokenizer.json: cannot be used as a tokenizer"),
         (tokenizer(vocab={"<end>": 0}), "same token"),
         (tokenizer(vocab={"a": 0}, unk_token="b"), "cannot be used as a tokenizer"),
-        (tokenizer(vocab={w: 10**6 + n for w, n in WORDS.items()}), "has a token 1,000,0"),
+        (tokenizer(vocab={w: 10**6 + n for w, n in WORDS.items()}), "has token id 1,000,0"),
     ],
 )
 def test_a_tokenizer_that_is_none_or_of_another_model_is_one_line(folder, text, says):
