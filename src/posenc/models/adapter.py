@@ -209,7 +209,7 @@ def _named(name: str, site: AttentionSite) -> Encoding:
 
 
 def _created(given: Sequence[Any], sites: Sequence[AttentionSite]) -> list[Any]:
-    """Replace names by encodings; layers of equal sizes and the same name share one instance."""
+    """Create an encoding for each name; layers with equal sizes and names share one encoding."""
     made: dict[Any, Encoding] = {}
     for name, site in zip(given, sites, strict=True):
         if isinstance(name, str) and (name, site.dim, site.heads) not in made:
@@ -465,7 +465,7 @@ def _together(parts: list[Encoding]) -> Encoding:
 
 
 def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
-    """Return an encoding with checked sizes; if a function is passed, call it with length 1."""
+    """Check that the sizes of an encoding fit a layer; a function is called with length 1 first."""
     if isinstance(given, type):
         raise TypeError(
             f"`encoding` must be an encoding, got the class {given.__name__}. Make an instance,"

@@ -36,7 +36,7 @@ SHORT = 2048  # tokens at which frequencies are compared if a config states no c
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference: the setting, the layers in which it differs, and both values in words."""
+    """One setting that differs between two models: its name, the layers, both values as text."""
 
     what: str
     layers: tuple[int, ...]
@@ -58,7 +58,10 @@ def compare(first: Path | Source, second: Path | Source) -> list[Difference]:
 
 
 def differences(spec: Spec, other: Spec, layouts: bool = True) -> list[Difference]:
-    """Return the settings in which two text models differ; `layouts` includes the pair layout."""
+    """List the positional settings in which two text models differ.
+
+    `layouts`: True compares the pair layout ("half" or "interleaved") too.
+    """
     one, two = spec.text_stack, other.text_stack
     found = [
         Difference(what, (), _shown(a), _shown(b))
@@ -85,7 +88,7 @@ def to_json(found: Sequence[Difference]) -> list[dict[str, Any]]:
 
 
 def _of_layers(a: Layer, b: Layer, length: int, layouts: bool) -> Iterator[tuple[str, str, str]]:
-    """Yield each setting in which two layers differ, with both values in words."""
+    """Yield (setting, first value, second value) for each setting in which two layers differ."""
     if a.attends != b.attends or type(a.encoding) is not type(b.encoding):
         yield "encoding", describe_layer(a), describe_layer(b)
         return
@@ -107,7 +110,7 @@ def _of_layers(a: Layer, b: Layer, length: int, layouts: bool) -> Iterator[tuple
 def _of_rotations(
     a: Rotary, b: Rotary, length: int, layouts: bool
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield each setting in which two rotations (RoPE) differ, with both values in words."""
+    """Yield (setting, first value, second value) for each setting in which two RoPEs differ."""
     sizes = [(turn.turned, turn.dim, turn.trailing) for turn in (a, b)]
     if sizes[0] != sizes[1]:
         words = [f"{'last ' if end else ''}{some} of {dim}" for some, dim, end in sizes]
@@ -123,7 +126,7 @@ def _of_rotations(
 
 
 def _distinct_words(a: Rotary, b: Rotary) -> tuple[str, str]:
-    """Describe two rotations; if the descriptions are equal, append the settings that differ."""
+    """Describe two RoPEs; if the descriptions are equal, append the settings that differ."""
     words = describe_encoding(a), describe_encoding(b)
     if words[0] != words[1]:
         return words
@@ -135,7 +138,7 @@ def _distinct_words(a: Rotary, b: Rotary) -> tuple[str, str]:
 
 
 def _scale(layer: Layer) -> float | None:
-    """Return the softmax scale; None for the default of an encoding without rotation."""
+    """Return a layer's softmax scale; None if a layer without RoPE has the default, 1/√channels."""
     turn = layer.encoding
     if layer.scale is not None or not isinstance(turn, Rotary):
         return layer.scale

@@ -31,7 +31,7 @@ FAR = 64
 
 @dataclass(frozen=True)
 class FaultRule:
-    """Kind of fault; `pattern` recognises it in an error or note of the config parser."""
+    """Kind of fault; the regular expression `pattern` matches the parser's message about it."""
 
     name: str
     level: Level
@@ -295,7 +295,7 @@ def faults(model: Path | Source) -> Faults:
 
 
 def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fault]:
-    """Yield the findings of a spec and of its parts."""
+    """Yield the findings about a specification and, recursively, about its nested parts."""
     doubted = set()
     for doubt in spec.doubts:
         doubted.add(doubt.partition(" states no rope_theta")[0])
@@ -313,7 +313,7 @@ def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fa
 
 
 def _too_far(spec: Spec, file: str) -> Iterator[Fault]:
-    """Yield a fault if the context is far longer than the RoPE base can distinguish."""
+    """Yield a fault if the RoPE base is too small to distinguish distances within the context."""
     for rotary in spec.rotary:
         if not spec.context or rotary not in spec.global_rotary or rotary.share < 1:
             continue
@@ -333,7 +333,7 @@ def _rule(rules: tuple[FaultRule, ...], sentence: str) -> FaultRule | None:
 
 
 def _key_of(sentence: str) -> str:
-    """Return the config key that starts an error or note, without the file name; "" if none.
+    """Return the config key at the start of an error or note, without the file name; "" if none.
 
     >>> _key_of("config.json:rope_scaling.factor: must be above 0, got -1")
     'rope_scaling.factor'

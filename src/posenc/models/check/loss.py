@@ -73,7 +73,7 @@ class Trial:
         return self.difference < -MARGIN and not self.better
 
     def than(self, other: Trial, tests: int = 1) -> Trial:
-        """Return this trial with `other` as reference, on the excerpts that both measured.
+        """Return this trial compared with `other` instead, on the excerpts measured in both.
 
         `tests` is the number of comparisons with a joint confidence level.
         """
@@ -136,7 +136,7 @@ def _placed(model: Any, dtype: torch.dtype) -> Any:
 
 
 def _in_their_order(source: Source) -> Spec:
-    """Return the spec of a GGUF file, with the pair layout after loading by transformers."""
+    """Return the specification of a GGUF file, with the pair layout of transformers' class."""
     spec = source.own_spec.text_stack
     usual = specify(source.config("")).rotary
 
@@ -156,7 +156,9 @@ def trials(
     progress: Progress = lambda doing, count, of: None,
     than: Reading | None = None,
 ) -> list[Trial]:
-    """Measure the loss under the config, under transformers' own code, and under each reading.
+    """Measure the loss under the config, under transformers' own code, and under each alternative.
+
+    An alternative is a `Reading`: the config with one or two changed settings.
 
     With `than`, try that reading and the others only, and compare them with it. Raises ModelError
     for a model whose encoding cannot be replaced.
@@ -258,14 +260,17 @@ def bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _judged(reading: Reading, losses: list[float], own: list[float], tests: int) -> Trial:
-    """Return the trial of a reading, compared with the config's losses on the same excerpts."""
+    """Compare the losses under an alternative reading with those under the config."""
     mean, low, high = _interval([x - y for x, y in zip(losses, own, strict=False)], tests)
     bits, count = fmean(losses), len(losses)
     return Trial(reading.kind, reading.name, bits, count, mean, low, high, tuple(losses))
 
 
 def _interval(differences: list[float], tests: int) -> tuple[float, float, float]:
-    """Return the mean of differences and its interval, at a joint level for `tests` intervals."""
+    """Return the mean of differences and the ends of its confidence interval.
+
+    The confidence level holds jointly for `tests` intervals (Bonferroni).
+    """
     mean, count, half = fmean(differences), len(differences), float("inf")
     if count > 1:
         t = t_quantile(1 - (1 - LEVEL) / (2 * tests), count - 1)

@@ -97,7 +97,9 @@ def answer(reader: str, key: str, model: str) -> Answer:
 def findings(
     config: Mapping[str, Any], spec: Spec, file: str, names: Sequence[str] = ()
 ) -> Iterator[Fault]:
-    """Yield the keys that the named readers ignore; without names, keys on which readers differ.
+    """Yield a fault for each config key that changes the angles and is ignored by a program.
+
+    If `names` is empty, yield only keys that some programs read and others ignore or refuse.
 
     Parameters
     ----------
@@ -147,7 +149,7 @@ def lost_settings(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
 def without_spec(
     config: Mapping[str, Any], file: str, names: Sequence[str] = ()
 ) -> Iterator[Fault]:
-    """Yield the findings about FoPE, which posenc itself does not support."""
+    """Yield the faults of a config with FoPE, for which posenc cannot build a specification."""
     inner = {**config, **_object(config.get("text_config"))}
     model = str(inner.get("model_type"))
     for spelling in SPELLINGS:
@@ -169,7 +171,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _effective(reader: str, key: str, keys: Mapping[str, str], main: Spec) -> Answer:
-    """Return how a program treats a key; "not read" if it skips a key that this one needs."""
+    """Return whether a program "reads", "ignores" or "refuses" a key, considering related keys."""
     verb = answer(reader, key, main.model)
     if key == "rope_parameters":
         return _transformers_4(main) if reader == "transformers-4" else verb
@@ -187,7 +189,7 @@ def _effective(reader: str, key: str, keys: Mapping[str, str], main: Spec) -> An
 
 
 def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
-    """Map each readers.toml key that changes the config's angles to its path in the config."""
+    """Map each config key that changes RoPE's angles to its path, as in "rope_scaling.truncate"."""
     inner, path = config, ""
     for name in spec.text_keys:
         if isinstance(config.get(name), dict):
@@ -239,7 +241,7 @@ def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _transformers_4(main: Spec) -> Answer:
-    """Return "reads" if transformers 4 gets the same angles without reading rope_parameters."""
+    """Return "reads" if transformers 4 gets the right angles without rope_parameters."""
     bases = table()["transformers-4-bases"]
     usual = next((float(base) for base, types in bases.items() if main.model in types), None)
     if usual is None:
@@ -249,7 +251,7 @@ def _transformers_4(main: Spec) -> Answer:
 
 
 def _verbs(answers: Answers) -> Iterator[str]:
-    """Yield a clause such as "vLLM reads it" for each answer in the table."""
+    """Yield "vLLM reads it" or the like for each answer (reads, ignores, refuses) that occurs."""
     for answered, verb in (("reads", "read"), ("ignores", "ignore"), ("refuses", "refuse")):
         titles = [readers()[reader].title for reader, one in answers.items() if one == answered]
         if titles:

@@ -80,7 +80,7 @@ def readings(spec: Spec) -> list[Reading]:
 
 
 def further(first: Reading) -> list[Reading]:
-    """Return readings with a second change as well, to a setting of another config key."""
+    """Return readings with the change of `first` and a second change, to a different config key."""
     return [
         replace(
             second,
@@ -94,7 +94,7 @@ def further(first: Reading) -> list[Reading]:
 
 
 def key_of(kind: str) -> str:
-    """Return the config key of a changed setting, or `kind` itself if no key states the setting."""
+    """Return the config key for a kind of change ("rope_theta" for "base"), otherwise `kind`."""
     return KEYS.get(kind, kind)
 
 
@@ -133,7 +133,7 @@ def _kinds(spec: Spec, turn: Rotary) -> str:
 
 
 def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
-    """Yield kind, name and changed rotation for each alternative to one rotation (RoPE)."""
+    """Yield (kind of change, name, changed rotation) for each alternative to one RoPE."""
     for base in BASES:
         if not 1 / ALIKE < base / turn.base < ALIKE:
             yield "base", f"base {base:,.10g}", replace(turn, base=base)
@@ -161,7 +161,7 @@ def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary
 
 
 def _factors(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
-    """Yield rotations with another scaling factor and, for YaRN, another original length."""
+    """Yield (kind, name, changed rotation) for other scaling factors and YaRN original lengths."""
     if turn.factor <= 1:
         return
     factors = [turn.factor / 2, turn.factor * 2]
@@ -198,7 +198,10 @@ def _stretched(turn: Rotary, method: Method, factor: float, trained: int) -> Rot
 
 
 def _regained(turn: Rotary) -> Rotary:
-    """Reset the gain of YaRN to the default for its factor; other methods are unchanged."""
+    """Set YaRN's attention factor to the default for its scaling factor.
+
+    Rotations with other methods are returned unchanged.
+    """
     return replace(turn, gain=yarn_gain(turn.factor)) if turn.method == "yarn" else turn
 
 

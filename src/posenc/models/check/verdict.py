@@ -116,7 +116,7 @@ class Check:
         return EXIT_CODES[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return the result as dicts, lists, strings and numbers, for `json.dumps`."""
         return {
             "schema": self.schema,
             "name": self.name,
@@ -234,7 +234,7 @@ def _rule_named(name: str) -> str:
 
 
 def _hidden(findings: list[Fault], kept: list[Fault], found: faults.Faults) -> Iterator[str]:
-    """Yield a reason for each ignored fault after which the rest of its file is unchecked."""
+    """Yield a reason for each error that ended the check of a file but whose rule is ignored."""
     for finding in findings:
         if finding not in kept and (found.spec is None or finding.rule is BROKEN_FILE):
             yield f"{finding.rule.name} is ignored, but it ends the check: {finding.message}"
@@ -331,7 +331,9 @@ def _two_changes(
     own: Trial,
     progress: Progress,
 ) -> list[Trial]:
-    """Try a second changed setting with the first, then other values of the first with the second.
+    """Measure the loss with two settings changed, one of them as in the best trial, `first`.
+
+    If a pair is better, its second change is then tried with other values of the first.
 
     Returns the trials that are significantly better than the first change alone, as compared with
     `own`, the trial of the unchanged config.
@@ -349,12 +351,12 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Keep the trials that beat the first change alone, and compare them with the config's loss."""
+    """Return the trials that are better than `first` alone, compared with the config's loss."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
 def _changes(pair: Reading, first: Reading) -> bool:
-    """Test whether the second change of a pair sets the key of `first` to another value."""
+    """Test whether the second change of a pair sets the same config key as `first` differently."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
 
@@ -367,19 +369,19 @@ def _refuse_uniform(bits: float) -> None:
 
 
 def _hides(spec: Spec, other: Spec, tokens: int) -> bool:
-    """Test whether the windows of two specs differ within a text of `tokens` tokens."""
+    """Test whether two specifications have different windows for a text of `tokens` tokens."""
     windows = ([min(layer.window or tokens, tokens) for layer in x.layers] for x in (spec, other))
     return next(windows) != next(windows)
 
 
 def _enough(spec: Spec) -> int:
-    """Return the text length at which windows have an effect; 2⁵³ if it exceeds MOST_TOKENS."""
+    """Return the text length for testing windows, twice the largest; 2⁵³ if over MOST_TOKENS."""
     size = 2 * max(layer.window or 0 for layer in spec.layers)
     return size if size <= MOST_TOKENS else 2**53
 
 
 def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
-    """Yield a fault if another reading has a lower loss than the config.
+    """Yield a fault if the loss is lower with some setting changed than with the given config.
 
     The fault names a remedy only if one reading, or several of one key, are better than all others
     and better than token frequencies. Otherwise the correct reading was not tried, and a remedy
@@ -416,7 +418,9 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
 
 
 def _best(tried: list[Trial]) -> Trial | None:
-    """Return the best trial among those significantly better than the config, on the longest texts.
+    """Return the trial with the lowest loss, if significantly lower than the config's.
+
+    Trials on the longest texts take precedence. None if no trial is better.
 
     A multiple of the softmax scale alone does not count: scores are also too small or too large if
     training ended early, or if a norm differs from training.
@@ -430,14 +434,14 @@ def _best(tried: list[Trial]) -> Trial | None:
 
 
 def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
-    """Return each other trial, paired with its comparison to the best one on the same texts."""
+    """Return each other trial as a pair: itself, and its comparison with the best trial."""
     on = {trial.tokens: trial for trial in tried if trial.name == best}
     others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
     return [(trial, trial.than(on[trial.tokens], len(others))) for trial in others]
 
 
 def _unfit(best: Trial, rivals: list[Trial]) -> str:
-    """Return the reason why the best reading cannot be recommended as a fix, or ""."""
+    """Return a reason why the settings with the lowest loss may not be the right ones, or ""."""
     kinds = best.kind.split(BESIDE)
     if "none" in kinds:
         return "it ignores positions"

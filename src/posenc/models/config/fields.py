@@ -31,7 +31,7 @@ OLD_NAMES = {  # type of layer in older configs → in transformers 5
 
 
 class Fields:
-    """JSON object of a config, read by the standard names of keys.
+    """A JSON object of a config whose keys are read by their standard (Llama) names.
 
     - `names`: standard name of a key → its name in configs of this model
     - `defaults`: values of the class for keys that the config does not state
@@ -50,7 +50,11 @@ class Fields:
         self.keys_read: set[str] = set()
 
     def stated(self, key: str) -> Any:
-        """Return the value under a key's standard name or this model's own; None if missing."""
+        """Return the value that the config states under either name of a key; None if missing.
+
+        The names are the standard one and the one used by this model. Raises ModelError if both are
+        present with different values.
+        """
         name = self.names.get(key, key)
         self.keys_read |= {name, key}
         renamed, usual = self.values.get(name), self.values.get(key)
@@ -173,7 +177,10 @@ class Fields:
                 self.fail(key, f"is not a key of {whose}{hint}", value, ", ".join(allowed))
 
     def agree(self, key: str, other: "Fields", other_key: str) -> Any:
-        """Return a value that two keys may state. Raises ModelError if both do and differ."""
+        """Return a value that may be under `key` here or under `other_key` in `other`.
+
+        Raises ModelError if both keys are present with different values.
+        """
         value, other_value = self.stated(key), other.stated(other_key)
         if value is not None and other_value is not None and value != other_value:
             where = f"{self.at(key)} and {other.at(other_key)}"
@@ -182,7 +189,7 @@ class Fields:
 
 
 class Config(Fields):
-    """Config of one stack of layers, with the facts about its class.
+    """Config of one layer stack, with facts about the model's class (`family`).
 
     `notes` and `doubts` collect those of the specification. `rotations` has the rotation of each
     type of layer; its key is "" if all types have the same.
@@ -203,18 +210,18 @@ class Config(Fields):
         self.rotations: dict[str, Rotary | None] = {}
 
     def with_values(self, values: Mapping[str, Any], family: Family | None = None) -> "Config":
-        """Return a `Config` with other values that appends to the same list of notes."""
+        """Return a copy of this config with other values; both collect notes in one list."""
         return Config(values, self.file, self.path, family or self.family, self.notes)
 
     def require(self, key: str, supported: Any) -> None:
-        """Raise Unread unless a key is missing, null or `supported`."""
+        """Raise Unread if a key has a value other than `supported`; missing or null is accepted."""
         value = self.values.get(key)
         if value is not None and value != supported:
             why = f"{key} must be {shown(supported)}, got {shown(value)}"
             self.refuse(key, self.family.name, why)
 
     def without_constants(self, **fixed: Any) -> dict[str, Any]:
-        """Return the values without keys that the class in transformers hard-codes.
+        """Return the config without the keys whose values are constants in the transformers class.
 
         Raises Unread if the config states another value than the class uses.
         """
@@ -240,7 +247,7 @@ class Config(Fields):
         renamed: Mapping[str, str] | None = None,
         trimmed: bool = False,
     ) -> list[str]:
-        """Return the type of each layer: `layer_types` of the config, or `usual` without it.
+        """Return the type of each layer: the config's `layer_types`, or `usual` if missing.
 
         known: types that the class supports, besides those with their own rope settings
         renamed: name of a type in the config → name in the class
@@ -269,11 +276,14 @@ class Config(Fields):
         return [FULL if first is None or i < first else SLIDING for i in range(count)]
 
     def every(self, steps: int, one: str = FULL, other: str = SLIDING, at: int = -1) -> list[str]:
-        """Return types of layers: `one` at index `at` of each `steps` layers, otherwise `other`."""
+        """Return layer types with a period of `steps`: `one` at index `at`, `other` at the rest."""
         return [one if i % steps == at % steps else other for i in range(self.depth())]
 
     def period(self, key: str, usual: int) -> int:
-        """Return the layer period that a key states; `usual` if missing, or if types are listed."""
+        """Return the period of layer types from a key; `usual` if the key is missing.
+
+        If the config lists `layer_types`, the key is not read.
+        """
         return usual if self.stated("layer_types") else self.count(key) or usual
 
     def repeated(self, kinds: Sequence[str]) -> list[str]:
@@ -281,7 +291,7 @@ class Config(Fields):
         return list(islice(cycle(kinds), self.depth()))
 
     def window(self, key: str = "sliding_window", ends: int = 0) -> int | None:
-        """Return the window of sliding layers, or None if `use_sliding_window` is false.
+        """Return the window of sliding-window layers; None if `use_sliding_window` is false.
 
         ends: 1 for a bidirectional window that includes both ends
         """
@@ -307,7 +317,7 @@ class Config(Fields):
         return list(map(float, listed))
 
     def inverse_root(self, key: str) -> float | None:
-        """Return the softmax scale 1/√x for the value x of a key, or None if missing."""
+        """Return the softmax scale 1/√value of a key; None if the key is missing."""
         value = self.number(key)
         return None if value is None else value**-0.5
 
@@ -329,5 +339,5 @@ def head_dim(config: Fields) -> int:
 
 
 def _between(value: float, above: float, most: float) -> bool:
-    """Test whether `value` exceeds the bound by a margin and is not too large; False for NaN."""
+    """Test whether `above` + LEAST_MARGIN ≤ `value` ≤ `most`; False for NaN."""
     return value <= most and value - above >= LEAST_MARGIN

@@ -1,4 +1,4 @@
-"""Translate the metadata of a GGUF file into the keys of a config.json, and specify the model.
+"""Translate the metadata of a GGUF file into a config.json, and parse it into a `Spec`.
 
 A missing key has llama.cpp's default from `llama_cpp.toml`, not that of the class in transformers.
 For some architectures llama.cpp's converter reorders the rows of the q and k projections so that
@@ -159,7 +159,7 @@ def _completed(metadata: Mapping[str, Any], file: str) -> dict[str, Any]:
 
 
 def _even_share(values: Mapping[str, Any]) -> Any:
-    """Return the width divided by the number of query heads; None if either is not a valid size."""
+    """Return the default head size, width / query heads; None if one of the two is invalid."""
     width, heads = values["embedding_length"], values["attention.head_count"]
     if isinstance(heads, list):
         heads = next((count for count in heads if count), None)
@@ -178,7 +178,7 @@ def _share(values: Mapping[str, Any]) -> float:
 
 
 def _ignored(values: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return a note about each key of the file that llama.cpp ignores for its architecture."""
+    """Return a note for each key of the file that llama.cpp does not read for this model."""
     line, notes = _table()[name], []
     for key in (f"{name}.{key}" for key in sorted(values) if key.startswith(YARN)):
         if key in metadata and key.partition(YARN)[2] not in line.get("yarn", ()):
@@ -191,7 +191,7 @@ def _ignored(values: Mapping[str, Any], metadata: Mapping[str, Any], name: str) 
 
 
 def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
-    """Return the rope settings in the terms of transformers; {} for no scaling."""
+    """Return transformers' rope settings for the scaling in the file; {} if it does not scale."""
     method, allowed = values["rope.scaling.type"], _table()["all"]["scalings"]
     if method not in allowed:
         where = f"{name}.rope.scaling.type"
@@ -217,7 +217,7 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
 def _yarn(
     values: Mapping[str, Any], factor: float, gain: float, file: str, name: str
 ) -> dict[str, Any]:
-    """Return the settings of YaRN that only some architectures read."""
+    """Return the YaRN settings whose GGUF keys llama.cpp reads for some architectures only."""
     line, scaling = _table()[name].get("yarn", ()), {}
     for key in ("beta_fast", "beta_slow"):
         if key in line:
@@ -250,7 +250,7 @@ def _number(values: Mapping[str, Any], key: str, file: str, name: str) -> float 
 
 
 def _llama3(base: float, stored: Any, file: str) -> dict[str, Any]:
-    """Return settings of Llama 3's scaling that reproduce the divisors stored in a file.
+    """Return the Llama 3 rope settings that give the frequency divisors in the GGUF file.
 
     Raises Unread if no known settings do.
     """
@@ -266,7 +266,7 @@ def _llama3(base: float, stored: Any, file: str) -> dict[str, Any]:
 
 
 def _llama3_factor(wavelength: float, settings: Mapping[str, float]) -> float:
-    """Return the divisor of a frequency in Llama 3's scaling; `wavelength` is 1/θ."""
+    """Return Llama 3's divisor of the frequency θ of a pair; `wavelength` is 1/θ, without 2π."""
     turns = settings["original_max_position_embeddings"] / (2 * pi * wavelength)
     low, high = settings["low_freq_factor"], settings["high_freq_factor"]
     if turns > high or turns < low or low == high:
@@ -289,14 +289,14 @@ def _granite(config: dict[str, Any], values: Mapping[str, Any], file: str) -> No
 
 
 def _granite_hybrid(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Set the scale, the types of layers, and whether attention is rotated."""
+    """Set the softmax scale, the layer types, and "rope" or None as encoding, from the metadata."""
     _granite(config, values, file)
     _by_heads(config, "mamba", "attention")
     config["position_embedding_type"] = "rope" if values["rope.scaling.finetuned"] else None
 
 
 def _nemotron_h(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Set the types of layers: a layer with an MLP width and no key heads is an MLP."""
+    """Set the layer types: MLP for layers that have an MLP width but no key heads."""
     _by_heads(config, "mamba", "attention")
     widths, kinds = values.get("feed_forward_length"), config.get("layers_block_type")
     if isinstance(widths, list) and isinstance(kinds, list) and len(widths) >= len(kinds):
@@ -313,7 +313,7 @@ def _lfm2(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
 
 
 def _by_heads(config: dict[str, Any], without: str, with_: str) -> None:
-    """Set the types of layers: `without` for layers without key heads, otherwise `with_`."""
+    """Set the layer types: `with_` for layers that have key heads, `without` for the others."""
     counts = config.get("num_key_value_heads")
     name = "layers_block_type" if config["model_type"] == "nemotron_h" else "layer_types"
     layers = config["num_hidden_layers"]
@@ -334,7 +334,7 @@ def _llama4(config: dict[str, Any], values: Mapping[str, Any], file: str) -> Non
 
 
 def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Set the softmax scale: 1/√(width / heads) for 27B models, 1/√channels for other depths."""
+    """Set the softmax scale: 1/√(width / heads) for Gemma 27B, otherwise 1/√channels."""
     large = config["num_hidden_layers"] == {"gemma2": 46}.get(config["model_type"], 62)
     config["query_pre_attn_scalar"] = _even_share(values) if large else config["head_dim"]
     if config["model_type"] == "gemma2":
@@ -344,7 +344,7 @@ def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None
 
 
 def _olmo3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Apply the scaling to full-attention layers only; all layers have the same base."""
+    """Set rope settings by layer type: only full-attention layers are scaled, with equal bases."""
     base = {"rope_theta": config.pop("rope_theta")}
     full = {"rope_type": "default", **config.pop("rope_scaling", {}), **base}
     plain = {"rope_type": "default", **base}
@@ -352,7 +352,7 @@ def _olmo3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None
 
 
 def _pattern(config: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Set the types of layers from one flag per layer, or from the period of full attention."""
+    """Set the layer types from the metadata: one flag per layer (True: sliding), or a period."""
     slides, count = values[PATTERN], config["num_hidden_layers"]
     if type(slides) is int and slides >= 0 and type(count) is int:
         slides = [slides == 0 or bool((n + 1) % slides) for n in range(min(count, 10_000))]
@@ -364,7 +364,10 @@ def _pattern(config: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _deepseek(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Set MLA's head sizes and key heads, since the file describes keys as one latent head."""
+    """Set the head sizes and the number of key heads as in DeepSeek's config (MLA).
+
+    The metadata count the latent vector as one key head.
+    """
     whole = values.get("attention.key_length_mla") or values["attention.key_length"]
     turned = values["rope.dimension_count"]
     config.pop("qk_rope_head_dim", None)
@@ -419,7 +422,7 @@ OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 def _rotary_dim(
     values: Mapping[str, Any], config: Mapping[str, Any], file: str, name: str
 ) -> int | None:
-    """Return the number of rotated channels of a head; None if the config states it."""
+    """Return the rotated channels per head; None if `qk_rope_head_dim` in the config has them."""
     rotary_dim, dim = values["rope.dimension_count"], values["attention.key_length"]
     if "qk_rope_head_dim" in config or type(rotary_dim) is not int or type(dim) is not int:
         return None
@@ -442,7 +445,7 @@ def _with_layout(layer: Layer, layout: "Layout", rotary_dim: int | None) -> Laye
 
 
 def _with_logit_gain(layer: Layer) -> Layer:
-    """Multiply the softmax scale of DeepSeek's YaRN by the squared gain.
+    """Multiply a layer's softmax scale by the square of YaRN's attention factor.
 
     llama.cpp does this for files without `yarn_log_multiplier`.
     """

@@ -28,7 +28,7 @@ def stack(
     trimmed: bool = False,
     **more: Any,
 ) -> list[Layer]:
-    """Return the layers of a stack, with the types that the file lists, by default `usual`.
+    """Return the layers of a stack, with the types in the config's `layer_types`.
 
     usual: the type of each layer if the file lists none; by default those of Qwen2's rule
     known, renamed, trimmed: see `Config.types`
@@ -58,7 +58,7 @@ def hybrid(
     idle: Collection[str] = IDLE,
     **more: Any,
 ) -> list[Layer]:
-    """Return the layers of a hybrid model, in which only the types `attending` have attention."""
+    """Return the layers of a hybrid model; only layers with a type in `attending` attend."""
     layers = stack(config, usual, (*attending, *idle), **more)
     return [
         layer if layer.kind in attending else Layer(kind=layer.kind, attends=False)
@@ -67,7 +67,7 @@ def hybrid(
 
 
 def no_encoding(kind: str) -> None:
-    """Return None as the encoding of a layer of any type."""
+    """Return None (no encoding) for every type of layer; an `encode` argument of `stack`."""
 
 
 def drop_encodings(layers: Sequence[Layer], without: Callable[[int, Layer], Any]) -> list[Layer]:

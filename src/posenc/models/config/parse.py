@@ -56,7 +56,10 @@ def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
 
 
 def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
-    """Return the specification of a config; `defaults` come from an enclosing config's class."""
+    """Return the specification of a config; `defaults` are added to those of its class.
+
+    In a nested config they come from the class of the outer config.
+    """
     model = config.stated("model_type") or ""
     if not isinstance(model, str):
         config.fail("model_type", "must be a name", model)
@@ -85,7 +88,7 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
 
 
 def _present(config: Fields, family: Family, name: str) -> Family:
-    """Return the family of one stack; keys that the config lacks are read under common names."""
+    """Return the facts about one stack, without its own key names that the config does not use."""
     own, one = family.stacks[name], family.stack(name)
     keys = {
         usual: key
@@ -96,7 +99,7 @@ def _present(config: Fields, family: Family, name: str) -> Family:
 
 
 def _applied(config: Fields) -> tuple[str, ...]:
-    """Return class names of the posenc encodings that were saved in place of the model's own."""
+    """Return the names of encodings that posenc saved in this config instead of the model's own."""
     entry = config.stated(ENTRY)
     if not isinstance(entry, dict):
         return ()
@@ -108,7 +111,7 @@ def _applied(config: Fields) -> tuple[str, ...]:
 
 
 def _text_family(config: Fields, family: Family) -> Family | None:
-    """Return the family of a text model with top-level keys, as in older Qwen-VL configs."""
+    """Return the text model's family if the text config is not nested, as in older Qwen-VL."""
     text = families.family(family.flat)
     if text is None or any(config.stated(name) is not None for name in TEXT):
         return None
@@ -121,7 +124,7 @@ def _text_family(config: Fields, family: Family) -> Family | None:
 
 
 def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
-    """Return the spec with the specifications of nested configs as `parts`.
+    """Return `spec` with the specifications of nested configs, such as "text_config", as `parts`.
 
     A nested config that is not supported becomes a note; if none is supported, its Unread is
     raised. Beside a text model, an error in the config of images or audio becomes a note too.
@@ -188,14 +191,14 @@ def _stack(config: Fields, family: Family) -> Spec:
 
 
 def _kind(layers: Sequence[Layer], embedding: Any, config: Config) -> str:
-    """Return the kind of a stack, from its layers or otherwise from its position table."""
+    """Return the kind of encoding ("rotary", …) of the layers, otherwise of the position table."""
     encoding = next((layer.encoding for layer in layers if layer.encoding), None)
     usual = "rotary" if config.rotations else KINDS.get(type(embedding), "none")
     return KINDS.get(type(encoding), usual)
 
 
 def _as_deep_as_listed(values: Mapping[str, Any], family: Family) -> Family:
-    """Return the family with the length of `layer_types` as default depth, if no key states one."""
+    """Set the default number of layers to the length of `layer_types`, if no key states it."""
     types = values.get(family.keys.get("layer_types", "layer_types"))
     deep = values.get(family.keys.get("num_hidden_layers", "num_hidden_layers"))
     counted = deep is not None and "num_hidden_layers" not in family.ignored
@@ -222,7 +225,7 @@ def _with_direction(layer: Layer, config: Config) -> Layer:
 
 
 def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
-    """Return the context and the trained length of a stack without rotation, as fields of `Spec`.
+    """Return the context and trained length of a stack without RoPE, as fields of `Spec`.
 
     Relative positions have no maximum, unless a table is added to the embeddings too.
     """
@@ -234,7 +237,7 @@ def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
 
 
 def _without_unread_names(values: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """Remove keys under standard names that the class reads under other names, and add notes."""
+    """Remove each standard key for which the class reads another name, and add a note."""
     values, family, notes = dict(values), config.family, config.notes
     for usual in ("rope_theta", "partial_rotary_factor"):
         renamed = family.keys.get(usual, usual)
@@ -278,7 +281,7 @@ def _without_ignored_keys(config: Config) -> dict[str, Any]:
 
 
 def _refuse_other_layers(config: Config) -> None:
-    """Raise Unread for an unread key that chooses the layers with attention."""
+    """Raise Unread if a key that selects the attention layers has not been used."""
     if config.stated("layer_types") is not None:
         return
     family = config.family

@@ -1,4 +1,4 @@
-"""Parse the rope settings of a config, in every spelling, into a `Rotary` for each type of layer.
+"""Parse the rope settings of a config, in old and new format, into a `Rotary` per layer type.
 
 A key that occurs in two places must have the same value in both. Unknown keys, and factors that
 the scaling method does not use, raise an error: a scaling that is silently dropped shows only in
@@ -49,7 +49,7 @@ def rotations(
     wide: Mapping[str, str] | None = None,
     alpha: bool = False,
 ) -> Callable[[str], Rotary | None]:
-    """Read the rotation of each type of layer, and return a function from a type to its rotation.
+    """Parse the RoPE of each layer type, and return a function from a layer type to its RoPE.
 
     sections: default number of pairs of each axis; `interleaved` if axes alternate
     wide: type of layer → key of the channels of its heads, if they differ from those of others
@@ -69,7 +69,7 @@ def rotations(
 
 
 def _of(kind: str, config: Config) -> Rotary | None:
-    """Return the rotation of a type of layer."""
+    """Return the RoPE of layers of type `kind`; None if they have none."""
     label = config.family.labels.get(kind, kind)
     rotations = config.rotations
     if "" in rotations:
@@ -100,7 +100,10 @@ def lengths(config: Config) -> dict[str, int | None]:
 
 
 def _with_heads(config: Config, key: str) -> Config:
-    """Return the config with the `head_dim` that `key` or `per_layer_config` states."""
+    """Return the config with `head_dim` replaced by the head size of one type of layer.
+
+    The size is the value of `key`, or the one in `per_layer_config`.
+    """
     dim, saved = config.count(key, most=WIDEST), config.object("per_layer_config")
     # transformers writes `per_layer_config` with indices of layers as keys
     if saved is not None:
@@ -114,7 +117,9 @@ def _with_heads(config: Config, key: str) -> Config:
 
 
 def _doubt_missing_base(by_type: Mapping[str, Fields | None], config: Config) -> None:
-    """Add a note, and for transformers 5 files a doubt, if scaling has no stated `rope_theta`.
+    """Add a note if the config scales the frequencies without stating `rope_theta`.
+
+    For a file of transformers 5, `doubts` gets the note too.
 
     transformers 5 always writes the base beside a scaling; files of version 4 may lack it.
     """
@@ -165,7 +170,7 @@ def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[
 
 
 def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
-    """Map each type of layer ("": all types) to its rope settings; None if it has no rotation."""
+    """Map each layer type ("" for all) to its rope settings, None if its layers have no RoPE."""
     shared, family = _rope_fields(config), config.family
     theta, share = "rope_theta", "partial_rotary_factor"
     default = config.defaults.get("rope_parameters") or {}
@@ -208,7 +213,7 @@ def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
 
 
 def _flat_beside_types(shared: Fields | None, config: Config) -> None:
-    """Add a note if transformers 5 drops flat settings because the class needs them by type.
+    """Add a note if transformers 5 drops rope settings that are not nested by layer type.
 
     Raises ModelError if no type of layer uses them: the class cannot be built from the file.
     """
@@ -233,7 +238,7 @@ def _flat_beside_types(shared: Fields | None, config: Config) -> None:
 
 
 def _defaults_kept(default: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults that remain in effect if the file states its own scaling."""
+    """Return the class defaults (base, share) that apply even if the config states a scaling."""
     return {k: v for k, v in default.items() if k in ("rope_theta", "partial_rotary_factor")}
 
 
@@ -254,7 +259,7 @@ def _rope_fields(config: Fields) -> Fields | None:
 
 
 def _type(rope: Fields) -> Any:
-    """Return `rope_type`, or `type` in older files, with older names of methods replaced."""
+    """Return the scaling method from `rope_type` or the older key `type`, in its current name."""
     new, old = (rope.stated(key) for key in ("rope_type", "type"))
     new, old = (ALIASES.get(name, name) if isinstance(name, str) else name for name in (new, old))
     if None not in (new, old) and new != old:
@@ -264,7 +269,7 @@ def _type(rope: Fields) -> Any:
 
 
 def _nested(rope: Fields, config: Config) -> bool:
-    """Test whether the settings are nested by type of layer, without a setting for all types."""
+    """Test whether the rope settings are one object per layer type rather than one for all."""
     family = config.family
     labels = {*family.rope, *family.labels.values(), *(config.words("layer_types") or ())}
     usual = config.defaults.get("rope_parameters") or {}
@@ -375,7 +380,7 @@ def _sections(
 
 
 def _check_sections(rope: Fields, sections: tuple[int, ...], interleaved: bool) -> None:
-    """Raise ModelError if an M-RoPE axis has no pairs, or a number that interleaving excludes."""
+    """Raise ModelError for M-RoPE sections with an empty axis, or that cannot be interleaved."""
     if min(sections) < 1:
         rope.fail("mrope_section", "must give each axis a pair", list(sections))
     count, total = len(sections), sum(sections)
@@ -425,7 +430,7 @@ def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
 
 
 def _alpha(rope: Fields, config: Config, used: bool) -> float | None:
-    """Return `alpha`, Hunyuan's factor of the base; for classes that ignore it, None and a note."""
+    """Return `alpha`, by which Hunyuan raises the RoPE base; None, with a note, if not read."""
     alpha, family = rope.number("alpha"), config.family
     if alpha is None or not family.folder or used:
         return alpha
@@ -561,7 +566,7 @@ def _note_longrope(
     longest: int | None,
     notes: list[str],
 ) -> None:
-    """Add notes about lists of factors that seem exchanged, and about lengths without effect.
+    """Add notes if LongRoPE's short and long factors look swapped, or if some are never used.
 
     In all published files each long factor is at least the short one.
     """

@@ -27,7 +27,7 @@ class Source:
 
     @classmethod
     def of(cls, model: "Path | Source") -> "Source":
-        """Return `model` itself if it is a Source, otherwise a new one for the path."""
+        """Return `model` itself if it is a Source, otherwise `Source(model)`."""
         return model if isinstance(model, Source) else cls(model)
 
     @cached_property
@@ -53,7 +53,10 @@ class Source:
 
     @cached_property
     def weights(self) -> Weights:
-        """The weights, of which only headers are read yet. Raises ModelError if there are none."""
+        """The model's weights: names and shapes, with each tensor read when it is accessed.
+
+        Raises ModelError if there are no weights.
+        """
         return open_weights(self.files)
 
     @cached_property

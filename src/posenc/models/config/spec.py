@@ -63,7 +63,7 @@ class Rotary:
 
     @property
     def by_length(self) -> bool:
-        """True if the frequencies depend on the length of the text."""
+        """True if RoPE's frequencies depend on the length of the text (dynamic NTK, LongRoPE)."""
         return self.method in ("dynamic", "longrope")
 
     def theta(self, length: int | None = None) -> list[float]:
@@ -98,13 +98,13 @@ class Rotary:
         return [-turn for turn in theta] if self.backward else theta
 
     def unscaled(self) -> list[float]:
-        """Return θ before any context extension, as in training."""
+        """Return θ of each pair, in radians per token, as in training before context extension."""
         from posenc.encodings.rotary.theta import frequencies
 
         return frequencies(self.turned, self.base)
 
     def frequencies(self, length: int | None = None) -> Frequencies:
-        """Return θ as a float64 tensor (pair,), or with several axes (axis, pair).
+        """Return θ as a float64 tensor (pair,), for M-RoPE (axis, pair).
 
         Raises ValueError if θ depends on the length and `length` is None.
         """
@@ -164,7 +164,7 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Disentangled:
-    """DeBERTa's disentangled attention between content and distance, without its weights."""
+    """DeBERTa's disentangled attention (content-to-position scores), without its weights."""
 
     dim: int
     heads: int
@@ -356,7 +356,7 @@ class Spec:
         return f"Spec({self.model!r}, {len(self.layers)} layers of {kinds} kinds{parts})"
 
     def _repr_html_(self) -> str:
-        """Return a notebook card with sizes, the table, each kind of layer, and the notes."""
+        """Return HTML for a notebook: sizes, the position table, the distinct layers, and notes."""
         counts = {
             "heads": self.heads,
             "key heads": self.groups,
@@ -397,12 +397,12 @@ class Spec:
 
     @property
     def text_stack(self) -> Spec:
-        """Specification of the text model: this one, or one of its parts."""
+        """Specification of the text model: this specification, or one of its `parts`."""
         return self.parts[self.text_keys[0]].text_stack if self.text_keys else self
 
     @property
     def text_keys(self) -> tuple[str, ...]:
-        """Keys that lead to `text_stack` in the config, such as ("text_config",), or ()."""
+        """Keys of `parts` that lead to the text model, such as ("text_config",), or ()."""
         if self.layers or self.embedding or not self.parts:
             return ()
         name = next((name for name in TEXT if name in self.parts), next(iter(self.parts)))
@@ -410,7 +410,7 @@ class Spec:
 
     @property
     def stored(self) -> tuple[int, int] | None:
-        """Rows and width of the position table in the weights; None if there is no table."""
+        """Shape (rows, width) of the position table in the weights; None if there is no table."""
         match self.embedding:
             case Table(rows=int(rows)) | Waves(rows=int(rows)):
                 return rows + self.embedding.offset, self.embedding.width
@@ -430,7 +430,7 @@ class Spec:
 
 
 def _stated(part: Any) -> str:
-    """Format a part of a specification, with the fields that differ from their defaults.
+    """Format an encoding or layer of a specification, leaving out fields with default values.
 
     >>> _stated(Slopes(8)), _stated(None)
     ('Slopes(heads=8)', 'no encoding (NoPE)')

@@ -36,7 +36,7 @@ def learned(config: Config) -> Table:
 
 
 def waves(config: Config) -> Waves:
-    """Return the sinusoidal table, in the form described by `waves` of the family."""
+    """Return the sinusoidal table, with the base and the order of sines that the family has."""
     width, rows = config.count("hidden_size"), config.count("max_position_embeddings")
     if width is None:
         config.fail("hidden_size", "is missing")
@@ -62,7 +62,7 @@ def _rows(config: Config) -> int | None:
 
 
 def _sides(config: Fields, key: str) -> tuple[int, ...]:
-    """Return height and width in pixels, for which a config may state a single number."""
+    """Return (height, width) in pixels; a single number in the config counts for both."""
     sides = (
         config.counts(key, least=1) if isinstance(config.value(key), list) else config.count(key)
     )

@@ -104,21 +104,23 @@ class Family:
     refused: str = ""
 
     def stack(self, name: str) -> "Family":
-        """Return the family of one stack, such as "encoder" or "decoder"."""
+        """Return the facts about one stack of a two-stack model, such as "encoder" or "decoder"."""
         return self.replaced(causal=name != "encoder", stacks={}, **self.stacks[name])
 
     def replaced(self, **changed: Any) -> "Family":
-        """Return a copy with new fields; `keys` and `defaults` are merged with the old ones."""
+        """Return a copy with changed fields; mappings `keys` and `defaults` are merged instead."""
         return replace(self, **merged({k: getattr(self, k) for k in changed}, changed))
 
     @property
     def latent(self) -> bool:
-        """True if keys and values are projected from latents, except the rotated channels (MLA)."""
+        """True for multi-head latent attention (MLA), in which keys come from a latent vector."""
         return self.keys.get("head_dim") == "qk_rope_head_dim"
 
 
 def merged(facts: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a family's fields updated by `other`; mappings are merged and `ignored` is extended.
+    """Return a family's fields updated with `other`.
+
+    The mappings `keys`, `defaults` and `stacks` are merged, and `ignored` is concatenated.
 
     >>> merged({"kind": "none", "keys": {"a": "b"}}, {"kind": "rotary", "keys": {"c": "d"}})
     {'kind': 'rotary', 'keys': {'a': 'b', 'c': 'd'}}

@@ -18,7 +18,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def _turns(count: int, period: int) -> list[str]:
-    """Return `count` layer types: full attention in the last of each period, otherwise sliding."""
+    """Return `count` layer types: full attention in every `period`-th layer, otherwise sliding."""
     return [SLIDING if (i + 1) % period else FULL for i in range(count)]
 
 

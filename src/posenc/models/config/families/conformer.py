@@ -1,4 +1,4 @@
-"""Conformers with Transformer-XL's sinusoids of the distance, sines and cosines alternating."""
+"""Conformers with Transformer-XL's relative positions; sines and cosines alternate."""
 
 from posenc.models.config.families.xlnet import with_sines
 from posenc.models.config.layers import Config, Layer, stack

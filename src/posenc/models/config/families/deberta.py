@@ -1,4 +1,4 @@
-"""DeBERTa: content-to-distance and distance-to-content scores, and an optional position table."""
+"""DeBERTa: content-to-position and position-to-content scores, and an optional position table."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import Config, Layer, stack

@@ -16,7 +16,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def one_latent(config: Config) -> None:
-    """Raise ModelError unless there are as many heads of keys as of queries."""
+    """Raise ModelError if the numbers of query and key heads differ, which MLA does not allow."""
     heads, groups = config.count("num_attention_heads"), config.count("num_key_value_heads")
     if heads and groups and heads != groups:
         problem = "must equal num_attention_heads, since all heads share one latent"

@@ -18,7 +18,7 @@ UNSUPPORTED = "rotates values, rotates its output back, and adds compressed keys
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Replace `qk_rope_head_dim`, the number of rotated channels, by `partial_rotary_factor`."""
+    """Return the config with `qk_rope_head_dim` converted to `partial_rotary_factor`."""
     values, turned = dict(config.values), config.count("qk_rope_head_dim")
     dim = values.get("head_dim") or config.defaults["head_dim"]
     if turned and isinstance(dim, int) and values.get("partial_rotary_factor") is None:

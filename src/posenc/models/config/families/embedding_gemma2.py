@@ -1,4 +1,4 @@
-"""EmbeddingGemma 2: Gemma 4 with bidirectional windows that include the tokens at both ends."""
+"""EmbeddingGemma 2: Gemma 4 with windows of `sliding_window` tokens on each side of a query."""
 
 from posenc.models.config.families.gemma4 import FACTS as FACTS
 from posenc.models.config.families.gemma4 import wide_heads

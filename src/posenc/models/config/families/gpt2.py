@@ -9,7 +9,11 @@ MODELS = "gpt2 gpt-sw3 gpt_bigcode imagegpt"
 
 
 def layers(config: Config) -> list[Layer]:
-    """Return layers with softmax scale 1 or 1/√channels, divided by the layer number if flagged."""
+    """Return layers with the softmax scale that flags of the config set.
+
+    The scale is 1/√channels, or 1 if `scale_attn_weights` is false. It is divided by the number of
+    the layer, from 1 on, if `scale_attn_by_inverse_layer_idx` is true.
+    """
     scale = 1.0 if config.flag("scale_attn_weights") is False else None
     layers = stack(config, scale=scale)
     if not config.flag("scale_attn_by_inverse_layer_idx"):

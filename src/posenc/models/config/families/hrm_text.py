@@ -1,4 +1,4 @@
-"""HRM: two equal stacks, whose depth is `num_layers_per_stack` if the config states it."""
+"""HRM: two stacks of the same depth, which the config may state as `num_layers_per_stack`."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""MiMo-V2-Flash: the first and every sixth layer have full attention; the rest slide with sinks."""
+"""MiMo-V2-Flash: every sixth layer and the first have full attention; others, windows and sinks."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ from posenc.models.config.layers import FULL, SLIDING, Config, Layer, stack
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Remove keys of the published file whose values the class in transformers hard-codes."""
+    """Return the config without the keys whose values are constants in the transformers class."""
     return config.without_constants(
         rope_theta=5e6,
         swa_rope_theta=1e4,

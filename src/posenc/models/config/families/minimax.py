@@ -1,4 +1,4 @@
-"""MiniMax: every second layer attends, within a window if the config states one."""
+"""MiniMax: softmax and linear attention alternate; softmax layers may have a sliding window."""
 
 from posenc.models.config.layers import FULL, LINEAR, Config, Layer, hybrid
 

@@ -1,4 +1,4 @@
-"""Families whose layers all have one type, unless the config lists `layer_types`."""
+"""Ministral and similar families, in which all layers have one type unless `layer_types` is set."""
 
 from posenc.models.config.layers import FULL, SLIDING, USUAL, Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""Nemotron-H: a letter of the config defines each layer; attention has no encoding."""
+"""Nemotron-H: the config spells layer types as letters; attention layers have no encoding."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ FACTS = {"defaults": {"num_hidden_layers": 4}, "ignored": ["num_hidden_layers"]}
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Convert a pattern of letters to a list of types, unless the config has the list too."""
+    """Convert a pattern of letters, such as "M*-", to a list of layer types if there is no list."""
     values = dict(config.values)
     spelled = values.pop("hybrid_override_pattern", None)
     if spelled is None or config.stated("layer_types") is not None:

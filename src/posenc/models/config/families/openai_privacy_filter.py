@@ -1,4 +1,4 @@
-"""OpenAI's privacy filter: bidirectional windows that include both end tokens; learned sinks."""
+"""OpenAI's privacy filter: windows of `sliding_window` tokens on each side; learned sinks."""
 
 from posenc.models.config.layers import FULL, SLIDING, Config, Layer, stack
 

@@ -14,7 +14,7 @@ MODELS = " ".join(SECTIONS.values())
 
 
 def layers(config: Config) -> list[Layer]:
-    """Return layers with the `mrope_section` of the config, or the default of the class."""
+    """Return layers with the config's `mrope_section` or, if missing, the class's default."""
     name = config.family.name
     axes = next(axes for axes, names in SECTIONS.items() if name in names.split())
     return stack(config, encode=rotations(config, *axes))

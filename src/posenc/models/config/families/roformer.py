@@ -1,4 +1,4 @@
-"""RoFormer: rotation with a fixed base; configs with rotated values are rejected."""
+"""RoFormer: RoPE with base 10,000; configs with `rotary_value`, which rotates v, are rejected."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

@@ -12,7 +12,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def without_encoding(config: Config) -> list[bool]:
-    """Return one flag per layer: True if it has no encoding, which `no_rope_layers` marks by 0."""
+    """Return one flag for each layer: True if the layer has no RoPE (0 in `no_rope_layers`)."""
     if (listed := config.flags("no_rope_layers")) is not None:
         return [flag != 1 for flag in listed]
     period = config.count("no_rope_layer_interval") or 4

@@ -17,7 +17,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def with_buckets(config: Config, **more: Any) -> list[Layer]:
-    """Return layers with T5's bias, bidirectional unless the layers are causal."""
+    """Return layers with T5's relative bias; it is bidirectional unless the layers are causal."""
     heads = config.count("num_attention_heads")
     buckets = config.count("relative_attention_num_buckets", least=2, most=LONGEST)
     reach = config.count("relative_attention_max_distance", most=LONGEST)

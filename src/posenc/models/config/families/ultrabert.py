@@ -1,4 +1,4 @@
-"""UltraBERT: every third layer has full attention; the others a window that includes both ends."""
+"""UltraBERT: every third layer has full attention; the others, a window on each side of a query."""
 
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 

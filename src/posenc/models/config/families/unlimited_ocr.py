@@ -1,4 +1,4 @@
-"""Unlimited OCR: queries see the whole prompt, and a window of the generated text."""
+"""Unlimited OCR: queries see the whole prompt, and only the last generated tokens."""
 
 from posenc.models.config.layers import USUAL, Config, Layer, stack
 

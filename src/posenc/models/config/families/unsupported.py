@@ -1,4 +1,4 @@
-"""Families with standard layers but an attention operation that `attend` lacks."""
+"""Models with standard layers but an attention operation that posenc does not support."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""XLNet: projected sinusoids of the distance and two learned biases, as in Transformer-XL."""
+"""XLNet: Transformer-XL's relative scores, with projected sinusoids and two learned biases."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import Config, Layer, stack
@@ -16,7 +16,10 @@ def layers(config: Config) -> list[Layer]:
 
 
 def with_sines(config: Config, halves: bool, causal: bool = True) -> list[Layer]:
-    """Return layers with Transformer-XL's scores; `halves` puts all sines before the cosines."""
+    """Return layers with Transformer-XL's relative scores.
+
+    `halves`: True puts all sines before all cosines; False alternates them.
+    """
     heads, width = config.count("num_attention_heads"), config.count("hidden_size")
     if heads is None or width is None:
         config.fail("hidden_size", "or the number of heads is missing")

@@ -13,6 +13,9 @@ def layers(config: Config) -> list[Layer]:
 
 
 def half_width(config: Config) -> float:
-    """Return the softmax scale 1/√(channels / 2) of heads that read states and embeddings."""
+    """Return the softmax scale 1/√(channels / 2).
+
+    The heads read the hidden states and the embeddings, concatenated.
+    """
     dim = config.number("attention_head_dim")
     return head_dim(config) ** -0.5 if dim is None else (dim * 0.5) ** -0.5

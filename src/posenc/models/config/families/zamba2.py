@@ -1,4 +1,4 @@
-"""Zamba 2: Zamba with RoPE if `use_mem_rope`; its heads together are twice the model's width."""
+"""Zamba 2: Zamba with RoPE if `use_mem_rope`; attention is twice as wide as the hidden states."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ RUNS = (6, 5, 5, 5, 5, 5, 5, 4, 3)
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Set a missing `attention_head_dim` to twice the model's width divided by the heads."""
+    """Set a missing `attention_head_dim` to 2 · hidden_size / num_attention_heads."""
     values = dict(config.values)
     if not values.get("attention_head_dim"):
         width = config.count("hidden_size") or config.defaults["hidden_size"]
