@@ -102,7 +102,7 @@ def find(name: str | Card | Encoding) -> Card:
 
 
 def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
-    """Return the card of each encoding once; further cards of the same name get a number.
+    """Return the cards of the wanted encodings without duplicates, with a number for equal names.
 
     >>> from posenc import ALiBi
     >>> [card.name for card in choose(["alibi", "rope", ALiBi(4), "RoPE"])]

@@ -17,7 +17,7 @@ ROUGH_ERROR = 2e-4  # bound of the float32 error per pair, in a sum over up to 2
 
 
 def similarity(freqs: Frequencies, length: int) -> Tensor:
-    """Return B(m) for m = 0 … length − 1, in float64.
+    """Return the RoPE similarity B(m) = Σⱼ cos(m θⱼ) at distances m = 0 … length − 1, in float64.
 
     With m = a·n + b, cos((a·n + b)θ) = cos(a·n·θ) cos(bθ) − sin(a·n·θ) sin(bθ): a matrix product.
     """
@@ -31,7 +31,9 @@ def similarity(freqs: Frequencies, length: int) -> Tensor:
 
 
 def search(dim: int, length: int, bases: Sequence[float], first: int = 0) -> int | None:
-    """Return the index of the first base with B(m) ≥ 0 for all m < `length`, or None.
+    """Return the index of the first base with B(m) ≥ 0 at all m < `length`, or None without one.
+
+    `bases` are candidates for RoPE's base. B(m) = Σⱼ cos(m θⱼ) is the similarity at distance m.
 
     The search starts at index `first`.
     """
@@ -54,7 +56,7 @@ def search(dim: int, length: int, bases: Sequence[float], first: int = 0) -> int
 
 
 def first_negative(theta: Sequence[float], limit: int) -> int:
-    """Return the first distance m with B(m) < 0; `limit` if there is none below it."""
+    """Return the first distance at which B(m) = Σⱼ cos(m θⱼ) is negative, or `limit` if none is."""
     freqs, start, rows = tensor(theta, dtype=float64), 0, 4096
     while start < limit:
         end = min(start + rows, limit)
@@ -66,7 +68,7 @@ def first_negative(theta: Sequence[float], limit: int) -> int:
 
 
 def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:
-    """Return any distance m < `length` with B(m) < 0, not always the first one, or None."""
+    """Return a distance below `length` at which Σⱼ cos(m θⱼ) is negative, not always the first."""
     # A base mostly fails near the distance where a slightly smaller base failed
     if near is not None:
         reach = max(64, near // 100)
@@ -85,7 +87,10 @@ def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int
 
 
 def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
-    """Return the first m in start … end − 1 with B(m) < 0; B near 0 is recomputed in float64."""
+    """Return the first distance m in start … end − 1 at which Σⱼ cos(m θⱼ) is negative, or None.
+
+    Sums near 0 in float32 are computed again in float64.
+    """
     rough, doubt = _rough_similarity(freqs, start, end), ROUGH_ERROR * len(freqs)
     if float(rough.min()) > doubt:
         return None
@@ -97,7 +102,7 @@ def _first_negative(freqs: Frequencies, start: int, end: int) -> int | None:
 
 
 def _rough_similarity(freqs: Frequencies, start: int, end: int) -> Tensor:
-    """Return B(m) for m = start … end − 1 like `similarity`, but by a matrix product in float32."""
+    """Return Σⱼ cos(m θⱼ) at distances m = start … end − 1, from a matrix product in float32."""
     n = isqrt(end - start - 1) + 1
     coarse = (start + n * arange(n, dtype=float64))[:, None] * freqs
     fine = arange(n, dtype=float64)[:, None] * freqs

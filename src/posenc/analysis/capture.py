@@ -87,7 +87,10 @@ def capture(model: nn.Module, inputs: Mapping[str, Any]) -> list[Attended]:
 
 
 class _Recorder:
-    """A recorder of a model's attention calls; `calls` has the arguments of running modules."""
+    """Hooks that record the arguments and tensors of a model's attention calls.
+
+    `calls` maps each module that is running to the arguments of its `forward`.
+    """
 
     def __init__(self, model: nn.Module, attended: list[Attended]):
         self.names = {module: name for name, module in model.named_modules()}
@@ -244,7 +247,7 @@ def _attention(
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """Return the mask (batch, 1, query, key), even where a kernel would need no tensor."""
+    """Return the mask (batch, 1, query, key), also where transformers would use a flag instead."""
     from transformers.masking_utils import sdpa_mask
 
     always = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}

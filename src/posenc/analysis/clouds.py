@@ -33,7 +33,10 @@ class Clouds:
 
 @torch.no_grad()
 def clouds(text: Text, vectors: Tensor, encoding: Encoding, seed: int = 0) -> Clouds:
-    """Place forty words of a text at positions 0 … 39 in a random order; `vectors` (word, channel).
+    """Project forty words to a plane, before and after an encoding adds their positions.
+
+    The words are placed at positions 0 … 39 in random order. `vectors` (word, channel) are their
+    embeddings.
 
     Raises ValueError if the text has too few words, or the encoding does not act on embeddings.
     """

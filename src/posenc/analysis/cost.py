@@ -63,7 +63,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class AtLength:
-    """Time and memory of a forward pass; None if the encoding does not accept this text length."""
+    """Time and memory of a forward pass at one text length; None if the length is rejected."""
 
     tokens: int
     seconds: float | None  # CPU seconds

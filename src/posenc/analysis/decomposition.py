@@ -185,7 +185,7 @@ def of_attended(
 
 @torch.no_grad()
 def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
-    """Split the scores of the first layer of BERT, or of a model like it, into the four terms.
+    """Split BERT's first-layer scores into content and position terms, from the input's LayerNorm.
 
     The input is LayerNorm(word + position + type), which is linear in each term for a given
     standard deviation σ: γ (p − mean p) / σ is the term of the position p. The remainder, which
@@ -235,7 +235,7 @@ def _seen_of(attended: Attended) -> Tensor | None:
 
 
 def _four_products(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the four products of word and position in a score, computed after the hooks.
+    """Yield the products of the query's and the key's word or position terms, after rotation.
 
     A hook is affine, f(x) = A x + b. So A p = f(p) − f(0) is the term of a position p, and the
     remainder, f(x) − A p, is the term of the word with the constant b.
@@ -251,7 +251,7 @@ def _four_products(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[s
 def _products(
     encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, bands: int
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield named parts of the product of encoded q and k; for rotary encodings, bands of pairs."""
+    """Yield the named terms of the score q · k: one term, or a term per frequency band for RoPE."""
     leaves = placed(encoding, at, k_at)
     parts = [leaf.encoding for leaf in leaves]
     rotary = [part for part in parts if _is_rotary(part)]

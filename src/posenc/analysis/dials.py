@@ -23,7 +23,7 @@ LIKE_YARN = "by_parts"  # left out, because it equals "yarn" except for the roun
 
 @dataclass(frozen=True)
 class Dial:
-    """The angles of one pair of channels, as shares of its circle."""
+    """The shares of the full circle that one RoPE pair's angles cover, in training and beyond."""
 
     wavelength: float  # tokens per turn in the longer text; infinite if it is not rotated
     met: float  # share of the circle that training used
@@ -44,7 +44,7 @@ def by_method(
     configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
-    """Return the dials of each extension method over `target` tokens, also for unchanged θ.
+    """Return for each context extension method the dials of all pairs, at `target` tokens.
 
     The keys are "none", "configured" and the methods of extension; "longrope" needs its factors,
     `long`.

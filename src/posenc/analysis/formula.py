@@ -27,7 +27,7 @@ PAIRS_TRIED = 1024  # pairs in the search for the offset
 
 @dataclass(frozen=True)
 class Formula:
-    """The fitted formula of a table: row r is `size` · sin and cos of (r + offset) · θ."""
+    """A formula fitted to a table: row r is `size` · sin and `size` · cos of (r + offset) · θⱼ."""
 
     layout: Layout  # "interleaved" alternates sine and cosine, "half" has all of one kind first
     sine_first: bool
@@ -80,14 +80,17 @@ def _phase(z: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _slope(theta: Tensor) -> float:
-    """Return the slope of −ln θ against j by least squares, weighted for equal errors of θ."""
+    """Fit −ln θⱼ = slope · j by least squares over pairs j, and return the slope.
+
+    Pairs are weighted by θⱼ², so that errors of θⱼ count equally.
+    """
     pairs, weight = torch.arange(len(theta)), theta.clamp_min(0).square()
     logs = theta.clamp_min(1e-30).log()
     return float(-(weight * pairs * logs).sum() / (weight * pairs**2).sum().clamp_min(1e-30))
 
 
 def _offset(phase: Tensor, theta: Tensor) -> int:
-    """Return the integer offset that fits best, phase = offset · θ modulo full turns.
+    """Return the integer n for which the phases of row 0 are closest to n · θⱼ, modulo 2π.
 
     A sample of the pairs, from the fastest to the slowest, is enough.
     """
@@ -98,7 +101,7 @@ def _offset(phase: Tensor, theta: Tensor) -> int:
 
 
 def _base(slope: float, pairs: int) -> tuple[float, bool]:
-    """Return the base, and True if the exponents are j / (d/2 − 1) instead of j / (d/2)."""
+    """Return RoPE's base; and True if θⱼ = base^(−j/(d/2 − 1)), False if θⱼ = base^(−j/(d/2))."""
     for last, closed in ((pairs, False), (pairs - 1, True)):
         base = exp(min(slope * last, 700))
         if abs(base / float(f"{base:.1e}") - 1) < 1e-3:

@@ -1,4 +1,4 @@
-"""Analyse rotary frequencies before and after an extension: turns, critical dimension, similarity.
+"""Count the turns of RoPE's pairs and compute their similarity, before and after an extension.
 
     λⱼ = 2π/θⱼ                        wavelength, in tokens
     rⱼ = L θⱼ / 2π                    turns within L tokens; below 1 a pair never completes a turn
@@ -95,7 +95,9 @@ def extended(
 def stretched(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> dict[str, tuple[Theta, float]]:
-    """Return the extended frequencies and the gain of cos and sin for each method, at its defaults.
+    """Return the frequencies and the factor of cos and sin of each context extension method.
+
+    All methods have their default settings.
 
     With a single pair, methods that need a fastest and a slowest pair are left out.
     """
@@ -115,7 +117,7 @@ def stretched(
 
 
 def critical(freqs: Theta, trained: int) -> int:
-    """Return the critical dimension d_c, the number of channels in pairs that complete a turn.
+    """Return the critical dimension: the number of channels in pairs that turn fully in training.
 
     >>> from posenc.encodings.rotary.theta import frequencies
     >>> critical(frequencies(128, 10_000.0), 4096)  # of Llama 2
@@ -145,13 +147,15 @@ def pairs(before: Theta, after: Theta, trained: int, factor: float) -> list[Pair
 
 
 def reach(freqs: Theta, limit: int = LONGEST) -> int:
-    """Return the first distance with B < 0; `limit` if there is none below it."""
+    """Return the first distance at which B(m) = Σⱼ cos(m θⱼ) is negative, or `limit` if none is."""
     return _reach(tuple(sorted(map(abs, freqs), reverse=True)), limit)
 
 
 @cache
 def _reach(theta: tuple[float, ...], limit: int) -> int:
-    """Compute `reach` for sorted θ, by matrix products if torch is already imported.
+    """Return the first distance at which Σⱼ cos(m θⱼ) < 0, for θ in decreasing order, or `limit`.
+
+    The search uses matrix products if torch is already imported.
 
     Matrix products are 20 times as fast, but importing torch takes about a second. Both searches
     return the same distance.
@@ -185,12 +189,12 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """Read for each head size the pairs (index of a base, longest text for which it is enough)."""
+    """Read the table of smallest bases: per head size, pairs (index of a base, longest text)."""
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 
 
 class _Blocks:
-    """A lower bound of B over blocks of `size` distances, by Taylor's formula around their middle.
+    """A lower bound of B(m) = Σⱼ cos(m θⱼ) over a block of `size` distances, by Taylor's formula.
 
     Cosines of pairs that are too fast are bounded by −1. For the others, with c the middle and
     |x| ≤ h,
@@ -221,7 +225,7 @@ class _Blocks:
 def _first_negative(
     theta: Sequence[float], blocks: Sequence[_Blocks], start: int, end: int
 ) -> int | None:
-    """Return the first m in start … end − 1 with B(m) < 0; None if there is none."""
+    """Return the first distance m in start … end − 1 at which Σⱼ cos(m θⱼ) is negative, or None."""
     if not blocks:
         sums = ((m, sum([cos(m * turn) for turn in theta])) for m in range(start, end))
         return next((m for m, similarity in sums if similarity < 0), None)

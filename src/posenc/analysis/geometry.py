@@ -82,7 +82,7 @@ def project(
 
 
 def plane(x: Float[Tensor, "token channel"]) -> tuple[Tensor, float]:
-    """Project `x` to its plane of most variance; return coordinates (token, 2) and the share shown.
+    """Return the first two principal components of `x`, (token, 2), and their share of variance.
 
     The sign of each axis makes its largest weight positive, so that pictures are reproducible.
     """

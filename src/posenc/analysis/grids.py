@@ -23,7 +23,10 @@ from posenc.properties.probe import Probe
 
 @dataclass(frozen=True)
 class Map:
-    """The similarity of all patches to one, a map per head, or one map if all heads are equal."""
+    """The similarity of every patch of an image to a chosen patch, one map per head.
+
+    There is a single map if all heads are equal.
+    """
 
     height: int
     width: int
@@ -35,7 +38,7 @@ class Map:
 def to_patch(
     encoding: Encoding, height: int, width: int, chosen: tuple[int, int], unit: bool = False
 ) -> Map:
-    """Compute the similarity of all patches to one, for an encoding of two axes.
+    """Return the similarity of every patch to the `chosen` patch, by a two-axis encoding alone.
 
     `unit`: coordinates from −1 to 1, as in DINOv3, instead of rows and columns. Raises ValueError
     for another number of axes, or a patch outside of the image.

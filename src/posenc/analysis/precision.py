@@ -27,7 +27,7 @@ WINDOW = 32
 
 
 def _product(freqs: torch.dtype, pos: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function for float32 angles of positions and frequencies rounded to these dtypes."""
+    """Return a function that computes angles from frequencies and positions in these dtypes."""
     return lambda p, theta: p.to(pos).float().unsqueeze(-1) * theta.to(freqs).float()
 
 
@@ -50,7 +50,10 @@ WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
 
 @dataclass(frozen=True)
 class Precision:
-    """Errors of each way to compute angles, by the first position of a window. None means NaN."""
+    """Errors of RoPE by the first position of a window, for each way to compute its angles.
+
+    NaN is stored as None.
+    """
 
     position: list[int]
     error: dict[str, list[float | None]]  # largest error of cos and sin
@@ -61,7 +64,7 @@ class Precision:
 def precision(
     freqs: Frequencies, positions: Sequence[int] = tuple(POSITIONS), seed: int = 0
 ) -> Precision:
-    """Measure the errors of angles and scores for these frequencies and standard normal q and k."""
+    """Measure the errors of RoPE's angles, and of scores of random q and k, at low precision."""
     generator = torch.Generator().manual_seed(seed)
     q, k = torch.randn(2, WINDOW, len(freqs), dtype=torch.complex128, generator=generator)
     errors = Precision(list(positions), *({way: [] for way in WAYS} for _ in range(3)))
@@ -80,7 +83,7 @@ def precision(
 
 
 def _turn(angle: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return cos + i sin of an angle, computed in the dtype of the angle and rounded to `dtype`."""
+    """Return cos + i sin of `angle`, computed in the dtype of `angle` and rounded to `dtype`."""
     return torch.complex(angle.cos().to(dtype).double(), angle.sin().to(dtype).double())
 
 

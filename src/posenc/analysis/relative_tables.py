@@ -20,7 +20,7 @@ from posenc.encodings.bias.t5 import bucket, starts
 
 @dataclass(frozen=True)
 class Steps:
-    """The T5 bias at both ends of each bucket of distances; within a bucket it is constant."""
+    """The T5 bias at the first and last distance of each bucket, within which it is constant."""
 
     distance: list[int]  # position of the query − position of the key
     heads: list[list[float]]  # the bias at each distance, in logits

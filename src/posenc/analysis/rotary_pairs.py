@@ -34,7 +34,7 @@ POWER_STEPS, RESIDUAL = 20, 1e-4
 
 @dataclass(frozen=True)
 class Evidence:
-    """Alignment of the pairs of each layout, compared with rows that do not form a pair."""
+    """Alignment of W_q and W_k within pairs of each layout, and between channels of other pairs."""
 
     t: dict[Layout, float]
     pairs: dict[Layout, float]  # mean a(m, n)
@@ -51,14 +51,17 @@ class Evidence:
 
 @torch.no_grad()
 def strength(weight: Tensor, layout: Layout) -> Tensor:
-    """Return the strength of each pair of rotated rows: (head, channel, input) → (head, pair)."""
+    """Return the norm of each rotary pair's weights: (head, channel, input) → (head, pair)."""
     first, second = split(weight.double().norm(dim=-1), layout)
     return torch.hypot(first, second)
 
 
 @torch.no_grad()
 def alignment(q: Tensor, k: Tensor) -> Tensor:
-    """Return a(m, n) of weight rows m, n: (head, channel, input) → (head, channel, channel)."""
+    """Return |cosine| of every pair of query and key weight rows, (head, channel, channel).
+
+    `q` and `k` are weights (head, channel, input). The direction common to all rows is subtracted.
+    """
     # Normalised rows of q and then of k, (head, 2 · channel, input), and their products
     rows = normalize(torch.cat((q, k), -2).float(), dim=-1)
     products = rows @ rows.mT
@@ -74,7 +77,9 @@ def alignment(q: Tensor, k: Tensor) -> Tensor:
 
 @torch.no_grad()
 def widest(products: Tensor) -> Tensor:
-    """Return √λ times the eigenvector of the largest λ: (head, row, row) → (head, row, 1).
+    """Return the main eigenvector of each head's matrix, scaled by √(largest eigenvalue).
+
+    Shapes: (head, row, row) → (head, row, 1).
 
     Power iteration converges fast if rows have much in common. If the residual |Pv − λv| stays
     above λ/10,000, the second eigenvalue is near the first, and `eigh` is used for the head.
@@ -96,7 +101,9 @@ def widest(products: Tensor) -> Tensor:
 
 @torch.no_grad()
 def evidence(layers: Iterable[tuple[Tensor, Tensor]]) -> Evidence:
-    """Compare the layouts by the rotated rows of W_q and W_k of each layer, (head, channel, input).
+    """Measure how well each layout's rotary pairs align in the weights W_q and W_k of each layer.
+
+    Weights have shape (head, channel, input), and only the rows of rotated channels.
 
     If query heads share keys, the rows of W_k must be repeated for each query head.
     """

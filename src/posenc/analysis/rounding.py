@@ -13,7 +13,7 @@ BLIND = 1e-4  # smaller relative changes of an output are rounding errors
 
 
 def phase_error(theta: Theta, position: int, dtype: str) -> float:
-    """Return the largest error in radians of any pair's angle at a position, if θ is in `dtype`.
+    """Return the largest angle error over RoPE's pairs, in radians, if θ is rounded to `dtype`.
 
     >>> from posenc.encodings.rotary.theta import frequencies
     >>> round(phase_error(frequencies(128, 10_000.0), 4096, "bfloat16"), 2)

@@ -45,7 +45,11 @@ class Group:
 
 @torch.no_grad()
 def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None:
-    """Fit M_a, M_b, M_(a+b) to random rows, and test them on the first `tokens`. None: no rows."""
+    """Fit the shift matrices M_a, M_b and M_(a+b) of an encoding to random positions.
+
+    Returns None if the encoding has no vector per position. The fit is tested on the first `tokens`
+    positions.
+    """
     probe = Probe(encoding, heads=None if encoding.heads else 1)
     row = probe.rows(probe.line(1))
     if row is None:
@@ -71,7 +75,10 @@ def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None
 
 
 def _fitted(by: int, here: Tensor, there: Tensor, near: int) -> Shift:
-    """Fit M to the rows (row, channel) after the first `near`, and test it on those first rows."""
+    """Fit a matrix that maps the rows `here` to `there`, on all rows after the first `near`.
+
+    The first `near` rows test the fit.
+    """
     _, size, basis = torch.linalg.svd(here[near:], full_matrices=False)
     basis = basis[size > RANK * size[0]].mT  # (channel, rank): the directions that rows have
     moved = torch.linalg.lstsq(here[near:] @ basis, there[near:]).solution  # (rank, channel)

@@ -60,7 +60,7 @@ class PairsApart:
 
 @dataclass(frozen=True)
 class Bound:
-    """RoFormer's upper bound, and the score of a query and a key without scale."""
+    """RoFormer's upper bound of |score|, and the unscaled score q · k, at each distance."""
 
     distance: list[int]
     mean: list[
@@ -73,7 +73,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Peak:
-    """Scores of a query with a key that is the same vector, rotated by `target` tokens."""
+    """Scores by distance of a query with the same vector rotated by `target` positions."""
 
     target: int
     distance: list[int]
@@ -101,7 +101,10 @@ class Effect(Curve):
 
 @torch.no_grad()
 def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
-    """Compare the rows PE(p), or an encoded vector of ones at each p. None: no rows, as in ALiBi.
+    """Return the similarities of all pairs of positions, by the encoding's vectors at them.
+
+    The vectors are PE(p), or a vector of ones that is encoded at p. Returns None for encodings
+    without such vectors, as ALiBi.
 
     With several axes, positions are the points of a square in row-major order.
     """
@@ -159,7 +162,7 @@ def bound(
 def turned(
     q: Float[Tensor, "channel"], freqs: Frequencies, target: int, layout: Layout = "interleaved"
 ) -> Float[Tensor, "channel"]:
-    """Return R(target) q, the key whose score with q is largest at distance `target`."""
+    """Rotate q by `target` positions: the key whose score with q is largest at that distance."""
     return rotate(q.view(1, 1, 1, -1), turn(torch.tensor([target]), freqs), layout).flatten()
 
 
@@ -170,7 +173,7 @@ def peak(
     length: int,
     layout: Layout = "interleaved",
 ) -> Peak:
-    """Return scores of q and the key R(target) q at distances 0 … length − 1, without scale."""
+    """Return unscaled scores by distance of q and a key that is q rotated by `target` positions."""
     key = turned(q, freqs, target, layout)
     h = _complex(q, layout) * _complex(key, layout).conj()
     score = (_waves(freqs, length) * h).sum(-1).real

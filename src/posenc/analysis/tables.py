@@ -33,7 +33,7 @@ Untrained = Literal["random", "alike", "zero", ""]
 
 @dataclass(frozen=True)
 class Rows:
-    """Measurements of a learned table of positions, by row and as means over quarters of rows."""
+    """Norms of the rows of a learned position table, and similarities of adjacent rows."""
 
     norms: list[float]
     likeness: list[float]  # likeness of rows 1, 2, … to the row before
@@ -66,7 +66,7 @@ def rows(table: Tensor) -> Rows:
 
 
 def directions(centred: Tensor) -> float:
-    """Return the effective number of dimensions of centred rows, (Σ λ)² / Σ λ²."""
+    """Return the participation ratio (Σ λ)² / Σ λ² of the covariance eigenvalues λ of the rows."""
     products = centred.mT @ centred if len(centred) > centred.shape[-1] else centred @ centred.mT
     squares = products.square().sum()
     return float(products.trace().square() / squares) if squares > 0 else 0.0
@@ -97,7 +97,7 @@ def boundary(table: Tensor) -> tuple[int, Untrained]:
 
 
 def falls(likeness: Tensor) -> int | None:
-    """Return the row from which the likeness to the row before declines; None if it does not."""
+    """Return the row after which adjacent rows of a table grow less similar, or None."""
     if len(likeness) < 4 * WINDOW:
         return None
     usual = likeness.median()
@@ -109,7 +109,7 @@ def falls(likeness: Tensor) -> int | None:
 
 
 def seam(norms: Tensor, likeness: Tensor) -> int | None:
-    """Return the first row that later training on shorter texts did not change, or None.
+    """Return the first row that later training on shorter texts left unchanged, or None.
 
     The last row of training texts may differ from its neighbours, so of adjacent drops the last one
     is used.
@@ -134,7 +134,10 @@ def seam(norms: Tensor, likeness: Tensor) -> int | None:
 
 
 def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
-    """Return ln likelihoods of x[:1], x[:2], … under a fitted normal with variance ≥ `least`."""
+    """Return for each n the log-likelihood of x[:n] under a normal distribution fitted to it.
+
+    The variance is at least `least`.
+    """
     count = torch.arange(1, len(x) + 1)
     variance = x.square().cumsum(0) / count - (x.cumsum(0) / count).square()
     variances = variance.clamp_min(least)
@@ -142,7 +145,10 @@ def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
 
 
 def _likelihood_from(x: Tensor, variance: float, centred: bool = False) -> Tensor:
-    """Return ln likelihoods of x[0:], x[1:], … under a normal with mean 0, fitted if `centred`."""
+    """Return for each n the log-likelihood of x[n:] under a normal distribution of this variance.
+
+    The mean is 0, or that of x[n:] if `centred`.
+    """
     back = x.flip(0)
     count = torch.arange(1, len(x) + 1)
     squares = back.square().cumsum(0) - (back.cumsum(0).square() / count if centred else 0)

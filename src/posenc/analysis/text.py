@@ -48,14 +48,17 @@ class Text:
         return torch.tensor([number[word] for word in self.words])
 
     def sentences(self, shortest: int = 6, longest: int = 24) -> list[slice]:
-        """Return slices of the sentences with `shortest` to `longest` words, in order."""
+        """Return the sentences of at least `shortest`, at most `longest` words, as slices."""
         ends = {n + 1 for n, word in enumerate(self.words) if word in ".!?"}
         cuts = sorted({0, *self.paragraphs, *ends})
         spans = [slice(a, b) for a, b in pairwise(cuts) if b in ends]
         return [span for span in spans if shortest <= span.stop - span.start <= longest]
 
     def windows(self, size: int, count: int) -> Tensor:
-        """Return word ids (window, token), evenly spread over the text; fewer if it is short."""
+        """Return the ids of `count` windows of `size` words, evenly spaced: (window, token).
+
+        A short text gives fewer or shorter windows.
+        """
         count = max(1, min(count, len(self.words) // size))
         size = min(size, len(self.words))
         starts = torch.linspace(0, len(self.words) - size, count).long()
@@ -88,7 +91,7 @@ def novel_letters() -> str:
 
 
 def letters_of(path: Path) -> str:
-    """Read a text file in UTF-8; raise ValueError for other files."""
+    """Return the text of a UTF-8 file; raise ValueError if the file cannot be read as UTF-8."""
     try:
         with open(path, "rb", opener=_without_waiting) as file:
             content = file.read(MOST_BYTES)
@@ -110,7 +113,7 @@ def letters_of(path: Path) -> str:
 
 
 def load_text(path: Path) -> Text:
-    """Read a text file in UTF-8 as words; raise ValueError for other files."""
+    """Return the words of a UTF-8 file; raise ValueError if the text cannot be read or used."""
     parsed = parse(path.name, letters_of(path))
     if len(parsed.words) < FEWEST_WORDS:
         raise ValueError(f"{path} must have at least {FEWEST_WORDS} words, got {len(parsed.words)}")

@@ -1,4 +1,4 @@
-"""Seeded word vectors and a seeded layer, the example data of pages, plots, README and notebook.
+"""Reproducible example data: random vectors of words, and a layer with random projections.
 
     vector("dog", 64)               the same on every page and in every picture
     layer(create("rope", 16, 4))    queries and keys with seeded projections, equal in all heads
@@ -68,7 +68,7 @@ def embedded(words: Sequence[str], width: int) -> Embeddings:
 
 
 def layer(encoding: Encoding) -> SelfAttention:
-    """Return a layer with seeded projections to queries and keys, equal in all heads."""
+    """Return a layer with seeded random weights for queries and keys, the same in every head."""
     dim, heads = encoding.dim or DIM, encoding.heads or HEADS
     width = encoding.width or dim * heads
     with torch.random.fork_rng(devices=[]):

@@ -104,7 +104,7 @@ def explain(
     softcap: float | None = None,
     sinks: Sinks | None = None,
 ) -> Explanation:
-    """Return the path that `attend` chooses for the same arguments, and the reason.
+    """Return the implementation that `attend` chooses for the same arguments, and the reason.
 
     - `q`: queries, (batch, head, token, channel)
     - `k`: keys, (batch, key head, key, channel)

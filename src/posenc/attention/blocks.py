@@ -21,7 +21,7 @@ MOST_SCORES = 2**21  # scores in a block, 8 MB, unless the smallest block has mo
 
 
 class Blocks(Path):
-    """The path "blocks": attention for a block of queries at a time."""
+    """The implementation "blocks": attention for one block of queries after another."""
 
     def skips(self, call: Call) -> str:
         if not call.readable and beyond_gradients():
@@ -78,7 +78,7 @@ class Blocks(Path):
 
 
 def _fused(call: Call, rows: slice, keys: slice) -> Tensor:
-    """Compute `attended` by torch's CPU kernel, which does not store scores or weights."""
+    """Compute a block of attention by torch's CPU kernel, which stores no scores or weights."""
     seen = None if call.mask is None else mask_block(call, rows, keys)
     bias = None if call.bias is None else bias_block(call, rows, keys, seen)
     q, k, v = call.q, call.k, call.v

@@ -56,7 +56,7 @@ class CachedTokens:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "CachedTokens":
-        """Return a copy with functions applied to keys, values and positions, without buffers."""
+        """Return a copy with `of_tensor` applied to keys and values, and `of_at` to positions."""
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
         k, v = of_tensor(self.k), of_tensor(self.v)
@@ -97,7 +97,9 @@ class Cache:
         return max([held.tokens for held in self.held.values()], default=0)
 
     def tokens_of(self, layer: nn.Module) -> int:
-        """Return the number of cached tokens of a layer; during a pass, earlier layers have more.
+        """Return the number of tokens that the cache has for `layer`.
+
+        Between layers of a forward pass, the earlier ones have more.
 
         - `layer`: the `SelfAttention`
         """
@@ -160,7 +162,7 @@ class Cache:
         return self._mapped(lambda held: replace(held, buffers=None))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Cache":
-        """Return an independent copy; layers copied with the cache own the copy."""
+        """Return a deep copy; if layers are copied with the cache, it belongs to their copies."""
         branch = copy(self)
         branch.held = {memo.get(id(layer), layer): held for layer, held in branch.held.items()}
         return branch
@@ -186,7 +188,7 @@ def refuse_by_length(encoding: Encoding) -> None:
 
 
 def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: int) -> Any:
-    """Return the positions of x; if `pos` is None, they follow the last cached position."""
+    """Return the positions of the tokens of x: `pos`, or the next ones after the cached tokens."""
     held = None if cache is None else cache.held.get(layer)
     known = None if held is None else held.pos
     if cache is not None:
@@ -259,7 +261,7 @@ def attend_cached(
 
 
 def _joined(held: CachedTokens, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Buffers | None]:
-    """Write new keys and values after the cached ones, in larger buffers if necessary.
+    """Append new keys and values to the cached ones, in place if the buffers have room.
 
     Gradients, transforms and compilers do not allow writes, so tensors are concatenated for them.
     """
@@ -285,7 +287,7 @@ def _fits(more: Tensor, x: Tensor) -> bool:
 
 
 def _grow(x: Tensor, tokens: int) -> Tensor:
-    """Return a buffer for twice this number of tokens, which begins with x."""
+    """Return a buffer with room for twice `tokens` tokens, with x copied to its start."""
     batch, heads, before, channels = x.shape
     # Inference tensors cannot be written to outside of inference mode
     with torch.inference_mode(False), torch.no_grad():
@@ -335,7 +337,7 @@ def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
 
 
 def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Mask | Seen | None:
-    """Restrict a mask of all `tokens` to the new queries, from `start` on."""
+    """Restrict a mask over `tokens` queries and keys to the new queries, those from `start` on."""
     if mask is None or not start or (mask is CAUSAL and tokens - start == 1):
         return None if mask is CAUSAL and start else mask
     refuse_no_function(mask)

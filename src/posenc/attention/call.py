@@ -59,5 +59,5 @@ class Call(NamedTuple):
 
 
 def rows_of(tokens: int, most: int) -> list[slice]:
-    """Return slices that split this number of queries into blocks of at most `most`."""
+    """Split `tokens` queries into slices of at most `most`."""
     return [slice(start, min(start + most, tokens)) for start in range(0, tokens, most)]

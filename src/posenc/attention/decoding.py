@@ -1,4 +1,4 @@
-"""Decode one token through several layers, which share one computation of the bias.
+"""Decode one token through all layers, and compute a bias that the layers share only once.
 
 In decoding, the overhead of Python calls dominates. A `Decoding` object computes the row of a bias
 that depends on positions only in the first layer, and reuses it in the others. It is valid for one
@@ -66,7 +66,7 @@ class Decoding:
         return attend(q, k, v, self.encoding, self.at, self.k_at, scale=scale)
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
-        """Return whether torch's kernel can be used, and the bias of the new token, or None.
+        """Return True if torch's kernel can be used, and the new token's bias (None for no bias).
 
         - `q`, `k`, `v`: the arguments of `attend`
         - `scale`: factor of q · k

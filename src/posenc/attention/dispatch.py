@@ -40,7 +40,7 @@ PATHS: dict[str, Path] = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """The chosen path, the reason for the choice, and the reasons against paths tried before."""
+    """The chosen implementation, the reason, and why each one tried before was not chosen."""
 
     path: str
     why: str
@@ -73,7 +73,7 @@ def run(call: Call) -> Tensor:
 
 
 def chosen(call: Call) -> Explanation:
-    """Explain the choice of "auto": the path, the reason, and the reasons against earlier paths."""
+    """Return the implementation chosen by "auto", and why each one tried before was rejected."""
     if call.seen is None and (texts := split_documents(call)):
         count, longest = sum(map(len, texts)), max(chain(*texts), key=lambda one: prod(one.shape))
         of_one = chosen(longest)
@@ -87,7 +87,7 @@ def chosen(call: Call) -> Explanation:
 
 
 def add_bias(call: Call) -> Call:
-    """Apply `on_scores` to encoded queries and keys, and make the scale positive."""
+    """Add the bias of `on_scores` to the call, and make the softmax scale positive."""
     q, k, v, scale, bias = call.q, call.k, call.v, call.scale, None
     if "on_scores" in call.acts_on:
         bias = bias_of(call.parts, q, k, scale)
@@ -118,7 +118,10 @@ def _joined(call: Call, texts: list[list[Call]]) -> Tensor:
 
 
 def _first(call: Call, passed: dict[str, str]) -> Path:
-    """Return the first path that nothing speaks against; reasons against others go to `passed`."""
+    """Return the first implementation that can compute the call; store why earlier ones cannot.
+
+    `passed` receives the reasons by name.
+    """
     for name, path in PATHS.items():
         reason = path.skips(call) or path.cannot(call)
         if not reason:

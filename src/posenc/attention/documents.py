@@ -29,14 +29,16 @@ WORTH_CUTTING = 2**17
 
 
 class DocumentSpan(NamedTuple):
-    """Slices of the queries and the keys of one document; the keys may be empty."""
+    """The slices of the queries and of the keys of one document; a document may have no keys."""
 
     rows: slice
     keys: slice
 
 
 def split_documents(call: Call) -> list[list[Call]]:
-    """Return one call per document, in a list per text; texts with equal documents share a list.
+    """Split a call on packed texts into one call per document: a list of calls for each text.
+
+    Texts with the same documents stay in one batch and share a list.
 
     The result is empty if the mask has no documents, if their tokens are not contiguous, or if
     documents are so short that a single call is faster.
@@ -63,7 +65,7 @@ def split_documents(call: Call) -> list[list[Call]]:
 
 
 def _can_be_cut(call: Call) -> bool:
-    """Test whether the `at` of every part, positions or a `Prepared`, can be sliced by tokens.
+    """Test whether the positions of every encoding in the call can be sliced by tokens.
 
     `prepare` of other encodings may return any object.
     """
@@ -90,7 +92,10 @@ def _spans_by_text(mask: Mask) -> list[list[DocumentSpan]]:
 
 
 def _spans(q_ids: Tensor, k_ids: Tensor) -> list[DocumentSpan]:
-    """Return the documents of one text with ids (mask, token); none if one is interrupted."""
+    """Return the span of each document of one text, or [] if a document is not contiguous.
+
+    The ids have shape (mask, token).
+    """
     keys = _documents(k_ids)
     keys_of = dict(keys)
     if len(keys_of) < len(keys):
@@ -99,14 +104,17 @@ def _spans(q_ids: Tensor, k_ids: Tensor) -> list[DocumentSpan]:
 
 
 def _documents(ids: Tensor) -> list[tuple[tuple[int, ...], slice]]:
-    """Split tokens into runs of equal ids (mask, token), and return ids and slice of each run."""
+    """Split tokens into runs of equal document ids, and return the ids and the slice of each run.
+
+    The ids have shape (mask, token); several masks may be combined.
+    """
     starts = [0, *(1 + ids.diff().any(0).nonzero().flatten()).tolist()]
     places = [slice(*ends) for ends in pairwise([*starts, ids.shape[-1]])]
     return list(zip(map(tuple, ids[:, starts].T.tolist()), places, strict=True))
 
 
 def _calls(call: Call, mask: Mask, spans: list[DocumentSpan], texts: slice) -> list[Call]:
-    """Split a call into one call per document; q, k and v of `call` belong to these texts."""
+    """Split a call into one call per document span; `texts` are the batch rows of its tensors."""
     rows, keys = ([span[side] for span in spans] for side in (0, 1))
     tensors = _pieces(call.q, rows), _pieces(call.k, keys), _pieces(call.v, keys)
     where, calls = where_tokens(call.encoding.axes), []
@@ -128,7 +136,7 @@ def _pieces(x: Tensor, places: list[slice]) -> list[Tensor]:
 def _with_positions(
     call: Call, take: Callable[[Any], Any], take_keys: Callable[[Any], Any]
 ) -> Call:
-    """Return the call with `at` and `k_at` sliced by the functions `take` and `take_keys`."""
+    """Return the call with query positions sliced by `take`, and key positions by `take_keys`."""
     parts = [
         part._replace(
             at=None if part.at is None else take(part.at),

@@ -83,7 +83,7 @@ def resolve_softmax(
 
 
 def learns(encoding: Encoding, *inputs: Tensor) -> bool:
-    """Test whether any of these tensors, or a parameter of the encoding, requires a gradient."""
+    """Test whether one of `inputs`, or a parameter of the encoding, requires a gradient."""
     for x in chain(inputs, encoding.parameters()):
         if x.requires_grad:
             return True

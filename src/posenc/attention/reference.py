@@ -30,7 +30,7 @@ class Reference(Path):
 
 
 def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
-    """Compute attention of some queries to some keys."""
+    """Return the attention output of the queries `rows` over the keys `keys`."""
     seen = None if call.mask is None else mask_block(call, rows, keys)
     scores = logits(call, rows, keys, seen)
     if seen is None:
@@ -88,7 +88,7 @@ def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
 
 
 def sliced(x: Tensor, tokens: slice) -> Tensor:
-    """Slice x by tokens; return x itself for all tokens, because slicing takes time."""
+    """Return x[..., tokens, :], or x itself without slicing if `tokens` selects all."""
     return x if tokens == ALL else x[..., tokens, :]
 
 

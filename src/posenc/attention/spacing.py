@@ -44,7 +44,7 @@ class Strip(NamedTuple):
         return max(0, self.low) <= self.high and end - self.low >= self.keys
 
     def seen(self, rows: slice) -> slice:
-        """Return the keys that at least one of these queries sees."""
+        """Return the slice of the keys that are visible to at least one query in `rows`."""
         start = max(0, rows.start - self.high)
         return slice(start, max(start, min(self.keys, rows.stop - self.low)))
 

@@ -1,4 +1,4 @@
-"""The CPU path for diagonal bands of visible pairs, and for biases computed in tiles.
+"""Attention on the CPU for causal and window masks, and for biases computed in tiles.
 
 Memory is never proportional to tokens². A bias that depends on i − j at equally spaced positions is
 a strided view of one vector, or of a block of products, which torch's CPU kernel can read. A bias
@@ -74,7 +74,7 @@ class Toeplitz(Path):
 
 
 def _carries_values(call: Call) -> bool:
-    """Test whether the tiles of the bias include `by_weight`, which only one part may override."""
+    """Test whether the tiles of the bias also change the values, and only one encoding does so."""
     adding = sum("by_weight" in part.acts_on for part in call.parts)
     return call.bias is not None and call.bias.adds_values and adding == 1
 

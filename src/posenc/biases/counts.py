@@ -1,4 +1,4 @@
-"""The bias of CoPE, a table looked up at sums of gates, and attention with it on the CPU.
+"""CoPE: the bias that a table gives to sums of gates, and CPU attention with this bias.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), last )
 
@@ -36,7 +36,7 @@ MOST_SCORES = 2**21  # near scores in a block, 8 MB in float32, unless the small
 
 
 def counted(gates: Tensor) -> Tensor:
-    """Sum gates from the last key backwards: the count of a key includes all keys after it.
+    """Return CoPE's counts: for each key, the sum of its gate and the gates of all later keys.
 
     >>> counted(torch.tensor([0.5, 1.0, 0.0]))
     tensor([1.5000, 1.0000, 0.0000])
@@ -46,7 +46,10 @@ def counted(gates: Tensor) -> Tensor:
 
 @dataclass(eq=False)
 class CountBias(ScoreBias):
-    """The bias qᵢ · e(n) of CoPE at the count n; `scale` is the factor of q · k in the gates."""
+    """The bias qᵢ · e(n) of CoPE, where the count n sums the gates from key j to query i.
+
+    `scale` is the factor of q · k in the gates.
+    """
 
     takes_sinks = False
     view = "{} has one row for all keys beyond its last count."
@@ -72,7 +75,7 @@ class CountBias(ScoreBias):
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
 
     def refuses(self, call: Call, strip: Strip) -> str:
-        """Return the reason why keys cannot be split into near and far ones, or ""."""
+        """Return the reason why the keys cannot be split into near and far keys, or ""."""
         if strip.high < strip.queries - 1:
             return "the mask hides far keys"
         return "" if call.scale == self.scale else "`scale` is not positive"
@@ -90,7 +93,10 @@ class CountBias(ScoreBias):
 
 
 class NearAndFarKeys(NamedTuple):
-    """A block of queries, with the keys that are near to any of them, and far from all."""
+    """A block of queries with its near keys; keys before these are far from all of the queries.
+
+    The count of a far key has reached its maximum for each query of the block.
+    """
 
     rows: slice
     near: slice
@@ -101,7 +107,7 @@ class NearAndFarKeys(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Scores, gates and counts of near pairs, (batch, head, query, key), keys in reverse order."""
+    """Scores, gates and counts of the near keys of a block, (batch, head, query, reversed key)."""
 
     scores: Tensor  # q · k · scale; −∞ for hidden pairs
     gates: Tensor
@@ -109,7 +115,7 @@ class Near(NamedTuple):
 
 
 def _heads(q: Tensor, k: Tensor) -> list[slice]:
-    """Return slices of key heads, one per thread."""
+    """Split the key heads into slices, one for each thread."""
     batch, heads, queries, _ = q.shape
     return heads_dealt(k.shape[1], batch * heads * queries * k.shape[2])
 
@@ -133,7 +139,7 @@ def _by_heads(
 def _forward(
     q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float
 ) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
-    """Return the output, its log-sum-exps, both in float32 or wider, and the blocks of queries."""
+    """Compute attention with CoPE's bias; return output, log-sum-exps and blocks of queries."""
     out = q.new_zeros(q.shape, dtype=e.dtype)
     lse = q.new_zeros(q.shape[:3], dtype=e.dtype)
     blocks: list[NearAndFarKeys] = []
@@ -158,7 +164,10 @@ def _forward(
 def _nearest(
     q: Tensor, k: Tensor, last: int, strip: Strip, start: int, columns: int, scale: float
 ) -> tuple[NearAndFarKeys, Near]:
-    """Return the next block of queries, and near keys before which all counts are saturated."""
+    """Return the next block of queries, and scores, gates and counts of its near keys.
+
+    The number of near keys is doubled until the counts of all earlier keys have reached `last`.
+    """
     batch, heads = q.shape[:2]
     while True:
         most = max(FEWEST_ROWS, min(ROWS, MOST_SCORES // (batch * heads * columns)))
@@ -177,7 +186,7 @@ def _nearest(
 
 
 def _hidden(block: NearAndFarKeys, strip: Strip) -> int:
-    """Return the number of last keys hidden from the first query; each query sees one more."""
+    """Return the number of near keys that the block's first query does not see (causal mask)."""
     return max(0, block.near.stop - 1 - block.rows.start + strip.low)
 
 
@@ -195,7 +204,7 @@ def _near(q: Tensor, k: Tensor, block: NearAndFarKeys, strip: Strip, scale: floa
 
 
 def _looked_up(by_count: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
-    """Return the bias at each count, its slope, and the integer and fractional part of the count.
+    """Interpolate CoPE's bias at each count; return it with its slope, ⌊count⌋ and the fraction.
 
     `by_count` is q · e, (batch, head, query, count). Bias and slope are gathered together, as the
     real and imaginary part of one complex number.
@@ -238,7 +247,7 @@ class Counted(torch.autograd.Function):
 
 
 class _Saved(NamedTuple):
-    """Tensors of the forward pass for the gradients of some heads."""
+    """Tensors of the forward pass that the backward pass needs, for a slice of the heads."""
 
     q: Tensor
     k: Tensor

@@ -1,4 +1,4 @@
-"""The bias of forget gates, −|cᵢ − cⱼ| with running sums c, and its tiles.
+"""The bias of forget gates, −|cᵢ − cⱼ| with cumulative sums c of log gates, and its tiles.
 
     bias[i, j] = −|cᵢ − cⱼ| = (cᵢ − r) + (r − cⱼ)          c never grows, and keys come first
 
@@ -40,7 +40,10 @@ FALL = 16.0
 
 
 class DecayBias(ScoreBias):
-    """The bias −|cᵢ − c'ⱼ| of running sums of queries and keys, (batch, head, token)."""
+    """The bias −|cᵢ − c'ⱼ|, from the cumulative log gates c of queries and c' of keys.
+
+    c and c' have shape (batch, head, token).
+    """
 
     few_scores = 128**2
     view = "the bias of {} is one number per key, plus one per query."
@@ -82,7 +85,7 @@ class DecayBias(ScoreBias):
 
 
 def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: float) -> list[Tile]:
-    """Split the visible band into triangles along its edge, and rectangles of earlier keys."""
+    """Split the visible pairs into causal triangles at the diagonal, and rectangles below them."""
     c_key, rows = bias.c_key.detach(), strip.rows
     batch, heads = q.shape[:2]
     most = min(ROWS, max(1, isqrt(MOST_SCORES // (batch * heads))))
@@ -110,7 +113,7 @@ def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: f
 
 
 def _own_keys(strip: Strip, rows: slice) -> slice:
-    """Return the keys of a triangle, between the last visible keys of its first and last query.
+    """Return the keys of the causal triangle for the queries `rows`.
 
     For queries after the last key, it is the last one.
     """
@@ -119,13 +122,13 @@ def _own_keys(strip: Strip, rows: slice) -> slice:
 
 
 def _fall(c: Tensor, keys: slice) -> float:
-    """Return the largest decrease of c from the first to the last of these keys."""
+    """Return the largest decrease, over heads, of c from the first to the last of `keys`."""
     some = c[..., keys]
     return float((some[..., 0] - some[..., -1]).amax())
 
 
 class TiledDecay(TiledBias):
-    """Tiles of a `DecayBias`, each with one number per key; triangles are causal."""
+    """The tiles of a `DecayBias`: causal triangles and rectangles, with one bias per key."""
 
     by_heads, what = True, "attention with gates"
 
@@ -134,7 +137,10 @@ class TiledDecay(TiledBias):
         self.dtype = bias.dtype
 
     def far(self, tile: Tile, t: Any) -> tuple[Tensor, Tensor]:
-        """Return cᵢ − r by query and r − cⱼ by key; a tile without an origin has r = cᵢ."""
+        """Return the bias of a tile as one term per query, cᵢ − r, and one per key, r − cⱼ.
+
+        r is c at the tile's key `origin`; without an origin it is cᵢ, and the first term is 0.
+        """
         heads, rows, keys = tile[:3]
         c, c_key = t[0][:, heads, rows].unsqueeze(-1), t[1][:, heads]
         r = c if tile.origin is None else c_key[..., tile.origin, None, None]

@@ -90,7 +90,7 @@ class DistanceBias(ScoreBias):
         return lambda b, h, i, j: f(h, apart(b, h, i, j))
 
     def of_pairs(self) -> OfDistance:
-        """Store f of offsets up to `reach` in a table, and return a function that reads it."""
+        """Tabulate the bias at offsets −reach … reach; return a function that reads the table."""
         reach, device = self.reach, self.q_pos.device
         assert reach is not None
         heads = torch.arange(self.heads, device=device)
@@ -138,7 +138,10 @@ def attended(call: Call, strip: Strip) -> Tensor:
 
 
 def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """Return u, (head, query + key − 1): the bias by offset, largest first, and −∞ where masked."""
+    """Return u, the bias at each offset, (head, query + key − 1), −∞ for hidden offsets.
+
+    The largest offset comes first.
+    """
     bias, heads, exact, device = call.bias, call.q.shape[1], call.exact, call.q.device
     ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
     # Without a bias, all heads share one row of 0 and −∞
@@ -159,7 +162,9 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
 def cut_negligible(
     u: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, strip: Strip
 ) -> list[Tile] | None:
-    """Set u to −∞ for negligible terms, and return the remaining tiles; None: nothing is skipped.
+    """Set u to −∞ at offsets whose softmax weights are negligible, and return the remaining tiles.
+
+    Returns None if no offset can be skipped.
 
     The bound is in the docstring of this module.
     """
@@ -191,7 +196,10 @@ def cut_negligible(
 
 
 def spread_of_weights(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """Return 2M + ln(max‖v‖ / min‖v‖) of each query head, the term of the bound from q, k, v."""
+    """Return 2M + ln(max‖v‖ / min‖v‖) per query head, where M bounds |q · k| · scale.
+
+    A key is negligible if its bias is lower than another one's by more than this plus ln(n / ε).
+    """
     group = q.shape[1] // k.shape[1]
     q_most, k_most = (_norms(x).amax((0, 2)) for x in (q, k))
     of_values = _norms(v)
@@ -208,7 +216,7 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
-    """Split heads into slices with widths within a factor of 2, which can share tiles."""
+    """Split heads into runs that can share tiles: their widths differ by a factor below 2."""
     runs, start = [], 0
     for h in range(1, len(widths) + 1):
         run = widths[start : h + 1]
@@ -220,7 +228,10 @@ def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
 
 
 def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
-    """Cover the band with tiles; tiles of fewer rows contain fewer hidden pairs."""
+    """Cover the visible band with tiles of `most` queries each, or of a suitable number.
+
+    Tiles of fewer queries contain fewer hidden pairs.
+    """
     rows, width, tiles = strip.rows, strip.high - strip.low + 1, []
     step = max(FEWEST_ROWS, min(-(-len(rows) // 8), width // 2)) if most is None else most
     for start in rows[::step]:
@@ -230,7 +241,7 @@ def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
 
 
 class TiledDistance(TiledBias):
-    """Tiles of a `DistanceBias`, which are views of u, (head, query + key − 1)."""
+    """The tiles of a `DistanceBias`: strided views of u, the bias by offset."""
 
     whole, joins, by_heads, what = True, False, True, "attention by views"
 
@@ -253,7 +264,7 @@ class TiledDistance(TiledBias):
         grads[0][tile.heads, self.columns(tile)] += of_e.sum((0, 2))
 
     def columns(self, tile: Tile) -> slice:
-        """Return the slice of u that is the E of a tile."""
+        """Return the slice of u, the bias by offset, that one tile needs."""
         first = self.strip.queries - tile.rows.stop + tile.keys.start
         rows, keys = tile.rows, tile.keys
         return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)

@@ -1,4 +1,4 @@
-"""The bias of encodings that use another dot product in each region of position pairs."""
+"""The bias of ReRoPE and Self-Extend, which compute near and far scores with other rotations."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from posenc.core.shapes import Heads, Keys
 
 
 class RegionBias(ScoreBias):
-    """A bias that replaces q · k · scale by the dot product of the pair's region.
+    """The score by the dot product of a pair's region, minus the usual score q · k · scale.
 
     - `q`, `k`: encoded queries and keys, (batch, head, token, channel)
     - `q_pos`, `k_pos`: their positions, (batch or 1, head or 1, token)

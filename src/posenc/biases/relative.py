@@ -80,14 +80,14 @@ class RelativeBias(ScoreBias):
 
 
 class Units(NamedTuple):
-    """Indices of the units that are on in a whole tile, and of those that change within it."""
+    """Indices of hidden units that are positive in a whole tile, and of those that change sign."""
 
     on: list[int]
     bend: list[int]
 
 
 class TiledRelative(TiledBias):
-    """Tiles of a `RelativeBias`, computed from ψ by difference, ρ by query, w, b and outer."""
+    """The tiles of a `RelativeBias`, computed from ψ, ρ and the weights of its ReLU network."""
 
     whole, joins, has_extra, what = True, False, True, "attention with a network of distance"
 
@@ -114,7 +114,10 @@ class TiledRelative(TiledBias):
         return slice(first, first + sum(tile.size) - 1)
 
     def basis(self, tile: Tile, t: Tensors, size: int) -> tuple[Tensor, Tensor]:
-        """Return a buffer (size, n, m) with 1 and y in its first two rows, and y itself."""
+        """Return a buffer (size, n, m) that begins with a matrix of ones and the input y; and y.
+
+        y = ψ · ρ is the input of the network for the n queries and m keys of a tile.
+        """
         psi, rho, *_ = t
         numbers = psi.new_empty(size, *tile.size)
         numbers[0], y = 1, numbers[1]
@@ -135,7 +138,7 @@ class TiledRelative(TiledBias):
         return bias
 
     def hide(self, tile: Tile, bias: Tensor) -> None:
-        """Set the bias of hidden pairs, which are in two corners of the tile, to −∞."""
+        """Set the bias to −∞ for the masked pairs of a tile, which are in two of its corners."""
         strip, rows, keys = self.strip, tile.rows, tile.keys
         i = torch.arange(rows.stop - 1, rows.start - 1, -1).unsqueeze(-1)
         for some in (

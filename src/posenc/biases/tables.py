@@ -1,4 +1,4 @@
-"""The bias of learned rows for each offset, with one row for all offsets beyond a reach.
+"""The bias of Shaw and DeBERTa: learned vectors per offset, shared by all offsets beyond a reach.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · a[row(δ)] + kⱼ · b[row'(δ)],      δ = pᵢ − pⱼ
     out(i) = Σⱼ weight(i, j) (vⱼ + c[row(δ)])
@@ -108,7 +108,7 @@ class TableBias(ScoreBias):
         return of_pair
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """Return the bias of some queries and keys, gathered from products with all rows."""
+        """Return the bias of some queries and keys, from the products of queries and tables."""
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
@@ -150,7 +150,7 @@ class TableBias(ScoreBias):
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """Return table[..., n, row[..., n, m]], (batch, head, n, m), in float32 or wider.
+    """Return table[…, i, row[…, i, j]], (batch, head, query, key), in float32 or wider.
 
     The gradient sums over all pairs that share a row, which needs more than 16 bits.
     """
@@ -158,7 +158,7 @@ def _looked_up(table: Tensor, row: Tensor) -> Tensor:
 
 
 def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
-    """Return k[..., j, :] · table[..., row[i, j], :], (batch, head, query, key), query by query.
+    """Return the products of key j and table row row[i, j], (batch, head, query, key).
 
     The first keys may all be beyond the reach and share a row, which needs only one product.
     """
@@ -170,7 +170,7 @@ def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
 
 
 def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
-    """Return q, k, v and the tensors of `TiledTables`, in float32 unless 16 bits are enough."""
+    """Return q, k, v and the tensors for `TiledTables`, in float32 where gradients need it."""
     row = bias.query_row(offsets)
     a, c = (bias.query_table * bias.scale).to(call.exact).index_select(-2, row), None
     b = y = None
@@ -186,7 +186,7 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
 
 
 def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[tuple[slice, bool]]:
-    """Yield the near and far parts of the keys that some queries see, with True if far.
+    """Split the keys of the queries `rows` into near and far slices; yield each, with True if far.
 
     In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
     after, and the corner above the other edge. Most parts are empty.
@@ -219,7 +219,7 @@ def _tiles(rows: slice, keys: slice) -> Iterator[tuple[slice, bool]]:
 
 
 def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
-    """Return the keys that all of these queries see."""
+    """Return the slice of `keys` that are visible to all queries in `rows`."""
     if strip.width < 1:
         return slice(keys.start, keys.start)
     start = max(keys.start, rows.stop - 1 - strip.high)
@@ -231,10 +231,11 @@ def _count(some: slice) -> int:
 
 
 class TiledTables(TiledBias):
-    """Tiles of a `TableBias`, computed from x, y, a, b and c; y, b and c may be None.
+    """The tiles of a `TableBias`, from queries x, keys y and tables a, b, c by offset.
 
-    x and y are q and k; a, b and c, (head or none, query + key − 1, channel), are the tables with a
-    row for each difference i − j, the largest first.
+    The bias of near pairs is x · a + y · b, and c is added to the values; y, b and c may be None.
+    a, b and c, (head or none, query + key − 1, channel), have a row for each difference i − j, the
+    largest first.
     """
 
     by_heads, what = True, "attention by near and far keys"
@@ -249,7 +250,7 @@ class TiledTables(TiledBias):
         return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
 
     def rows(self, table: Tensor, tile: Tile) -> Tensor:
-        """Return the rows of a table for the differences i − j in a tile."""
+        """Return the slice of a table that has the offsets of one tile."""
         table = table if table.ndim == 2 else table[tile.heads]
         return table[..., self.columns(tile), :]
 
@@ -314,5 +315,5 @@ class TiledTables(TiledBias):
 
 
 def add_to_(total: Tensor, x: Tensor) -> None:
-    """Add x, (text, head, …), to `total`, summed over texts, and over heads if `total` has none."""
+    """Add the gradient x, (text, head, …), to `total`, summed over the axes that `total` lacks."""
     total += x.sum_to_size(total.shape)

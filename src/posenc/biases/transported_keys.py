@@ -34,7 +34,9 @@ KEPT = 8
 
 
 class Chunks(NamedTuple):
-    """Texts split into chunks, (batch, head, chunk, …); the last chunk is padded.
+    """The factors of the scores of transported keys, for texts split into chunks of tokens.
+
+    Shapes: (batch, head, chunk, …). The last chunk is padded.
 
     - `own`: dot products within a chunk, (query, key), valid for keys up to the query
     - `q`: queries transported back to the start of their chunk, (token, channel)
@@ -49,7 +51,7 @@ class Chunks(NamedTuple):
     step: Tensor
 
     def past(self, keys: Tensor, n: int) -> Tensor:
-        """Multiply earlier keys by the map of chunk n, and append the keys of chunk n."""
+        """Transport earlier keys to the end of chunk n, and append the keys of chunk n."""
         return torch.cat((transported(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
 
 
@@ -57,7 +59,7 @@ Cut = Callable[..., Chunks]
 
 
 class TransportedBias(ScoreBias):
-    """A bias that replaces q · k · scale by the `scores` of transported keys.
+    """The score of the transported key, minus the usual score q · k · scale.
 
     `chunks` is a function from the tensors `of`, (batch, head, token, …), to `Chunks`, if queries
     and keys are the same tokens; otherwise None.
@@ -99,7 +101,7 @@ class TransportedBias(ScoreBias):
 
 
 class TransportedKeys(RunningSums):
-    """Mixin for `Prepared`, whose last field, `past`, stores transported keys for a cache.
+    """Mixin for `Prepared` that keeps transported keys of a cache in its last field, `past`.
 
     They are the keys of the first tokens, (batch, head, key, channel), transported past the last of
     these tokens.
@@ -109,7 +111,7 @@ class TransportedKeys(RunningSums):
     past: Tensor
 
     def slice_tokens(self: Any, some: slice) -> Any:
-        """Return the values of some tokens; keys transported past other tokens are dropped."""
+        """Slice the fields by tokens; drop the transported keys unless all are in the slice."""
         kept = self.past.shape[-2]
         start, stop, _ = some.indices(self.tokens) if kept else (0, 0, 1)
         past = self.past if start == 0 and stop >= kept else self.none()
@@ -126,7 +128,10 @@ class TransportedKeys(RunningSums):
         return self.past[..., :0, :]
 
     def precomputed(self: Any, k: Keys) -> Any:
-        """Transport keys past all whole chunks but the last, which `Cache.crop` may shorten."""
+        """Transport the keys of all full chunks except the last, and keep them in `past`.
+
+        `Cache.crop` may shorten the last full chunk.
+        """
         start, stop = self.past.shape[-2], max(0, self.tokens // CHUNK - 1) * CHUNK
         if traced() or stop <= start:
             return self
@@ -136,7 +141,7 @@ class TransportedKeys(RunningSums):
         return self._replace(past=past)
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
-        """Return the chunks of some of the tokens of k."""
+        """Return the `Chunks` of the keys k of the tokens `some`."""
         raise NotImplementedError
 
 
@@ -159,7 +164,7 @@ def transported(k: Tensor, step: Tensor) -> Tensor:
 
 
 class _Transported(torch.autograd.Function):
-    """Attention to transported keys, which are computed chunk by chunk from the tensors `of`.
+    """Attention to transported keys, computed chunk by chunk, with gradients.
 
     Each thread computes the chunks of its heads. They are stored for one backward pass; a second
     one recomputes them.
@@ -208,10 +213,10 @@ class _Transported(torch.autograd.Function):
 def _chunked(
     chunks: Cut, heads: slice, graph: bool, *given: Tensor
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Select heads of v and of other tensors, and compute the tensors of their chunks.
+    """Compute the chunks of a slice of heads; return the input tensors and the chunks' tensors.
 
     The latter are own, q, k, step, and v in chunks. With `graph`, they have gradients for the
-    former.
+    inputs.
     """
     v, *of = leaves = [x[:, heads].detach().requires_grad_(graph) for x in given]
     with torch.set_grad_enabled(graph):
@@ -241,7 +246,7 @@ def _gradients(
     grad: Tensor, own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, out: Tensor,
     lse: Tensor, kept: list[Tensor], scale: float,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Return the gradients of own, q, k, step and v, from the last chunk to the first."""
+    """Compute the gradients of own, q, k, step and v of the chunks, beginning with the last."""
     chunks = Chunks(own, q, k, step)
     weights = _masked(own, scale).sub_(lse.unsqueeze(-1)).exp_()
     inner = (grad * out).sum(-1, keepdim=True)  # Σ dout · out

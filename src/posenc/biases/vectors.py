@@ -78,7 +78,7 @@ class VectorBias(ScoreBias):
 
     @property
     def learns_in_16_bits(self) -> bool:
-        """True if gradients would be computed from appended channels in 16 bits.
+        """True if gradients are needed, and the queries have 16 bits.
 
         The gradients of a query nearly cancel over keys with similar sines. With rounding to 16
         bits, the gradient of `project` would be off by several percent.
@@ -88,7 +88,7 @@ class VectorBias(ScoreBias):
         return trains and self.q.dtype is not self.exact
 
     def vectors(self, offset: Tensor) -> Tensor:
-        """Return W_h R(offset), (head, offset, channel)."""
+        """Return the projected sinusoids W_h R(offset) of each head, (head, offset, channel)."""
         return self.table(offset) @ self.project.to(self.exact).mT
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
@@ -104,7 +104,7 @@ class VectorBias(ScoreBias):
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
     def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
-        """Compute products with R(offset) once per offset for few queries; None for many queries.
+        """Return z · R(offset) from sinusoids computed once per offset; None for many queries.
 
         Offsets are low + size · c + f, with far fewer values of c and f than keys, and thus fewer
         sines.
@@ -127,18 +127,18 @@ class VectorBias(ScoreBias):
         return products.gather(-1, (apart - low).expand(*z.shape[:3], -1))
 
     def tables(self) -> tuple[Tensor, Tensor]:
-        """Return R of the positions of queries and of keys, computed on first use."""
+        """Return the sinusoids of the positions of queries and of keys, computed on first use."""
         if self.of_positions is None:
             self.of_positions = self.table(self.q_pos), self.table(self.k_pos)
         return self.of_positions
 
     def table(self, pos: Tensor) -> Tensor:
-        """Return R(pos), (*batch, 1 or head, token, w)."""
+        """Return the sinusoids R(pos), (*batch, 1 or head, token, channel of R)."""
         sinusoids = self.sinusoids(pos).to(self.exact).to(pos.device)
         return sinusoids if pos.ndim == 3 else sinusoids.unsqueeze(-3)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Add u to the queries; `wholly` also appends w channels for the second term."""
+        """Fold the term with u into the queries, and if `wholly` the other term into q and k."""
         dtype = q.dtype
         if wholly and self.learns_in_16_bits:
             return q, k, self
@@ -166,7 +166,7 @@ class VectorBias(ScoreBias):
         }
 
     def attended(self, call: Call, strip: Strip) -> Tensor:
-        """Compute attention in tiles; `absorbed` has already added u to the queries."""
+        """Compute attention in tiles, with the term of u already folded into the queries."""
         assert self.steps is not None
         step, shift = self.steps
         q, k, v = fitted(call.q, call.k, call.v)
@@ -182,7 +182,10 @@ class VectorBias(ScoreBias):
 
 
 def turned(z: Tensor, table: Tensor) -> Tensor:
-    """Return the coefficients of R(b) in z · R(a − b), by the addition formula; `table` is R(a)."""
+    """Return the factor y(a) for which z · R(a − b) = y(a) · R(b), where `table` is R(a).
+
+    R(p) has the sines and cosines of p θ; this is the addition formula.
+    """
     of_sin, of_cos = z.chunk(2, -1)
     sin, cos = table.chunk(2, -1)
     to_sin = torch.addcmul(of_cos * sin, of_sin, cos, value=-1)
@@ -190,7 +193,7 @@ def turned(z: Tensor, table: Tensor) -> Tensor:
 
 
 class TiledVectors(TiledBias):
-    """Tiles of a `VectorBias`, the products of x with the vectors of all differences i − j."""
+    """The tiles of a `VectorBias`: products of the queries x with a vector for each offset."""
 
     joins, by_heads, what = False, True, "attention by skewed blocks"
 
@@ -200,7 +203,7 @@ class TiledVectors(TiledBias):
         self.held = local()
 
     def room(self, x: Tensor) -> Tensor:
-        """Return a buffer for E, which all tiles of a thread reuse."""
+        """Return the buffer for the bias of a tile, which one thread uses for all its tiles."""
         if not hasattr(self.held, "room"):
             size = len(self.tensors[0]) * HEADS * ROWS * (self.strip.keys + ROWS)  # type: ignore
             self.held.room = x.new_empty(size)
@@ -234,7 +237,7 @@ class TiledVectors(TiledBias):
 
 
 def _largest(strip: Strip) -> int:
-    """Return the largest difference i − j of any block."""
+    """Return the largest difference i − j of any tile."""
     return min(strip.queries - 1, strip.high + ROWS)
 
 

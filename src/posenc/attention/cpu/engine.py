@@ -61,7 +61,10 @@ class Tile(NamedTuple):
 
 
 class TiledBias:
-    """Base class of biases that are computed in tiles; subclasses define E and its gradients.
+    """Base class of biases that are computed tile by tile, with their gradients.
+
+    A near tile of n queries and m keys has its bias in a matrix E of n rows and n + m − 1 columns,
+    one column per distance; far tiles have one term per query and one per key.
 
     - `tiles`: tiles that contain every visible pair once
     - `tensors`: tensors of the bias. Methods receive them as `t`, and the tensors to which their
@@ -82,64 +85,82 @@ class TiledBias:
     what = "attention by tiles"
 
     def again(self) -> list[Tile]:
-        """Return the tiles in which the gradients of a learned bias are computed."""
+        """Return the tiles to use in the backward pass of a learned bias."""
         return self.tiles
 
     def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
-        """Return E · unit of a near tile; None if the bias consists of `extra` only."""
+        """Return the matrix E of a near tile, the bias by row and distance, multiplied by `unit`.
+
+        Returns None if the whole bias is in `extra`.
+        """
         return None
 
     def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor | None:
-        """Return a second bias · unit as a matrix, (text, head, n, m), last row first; or None."""
+        """Return a further bias of a tile, multiplied by `unit`, (text, head, query, key), or None.
+
+        The last query comes first.
+        """
         return None
 
     def near_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
-        """Add the gradients of `tensors` from a near tile to `grads`.
+        """Add a near tile's part of the gradients of the bias parameters to `grads`.
 
         - `of_e`: the gradient of E, (text, head, n, n + m − 1)
         - `ds`: the same as a view, (text, head, n, m), the gradient of `extra`
         """
 
     def far(self, tile: Tile, t: Tensors) -> tuple[Tensor | None, Tensor | None]:
-        """Return the terms by query, (text, head, n), and by key, (text, head, n or 1, m)."""
+        """Return the bias of a far tile as one term per query and one per key; terms may be None.
+
+        Shapes: (text, head, n) by query and (text, head, n or 1, m) by key.
+        """
         raise NotImplementedError
 
     def far_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, of_query: Tensor, of_key: Tensor
     ) -> None:
-        """Add the gradients of `tensors` from a far tile to `grads`, given those of its terms."""
+        """Add a far tile's part of the gradients of the bias parameters to `grads`."""
 
     def values(self, tile: Tile, t: Tensors) -> Tensor | None:
-        """Return vectors to add to values by column of E, (n + m − 1, value); far, (1, value)."""
+        """Return vectors by distance that are added to the values, or None.
+
+        Shape: (n + m − 1, value) in a near tile, (1, value) in a far one.
+        """
         return None
 
     def values_grad(self, tile: Tile, t: Tensors, grads: Tensors, of_values: Tensor) -> None:
-        """Add the gradients of `tensors` to `grads`, given those of the result of `values`."""
+        """Add to `grads` a tile's part of the gradients through the vectors of `values`."""
 
 
 def by_tiles(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, sinks: Tensor | None, scale: float,
     trains: bool,
 ) -> Tensor:  # fmt: skip
-    """Compute attention by tiles, (batch, head, query, value), for q, k and v of `sinks.fitted`."""
+    """Return the output of attention with a tiled bias, (batch, head, query, value).
+
+    q, k and v must have equally many contiguous channels; `sinks.fitted` pads them.
+    """
     if trains:
         return Tiled.apply(q, k, v, sinks, bias, scale, *bias.tensors)  # type: ignore
     return joined(*_forward(q, k, v, bias, bias.tensors, scale), sinks)[0]
 
 
 def skewed(x: Tensor, n: int, m: int) -> Tensor:
-    """Return a strided view (…, n, m) of x, (…, n or 1, n + m − 1), with x[…, r, r + j] at r, j."""
+    """Return a strided view that shifts row r of x by r: y[…, r, j] = x[…, r, r + j].
+
+    Shapes: (…, n or 1, n + m − 1) → (…, n, m).
+    """
     row = x.stride(-2) if x.shape[-2] > 1 else 0
     return x.as_strided((*x.shape[:-2], n, m), (*x.stride()[:-2], row + 1, 1), x.storage_offset())
 
 
 def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Tensor, Tensor]:
-    """Return columns (…, n, n + m − 1) and their uninitialised `skewed` view (…, n, m).
+    """Return a matrix (…, n, n + m − 1) that is 0 except in a band, and the band as a view.
 
-    The columns are 0 outside of the view. x[r, r + j] in rows of n + m − 1 is x[r, j] in rows of
-    n + m, whose last n entries are the zeros.
+    The band is an uninitialised view (…, n, m) with row r shifted by r, as in `skewed`: entry
+    [r, r + j] of a row of n + m − 1 is entry [r, j] of a row of n + m, whose last n entries are 0.
     """
     padded = x.new_empty(*shape, n, n + m)
     padded[..., m:] = 0
@@ -178,7 +199,10 @@ def dealt(tiles: list[Tile], texts: int, group: int = 0) -> list[list[Tile]]:
 
 
 def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]:
-    """Cut tiles of the same rows into `count` parts, each of whole groups of heads."""
+    """Split tiles of the same queries into `count` lists by heads.
+
+    Heads that share keys, a group, stay together.
+    """
     heads = tiles[0].heads
     first, last = heads.start // group, -(-heads.stop // group)
     ends = [(first + (last - first) * n // count) * group for n in range(count + 1)]
@@ -190,13 +214,13 @@ def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]
 
 
 def thread_count(scores: int, parts: int) -> int:
-    """Return the number of threads to use for this number of scores in separable parts."""
+    """Return the number of threads for `scores` scores that can be split into `parts`."""
     few = MOST_THREADS if FEWEST_SCORES <= scores <= MOST_SCORES else 1
     return min(few, parts, free_threads())
 
 
 def calm(q: Tensor, k: Tensor) -> AbstractContextManager[None]:
-    """Limit torch to one thread, unless the call is too large to be distributed by tiles.
+    """Limit torch to one thread while tiles are distributed; do nothing for very large calls.
 
     Operations with several threads of torch would wait for the slowest thread each.
     """
@@ -218,7 +242,7 @@ def _scores(tile: Tile) -> int:
 def _forward(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, t: Tensors, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and log-sum-exps; rows without visible keys stay 0."""
+    """Return the output and the log-sum-exps of all tiles; queries that see no key get output 0."""
     exact = torch.promote_types(q.dtype, torch.float32)
     dtype, empty = (exact, float("-inf")) if bias.joins else (q.dtype, 0.0)
     out = q.new_zeros(*q.shape[:3], v.shape[-1], dtype=dtype)
@@ -244,7 +268,7 @@ def _forward(
 def _part(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, tile: Tile, t: Tensors, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and log-sum-exps of one tile, before they are merged with others."""
+    """Return the output and log-sum-exps of one tile, before results of other tiles are merged."""
     heads = tile.heads if q.shape[1] == k.shape[1] else key_heads(tile, q, k)
     q, k, v = q[:, tile.heads, tile.rows], k[:, heads, tile.keys], v[:, heads, tile.keys]
     n, m, c = q.shape[2], k.shape[2], bias.values(tile, t) if bias.adds_values else None
@@ -324,7 +348,9 @@ class _Gradients:
     def _with_two_channels(
         self, q: Tensor, k: Tensor, *others: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Append two channels that leave scores unchanged; their gradients are those of a far bias.
+        """Append to q and k two channels whose gradients are the bias gradients of query and key.
+
+        The channels leave the scores unchanged.
 
         Channels are padded to a multiple of 8, with which the kernel is faster.
         """
@@ -335,7 +361,7 @@ class _Gradients:
         return q, k, v, grad, out
 
     def all(self) -> tuple[Tensor | None, ...]:
-        """Return the gradients in the order of the arguments of `Tiled.forward`."""
+        """Compute the gradients of all tiles; return one for each argument of `Tiled.forward`."""
         group = self.q.shape[1] // self.k.shape[1]
         shares = dealt(self.tiles, len(self.q), self.bias.by_heads * group)
         parts = [self, *[self.apart() for _ in shares[1:]]]
@@ -351,7 +377,10 @@ class _Gradients:
         return dq, dk, dv, self.of_sinks, None, None, *self.grads
 
     def apart(self) -> "_Gradients":
-        """Return a copy for another thread with separate sums, except dq: its rows are disjoint."""
+        """Return a copy with its own gradient sums for another thread.
+
+        dq is shared, because threads write different rows of it.
+        """
         other = copy(self)
         other.dk, other.dv, other.of_sinks, *other.grads = (
             None if x is None else torch.zeros_like(x) for x in self.sums()
@@ -359,11 +388,11 @@ class _Gradients:
         return other
 
     def sums(self) -> list[Any]:
-        """Return the gradients that each thread sums separately, which are all but dq."""
+        """Return the gradients that threads must sum separately: all except dq."""
         return [self.dk, self.dv, self.of_sinks, *self.grads]
 
     def add(self, tiles: list[Tile]) -> None:
-        """Add the gradients from some tiles."""
+        """Add the gradients of these tiles to the sums."""
         for tile in tiles:
             if tile.far or not self.bias.learned:
                 self.by_kernel(tile)
@@ -402,7 +431,9 @@ class _Gradients:
         _add(self.dv[keys], dv)
 
     def by_scores(self, tile: Tile) -> None:
-        """Add the gradients of a tile with a learned bias: dS = P (dO vᵀ − Σ P dO vᵀ).
+        """Compute the scores of a tile again, and add the gradients of q, k, v and a learned bias.
+
+        dS = P (dO vᵀ − Σ P dO vᵀ), with the weights P and the gradient dO of the output.
 
         Without sinks a row of dS sums to 0. A rounding error of this sum is multiplied by the
         derivative of the bias, which may be large for far keys. For a `whole` bias, Σ P dO vᵀ is
@@ -481,7 +512,7 @@ def _add(total: Tensor, x: Tensor) -> None:
 
 
 def _add_product(total: Tensor, x: Tensor, y: Tensor, scale: float = 1.0) -> None:
-    """Add x @ y · scale to `total`, (text, key head, key, channel), in place if it is a view."""
+    """Add x @ y · scale to the gradient `total` (text, key head, key, channel), in place."""
     if len(total) == 1 or total.stride(0) == total.stride(1) * total.shape[1]:
         total.flatten(0, 1).baddbmm_(x, y, alpha=scale)
     else:

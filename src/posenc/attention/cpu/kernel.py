@@ -51,7 +51,7 @@ def _readable(
 
 
 def _summed(grad: Tensor, x: Tensor) -> Tensor:
-    """Sum the gradients of query heads that share a key head of x."""
+    """Sum the gradients of the query heads that share a key head, to the number of heads of x."""
     if grad.shape[1] == x.shape[1]:
         return grad
     exact = torch.promote_types(grad.dtype, torch.float32)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def softmax(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the softmax over a part of the keys, and its log-sum-exp L for each query.
+    """Return the softmax over one subset of the keys, and the log-sum-exp L of its scores.
 
     L follows from the largest weight, exp(largest score − L). `logsumexp` computes exp() of every
     score again, which is slow for results near 0.
@@ -21,6 +21,9 @@ def softmax(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def join_(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> None:
-    """Merge the output and L of other keys into `out`, (…, value), and `lse`, in place."""
+    """Merge, in place, attention over one set of keys with attention over further keys.
+
+    `out` (…, value) and its log-sum-exp `lse` are overwritten.
+    """
     out.lerp_(more.to(out.dtype), (more_lse - lse).sigmoid().unsqueeze(-1))
     lse.copy_(torch.logaddexp(lse, more_lse))

@@ -41,7 +41,7 @@ def unsupported(call: Call) -> str:
 def attended(
     call: Call, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
 ) -> Tensor:
-    """Compute attention with sinks by torch's CPU kernel, for some queries and keys."""
+    """Compute attention with sinks by torch's CPU kernel, for encoded q, k and v."""
     assert call.sinks is not None
     q, k, v = fitted(*widened(q, k, v, call.sinks))
     if mask is not None and mask.dtype is torch.bool:
@@ -79,12 +79,15 @@ def widened(q: Tensor, k: Tensor, v: Tensor, sinks: Sinks) -> tuple[Tensor, ...]
 
 
 def weight(sinks: Sinks, lse: Tensor) -> Tensor:
-    """Return the weight of the sinks, exp(sink − L′), (batch, head, query); `lse` is L′."""
+    """Return the softmax weight of each head's sink, (batch, head, query).
+
+    It is exp(sink − L′), where L′ = `lse` is the log-sum-exp that includes the sink.
+    """
     return (sinks.to(lse.dtype).unsqueeze(-1) - lse).exp()
 
 
 def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
-    """Return the gradient of the sinks; `out` and `lse` are the results of `joined`."""
+    """Return the gradient of the sinks, from the output and the log-sum-exps that include them."""
     inner = (grad.to(lse.dtype) * out).sum(-1)  # Σ dout · out, (batch, head, query)
     return -(weight(sinks, lse) * inner).sum((0, 2)).to(sinks.dtype)
 
