@@ -77,7 +77,7 @@ def convert(
     from_: Layout | None = None,
     progress: Progress = lambda doing, count, of: None,
 ) -> Converted:
-    """Write a model to the new folder `out`, in layout `to`.
+    """Write a copy of a model whose RoPE pairs have layout `to`, into the new folder `out`.
 
     - `model`: a model folder or a GGUF file
     - `from_`: its present layout, needed if its weights do not show it
@@ -141,11 +141,11 @@ class Safetensors:
         return sum(file.stat().st_size for file in (*self.shards, *self.copied))
 
     def marks(self) -> dict[Path, str | None]:
-        """Return the layout stated in the metadata of each file of weights."""
+        """Map each weights file to the pair layout in its metadata; None if not stated."""
         return {shard: read_safetensors(shard).metadata.get(KEY) for shard in self.shards}
 
     def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
-        """Copy all files with q and k rows reordered, and yield each tensor's name once written."""
+        """Copy all files with q and k rows reordered; yield the name of each written tensor."""
         for shard in self.shards:
             target = part / shard.relative_to(self.root)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -241,7 +241,7 @@ def _present_layout(
 
 
 def _named_model(source: Safetensors | Gguf) -> str:
-    """Return the model type and its program, such as "'llama' in transformers"."""
+    """Format the model type and the format of its files, such as "'llama' in transformers"."""
     place = "GGUF" if isinstance(source, Gguf) else "transformers"
     return f"{printable(source.spec.model)!r} in {place}"
 
@@ -249,7 +249,7 @@ def _named_model(source: Safetensors | Gguf) -> str:
 def _write(
     source: Path, target: Path, orders: Mapping[str, list[int]], to: Layout
 ) -> Iterator[str]:
-    """Copy a weights file with q and k rows reordered; yield each tensor's name once written."""
+    """Copy a weights file with q and k rows reordered; yield the name of each written tensor."""
     with opened(source) as file, target.open("xb") as out:
         length = int.from_bytes(file.read(8), "little")
         header = parse_json(exactly(file, length, source), source)
@@ -265,7 +265,7 @@ def _write(
 
 
 def header_bytes(tensors: Mapping[str, Any], metadata: Mapping[str, str]) -> bytes:
-    """Return the header of a safetensors file: its length in 8 bytes, then JSON padded to 8."""
+    """Return the header of a safetensors file: the length of its JSON in 8 bytes, then the JSON."""
     # transformers 4 rejects a file whose metadata lack "format"
     marked = {"__metadata__": {"format": "pt", **metadata}, **tensors}
     text = json.dumps(marked, ensure_ascii=False, separators=(",", ":")).encode()
@@ -280,7 +280,7 @@ def _reordered(raw: bytes, order: list[int]) -> Iterator[memoryview]:
 
 
 def exactly(file: BufferedReader, count: int, path: Path) -> bytes:
-    """Return `count` bytes of a file. Raises ModelError if it ends earlier."""
+    """Return the next `count` bytes of a file. Raises ModelError if the file ends earlier."""
     raw = file.read(count)
     if len(raw) < count:
         raise ModelError(path, "", "became shorter while it was read")
@@ -302,7 +302,7 @@ def other_files(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[
 
 
 def _declare(path: Path, config: Mapping[str, Any], model: str, to: Layout) -> str:
-    """Set the layout in the copied config if its family has a key for it, and return a note."""
+    """Set the config key for the pair layout, if the family has one, and return a note about it."""
     family = families.family(model)
     if family is not None and family.layout_key:
         changed = deepcopy(dict(config))

@@ -1,4 +1,4 @@
-"""Write a config for longer texts, with keys spelled as in the old config, which is backed up.
+"""Write a config that extends a model's context; the old config is kept as a backup.
 
     linear, yarn, llama3    a rope_type with `factor` = target / trained, and the new length
     dynamic                 the same, but the old length, which transformers scales from
@@ -136,7 +136,7 @@ def write(
 
 
 def _usable(lines: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
-    """Replace the command of each server that would ignore settings by a warning."""
+    """Replace a server's command by a warning if the server ignores settings of the new config."""
     checked = {name: lost.get(READERS.get(name, name), line) for name, line in lines.items()}
     return {name: line for name, line in checked.items() if line}
 
@@ -263,7 +263,9 @@ def extended(
 
 
 def trained_length(spec: Spec) -> int | None:
-    """Return the trained length of a text model, from its recipe or otherwise from its config.
+    """Return the length in tokens that a text model was trained on.
+
+    A published recipe (recipes.toml) takes precedence over the config.
 
     None if neither states it.
     """
@@ -313,7 +315,7 @@ def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
 
 
 def _at(config: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
-    """Return the nested config under these keys; a missing key leaves the enclosing config."""
+    """Return the nested config at the path `place`; a missing key of the path is skipped."""
     for name in place:
         config = config.get(name, config)
     return config
@@ -322,7 +324,10 @@ def _at(config: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
 def _lengths(
     to: int | None, factor: float | None, trained: int | None, usual: int
 ) -> tuple[int, float, int]:
-    """Compute the missing ones of `to` = `factor` · `trained`; `trained` defaults to `usual`."""
+    """Return (to, factor, trained) with to = factor · trained, computing what is missing.
+
+    If two of them are missing, `trained` is `usual`.
+    """
     for name, count in (("to", to), ("trained", trained)):
         if count is not None and not 1 <= count <= MOST_TOKENS:
             raise ValueError(f"`{name}` must be 1 to 2⁵³ tokens, got {shown(count)}.")
@@ -361,7 +366,7 @@ def _check_trained(
 
 
 def changes(before: Any, after: Any, path: str = "") -> list[Change]:
-    """Return every key whose value differs, by its path."""
+    """Return a `Change` for each key in which two configs differ, such as "rope_scaling.factor"."""
     differing = []
     for key in dict.fromkeys((*before, *after)):
         old, new, at = before.get(key), after.get(key), f"{path}.{key}" if path else key
@@ -373,7 +378,7 @@ def changes(before: Any, after: Any, path: str = "") -> list[Change]:
 
 
 def stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
-    """Return the context length and the rotation to extend, that of layers without a window.
+    """Return the context length, and the RoPE of the layers without a window.
 
     Raises ModelError if one of them is missing.
     """
@@ -394,7 +399,7 @@ def stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
 
 
 def _values(method: str, factor: float, trained: int) -> dict[str, Any]:
-    """Return the rope settings of a method with a formula: the factor, and others it needs."""
+    """Return the rope settings for a method, such as its factor and original length."""
     values: dict[str, Any] = {"factor": factor}
     if method in ("yarn", "llama3"):
         values["original_max_position_embeddings"] = trained
@@ -426,7 +431,7 @@ def _set(
 
 
 def _state_by_layer(inner: dict[str, Any], main: Spec, file: str) -> None:
-    """Complete the rope settings of a class that reads them only by type of layer.
+    """Write rope settings for each layer type if the model's class requires them.
 
     Cohere Compass needs a base for each type, and ignores a base beside them.
     Raises ModelError for a base that the class ignores.
@@ -449,7 +454,7 @@ def _state_by_layer(inner: dict[str, Any], main: Spec, file: str) -> None:
 
 
 def _scaled_by_class(main: Spec) -> dict[str, Any]:
-    """Return the default settings of a class that scales if the config has no rope settings."""
+    """Return the class's default rope settings if they scale the frequencies, otherwise {}."""
     from posenc.models.config.families import family
 
     entry = family(main.model)
@@ -458,7 +463,7 @@ def _scaled_by_class(main: Spec) -> dict[str, Any]:
 
 
 def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the old rope settings with another method; all their values except the factor stay."""
+    """Return the old rope settings with another method and factor; other old values are kept."""
     key = "type" if "type" in settings and "rope_type" not in settings else "rope_type"
     kept = {k: v for k, v in settings.items() if k not in ("type", "rope_type")}
     usual = {k: v for k, v in values.items() if k not in kept or k == "factor"}
@@ -485,7 +490,10 @@ def _raise_base(
 
 
 def _spelling(inner: dict[str, Any], config: dict[str, Any]) -> str:
-    """Return the key of the rope settings, by default that of the config's transformers version."""
+    """Return the config key of the rope settings, "rope_parameters" or "rope_scaling".
+
+    If the config has neither, its transformers version decides.
+    """
     for key in (NEW, OLD):
         if inner.get(key):
             return key
@@ -496,7 +504,7 @@ def _spelling(inner: dict[str, Any], config: dict[str, Any]) -> str:
 
 
 def _global_labels(main: Spec, settings: dict[str, Any]) -> list[str]:
-    """Return the labels in `settings` that belong to layers without a window."""
+    """Return the layer types in `settings` whose layers have no window."""
     from posenc.models.config.families import family
 
     entry = family(main.model)
@@ -506,7 +514,7 @@ def _global_labels(main: Spec, settings: dict[str, Any]) -> list[str]:
 
 
 def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
-    """Return this model's name of a standard config key."""
+    """Return the name that this model's config uses for a standard key, such as "rope_theta"."""
     from posenc.models.config.families import family
 
     entry = family(main.model)
@@ -518,7 +526,7 @@ def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
 
 
 def _check_result(spec: Spec, to: int, method: str, file: str) -> None:
-    """Raise ModelError if the new config would be read with another method or length."""
+    """Raise ModelError if the new config does not parse as the requested method and length."""
     turn = spec.global_rotary[0]
     expected = "default" if method in ("ntk", BASE) else method
     if turn.method != expected:

@@ -58,7 +58,7 @@ TOKENS = {
 
 
 def renamed(weights: Weights) -> dict[str, Info]:
-    """Map each GGUF tensor name to the header entry to write, with its name in transformers.
+    """Map each GGUF tensor name to the tensor's header entry in the safetensors file to write.
 
     Raises ModelError for an architecture or a tensor that renaming alone cannot convert.
     """
@@ -81,7 +81,7 @@ def _renamed(info: Info) -> Info:
 
 
 def config_of(weights: Weights, file: str) -> dict[str, Any]:
-    """Return a config.json for the model in a GGUF file, for its class in transformers."""
+    """Return a transformers config.json for the model in a GGUF file."""
     metadata = weights.metadata
     kind = metadata["general.architecture"]
     turn = specify_gguf(metadata, weights, file).rotary[0]

@@ -64,7 +64,7 @@ ROUNDING = 1e-9  # turns
 
 @dataclass(frozen=True)
 class Turning:
-    """Measurements of one rotation (RoPE): its pairs, their training coverage, and its reach."""
+    """Measurements of one RoPE: its pairs, the angles covered by training, and its reach."""
 
     rotary: Rotary
     # Largest distance in training, limited by a window; if `declared` is set, before extension
@@ -85,7 +85,7 @@ class Turning:
 
     @property
     def seen(self) -> list[Seen]:
-        """Training coverage of each pair: a whole turn, part of one, or too little for the text.
+        """Coverage by training of the angles of each pair: "all", "part", "new" or "still".
 
         "all": a whole turn; "part": less, and the text needs no more; "new": the text continues
         beyond the angles of training; "still": the pair is not rotated.
@@ -106,7 +106,7 @@ class LayerGroup:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Report on a model. `spec` is its text model; `parts` has reports on its other stacks."""
+    """Report on a model; `spec` is its text model, and `parts` are the reports on other stacks."""
 
     file: str
     spec: Spec
@@ -124,7 +124,7 @@ class Inspection:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Result for texts of the target length; None without a target."""
+        """Result at the target length: "breaks", "cannot say" or "fits"; None without a target."""
         if self.target is None:
             return None
         return "breaks" if self.problems else "cannot say" if self.unknown else "fits"
@@ -136,7 +136,7 @@ class Inspection:
         )
 
     def _repr_html_(self) -> str:
-        """Return a notebook card with the encoding of each layer, and the verdict."""
+        """Return HTML for a notebook: the encoding of each layer, and the verdict."""
         rows = [(f"{len(group.layers)}", group.does) for group in self.groups]
         lines = [self.embedding and f"embeddings: {self.embedding}"]
         lines += [f"{self.target:,} tokens: {self.verdict}"] if self.target else []
@@ -148,7 +148,7 @@ class Inspection:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
+        """Return the report as dicts, lists, strings and numbers, for `json.dumps`."""
         return {
             "schema": self.schema,
             "name": self.name,
@@ -296,7 +296,7 @@ def inspect_spec(
 
 
 def _numbering(values: Values) -> list[str]:
-    """Describe how a multimodal model numbers its tokens; needs torch for an example."""
+    """Return sentences on the position ids of image and audio tokens; [] for a text model."""
     if not {"vision_config", "thinker_config"} & values.keys():
         return []
     from posenc.models.numbering import numbering
@@ -305,7 +305,7 @@ def _numbering(values: Values) -> list[str]:
 
 
 def advise(spec: Spec, path: str, targets: Sequence[int], values: Values | None) -> list[list[str]]:
-    """Return remedies for each of these lengths, from the config alone.
+    """Return a list of remedies for each length in `targets`, from the config alone.
 
     A method that is rejected for the longest text is rejected for all, so each is tried once.
     """
@@ -333,7 +333,7 @@ def _others(full_spec: Spec, main: Spec) -> dict[str, Spec]:
 
 
 def _grouped(spec: Spec) -> list[list[int]]:
-    """Group the indices of equal layers, in the order of each group's first layer."""
+    """Return lists of layer indices, one list for each distinct layer, in order of first use."""
     by_layer: dict[Layer, list[int]] = {}
     for number, layer in enumerate(spec.layers):
         by_layer.setdefault(layer, []).append(number)
@@ -439,7 +439,7 @@ def describe_encoding(
 
 
 def scaling(rotary: Rotary) -> str:
-    """Describe how frequencies are scaled, such as "yarn ×4 from 32,768 tokens"."""
+    """Describe the scaling of RoPE's frequencies, such as "yarn ×4 from 32,768 tokens"."""
     start = f" from {rotary.trained:,} tokens" if rotary.trained else ""
     share = f", {rotary.share:g} of the pairs" if rotary.method == "proportional" else ""
     return f"{rotary.method} ×{rotary.factor:g}{start}{share}"
@@ -502,7 +502,7 @@ def _refused(values: Values, target: int, method: str) -> str:
 
 
 def _by_flags(rotary: Rotary, spec: Spec, target: int) -> list[str]:
-    """Return the command-line options of llama.cpp that extend the context of a GGUF file."""
+    """Return advice for a GGUF file: llama.cpp's command-line options that extend the context."""
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method not in ("default", "yarn") or not trained:
         return []

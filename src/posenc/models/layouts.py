@@ -70,7 +70,7 @@ GAINS = re.compile(r"(norms\.\d+\.)?(weight|bias)")
 
 
 def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> list[int]:
-    """Return, for each channel of a head in layout `to`, its index in the other layout.
+    """Return the indices that reorder the channels of a head from the other pair layout to `to`.
 
     Of `dim` channels, only the first `turned` are permuted, or the last if `trailing`.
 
@@ -95,7 +95,10 @@ def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> li
 
 
 class Moves(NamedTuple):
-    """Row orders of a conversion: name of a changed tensor → old index of each of its rows."""
+    """Row permutations of a conversion between pair layouts.
+
+    `orders` maps the name of each changed tensor to the old indices of its rows, in new order.
+    """
 
     orders: dict[str, list[int]]
     notes: list[str]
@@ -113,7 +116,7 @@ class Place(NamedTuple):
 def plan(
     infos: Mapping[str, Info], config: Mapping[str, Any], to: Layout, file: str = "config.json"
 ) -> Moves:
-    """Return the permutations that convert these tensors from the other layout to `to`.
+    """Return the row permutations that convert q and k tensors from the other layout to `to`.
 
     Raises ModelError with the name of a tensor for which this is uncertain. `file` is the name of
     the config in messages.
@@ -137,7 +140,7 @@ def plan(
 
 
 def config_of(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
-    """Return the config of the given `model_type`: this one, or a nested one."""
+    """Return the config whose `model_type` is `model`: the outer config, or a nested one."""
     inner = (part for part in config.values() if isinstance(part, dict))
     return next((part for part in (config, *inner) if part.get("model_type") == model), config)
 
@@ -153,7 +156,7 @@ class Projections:
         self.layers = [*spec.layers, *[spec.layers[-1]] * min(ahead, 100)]
 
     def rotary(self, layer: int) -> Rotary | None:
-        """Return the rotation of a layer; None if it has none."""
+        """Return the RoPE of a layer; None if the layer has none."""
         encoding = self.layers[layer].encoding
         return encoding if isinstance(encoding, Rotary) else None
 
@@ -208,7 +211,7 @@ def _place(name: str) -> Place | None:
 def _stack(
     infos: Mapping[str, Info], candidates: Sequence[str], composite: bool
 ) -> tuple[str, list[str]]:
-    """Return the prefix of the text model's layers, and other tensors that look like q or k."""
+    """Return the name prefix of the text model's layers, and the q and k tensors outside them."""
     places = {name: _place(name) for name in candidates}
     stacks = list(dict.fromkeys(place.stack for place in places.values() if place))
     if composite:
@@ -226,7 +229,10 @@ def _stack(
 
 
 def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int] | None:
-    """Return the old index of each row (or number of a norm's gain); None if nothing changes."""
+    """Return the old index of each row of a tensor, in the new order; None if no row moves.
+
+    A gain of a norm has one number in place of each row.
+    """
     module, leaf = place.module, place.leaf
     if place.layer >= len(model.layers):
         last = len(model.layers) - 1
@@ -262,7 +268,7 @@ def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int
 
 
 def _moved_rows(rotated: Sequence[bool], order: list[int]) -> list[int]:
-    """Return the old index of each row, with `order` applied within each rotated head."""
+    """Return the old index of each row, after `order` is applied to the rows of rotated heads."""
     stay = range(len(order))
     return [
         head * len(order) + channel
@@ -279,7 +285,7 @@ def _check_rows(info: Info, rows: int, heads: int, dim: int) -> None:
 
 
 def _check_blocks(info: Info, order: list[int], model: Projections) -> None:
-    """Raise ModelError unless every row stays in its block, so that the blocks' scales are kept."""
+    """Raise ModelError if a row would move to a block with another quantisation scale."""
     quantized = model.own.object("quantization_config")
     size = (quantized.counts("weight_block_size", least=1) if quantized else None) or (0,)
     fits = size[0] > 0 and info.shape[0] == ceil(len(order) / size[0])
@@ -290,7 +296,7 @@ def _check_blocks(info: Info, order: list[int], model: Projections) -> None:
 
 
 def _complete(infos: Mapping[str, Info], stack: str, model: Projections) -> None:
-    """Raise ModelError unless each rotary layer has queries, keys and values once.
+    """Raise ModelError unless each rotary layer has exactly one q, k and v projection.
 
     LoRA adapters may have any of them.
     In a layer without value projections, keys are also the values, whose channels must not move.

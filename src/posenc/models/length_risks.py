@@ -38,7 +38,9 @@ UNTRAINED = {"random": "random", "alike": "all the same", "zero": "all zero"}
 def length_risks(
     full_spec: Spec, spec: Spec, target: int, measurements: WeightMeasurements | None = None
 ) -> tuple[list[str], list[str]]:
-    """Return the failures at `target` tokens, and unknown facts; both empty if the model fits.
+    """Return the failures at `target` tokens, and the facts that are unknown.
+
+    The model fits if both lists are empty.
 
     - `full_spec`, `spec`: the specification, and its text model; other stacks that read text are
       included
@@ -62,7 +64,7 @@ def length_risks(
 
 
 def _beside(full_spec: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
-    """Yield path and spec of the other stacks that read text, such as the encoder of a decoder."""
+    """Yield path and specification of the other stacks that read text, such as an encoder."""
     for name, part in full_spec.parts.items():
         if NOT_TEXT.search(name) or NOT_TEXT.search(part.model):
             continue
@@ -110,7 +112,10 @@ def _rotary_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
 
 
 def _extension_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
-    """Yield a warning about new angles in case training ended before the context extension."""
+    """Yield a warning if training may have ended before the context extension.
+
+    Then some pairs reach angles that did not occur in training.
+    """
     before = rotary.trained or spec.trained
     extended = rotary.method != "default" and rotary in spec.global_rotary
     if not (extended and before and spec.context):
@@ -131,7 +136,7 @@ def _extension_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]
 
 
 def _unknown(spec: Spec, target: int) -> Iterator[str]:
-    """Yield the facts about longer texts that the config leaves unknown."""
+    """Yield facts about texts of `target` tokens that the config does not determine."""
     yield from spec.doubts
     attending = [layer for layer in spec.layers if layer.attends]
     if not attending and not spec.embedding:
@@ -185,7 +190,7 @@ def _weight_problems(
 def _weight_unknown(
     full_spec: Spec, spec: Spec, target: int, measurements: WeightMeasurements
 ) -> Iterator[str]:
-    """Yield the facts about longer texts that the weights leave unknown."""
+    """Yield facts about texts of `target` tokens that the weights do not determine."""
     if full_spec.kind == "nothing" and not full_spec.model:
         yield "the weights have no config, so other encodings of the layers are unknown"
     if not measurements.recognised:
@@ -206,20 +211,20 @@ def _weight_unknown(
 
 
 def text_tables(measurements: WeightMeasurements) -> list[Positions]:
-    """Return the tables of text positions; all tables if each name suggests images or audio."""
+    """Return the tables of text positions; if all tables are for images or audio, all of them."""
     of_text = [table for table in measurements.tables if not NOT_TEXT.search(table.tensor)]
     return of_text or measurements.tables
 
 
 def _offset(table: Positions, spec: Spec) -> int:
-    """Return the number of stored rows before that of position 0; 0 if the table is not known."""
+    """Return the number of rows of a stored table before position 0; 0 if unknown."""
     if spec.embedding and spec.stored == (table.rows, table.width):
         return spec.embedding.offset
     return max((_offset(table, part) for part in spec.parts.values()), default=0)
 
 
 def _stored(spec: Spec, measurements: WeightMeasurements | None) -> bool:
-    """Test whether the table of this spec was measured in the weights."""
+    """Test whether the weights contain a table of the size that the specification describes."""
     tables = text_tables(measurements) if measurements else []
     return spec.stored in [(table.rows, table.width) for table in tables]
 

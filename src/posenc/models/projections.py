@@ -45,7 +45,7 @@ class Projection:
     base_known: bool = True  # False: the layer may have another base than `rotary`
 
     def rotary_rows(self, weights: Tensors) -> tuple[Tensor, Tensor]:
-        """Return the rotated rows of queries and keys, in float32."""
+        """Return the rows of W_q and W_k whose output is rotated, (head, channel, input)."""
         q, k = self._heads([weights[name].flatten(1).float() for name in self.names])
         # Grouped queries: the heads g·r … g·r + r − 1 of queries share key head g
         k = k.repeat_interleave(len(q) // len(k), 0)
@@ -62,7 +62,7 @@ class Projection:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Number of rows that each tensor must have; 0: any."""
+        """Number of rows required of each tensor; 0 if any number is valid."""
         dim = self.rotary.dim
         if self.form:
             return ((3 * self.heads if self.form == EACH else self.heads + 2 * self.groups) * dim,)
@@ -88,7 +88,7 @@ def _split(rows: Tensor, heads: int) -> Tensor:
 
 
 def find_projections(spec: Spec | None, weights: Weights) -> list[Projection]:
-    """Return the projections of rotary layers whose names and shapes are recognised."""
+    """Return the q and k projections of rotary layers, if names and shapes are recognised."""
     if "general.architecture" in weights.metadata:
         projections = _of_gguf(weights)
     else:

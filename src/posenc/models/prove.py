@@ -66,7 +66,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Way:
-    """Method of context extension, with its losses on excerpts not used to choose it."""
+    """One method of context extension, with its losses on excerpts not used to choose it."""
 
     name: str
     chosen_by: float  # bits per token beyond the trained length, on the excerpts for choosing
@@ -95,7 +95,7 @@ class Proof:
 
     @property
     def chosen(self) -> str:
-        """Name of the best method beyond the trained length; "" if the baseline is as good.
+        """Name of the best method beyond the trained length; "" if none beats the sliding window.
 
         `AS_IT_IS` means that the frequencies need no change, only the length in the config.
         """
@@ -171,7 +171,9 @@ def prove(
 def ways(
     config: Mapping[str, Any], to: int, base: float | None = None, trained: int | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Map each method to its config, and return notes about methods that the model rejects.
+    """Map the name of each method to the config that it gives.
+
+    Also returns notes about methods that cannot be applied to the model.
 
     Raises ModelError for a model without rotary layers that see the whole text.
     """
@@ -224,7 +226,7 @@ def _measured(model: Opened, name: str, config: dict[str, Any], ids: Tensor, tra
 
 
 def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) -> Way:
-    """Search over YaRN's two ends and its gain, one after another, on the excerpts for choosing."""
+    """Search YaRN's ramp ends and attention factor, one at a time, for the lowest loss."""
     best, least = yarn, _far_bits(model, yarn, ids[::2], trained)
     factor = specify(yarn).text_stack.global_rotary[0].factor
     gains = (1.0, yarn_gain(factor) ** 0.5)
@@ -276,7 +278,7 @@ def _far_bits(model: Opened, config: dict[str, Any], ids: Tensor, trained: int) 
 
 
 def _with(config: dict[str, Any], key: str, value: float) -> dict[str, Any]:
-    """Return a config with another value of a YaRN key, in the spelling of the config."""
+    """Return a copy of a config with another value of one YaRN setting."""
     changed = deepcopy(config)
     inner = changed
     for name in specify(config).text_keys:
@@ -308,7 +310,7 @@ def _bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
-    """Return the baseline's bits per token beyond the trained length, with windows of that length.
+    """Return the baseline's bits per token beyond the trained length, read with a sliding window.
 
     Windows overlap by half, and only the second half of each is counted.
     """
@@ -323,7 +325,7 @@ def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
 
 @torch.no_grad()
 def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
-    """Return the share of the last `count` tokens that are the model's most likely prediction."""
+    """Return the share of the last `count` tokens that the model predicts as most likely."""
     hidden = model.base_model(input_ids=ids[None], use_cache=False).last_hidden_state[0]
     kept = hidden[-1 - count : -1].split(CHUNK)
     predicted = torch.cat([model.get_output_embeddings()(part).argmax(-1) for part in kept])
@@ -331,14 +333,17 @@ def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
 
 
 def _copied(model: Opened, to: int) -> float:
-    """Return the share of random tokens that are predicted correctly when they are repeated."""
+    """Return the accuracy of predicting a random sequence when it occurs the second time."""
     half = to // 2
     tokens = _random_tokens(model, half)
     return _share_predicted(model.model, torch.cat((tokens, tokens)), half - 1)
 
 
 def _keys(model: Opened, ids: Tensor) -> Iterator[Tensor]:
-    """Yield one text for each depth, with a marker and a key there and again at the end."""
+    """Yield one text for each depth in DEPTHS; a marker and a key are inserted there.
+
+    Marker and key also end the text, where the model should repeat the key.
+    """
     tokens = _random_tokens(model, KEY + MARKER)
     for depth in DEPTHS:
         room = ids.shape[-1] - 2 * len(tokens)
@@ -347,7 +352,7 @@ def _keys(model: Opened, ids: Tensor) -> Iterator[Tensor]:
 
 
 def _random_tokens(model: Opened, count: int) -> Tensor:
-    """Return random token ids, the same in each call."""
+    """Return `count` random token ids from a fixed seed."""
     rows = model.model.get_input_embeddings().weight.shape[0]
     random = torch.Generator().manual_seed(0)
     return torch.randint(min(2, rows - 1), rows, (count,), generator=random).to(model.model.device)

@@ -22,12 +22,12 @@ class Published:
 
     @property
     def unfinished(self) -> int:
-        """Number of pairs that complete no turn within the context."""
+        """Number of pairs whose rotation does not complete 2π within the context."""
         return sum(wave > self.context for wave in self.wavelengths)
 
 
 def configs() -> dict[str, dict[str, object]]:
-    """Return the configs of published.json by name; they list fewer layers than the originals."""
+    """Return the configs in published.json by model name, with fewer layers than published."""
     return json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
 
 

@@ -22,12 +22,12 @@ class Recipe:
     factors: dict[int, float] = field(default_factory=dict)  # tokens → factor, if not to / trained
 
     def factor_for(self, to: int | None) -> float | None:
-        """Return the recipe's factor for texts of `to` tokens; None if it is `to` / `trained`."""
+        """Return the scaling factor for texts of `to` tokens; None if it is `to` / `trained`."""
         return self.factors.get(to) if to else None
 
 
 def recipe_of(spec: Spec) -> Recipe | None:
-    """Return the recipe for a published model, found by its type and the length in its config."""
+    """Return the recipe for a published model, matched by `model_type` and context length."""
     if any(turn.method != "default" for turn in spec.rotary):
         return None
     return next(

@@ -90,7 +90,7 @@ def resize(model: Path | Source, to: int, out: Path, part: str = "") -> Resized:
 
 
 def _chosen(config: dict[str, Any], file: str, part: str) -> tuple[dict[str, Any], Family, Table]:
-    """Return the config of a part, its family, and its learned table."""
+    """Return (config, family, position table) of the model, or of its nested part `part`."""
     spec = specify(config, file)
     specs = {"": spec, **spec.parts}
     tables = [name for name, one in specs.items() if isinstance(one.embedding, Table)]
@@ -134,7 +134,7 @@ def _of(shape: list[int]) -> int:
 def _lengthened(
     inner: dict[str, Any], family: Family, table: Table, weights: Weights, name: str, to: int
 ) -> tuple[dict[str, Any], str, torch.Tensor, list[str]]:
-    """Return changed keys of the config, the key with the length, the new rows, and notes."""
+    """Return (changed config keys, name of the length key, resized table, notes)."""
     stored = weights[name]
     learned = Learned(stored.shape[-2], stored.shape[-1])
     learned.table = nn.Parameter(stored.reshape(stored.shape[-2:]).float())
@@ -193,7 +193,7 @@ def _written(
 
 
 def _pieces(shard: Path, name: str, new: torch.Tensor) -> Iterator[bytes]:
-    """Yield the bytes of a file of weights, in which the tensor `name` is replaced."""
+    """Yield the bytes of a weights file, with the tensor `name` replaced by `new`."""
     with opened(shard) as file:
         header = parse_json(exactly(file, int.from_bytes(file.read(8), "little"), shard), shard)
         metadata = header.pop("__metadata__", {})

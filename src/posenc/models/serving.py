@@ -1,4 +1,4 @@
-"""Command lines that serve an extended model, its settings as GGUF keys, and the size of its cache.
+"""Commands and GGUF keys for serving a model with an extended context, and its cache size.
 
 Every server reads the folder that `extend` writes. `serving` returns the same settings as options,
 for a model whose config.json is unchanged. A server sets the named attributes of a transformers
@@ -28,7 +28,7 @@ TYPED = "  # needs transformers 5; older versions ignore rope_parameters"
 
 
 def serving_folder(folder: str, to: int) -> dict[str, str]:
-    """Return for each server the command for a folder with an extended config and `to` tokens."""
+    """Map each server to a command for serving a folder that `extend` has written."""
     name = shlex.quote(folder)
     converted = f"python convert_hf_to_gguf.py {name}, then llama-server -m MODEL.gguf -c {to}"
     return {
@@ -42,7 +42,7 @@ def serving_folder(folder: str, to: int) -> dict[str, str]:
 def serving(
     model: str, before: Mapping[str, Any], after: Mapping[str, Any], spec: Spec, to: int
 ) -> dict[str, str]:
-    """Return for each server the command for a model with its old config and `to` tokens.
+    """Map each server to a command whose options extend a model without changing its files.
 
     A server without an option for this gets a sentence instead of a command.
 
@@ -82,7 +82,9 @@ def serving(
 def overrides(
     before: Mapping[str, Any], after: Mapping[str, Any], spec: Spec
 ) -> dict[str, Any] | None:
-    """Return the attributes that convert the old config object to the new one; None if unknown.
+    """Return the config attributes to override so that the old config acts like the new one.
+
+    None if they are unknown.
 
     `rope_parameters` is complete. If the config has the spelling of transformers 4 and all layers
     have the same rotation, that spelling is included too.
@@ -109,7 +111,7 @@ def overrides(
 
 
 def _place(config: Mapping[str, Any], spec: Spec) -> tuple[str, ...]:
-    """Return the keys that lead to the settings; () for stacks that share those of the whole."""
+    """Return the keys of nested configs down to the rope settings; () if at the top level."""
     place = []
     for name in spec.text_keys:
         if not isinstance(config.get(name), dict):
@@ -126,14 +128,14 @@ def _inner(config: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, An
 
 
 def _stated(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the rope settings in either spelling."""
+    """Return the rope settings under "rope_parameters" or "rope_scaling"; {} if missing."""
     return next((config[key] for key in SPELLINGS if config.get(key)), {})
 
 
 def _rope_parameters(
     main: Spec, stated: Mapping[str, Any], old: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the complete settings as in transformers 5: flat, or by type of layer.
+    """Return complete `rope_parameters` for transformers 5: one object, or one per layer type.
 
     None if layers have different rotations and their types are unknown.
     """
@@ -192,7 +194,7 @@ def gguf_keys(architecture: str, spec: Spec, to: int) -> dict[str, Any]:
 
 
 def cache_bytes(spec: Spec, tokens: int) -> int:
-    """Return the bytes of cached keys and values for one text, in 16 bits.
+    """Return the size in bytes of the key-value cache for a text of `tokens` tokens, in 16 bits.
 
     A layer with a window caches at most the window, a layer without attention nothing.
     """

@@ -51,7 +51,10 @@ NAMES_SHOWN = 3  # names of tensors in the report if none is recognised
 
 @dataclass(frozen=True)
 class Positions:
-    """Table added to the embeddings, sinusoidal (`formula`) or `learned`."""
+    """Position table that is added to the embeddings, either sinusoidal or learned.
+
+    `formula` is set for a sinusoidal table, `learned` for a learned one.
+    """
 
     tensor: str
     rows: int
@@ -82,7 +85,10 @@ class Relative:
 
 @dataclass(frozen=True)
 class Bands:
-    """Mean norms of q and k rows by pair, fastest pair first, over layers with equal rotation."""
+    """Mean norms of the W_q and W_k rows of each RoPE pair, fastest pair first.
+
+    The mean is over heads, and over layers with the same rotation.
+    """
 
     tensors: list[str]
     layers: list[int]
@@ -95,7 +101,7 @@ class Bands:
 
 @dataclass(frozen=True)
 class WeightMeasurements:
-    """Measurements of the positional tensors of a model, each with the name of its tensor."""
+    """Measurements of a model's positional tensors; each names its tensor."""
 
     tables: list[Positions]
     biases: list[Bias]
@@ -115,7 +121,7 @@ class WeightMeasurements:
         return any(kinds) or self.evidence is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for JSON, with curves reduced to at most 256 points."""
+        """Return dicts, lists and numbers for `json.dumps`, with at most 256 points per curve."""
         data = _thin(asdict(self)) | {"recognised": self.recognised}
         if self.evidence:
             data["evidence"]["verdict"] = self.evidence.verdict
@@ -163,7 +169,10 @@ def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence |
 
 
 class _FloatTensors(Tensors):
-    """Mapping to float32 tensors, of which the last two are cached; records non-finite tensors."""
+    """Mapping from name to float32 tensor, with a cache of two.
+
+    It records tensors that are not finite or not measurable.
+    """
 
     def __init__(self, weights: Weights):
         self.weights = weights
@@ -172,7 +181,7 @@ class _FloatTensors(Tensors):
         self.skipped: dict[str, str] = {}
 
     def measured(self, is_kind: Callable[[Info], bool], size: Callable[[Info], str]) -> list[Info]:
-        """Return the tensors of a kind, and record those whose dtype or size cannot be measured."""
+        """Return the tensors of one kind; record those whose dtype or size cannot be measured."""
         infos = []
         for info in filter(is_kind, self.weights.infos.values()):
             why = "" if info.dtype in FLOATS else f"is stored as {info.dtype}"
@@ -197,7 +206,7 @@ class _FloatTensors(Tensors):
         return len(self.weights)
 
     def finite(self, name: str) -> bool:
-        """Test whether all numbers of a tensor are finite, and record it otherwise."""
+        """Test whether a tensor is finite; if not, append its name to `broken`."""
         fine = bool(self[name].isfinite().all())
         if not fine and name not in self.broken:
             self.broken.append(name)
@@ -217,7 +226,7 @@ def _is_table(info: Info, spec: Spec | None) -> bool:
 
 
 def _table_size(info: Info) -> str:
-    """Return the reason why a table is too large to be measured, or ""."""
+    """Return the reason why a table is too large to measure, or "" if it is not."""
     rows, width = info.elements // info.shape[-1], info.shape[-1]
     if rows > MOST_ROWS or width > MOST_WIDTH:
         return f"has {rows:,} rows of {width:,} channels, more than any model"
@@ -283,14 +292,14 @@ def _relative(info: Info, weights: Tensors) -> Relative:
 
 
 class _RotaryProjections:
-    """Rotary projections, read once for both the layout test and the norms of pairs."""
+    """q and k projections, each read once, for the layout test and for the norms by RoPE pair."""
 
     def __init__(self, projections: list[Projection], tensors: _FloatTensors):
         self.projections, self.tensors, self.work = projections, tensors, 0
         self.strength: dict[int, dict[Layout, tuple[Tensor, Tensor]]] = {}
 
     def layers(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the q and k rows of each layer, until comparing them would exceed MOST_WORK."""
+        """Yield the rotated q and k rows of each layer, until the work exceeds MOST_WORK."""
         infos = self.tensors.weights.infos
         for projection in self.projections:
             large = [name for name in projection.names if infos[name].elements > MOST_PROJECTION]
@@ -309,7 +318,7 @@ class _RotaryProjections:
                 yield q, k
 
     def bands(self, layout: Layout) -> Iterator[Bands]:
-        """Yield the mean norms of pairs for each distinct rotation."""
+        """Yield the mean norms of RoPE pairs for each group of layers with the same rotation."""
         alike: dict[Rotary, list[Projection]] = {}
         for projection in self.projections:
             if projection.layer in self.strength:
@@ -327,7 +336,7 @@ class _RotaryProjections:
 
 
 def _thin(value: Any) -> Any:
-    """Reduce lists of over 256 numbers to every n-th; the key `every` states n."""
+    """Keep every n-th number of lists with over 256 numbers; `every` in the result is n."""
     if not isinstance(value, dict):
         return [_thin(inner) for inner in value] if isinstance(value, list) else value
     long = [

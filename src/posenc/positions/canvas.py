@@ -22,7 +22,7 @@ CROP = re.compile(r"1+|2+")
 
 
 def canvas_ids(row: Tensor, grids: Grids) -> Tensor:
-    """Return the ids of one text without padding, (token, 3)."""
+    """Return the position ids of one text without padding, (token, 3), by MiniCPM-V's rule."""
     word, start, done = "".join(map(str, row.tolist())), 0, 0
     ids = torch.zeros(len(row), 3, dtype=torch.int64)
     for frame in FRAME.finditer(word):
@@ -43,7 +43,7 @@ def canvas_ids(row: Tensor, grids: Grids) -> Tensor:
 
 
 def _draw(ids: Tensor, word: str, start: int, grids: Grids) -> int:
-    """Write the ids of one picture, and return the longer side of its canvas."""
+    """Fill in the position ids of one sliced picture; return its longer side in tokens."""
     crops = [crop.span() for crop in CROP.finditer(word)]
     sizes = [grids.next(int(word[1]), end - first, exactly=True) for first, end in crops]
     (thumb, *slices), columns = sizes, _columns(crops[1:])
@@ -75,12 +75,12 @@ def _place(ids: Tensor, rows: Tensor, columns: Tensor) -> None:
 
 
 def _spread(size: int, tokens: int) -> Tensor:
-    """Spread the tokens along one side of the thumbnail over that side of the canvas."""
+    """Return `tokens` coordinates that cover 0 … size − 1, for a thumbnail on the canvas."""
     return torch.linspace(0, size - 1, tokens).round().long()
 
 
 def _columns(slices: Sequence[tuple[int, int]]) -> int:
-    """Return the number of slices in a row: those before the first line break, or all."""
+    """Return the number of slices per row: the slices before the first line break, or all."""
     gaps = [after[0] - before[1] for before, after in pairwise(slices)]
     first = next((number + 1 for number, gap in enumerate(gaps) if gap > 2), len(slices))
     return first if first and len(slices) % first == 0 else len(slices)

@@ -24,7 +24,7 @@ Shape = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class DiffusionRule:
-    """The settings of the position ids of a diffusion model.
+    """Settings from which the position ids of a diffusion model are computed.
 
     - `name`: name of the model
     - `text`: ids of the text: "origin", 0 on all axes, which means no rotation; "layer", counted
@@ -150,7 +150,7 @@ def text_and_grid(
 
 
 def _text(words: int, shapes: Sequence[Shape], rule: DiffusionRule, cells: Tensor) -> Tensor:
-    """Return the ids of the text, (token, axis)."""
+    """Return the position ids of the text tokens, (token, axis)."""
     ids, line = cells.new_zeros(words, cells.shape[1]), torch.arange(words)
     if rule.text == "behind":
         half = 2 if rule.centred else 1
@@ -163,7 +163,7 @@ def _text(words: int, shapes: Sequence[Shape], rule: DiffusionRule, cells: Tenso
 
 
 def _cells(shape: Shape, rule: DiffusionRule, rate: float | None) -> Tensor:
-    """Return the ids of a picture, (token, 3)."""
+    """Return the position ids of the patches of a picture or video, (patch, 3)."""
     cells = cells_of(*shape)
     _, h, w = shape
     if rule.centred:
@@ -179,7 +179,7 @@ def _cells(shape: Shape, rule: DiffusionRule, rate: float | None) -> Tensor:
 
 
 def _fitted(sizes: tuple[int, int], room: tuple[int, int]) -> list[Tensor]:
-    """Return coordinates of a picture's rows and columns, scaled to fit into `room` and centred."""
+    """Return row and column coordinates of patches, scaled to fit a grid of `room` and centred."""
     h, w = sizes
     tall = h / w > room[0] / room[1]
     inner = (room[0], round(room[0] / h * w)) if tall else (round(room[1] / w * h), room[1])
@@ -218,7 +218,7 @@ def _shape(shape: Sequence[int], name: str, rule: DiffusionRule) -> Shape:
 
 
 def _refuse(rule: DiffusionRule, words: int, references: int, rate: float | None) -> None:
-    """Raise ValueError for arguments that the model does not have, and for a missing rate."""
+    """Raise ValueError for an argument that the model does not use, or for a missing `rate`."""
     if rule.text == "apart" and words:
         raise ValueError(
             f"`text` must be 0 for {rule.name}, whose text is read by cross-attention without"

@@ -1,4 +1,4 @@
-"""Check the grids of pictures and videos of a batch, and assign them to runs of tokens in order."""
+"""Validate the sizes of pictures and videos, and match them to their tokens in a batch."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ ARGUMENT = {PICTURE: "images", VIDEO: "videos"}
 
 
 class Grid(NamedTuple):
-    """The size of a picture or video in tokens, with the ids of its frames."""
+    """Size of one picture or video in tokens: frames (with their position ids), rows, columns."""
 
     number: int
     times: Tensor  # ids of the frames
@@ -28,7 +28,7 @@ class Grid(NamedTuple):
 
 
 class Grids:
-    """The grids of all pictures and videos in a batch, in the order of their runs of tokens."""
+    """Sizes of all pictures and videos of a batch; `next` returns them in the batch's order."""
 
     def __init__(
         self, rule: MultimodalRule, images: Sizes, videos: Sizes, merge: Any, seconds: Any
@@ -50,7 +50,10 @@ class Grids:
         self.used = dict.fromkeys(self.given, 0)
 
     def next(self, kind: int, tokens: int, exactly: bool = False) -> Grid:
-        """Return the next grid, which must fit into a run of `tokens`, or fill it if `exactly`."""
+        """Return the size of the next picture or video of a kind, checked against `tokens`.
+
+        Raises ValueError if it needs more tokens, or with `exactly` another number.
+        """
         number, grids = self.used[kind], self.given[kind]
         if number == len(grids):
             raise ValueError(
@@ -75,7 +78,7 @@ class Grids:
         return grid
 
     def refuse_left_over(self) -> None:
-        """Raise ValueError if a picture or video has a grid but no run of tokens."""
+        """Raise ValueError if a picture or video has a size but no tokens in `kinds`."""
         for kind, grids in self.given.items():
             if self.used[kind] < len(grids):
                 raise ValueError(
@@ -90,14 +93,14 @@ class Grids:
 
 
 def _times(frames: Tensor, seconds: float, rule: MultimodalRule) -> Tensor:
-    """Return the ids of the frames of a video, multiplied in float32 as the model does."""
+    """Return the position id of each video frame, computed in float32 as in the model."""
     each, rate = torch.tensor(seconds, dtype=torch.float32), rule.per_second or 1
     times = frames * (rate * each) if rule.rounding == "interval" else frames * each * rate
     return times if rule.rounding == "none" else times.long()
 
 
 def _grids(grids: Sizes, name: str, merge: int, frames: int = 1) -> list[tuple[int, int, int]]:
-    """Check grids (t, h, w) of whole numbers that `merge` and `frames` divide."""
+    """Check the sizes (t, h, w): integers, t divisible by `frames`, h and w by `merge`."""
     rows = grids.tolist() if isinstance(grids, Tensor) else [tuple(grid) for grid in grids]
     found = []
     for row in rows:
@@ -118,7 +121,10 @@ def _grids(grids: Sizes, name: str, merge: int, frames: int = 1) -> list[tuple[i
 
 
 def _seconds(seconds: Any, videos: int, rule: MultimodalRule) -> list[float]:
-    """Check that each video has seconds if the rule has ids per second, and none otherwise."""
+    """Return the seconds between frames of each video.
+
+    Raises ValueError if the rule numbers frames by time and a video has no seconds, or the reverse.
+    """
     given = [] if seconds is None else torch.as_tensor(seconds).flatten().tolist()
     if rule.per_second is None and given:
         raise ValueError(

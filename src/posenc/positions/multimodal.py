@@ -72,7 +72,7 @@ def multimodal(
 
 
 def _numbered(row: Tensor, rule: MultimodalRule, grids: Grids) -> Tensor:
-    """Return the ids of one text without padding, (token, axis)."""
+    """Return the position ids of one text without padding, (token, axis)."""
     runs, done, start = list(_runs(row, rule, grids)), [], 0
     mixed = [False, *((kinds == SOUND).any() and grid is not None for kinds, grid in runs), False]
     for (kinds, grid), before, after in zip(runs, mixed, mixed[2:], strict=False):
@@ -93,7 +93,7 @@ def _numbered(row: Tensor, rule: MultimodalRule, grids: Grids) -> Tensor:
 
 
 def _placed(ids: Tensor, kinds: Tensor, grid: Grid, rule: MultimodalRule, start: float) -> Tensor:
-    """Return the ids of a block with a picture or video, and of the sound between its tokens."""
+    """Return the position ids of a picture, or of a video with its interleaved sound tokens."""
     frame, row, column = cells_of(len(grid.times), grid.h, grid.w).unbind(-1)
     heard = kinds == SOUND
     marks = (len(kinds) - int(heard.sum()) - grid.tokens) // 2
@@ -108,7 +108,10 @@ def _placed(ids: Tensor, kinds: Tensor, grid: Grid, rule: MultimodalRule, start:
 
 
 def _runs(row: Tensor, rule: MultimodalRule, grids: Grids) -> Iterator[tuple[Tensor, Grid | None]]:
-    """Yield each run of tokens of one kind with its grid; a video and its sound are one run."""
+    """Yield each run of consecutive tokens of one kind, with the grid of its picture or video.
+
+    A video and its interleaved sound form one run.
+    """
     hears = SOUND in rule.kinds
     for kind, group in groupby(row.tolist(), lambda kind: min(kind, VIDEO) if hears else kind):
         run = torch.tensor(list(group))

@@ -18,7 +18,7 @@ After = Literal["side", "last", "tokens"]
 
 @dataclass(frozen=True, kw_only=True)
 class MultimodalRule:
-    """The settings of the position ids of a vision-language model.
+    """Settings from which the position ids of a vision-language model are computed.
 
     - `name`: `model_type` of the model
     - `kinds`: kinds of tokens that the model has, as in `multimodal`
@@ -66,7 +66,7 @@ class MultimodalRule:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the ids."""
+        """Data type of the position ids: float32 if times are not truncated, otherwise int64."""
         return torch.float32 if self.rounding == "none" else torch.int64
 
 
@@ -236,13 +236,13 @@ def _key(config: Mapping[str, Any], key: str) -> Any:
 
 
 def _inner(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return a section of a config; empty if it has none of that name."""
+    """Return the nested config under `key`, or an empty one if it is missing."""
     found = config.get(key)
     return found if isinstance(found, Mapping) else {}
 
 
 def _hunyuan_axes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the axes of a Hunyuan config, one per section; all but the last three count tokens."""
+    """Return the meaning of each axis of a Hunyuan model, one for each entry of mrope_section."""
     text = _inner(config, "text_config") or config
     rope = _inner(text, "rope_parameters") or _inner(text, "rope_scaling")
     sections = rope.get("mrope_section") or rope.get("xdrope_section") or ()

@@ -28,7 +28,7 @@ class ModelError(ValueError):
 
 
 class Broken(ModelError):
-    """Corrupt file: cut off, or without tensors that it lists."""
+    """Error for a corrupt file: truncated, or without a tensor that an index or header lists."""
 
 
 class Unread(ModelError):

@@ -34,7 +34,10 @@ NO_PICKLE = "pickle is never loaded, as it can run code; convert it to safetenso
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Paths of a model's files. `weights` may be one index that names the shards, or pickles."""
+    """Paths of a model's files.
+
+    `weights` may be a single index file, which names the shards. It may also be pickles.
+    """
 
     root: Path
     config: Path | None
@@ -65,7 +68,7 @@ def _found(
     kind: Kind | None,
     remarkable: Iterable[str] = (),
 ) -> ModelFiles:
-    """Parse the config, and add a note about each file and each `auto_map` that is never loaded."""
+    """Return the files with the parsed config, and notes that code and pickles are not loaded."""
     values = None if config is None else read_json(config)
     notes = [*_remarks(remarkable)]
     if config is not None and values is not None and "auto_map" in values:
@@ -119,7 +122,10 @@ def _names(root: Path) -> list[str]:
 
 
 def _whole_model(names: list[str], kind: str) -> list[str]:
-    """Return only the file with the standard name if it exists: others are versions of it."""
+    """Return only the file with the standard name if present, otherwise all of `names`.
+
+    Other files are variants of the same weights.
+    """
     usual = [name for name in (f"model.{kind}.index.json", f"model.{kind}") if name in names]
     return usual or names
 

@@ -23,7 +23,7 @@ WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 
 
 def local(name: str, weights: bool = False) -> Path:
-    """Return the local path of a model's config, or with `weights` of a folder with both.
+    """Return the local path of a model's config, or of a folder with config and weights.
 
     Raises ModelError if the path does not exist and the hub does not provide it.
     """
@@ -53,7 +53,7 @@ def is_model(name: str | Path) -> bool:
 
 
 def _nearest(path: Path) -> str:
-    """Return a hint with a similar local path, to end a sentence; "" if no path is similar."""
+    """Return a hint such as ": did you mean models/a?"; "" if no existing path is similar."""
     here = Path(path.anchor)
     for part in path.relative_to(here).parts if path.is_absolute() else path.parts:
         if not (here / part).exists():

@@ -155,7 +155,7 @@ def random_tokens(base: Any) -> Tensor:
 
 
 def configs(base: nn.Module) -> list[str]:
-    """Return the path of one module for each distinct config object in the model."""
+    """Return module paths, one for each distinct config object in the model."""
     paths = {
         id(module.config): name for name, module in base.named_modules() if _has_config(module)
     }
@@ -175,7 +175,7 @@ class _Unsuitable(Exception):
 
 
 def refuse(model: nn.Module, why: str) -> Any:
-    """Raise the TypeError for a model whose encoding cannot be replaced."""
+    """Raise TypeError with the reason why the encoding of a model cannot be replaced."""
     raise TypeError(f"{type(model).__name__} {why}, so its encoding cannot be replaced. {REMEDY}")
 
 
@@ -208,7 +208,7 @@ class _Keys(DynamicCache):
 
 @contextmanager
 def _measuring(base: Any) -> Iterator[None]:
-    """Send all attention calls to posenc, in evaluation mode, within a `with` block."""
+    """Route the model's attention through posenc, in evaluation mode, within a `with` block."""
     register()
     training = {module: module.training for module in base.modules()}
     owners = [attrgetter(path)(base) if path else base for path in configs(base)]
@@ -235,7 +235,7 @@ def _measuring(base: Any) -> Iterator[None]:
 def _run(
     base: Any, ids: Tensor, attends: Callable[..., Tensor], **given: Any
 ) -> list[_AttentionCall]:
-    """Run the model with `attends` in place of its attention, and return the attention calls."""
+    """Run the model with `attends` as its attention function, and return the recorded calls."""
     calls: list[_AttentionCall] = []
 
     def call(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float,
@@ -274,7 +274,7 @@ def _attend(n: int, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float, **
 
 
 def _attend_zero(n: int, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **more: Any) -> Tensor:
-    """Return zeros, so that layers do not mix tokens."""
+    """Return zeros as attention output, so that tokens cannot influence each other."""
     return q.new_zeros(*q.shape[:3], v.shape[-1])
 
 
@@ -330,7 +330,7 @@ def identity_rotation(module: Any, args: tuple[Any, ...], kwargs: Any, out: Any)
 
 
 def row_zero(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Forward pre-hook: replace positions by 0, because a table may be shorter than the text."""
+    """Forward pre-hook of a position table: look up row 0, since the text may exceed the table."""
     first = lambda x: torch.zeros_like(x) if _is_integer(x) else x  # noqa: E731
     return tuple(map(first, args)), {name: first(x) for name, x in kwargs.items()}
 
@@ -403,14 +403,14 @@ def names_of(module: nn.Module) -> tuple[str, ...]:
 
 
 def _first(x: Any) -> Tensor | None:
-    """Return the first tensor of a rotary table, whose `id` identifies the table."""
+    """Return the first tensor of a rotary table, by whose identity the table is recognised."""
     x = x[0] if isinstance(x, tuple | list) and x else x
     return x if isinstance(x, Tensor) else None
 
 
 @contextmanager
 def _gptj_identity(base: Any) -> Iterator[None]:
-    """Replace the sine tables of GPT-J by the identity: sines 0, then cosines 1."""
+    """Replace GPT-J's tables by sines 0 and cosines 1, which rotate nothing."""
     modules = [module for module in base.modules() if is_gptj(module)]
     for module in modules:
         width = module.rotary_dim or module.embed_dim
@@ -422,7 +422,7 @@ def _gptj_identity(base: Any) -> Iterator[None]:
 
 
 def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Tensor | None]:
-    """Find the position tables that are added to embeddings, and the sum of their rows.
+    """Find the modules that add a row per position to the embeddings, and the sum of their rows.
 
     Raises _Unsuitable if queries, keys or values depend on positions without them.
     """
@@ -466,7 +466,7 @@ def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Ten
 def _equal_up_to_order(
     calls: list[_AttentionCall], others: list[_AttentionCall], order: Tensor
 ) -> bool:
-    """Test whether two passes have the same queries, keys and values, up to a permutation."""
+    """Test whether q, k and v of two forward passes are equal up to the token order `order`."""
     pairs = zip(calls, others, strict=True)
     return all(
         equal_but_rounding(getattr(call, name)[:, :, order], getattr(other, name))
@@ -476,7 +476,7 @@ def _equal_up_to_order(
 
 
 def _accepts_narrow_tables(base: Any, ids: Tensor, rotary: list[Any]) -> bool:
-    """Test whether the model's rotation accepts a narrower table, to rotate fewer channels."""
+    """Test whether the model can rotate fewer channels, given fewer cosines and sines."""
 
     def narrower(*given: Any) -> Any:
         out = identity_rotation(*given)
@@ -528,7 +528,7 @@ def _site(
 def _rotation(
     rotated: _AttentionCall, plain: _AttentionCall, widths: list[int]
 ) -> tuple[Encoding, int]:
-    """Fit the model's rotation to q and k before and after it; return RoPE and rotated channels."""
+    """Return the RoPE that the model applies to q and k, fitted, and its number of channels."""
     pairs = [(plain.q, rotated.q), (plain.k, rotated.k)]
     for name, (before, _) in zip(("queries", "keys"), pairs, strict=True):
         if not before.any():
@@ -554,7 +554,7 @@ def _rotation(
 
 
 def _fitted(pairs: Any, width: int, layout: Layout, trailing: bool) -> RoPE:
-    """Return the rotation of `width` channels that best fits q and k before and after it."""
+    """Return the RoPE of `width` channels that best maps unrotated to rotated q and k."""
     products, before_and_after = torch.zeros(width // 2, device=pairs[0][0].device), []
     for tensors in pairs:
         start = tensors[0].shape[-1] - width if trailing else 0
@@ -584,7 +584,7 @@ def _interleaves(config: Any) -> bool:
 
 
 def _without_yarn(scale: float, dim: int, config: Any) -> float:
-    """Return the softmax scale without the factor of DeepSeek's YaRN."""
+    """Return the softmax scale divided by the factor that DeepSeek's YaRN contributes."""
     rope = getattr(config, "rope_parameters", None) or {}
     grown, factor = rope.get("mscale_all_dim"), rope.get("factor")
     if grown and factor and abs(scale / yarn_logit_gain(factor, grown) * dim**0.5 - 1) < 1e-6:
@@ -593,7 +593,7 @@ def _without_yarn(scale: float, dim: int, config: Any) -> float:
 
 
 def _form(module: Any, table: Any, rotated: int) -> str:
-    """Return the format of an attention's table of cosines and sines, or "" if it is unknown.
+    """Return the name of the format in which a model passes cosines and sines; "" if unknown.
 
     "complex": cos + i sin; "once": one entry per pair; "halves": all pairs twice, in two blocks;
     "repeated": each pair twice in a row; "sine first": sines and cosines in one tensor.

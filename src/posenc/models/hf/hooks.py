@@ -40,7 +40,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Pass:
-    """Positions of one forward pass, and values that its layers share."""
+    """Token positions in one forward pass, and values that its layers share."""
 
     pos: Tensor  # positions of the new tokens, (batch or 1, token)
     start: int | Tensor  # tokens in the cache; a tensor if a static cache is traced
@@ -49,7 +49,7 @@ class Pass:
 
     @property
     def end(self) -> int | None:
-        """Number of cached and new tokens together; None while a static cache is traced."""
+        """Number of cached plus new tokens; None when compiling with a static cache."""
         return None if isinstance(self.start, Tensor) else self.start + self.pos.shape[1]
 
 
@@ -65,7 +65,10 @@ class RunningPass:
 
 @dataclass(frozen=True)
 class ModelHook:
-    """Forward pre-hook of the model: computes positions, and adds position rows to embeddings."""
+    """Pre-hook of the model's forward pass, which computes positions.
+
+    It also adds the encoding's position table, if there is one, to the embeddings.
+    """
 
     names: tuple[str, ...]  # names of the arguments of the model's forward pass
     running: RunningPass | None  # None: the model forwards keyword arguments
@@ -155,7 +158,7 @@ class ModelHook:
 
 
 def _tokens(cache: Any) -> int | Tensor:
-    """Return the number of tokens in the cache; a tensor if a static cache is traced."""
+    """Return the number of cached tokens: an int, or a tensor if compiled with a static cache."""
     if cache is None:
         return 0
     # Sliding layers have a Python number, which a trace would fix, so another layer is used
@@ -165,7 +168,7 @@ def _tokens(cache: Any) -> int | Tensor:
 
 
 def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: int) -> Tensor:
-    """Store the new positions in the cache, and return those of all tokens, (batch or 1, token)."""
+    """Append the new positions to those stored on the cache; return all, (batch or 1, token)."""
     known = getattr(cache, record, None)
     if getattr(cache, "is_compileable", False):
         return _recorded_in_place(cache, record, known, pos, start, batch)
@@ -182,7 +185,7 @@ def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: i
 def _recorded_in_place(
     cache: Any, record: str, room: Tensor | None, pos: Tensor, start: int | Tensor, batch: int
 ) -> Tensor:
-    """Store positions in a tensor of fixed size beside a static cache, to avoid recompilation."""
+    """Write positions into a fixed-size tensor on a static cache, to avoid recompilation."""
     tokens = pos.shape[1]
     if room is None and (isinstance(start, Tensor) or start):
         _refuse_foreign(start, pos[:, :0], pos)
@@ -216,7 +219,7 @@ CACHES = ("past_key_values", "past_key_value", "layer_past")  # names of the cac
 
 @dataclass(frozen=True)
 class SiteHook:
-    """Forward pre-hook of an attention module: passes it a rotation table or an `Attention`."""
+    """Pre-hook that passes an attention module a rotation table or an `Attention`."""
 
     site: AttentionSite
     kind: int  # number of its encoding; layers with the same encoding share prepared values
@@ -269,14 +272,14 @@ class SiteHook:
         )
 
     def pass_of_positions(self, cache: Any, pos: Tensor) -> Pass:
-        """Build a `Pass` from `position_ids`, the only positions that GPT-J attention gets."""
+        """Build a `Pass` from `position_ids`, all that GPT-J's attention modules receive."""
         start = 0 if cache is None else cache.get_seq_length(self.site.index)
         start = int(start) if isinstance(start, Tensor) and not _traced() else start
         run = Pass(pos, start, getattr(cache, self.record, pos))
         return run if run.end is None else replace(run, all_pos=run.all_pos[:, : run.end])
 
     def angles(self, run: Pass) -> Turn | None:
-        """Return the cosines and sines for the model's own rotation code; None for no rotation."""
+        """Return the cosines and sines for the model's own rotation code; None for angle 0."""
         if isinstance(self.encoding, Encoding):
             turns = self.rotation and isinstance(self.encoding, RoPE)
             return self.encoding.prepare(run.pos) if turns else None
@@ -295,7 +298,7 @@ class SiteHook:
         return Turn(*map(torch.stack, zip(*turns, strict=True)))
 
     def table(self, by: Turn | None, x: Tensor) -> Any:
-        """Return cosines and sines in the model's format, padded with rotations by 0."""
+        """Return cosines and sines in the model's format; unrotated pairs get cos 1 and sin 0."""
         pairs = self.site.rotated // 2
         if by is None:
             cos = torch.ones(1, x.shape[1], pairs, device=x.device)
@@ -307,7 +310,7 @@ class SiteHook:
         return self.site.table(cos, sin, x.dtype)
 
     def attention(self, cache: Any, run: Pass) -> "Attention":
-        """Return the attention of this layer, shared with layers of equal encoding and window."""
+        """Return this layer's `Attention`, shared with layers of equal encoding and window."""
         window = None if cache is None else _window(cache, self.site.index)
         key = "attention", self.kind, cache is None, window, self.scale, self.site.apart
         if key not in run.shared:
@@ -333,7 +336,7 @@ class SiteHook:
 
 
 def _window(cache: Any, layer: int) -> int | None:
-    """Return the number of keys that a layer of the cache keeps; None if all."""
+    """Return the number of keys that a sliding-window cache layer keeps; None if it keeps all."""
     layers = getattr(cache, "layers", ())
     cache_layer: Any = layers[layer] if layer < len(layers) else None
     if not getattr(cache_layer, "is_sliding", False):
@@ -356,7 +359,7 @@ class GPTJHook(SiteHook):
 
 
 def clear(module: Any, args: Any, out: Any) -> None:
-    """Forward hook: remove the attributes that `SiteHook` has set on an attention."""
+    """Forward hook of an attention module: delete the attributes that `SiteHook` has set on it."""
     for name in (CALL, "_get_embed_positions", "_attn"):
         vars(module).pop(name, None)
 
@@ -422,7 +425,7 @@ class Attention:
         return Decoding(self.rest, self.q_at, self.k_at)
 
     def mask(self, seen: Tensor | None, *shape: int, causal: bool) -> Mask | None:
-        """Return the model's mask as a `Mask`, converted once in each pass."""
+        """Return the model's mask as a posenc `Mask`, converted once in each forward pass."""
         if _traced():
             return mask_of(seen, *shape, causal=causal)
         key = id(seen), causal
@@ -431,7 +434,7 @@ class Attention:
         return self.masks[key][1]
 
     def joined(self, x: Tensor) -> Tensor:
-        """Undo DeepSeek's reordering of the last channels: "half" becomes "interleaved" again."""
+        """Restore layout "interleaved" of the last channels, which DeepSeek's code reorders."""
         if not self.apart:
             return x
         rest, turned = x.split((x.shape[-1] - self.apart, self.apart), -1)

@@ -55,7 +55,9 @@ LABELS = ("num_labels", "id2label", "label2id")  # keys of heads, which are not 
 def load(
     folder: Path, head: bool = False, source: Source | None = None
 ) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return a model, by default without its head, its tokenizer, and names of unused head weights.
+    """Return the model, its tokenizer, and the names of weights that were not loaded.
+
+    The model has no head by default. Weights that only a head uses are not loaded then.
 
     - `head`: True for the model with its head, which predicts the next token
     - `source`: the folder as a Source, if it is open already
@@ -204,7 +206,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _without(value: Any, keys: Iterable[str]) -> Any:
-    """Copy a JSON value without these keys, at any depth."""
+    """Return a copy of a JSON value from which `keys` are removed at any depth."""
     if isinstance(value, dict):
         return {k: _without(inner, keys) for k, inner in value.items() if k not in keys}
     return [_without(inner, keys) for inner in value] if isinstance(value, list) else value
@@ -231,7 +233,7 @@ def _tokenizer(folder: Path) -> Tokens:
 
 
 def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any, tuple[str, ...]]:
-    """Return the model with its weights, and the names of weights that only its heads use."""
+    """Return the model with its weights loaded, and the names of head weights left out."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING
 
@@ -326,7 +328,7 @@ def _empty(model_class: Any, config: Any, weights: Weights, file: str = "config.
 
 
 def _refuse_unless_as_large(empty: nn.Module, weights: Weights, file: str = "config.json") -> None:
-    """Raise ModelError for a model much larger than its weights, before memory is allocated."""
+    """Raise ModelError if the config describes a model much larger than its weights files."""
     needed = sum(parameter.numel() for parameter in empty.parameters())
     present = sum(info.elements for info in weights.infos.values())
     computed = sum(buffer.numel() * buffer.element_size() for buffer in empty.buffers())
@@ -347,7 +349,7 @@ def _refuse_unless_as_large(empty: nn.Module, weights: Weights, file: str = "con
 def _unused(
     prefix: str, report: Mapping[str, Any], weights: Weights, head: bool
 ) -> tuple[str, ...]:
-    """Return the names of weights that only heads use.
+    """Return the names of weights in the files that only a left-out head would use.
 
     Raises ModelError for missing weights, wrong shapes, and other unexpected weights.
     """
@@ -373,7 +375,7 @@ def _unused(
 
 
 def _refuse_lacking(report: Mapping[str, Any], weights: Weights, file: str) -> None:
-    """Raise Broken for missing weights and for weights of another shape."""
+    """Raise Broken for weights that are missing or have another shape than the config describes."""
     lack = sorted(name for name in report["missing_keys"] if not name.startswith("pooler."))
     if lack:
         raise Broken(file, "", f"describes weights that are missing: {named(lack)}")
@@ -384,6 +386,6 @@ def _refuse_lacking(report: Mapping[str, Any], weights: Weights, file: str) -> N
 
 
 def named(names: Sequence[str]) -> str:
-    """Format the first three names, and the number of the others."""
+    """Format a list of names: the first three, then how many more there are."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(map(printable, names[:3])) + more

@@ -18,7 +18,7 @@ from posenc.core.masks import Mask, OffsetRange, causal
 def mask_of(
     seen: Tensor | None, batch: int, queries: int, keys: int, causal: bool = True
 ) -> Mask | None:
-    """Return the mask of the last `queries` tokens over `keys` keys; None if they see all.
+    """Return the mask of `queries` new tokens and `keys` keys; None if every key is visible.
 
     - `seen`: the model's mask, (batch, head or 1, query, key), True for seen keys; None: causal, or
       no mask if `causal` is False

@@ -103,7 +103,10 @@ def _attribute(name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON: a tuple to a list; a list, tensor or infinity to an object."""
+    """Convert an attribute's value to JSON; `_value` restores it.
+
+    A tuple becomes a JSON array. A list, a tensor and an infinite number become JSON objects.
+    """
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -136,7 +139,10 @@ def _learned(parameter: Tensor | None) -> Any:
 
 
 def _empty(entry: Any) -> nn.Parameter | None:
-    """Return a parameter on the meta device, so that a size in a file cannot allocate memory."""
+    """Return an untrained parameter on the meta device.
+
+    No memory is allocated, whatever size an untrusted file states.
+    """
     if entry is None:
         return None
     if prod(entry["shape"]) > 2**40:

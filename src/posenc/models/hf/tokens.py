@@ -84,7 +84,7 @@ class Tokens:
         return str(Path(found.origin).parent.parent)
 
     def _run(self, **request: Any) -> dict[str, Any]:
-        """Run the tokenizer in a new process, and return its answer to a request."""
+        """Run the tokenizer in a new process, and return its reply to `request` as a dict."""
         text = json.dumps({"tokenizer": self.definition, **request})
         command = [sys.executable, "-P", "-c", CHILD, self._library, str(MOST_MEMORY)]
         one_thread = {"RAYON_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}

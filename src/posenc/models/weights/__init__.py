@@ -109,7 +109,7 @@ def _shard(root: Path, at: str, index: Path, name: str) -> Path:
 
 
 def _sharded(root: Path, index: Path, kind: str) -> list[Part]:
-    """Read the headers of the shards that an index names, with the tensors listed for each."""
+    """Read the headers of all shards in an index file, keeping the tensors that the index names."""
     places = read_json(index, most=MOST_INDEX).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(at, str) for at in places.values()):
         raise Broken(index, "weight_map", "must map each tensor to a file name", got=places)

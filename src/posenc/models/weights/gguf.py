@@ -90,7 +90,7 @@ def read_gguf(path: Path) -> Part:
 
 
 class _Header:
-    """Sequential reader of the header, with limits on its size."""
+    """Reader of a GGUF header, value by value, with limits on its size."""
 
     def __init__(self, path: Path, file: BinaryIO):
         self.path, self.file = path, file
@@ -165,7 +165,7 @@ class _Header:
         return list(struct.unpack(f"<{count}{SCALARS[kind]}", raw)) if keep else None
 
     def texts(self, count: int, keep: bool) -> list[str] | None:
-        """Read `count` strings in an inlined loop: vocabularies have hundreds of thousands."""
+        """Read an array of `count` strings, in one fast loop because vocabularies are large."""
         kept: list[str] = []
         before, left, read = self.file.tell(), self.left, self.file.read
         # Each string needs at least the 8 bytes of its length

@@ -80,7 +80,7 @@ def checked_info(
 
 
 def read_bytes(info: Info, start: int, size: int) -> bytearray:
-    """Return the bytes of a tensor from its file."""
+    """Return `size` bytes from byte `start` of a tensor's file."""
     with opened(info.file) as file:
         if os.fstat(file.fileno()).st_size < start + size:
             ends = f"lies past the end of the file: it needs {start + size} bytes"
@@ -106,7 +106,7 @@ def to_tensor(info: Info, raw: bytearray) -> "torch.Tensor":
 
 @contextmanager
 def require(package: str) -> Iterator[None]:
-    """Raise ImportError with the command to install `package` if an import in the block fails."""
+    """Replace an ImportError in a `with` block by one with the command to install `package`."""
     try:
         yield
     except ImportError as error:
