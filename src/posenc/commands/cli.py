@@ -81,7 +81,7 @@ def _limit_threads(words: Sequence[str]) -> None:
 
 
 def _exit_with_error(error: object, code: int, arguments: Sequence[str]) -> NoReturn:
-    """Exit with a line on stderr, with long words cut and control characters escaped."""
+    """Print an error as one line on stderr, shortened and with control characters escaped; exit."""
     words = (word if len(word) < 300 else f"{word[:100]}…" for word in str(error).split())
     message = printable(" ".join(words), 2_000)
     as_json = json.dumps({"error": message, "code": code})

@@ -132,7 +132,7 @@ def _read_quietly(folder: Path, text: Any) -> Any:
 
 
 def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
-    """Write the explorer beside a report; return the name of each encoding in it, or None.
+    """Write the explorer next to a report; return the name of each encoding in it, or None.
 
     None is returned without a folder, or if another file has the explorer's name.
     """

@@ -102,7 +102,7 @@ def _numba() -> dict[str, Any] | None:
 
 
 def _attention(device: str) -> dict[str, str]:
-    """Return, by encoding, the computation path of causal attention on a device."""
+    """Return, per encoding, the attention implementation that a causal call on a device uses."""
     import torch
 
     from posenc.attention.attend import explain

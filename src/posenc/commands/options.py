@@ -99,7 +99,7 @@ class Output:
     json: Flag = False
 
     def prepare(self, beside: bool = False) -> None:
-        """Check the options and reserve the folder before the work begins.
+        """Check the output options and reserve the folder, before the measurements begin.
 
         - `beside`: the page may be written into a folder with other files, such as that of a study
         """
@@ -112,7 +112,7 @@ class Output:
     def write(
         self, result: Any, progress: Progress = quiet, views: dict[str, str] | None = None
     ) -> None:
-        """Write the page of a result if there is an `out`."""
+        """Write the page of a result into the folder `--out`, if one is given."""
         if self.out is not None:
             write_page(result, self.out, progress, self.figures, self.width, views)
 

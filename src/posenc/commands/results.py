@@ -72,7 +72,7 @@ def results(
     exported: Export = NO_EXPORT,
     output: Output = NOWHERE,
 ) -> None:
-    """Print or export the results of a study: its table, its cells, or all outcomes.
+    """Print or export the results of a study: its table, its training runs, or each outcome.
 
     Only --merge changes the store. With --out, the page may be written into the study's folder.
 
@@ -145,7 +145,7 @@ def _is_a_study(folder: Path | None) -> bool:
 
 
 def _cells(chosen: Any) -> list[dict[str, Any]]:
-    """Return the cells, or training runs, of a study as JSON values."""
+    """Return the training runs ("cells") of a study as JSON values."""
     return [
         {"cell": digest, "settings": record.cell.settings, "label": record.cell.name}
         | {"failure": record.failure, "parameters": record.parameters}
@@ -155,7 +155,7 @@ def _cells(chosen: Any) -> list[dict[str, Any]]:
 
 
 def _print(result: Any, chosen: Any, output: Output) -> None:
-    """Print the table of a result, or the cells if `result` is None."""
+    """Print the table of a study, or its training runs if `result` is None."""
     from posenc.show.report.kinds.study import terminal
 
     console = Console()

@@ -1,4 +1,4 @@
-"""`posenc study`: runs a registered plan that trains on short texts and tests on longer ones."""
+"""`posenc study`: train small models on short texts, and test them on longer ones, by a plan."""
 
 import shlex
 import sys
@@ -34,7 +34,7 @@ USUAL_ENCODINGS = ("nope", "rope", "sinusoidal", "alibi", "t5")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Content:
-    """The options of a study without a plan.
+    """The options that describe a study, for use without a plan file.
 
     Attributes
     ----------
@@ -65,11 +65,11 @@ class Content:
 
     @property
     def named(self) -> bool:
-        """True if any option is given."""
+        """True if at least one of these options is set."""
         return any(value not in (None, ()) for value in vars(self).values())
 
     def of_plan(self) -> dict[str, Any]:
-        """Return the content of a plan with these options."""
+        """Return the entries of a plan file for these options."""
         profile = self.profile or "smoke"
         usual = 1 if profile == "smoke" else 6
         files = {"text": self.text, "images": self.images}
@@ -228,7 +228,7 @@ def _refuse_running(folder: Path | None) -> None:
 
 
 def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any:
-    """Return the plan, read from the folder to resume or the plan file, or made of the options."""
+    """Return the plan of the folder to resume, of the plan file, or one made from the options."""
     from posenc.lab.study import analysis, store
     from posenc.lab.study.plan import Plan
 
@@ -273,7 +273,7 @@ def _resume_line(folder: Path, *options: str, code: Sequence[str]) -> str:
 
 
 def status_printer(progress: Progress, first: str) -> Callable[[Any], None]:
-    """Return a function that prints the status of a study: running cells, losses, speed, notes.
+    """Return a function that prints a study's status: running trainings, losses, speed and notes.
 
     - `progress`: progress function that receives the status as a line
     - `first`: line that is printed with the first status, when the plan is in the store

@@ -1,4 +1,4 @@
-"""`posenc vectors`: numbers to hold implementations against, and the names of their faults."""
+"""`posenc vectors`: write test vectors of encodings, or check other implementations by them."""
 
 from pathlib import Path
 from typing import Any, Literal

@@ -19,7 +19,7 @@ VERSION = tuple(int(number) for number in torch.__version__.split(".")[:2])  # (
 
 
 def optional_attr(path: str, otherwise: Any) -> Any:
-    """Return an attribute of torch by its dotted path, or `otherwise` if it does not exist."""
+    """Return the attribute of torch with this dotted path, or `otherwise` if there is none."""
     found: Any = torch
     for name in path.split("."):
         found = getattr(found, name, None)
@@ -43,7 +43,7 @@ _GRAD = optional_attr("_C._functorch.TransformType.Grad", None)
 
 
 def takes_one_gradient() -> bool:
-    """Return True if `torch.func.grad`, not nested, is the only active transform."""
+    """Return True if one `torch.func.grad` is active, not nested and without other transforms."""
     transforms = _transforms() or ()
     return len(transforms) == 1 and transforms[0].key() == _GRAD
 
@@ -100,7 +100,7 @@ _parallel = _openmp()
 
 
 def in_region(f: Callable[[], None], count: int) -> None:
-    """Call f, which must not raise, in `count` concurrent threads that start no others.
+    """Call f at the same time in `count` threads; f must not raise errors or start threads.
 
     These are threads of torch's OpenMP, which may start fewer; without it, threads of Python.
     """
@@ -128,7 +128,7 @@ class DispatchMode(optional_attr("utils._python_dispatch.TorchDispatchMode", _No
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: otherwise torch imports its compiler, for a second, to disable it here."""
+        """Return False, so that torch does not import its compiler just to disable it here."""
         return False
 
 

@@ -36,7 +36,7 @@ _shared: ContextVar[int] = ContextVar("_shared", default=0)
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Compute with one thread of torch, and reserve the others for `spread`.
+    """Limit torch to one thread in this block, and let `spread` use the other threads.
 
     >>> before = free_threads()
     >>> with alone():

@@ -93,5 +93,5 @@ def no_autocast(x: Tensor) -> AbstractContextManager[Any]:
 
 
 def upcast(x: Tensor) -> Tensor:
-    """Convert x to float32 or wider, because different distances may be equal in 16 bits."""
+    """Convert x to float32 or wider, because 16 bits cannot distinguish close distances."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

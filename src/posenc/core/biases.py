@@ -51,11 +51,16 @@ class ScoreBias:
 
     @cached_property
     def steps(self) -> tuple[int, int] | None:
-        """(step, shift) if the positions of query i and key j differ by step · (i − j) + shift."""
+        """Return (step, shift) if the offset of query i and key j is step · (i − j) + shift.
+
+        Otherwise, or if positions cannot be read, return None.
+        """
         return common_step(self.q_pos, self.k_pos)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """Return the bias of some queries and keys; it broadcasts to (batch, head, query, key).
+        """Return the bias of the queries `rows` and the keys `keys`.
+
+        It broadcasts to (batch, head, query, key).
 
         `seen` is the bool mask of these pairs and broadcasts to the same shape; None: each of the
         queries sees each of the keys.
@@ -63,7 +68,7 @@ class ScoreBias:
         raise NotImplementedError
 
     def hold(self) -> None:
-        """Precompute the values that all blocks share, so that the backward pass reuses them."""
+        """Precompute values that all blocks need, so that the backward pass can reuse them."""
 
     def pair(self) -> PairBias | None:
         """Return a function (b, h, i, j) -> bias of one pair for fused kernels, or None.
@@ -91,7 +96,7 @@ class ScoreBias:
         raise NotImplementedError
 
     def terms(self) -> dict[str, "ScoreBias"]:
-        """Map the names of the terms in the paper's formula to biases; empty for a single term."""
+        """Return the bias's terms by their names in the paper; {} for a bias of one term."""
         return {}
 
 
@@ -117,7 +122,7 @@ class SumBias(ScoreBias):
         return None if None in functions else _total(functions)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Fold all biases into q and k as far as possible: a bias loses its fast path in a sum."""
+        """Fold as many of the biases as possible into q and k, because a sum has no fast kernel."""
         left = []
         for bias in self.biases:
             q, k, bias_left = bias.absorbed(q, k, True)
@@ -126,7 +131,10 @@ class SumBias(ScoreBias):
 
 
 def _stand_alike(one: ScoreBias, other: ScoreBias) -> bool:
-    """Test whether two biases use equal positions. Positions that cannot be read count as equal."""
+    """Test whether two biases have the same query and key positions.
+
+    Positions whose values cannot be read count as the same.
+    """
     pairs = ((one.q_pos, other.q_pos), (one.k_pos, other.k_pos))
     return all([a is b or not is_eager_cpu(a, b) or a.equal(b) for a, b in pairs])
 
@@ -264,7 +272,7 @@ def pairs(
     device: torch.device | None = None,
     keys: slice = ALL,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return index tensors b, h, i, j, which broadcast to all pairs of these queries and keys.
+    """Return indices b, h, i, j that broadcast to all pairs of the chosen queries and keys.
 
     >>> [tuple(index.shape) for index in pairs((2, 4, 3, 5))]
     [(2, 1, 1, 1), (1, 4, 1, 1), (1, 1, 3, 1), (1, 1, 1, 5)]

@@ -175,7 +175,7 @@ class Encoding(nn.Module):
         return v
 
     def by_weight(self, weights: Tensor, q_at: Any, k_at: Any, rows: slice) -> Tensor | None:
-        """Compute a term of the output from the attention weights of some queries, or return None.
+        """Return a tensor to add to the output, computed from the attention weights, or None.
 
         - `weights`: attention weights of these queries, (batch, head, query, key)
         - `q_at`, `k_at`: results of `prepare` or `on_hidden` for all queries and for the keys
@@ -303,7 +303,10 @@ class Encoding(nn.Module):
         return hooks.applied("on_queries", parts, first), hooks.applied("on_keys", parts, inputs[1])
 
     def _bias(self, q_pos: Positions, k_pos: KeyPositions | None = None) -> Tensor:
-        """Return the bias at positions, (batch or 1, head, query, key), if positions suffice."""
+        """Return the bias at positions, (batch or 1, head, query, key), without queries and keys.
+
+        Raises TypeError if the bias depends on them.
+        """
         k_pos = q_pos if k_pos is None else k_pos
         q_at, k_at = self.prepare(q_pos), self.prepare(k_pos)
         if not q_pos.is_meta and any(weight.is_meta for weight in self.parameters()):
@@ -378,7 +381,7 @@ class Sum(Encoding):
         return self.of_parts(part.prepare(pos) for part in self)
 
     def of_parts(self, each: Iterable[Any]) -> Parts:
-        """Combine the `at` of each part into the `at` of the sum.
+        """Combine prepared positions, one per encoding of the sum, into those of the sum.
 
         - `each`: one `at` per part, in their order
         """
@@ -410,7 +413,7 @@ class Sum(Encoding):
         return hooks.applied("on_output", placed(self, at, at), out)
 
     def scale(self, dim: int) -> float:
-        """Return the default scale times the ratio of each part's scale to the default."""
+        """Return the softmax scale of the sum: 1/√dim, changed by each encoding that changes it."""
         scale = usual = super().scale(dim)
         for part in self:
             scale *= part.scale(dim) / usual
@@ -437,7 +440,7 @@ def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
 
 
 def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
-    """Return the parts of a `Sum`, and of sums within it, in order; otherwise the encoding itself.
+    """Return the encodings that a possibly nested `Sum` adds; for another encoding, only itself.
 
     >>> [type(leaf).__name__ for leaf in leaves(Sum(Encoding(), Sum(Encoding(), Sum())))]
     ['Encoding', 'Encoding']
@@ -448,7 +451,7 @@ def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
 
 
 def placed(encoding: Encoding, at: Any, k_at: Any) -> list[hooks.Placed]:
-    """Return the `leaves` of an encoding, each with its own `at` for queries and for keys."""
+    """Return each encoding of a `Sum` with its own prepared positions of queries and of keys."""
     if not isinstance(encoding, Sum):
         return [hooks.Placed(encoding, encoding.acts_on, at, k_at)]
     each = zip(encoding, at.parts, k_at.parts, strict=True)

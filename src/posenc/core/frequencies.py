@@ -26,7 +26,7 @@ LAYOUTS = {  # arrangement of the two channels of a pair: (unflattened shape, ax
 
 
 def frequencies(dim: int, base: float = 10_000.0) -> Frequencies:
-    """Return θ, (pair,) in float64 and in radians per token, fastest first: base^(−2j/dim).
+    """Return RoPE's frequencies θⱼ = base^(−2j/dim), j = 0 … dim/2 − 1, in radians per token.
 
     - `dim`: channels that are rotated in pairs, an even number
     - `base`: base of θ, 10,000 by default
@@ -45,7 +45,7 @@ BASE = 10_000.0  # base of Vaswani et al., and of RoPE
 
 
 def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
-    """Check frequencies and return them, or compute θ for a number of channels."""
+    """Check frequencies and return them; compute θ if `freqs` is a number of channels."""
     if not isinstance(freqs, Tensor):
         return frequencies(freqs, BASE if base is None else base)
     if base is not None:
@@ -69,7 +69,7 @@ def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
 
 
 def base_of(freqs: Frequencies) -> str:
-    """Return the base of frequencies for a repr; "" if they are not powers of one base.
+    """Format the base of frequencies for `repr`, or "" if they are not powers of one base.
 
     >>> base_of(frequencies(64, 500_000.0)), base_of(torch.tensor([1.0, 0.3, 0.2]).double())
     (', base=500000', '')
@@ -116,7 +116,7 @@ def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
 
 
 def split(x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
-    """Return the first and the second channel of every pair, (…, pair) each."""
+    """Split x into the first and the second channels of its rotary pairs, each (…, pair)."""
     shape, axis = LAYOUTS[checked(layout)]
     first, second = x.unflatten(-1, shape).unbind(axis)
     return first, second

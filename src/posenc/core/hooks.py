@@ -20,7 +20,7 @@ OF_KEYS = ("on_keys", "on_values")  # the hooks that receive the positions of th
 
 
 class Placed(NamedTuple):
-    """An encoding other than `Sum`, its overridden hooks, and their `at` for queries and keys."""
+    """One encoding of a call with its overridden hooks and prepared positions (`at`, `k_at`)."""
 
     encoding: Any  # an `Encoding`; `encoding.py` imports this file
     acts_on: tuple[str, ...]
@@ -74,7 +74,7 @@ def bias_of(parts: Sequence[Placed], q: Tensor, k: Tensor, scale: float) -> Scor
 def by_weight(
     parts: Sequence[Placed], weights: Tensor, rows: slice, channels: int | None = None
 ) -> Tensor | None:
-    """Sum the results of `by_weight` of all parts, which are added to the output, or return None.
+    """Sum the output terms that `by_weight` of each encoding returns; None if there are none.
 
     `channels` is the number of channels of the values; None: unknown.
     """
@@ -102,7 +102,7 @@ def hidden(encoding: Any, x: Embeddings, at: Any) -> Any:
 
 
 def _checked(encoding: Any, hook: str, out: Any, x: Tensor, heads: int | None) -> Tensor:
-    """Check the shape and the dtype of the result of a hook for x."""
+    """Check that a hook returned a tensor of the shape and dtype that its input x requires."""
     if torch.compiler.is_compiling():
         return out
     whole, due = hook == "on_embeddings", x.shape[:-1]
@@ -152,7 +152,7 @@ def _check_function(encoding: Any, bias: Any) -> None:
 
 
 def check_broadcast(encoding: Any, hook: str, out: Any, due: Shape) -> None:
-    """Check that the result of a hook broadcasts to the shape `due`, and not to a larger one."""
+    """Check that the result of a hook broadcasts to `due` without enlarging it."""
     if torch.compiler.is_compiling():
         return
     if isinstance(out, Tensor) and out.dtype is not torch.bool and not out.is_complex():

@@ -169,7 +169,7 @@ class Mask:
         return replace(self.within(later, keys), shapes=tuple(shapes), ids=ids)
 
     def within(self, rows: slice, keys: slice, texts: slice = ALL) -> "Mask":
-        """Restrict the mask to some queries, keys and texts, which must lie within one document.
+        """Restrict the mask to slices of queries, keys and texts that lie within one document.
 
         - `rows`, `keys`: slices of queries and keys
         - `texts`: slice of the batch; all by default
@@ -301,7 +301,7 @@ class _SameId:
 
 @dataclass(frozen=True, eq=False)
 class _From:
-    """A mask function restricted to slices, which begin at these indices of the whole."""
+    """A mask function for a slice of the batch, queries and keys, given that of the whole call."""
 
     sees: Seen
     text: int
@@ -313,19 +313,19 @@ class _From:
 
 
 def _of_texts(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
-    """Slice positions by texts and tokens; one row that all texts share is sliced by tokens."""
+    """Slice positions by texts and tokens; positions without a batch only by tokens."""
     pos = pos[..., tokens]
     return pos if pos.ndim == 1 or len(pos) == 1 else pos[texts]
 
 
 def _cut(shape: tuple[int, ...], start: int) -> tuple[int, ...]:
-    """Return the shape of positions after the tokens before `start` are dropped."""
+    """Return the shape of positions without their first `start` tokens."""
     return (*shape[:-1], shape[-1] - start) if shape and shape[-1] != ANY else shape
 
 
 @dataclass(frozen=True, eq=False)
 class _IndexBetween:
-    """Mask function: first ≤ index of the key < last, with limits per text."""
+    """Mask function: the key's index is from `first` to `last` − 1 of its text."""
 
     first: Tensor
     last: Tensor
@@ -421,7 +421,7 @@ def _check_result(seen: Any, name: str) -> None:
 
 
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """Combine two masks by `&` or `|`. Bands are left out, because only `&` can preserve them."""
+    """Combine two mask functions by `&` or `|`, without the bands of the masks."""
     refuse_no_function(other, "the other mask")
     made_of = other.made_of if isinstance(other, Mask) else None
     tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of

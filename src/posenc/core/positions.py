@@ -1,4 +1,4 @@
-"""Create positions, such as those of packed texts and grids, and check positions of callers."""
+"""Create positions of sequences, packed texts, padding and grids; check positions from callers."""
 
 from collections.abc import Sequence
 from math import prod
@@ -51,7 +51,7 @@ def sequence(length: int, start: int = 0, device: torch.device | str | None = No
 
 
 def packed(lengths: Sequence[int]) -> Positions:
-    """Return the positions of documents packed in one row, (token,); each document starts at 0.
+    """Return the positions of documents packed into one sequence; each document starts at 0.
 
     - `lengths`: tokens of each document
 
@@ -66,7 +66,7 @@ def packed(lengths: Sequence[int]) -> Positions:
 
 
 def documents(lengths: Sequence[int]) -> Positions:
-    """Return the document index of each token of a packed row, for `masks.documents`.
+    """Return the document id of each token in a packed sequence, as `masks.documents` expects.
 
     - `lengths`: tokens of each document
 
@@ -100,7 +100,10 @@ def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = No
 
 
 def filling(length: int, lengths: Sequence[int], tokens: int | None) -> int:
-    """Return the number of padding tokens of a text of `length` tokens."""
+    """Return the number of padding tokens that extend a text of `length` tokens to `tokens`.
+
+    `tokens` is by default the longest of `lengths`.
+    """
     tokens = max(lengths) if tokens is None else count(tokens, "tokens", 0)
     if length > tokens:
         raise ValueError(
@@ -169,7 +172,7 @@ def centred(*sizes: int) -> Points:
 
 
 def folded(tokens: int, axes: int) -> Positions | Points:
-    """Return positions 0, 1, 2, …, or with several axes the first points of a square or cube.
+    """Return the first `tokens` positions of a sequence, a square, a cube and so on.
 
     - `tokens`: number of positions
     - `axes`: coordinates of a position, 1 for a sequence
@@ -231,7 +234,7 @@ def skipped(tokens: int, most: int, generator: Generator | None = None) -> Posit
 
 
 def moved(pos: Positions, most: int, generator: Generator | None = None) -> Positions:
-    """Shift the positions of each text by a random number for one step of training (SHAPE).
+    """Add one random shift per text to its positions, for one step of training (SHAPE).
 
     - `pos`: positions, (token,) or (batch, token)
     - `most`: numbers to draw from, 0 … most − 1
@@ -314,7 +317,7 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
 
 
 def arithmetic_progression(pos: Tensor, step: int = 0) -> tuple[int, int] | None:
-    """Return (start, step) if all texts and heads have integer positions start, start + step, …
+    """Return (start, step) if all texts and heads have the positions start, start + step, …
 
     Otherwise return None. `step` is the result for a single position, which fits any step.
     """
@@ -336,7 +339,7 @@ def arithmetic_progression(pos: Tensor, step: int = 0) -> tuple[int, int] | None
 
 
 def common_step(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
-    """Return (step, shift) if positions of query i and key j differ by step · (i − j) + shift.
+    """Return (step, shift) if the offsets of query i and key j are step · (i − j) + shift.
 
     Otherwise, or if positions cannot be read, return None.
     """

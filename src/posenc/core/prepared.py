@@ -21,7 +21,7 @@ P = TypeVar("P", bound="Prepared")
 
 
 def token_axis(shape: str) -> tuple[int, int]:
-    """Return the token axis, counted from the last (0: none), and the number of axes.
+    """Return the index of the token axis from the end (0 if there is none), and the number of axes.
 
     >>> token_axis("head token channel"), token_axis("row column")
     ((-2, 3), (0, 2))
@@ -60,12 +60,12 @@ class Prepared:
         return self.with_fields(field.to(device) for field in self._each())
 
     def slice_tokens(self: P, some: slice) -> P:
-        """Return the same fields for a slice of the tokens."""
+        """Return a copy that has only the tokens `some`."""
         fields = zip(self._each(), self.places, strict=True)
         return self.with_fields([slice_tokens(field, some, place) for field, place in fields])
 
     def append(self: P, more: Any) -> P:
-        """Append the values of the tokens that follow, as if all had been prepared at once.
+        """Return a copy with the values of the next tokens, `more`, appended.
 
         If `on_hidden` sums over tokens, its class overrides this method to continue the sums.
         """
@@ -76,7 +76,7 @@ class Prepared:
         return self.with_fields(map(appended, self._each(), more._each(), self.places))
 
     def precomputed(self: P, k: Tensor) -> P:
-        """Return a copy with values of the keys that later queries reuse; called by `Cache`.
+        """Return a copy with precomputed values of cached keys, which later queries reuse.
 
         `k` are the keys of these tokens after `on_keys`.
         """
@@ -139,7 +139,7 @@ def slice_tokens(at: Any, some: slice, where: tuple[int, int]) -> Any:
 
 
 def select_batch(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
-    """Return positions, or a `Prepared`, of some texts of the batch; shared values stay shared."""
+    """Select texts of the batch in positions or a `Prepared`; keep tensors without a batch."""
     if isinstance(at, Prepared):
         fields = zip(at._each(), at.places, strict=True)
         return at.with_fields([select_batch(field, texts, place) for field, place in fields])
@@ -148,7 +148,7 @@ def select_batch(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
 
 
 def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
-    """Append the tokens that follow to positions or to a `Prepared`."""
+    """Append the positions or the `Prepared` of the next tokens."""
     if isinstance(at, Prepared):
         return at.append(more)
     axis = where[0]
@@ -169,7 +169,7 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
 
 
 def where_tokens(axes: int) -> tuple[int, int]:
-    """Return the token axis and the number of axes of positions, in the form of `token_axis`."""
+    """Return the index of the token axis of positions from the end, and their number of axes."""
     return (-1, 1) if axes == 1 else (-2, 2)
 
 

@@ -33,7 +33,7 @@ class RunningSums:
         return Prepared.append(self, self.shift_by_last(more)) if self.tokens else more
 
     def shift_by_last(self: Any, more: Any) -> Any:
-        """Continue the sums of `more`, the following tokens, from the last sums of these tokens."""
+        """Add the last running sums of these tokens to those of the next tokens, `more`."""
         places = dict(zip(self._fields, self.places, strict=True))
         last = {
             name: slice_tokens(getattr(self, name), slice(-1, None), places[name])
@@ -54,7 +54,7 @@ def running_sum(steps: Tensor) -> Tensor:
 
 
 def split_chunks(tokens: int) -> list[slice]:
-    """Split a number of tokens into slices of 64; a traced graph has one slice for any number.
+    """Split tokens into slices of 64; a traced graph gets one slice, valid for every length.
 
     >>> split_chunks(100)
     [slice(0, 64, None), slice(64, 100, None)]
@@ -65,7 +65,7 @@ def split_chunks(tokens: int) -> list[slice]:
 
 
 def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
-    """Apply layers to x, one after another, and split the heads: (batch, head, token, channel).
+    """Apply linear layers to x, and split the result by heads: (batch, head, token, channel).
 
     The result is float32 or wider even under autocast, because it is summed over many tokens.
     """
@@ -84,7 +84,7 @@ def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
 
 
 def linear(width: int, out: int, bias: float | None = None) -> nn.Linear:
-    """Return a linear layer with weights from N(0, 0.02²) and this initial bias; None: no bias."""
+    """Return a linear layer with weights from N(0, 0.02²) and a constant initial bias, or none."""
     room("a layer", out, width)
     layer = nn.Linear(width, out, bias=bias is not None)
     nn.init.normal_(layer.weight, std=0.02)

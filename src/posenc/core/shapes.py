@@ -29,10 +29,12 @@ PairBias = Callable[[Index, Index, Index, Index], Tensor]
 
 @runtime_checkable
 class BlockBias(Protocol):
-    """Protocol of a bias that needs all keys of a query, or is faster for many pairs at once."""
+    """Protocol of a bias that is computed for blocks of queries and keys, not for single pairs."""
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
-        """Return the bias of some queries and keys; it broadcasts to (batch, head, query, key).
+        """Return the bias of the queries `rows` and the keys `keys`.
+
+        It broadcasts to (batch, head, query, key).
 
         `seen` is the bool mask of these pairs and broadcasts to the same shape; None: each of the
         queries sees each of the keys.

@@ -61,7 +61,7 @@ class PromiseOutcome:
 
     @property
     def found(self) -> str:
-        """The reason of the outcome, with the smallest sizes at which a broken promise fails."""
+        """The reason of the result, with the smallest sizes at which a broken promise fails."""
         return f"{self.why.rstrip('.')} ({self.smallest})" if self.smallest else self.why
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ class Conformance(list[PromiseOutcome]):
 
     @property
     def refusal(self) -> str:
-        """The error message: the first broken promise and the names of others; "" without one."""
+        """The error message about all broken promises, "" if there are none."""
         if not self.failed:
             return ""
         first, *more = self.failed
@@ -187,7 +187,7 @@ def case_of(
     dtypes: Sequence[torch.dtype] = DTYPES,
     seed: int = 0,
 ) -> Case:
-    """Return a test case of the encoding in the first of `dtypes`, or in float32 if that fails."""
+    """Return a test case for an encoding in the first dtype that works, or in float32."""
     card, constructor_dim = _card_of(mine), dim or 16
     torch.manual_seed(seed)
     first = card.make(constructor_dim, heads or 4)
@@ -221,7 +221,7 @@ def runs(case: Case) -> Iterator[MustEqual]:
 
 
 def outcome(promise: Promise, case: Case) -> PromiseOutcome:
-    """Test a promise; if it is broken, look for the smallest sizes at which it fails."""
+    """Test a promise; if an encoding breaks it, search for the smallest sizes at which it fails."""
     cases = [case]
     if promise is paths:
         cases.append(replace(case, sizes=replace(case.sizes, tokens=1)))

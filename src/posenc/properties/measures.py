@@ -100,7 +100,7 @@ def of_probe(measure: Property) -> Property:
 
 @of_probe
 def unique_positions(probe: Probe) -> Finding:
-    """Any two of the first 1,024 rows differ by more than 10⁻⁴ per channel (root mean square)."""
+    """No two of the first 1,024 position vectors are closer than 10⁻⁴ per channel (RMS)."""
     rows = probe.first_rows[0]
     if rows is None:
         return NO_ROWS
@@ -113,7 +113,7 @@ def unique_positions(probe: Probe) -> Finding:
 
 @of_probe
 def bounded(probe: Probe) -> Finding:
-    """Entries of rows far away are at most 1.5 times the largest of the first 1,024 rows.
+    """Entries of vectors at far positions are at most 1.5 times those at the first 1,024.
 
     Far away is position one million, or the last accepted ones. Rows of queries and of keys are
     compared separately.
@@ -140,7 +140,7 @@ def bounded(probe: Probe) -> Finding:
 
 @of_probe
 def norm_constant(probe: Probe) -> Finding:
-    """All of the first 1,024 rows have the same norm."""
+    """The vectors of the first 1,024 positions all have the same norm."""
     rows = probe.first_rows[0]
     if rows is None:
         return NO_ROWS
@@ -159,7 +159,7 @@ def norm_constant(probe: Probe) -> Finding:
 
 @of_probe
 def linear_shift(probe: Probe) -> Finding:
-    """PE(p + k) = Mₖ PE(p) for all p: Mₖ is orthogonal, and steps of a and b multiply to a + b.
+    """PE(p + k) = Mₖ PE(p) for all p, with Mₖ orthogonal and M_a M_b = M_(a+b).
 
     M is fitted to random positions, in the space that the rows span, and tested on others.
     """
@@ -225,7 +225,7 @@ def shift_invariant(probe: Probe) -> Finding:
 
 @of_probe
 def symmetric(probe: Probe) -> Finding:
-    """The score of a query at p and a key at p′ is unchanged if they exchange positions."""
+    """Exchanging the positions of a query and a key does not change their score."""
     if probe.causal:
         return ONE_SIDED
     finding = TOO_FEW
@@ -287,7 +287,7 @@ def _decays(probe: Probe) -> Finding:
 
 @of_probe
 def norm_preserving(probe: Probe) -> Finding:
-    """Embeddings keep their norm, and so do keys after the transformation between key and query.
+    """The encoding preserves the norms of embeddings and of keys, as a query sees them.
 
     A score is q · M k plus a bias. M is computed from scores of large q and k, so that the result
     does not depend on which hook implements the formula.
@@ -432,7 +432,7 @@ def check(
 
 
 def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doing: str) -> Finding:
-    """Return a finding on the largest change of a score, in standard deviations of all scores."""
+    """Return the largest change of a score, in standard deviations of the scores, as a finding."""
     spread = before.std().item() or 1.0
     change, (head, i, j) = _extreme((after - before).abs(), largest=True)
     p, r = _named(q_pos[i].tolist()), _named(k_pos[j].tolist())
@@ -460,7 +460,7 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
 
 
 def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
-    """Return the largest or smallest value and its index, the first of values equal up to rounding.
+    """Return the largest or smallest value and its first index, equal up to rounding.
 
     Otherwise the index would depend on the rounding of the processor.
     """
@@ -471,7 +471,7 @@ def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
 
 
 def _closest(rows: Tensor) -> tuple[float, tuple[int, ...]]:
-    """Return the smallest root mean square difference of two rows, and their two indices."""
+    """Return the smallest RMS distance between two rows, and the indices of both rows."""
     square = rows.square().sum(-1)
     # |x − y|² = |x|² + |y|² − 2 xy, a quick product of matrices, is off by some 10⁻¹⁶ |x|²
     rough = (square + square.unsqueeze(-1) - 2 * rows @ rows.mT).fill_diagonal_(float("inf"))

@@ -1,4 +1,4 @@
-"""A probe that runs an encoding on random text at any positions and returns scores and rows.
+"""Run an encoding on random text at any positions; return scores, or the vectors of positions.
 
 All values are computed in float64 by the hooks of a copy of the encoding.
 """
@@ -74,12 +74,12 @@ class Probe:
 
     @cached_property
     def tokens(self) -> int:
-        """The number of tokens to test, at most half the number of accepted positions."""
+        """The number of tokens to test; the encoding accepts at least twice as many positions."""
         return max(1, min(TOKENS, self.limit // 2))
 
     @cached_property
     def limit(self) -> int:
-        """The number of accepted positions 0 … limit − 1, a power of two up to 2²²."""
+        """The number of accepted positions, rounded down to a power of two, at most 2²²."""
         for power in range(22, 0, -1):
             try:
                 self.encoding.prepare(self.at(2**power - 1, 1))
@@ -120,14 +120,20 @@ class Probe:
         return all_pairs.tril() if self.causal else all_pairs
 
     def rows(self, pos: Tensor) -> Tensor | None:
-        """Return rows (position, channel): PE(p), or a query of ones encoded at p; None: no rows.
+        """Return the encoding's vector at each position, (position, channel), or None.
+
+        The vector is PE(p), or a query of ones that is encoded at p. Encodings that act on scores
+        only have none.
 
         A hook that needs the input of the layer has no rows, because these depend on p only.
         """
         return self.rows_of_both(pos)[0]
 
     def rows_of_both(self, pos: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return the rows of queries and keys; both are PE(p) for encodings of embeddings."""
+        """Return the vectors that the encoding has at each position, for queries and for keys.
+
+        Both are PE(p) for encodings of embeddings. Others encode a vector of ones.
+        """
         encoding, tokens = self.encoding, len(pos)
         if "on_embeddings" in encoding.acts_on:
             rows = self.embed(torch.zeros(tokens, self.width, dtype=torch.float64), pos)
@@ -140,11 +146,13 @@ class Probe:
 
     @cached_property
     def first_rows(self) -> tuple[Tensor | None, Tensor | None]:
-        """Rows of the first 1,024 positions, or of all positions if the encoding accepts fewer."""
+        """The encoding's vectors at the first 1,024 positions, or at all if it accepts fewer."""
         return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
-        """Return M k of a key of norm 1, where scores are q · M k, (head, query, key, channel).
+        """Return keys as each query sees them: M k, where the score is q · M k.
+
+        k has norm 1. The shape is (head, query, key, channel).
 
         M k is computed from the scores of a large k with a large q along each channel, so that a
         bias is negligible.
@@ -166,7 +174,7 @@ class Probe:
         return other
 
     def alike(self, pos: Tensor) -> Tensor:
-        """Return scores (curve, query, key) of tokens that differ in position only.
+        """Return scores (curve, query, key) between tokens that have the same content.
 
         The content is 0 for encodings that add rows to embeddings, and 1 for all others.
         """

@@ -118,7 +118,7 @@ class Case:
         return positions.folded(max(144, stop), self.axes)[start:stop]
 
     def lines(self, several: int) -> Tensor:
-        """Return positions for each text of a batch; neighbouring texts have different strides."""
+        """Return positions of several texts, 0, 1, 2, … and 1, 3, 5, … in turn."""
         return torch.stack([self.line() * (row % 2 + 1) + row % 2 for row in range(several)])
 
     @property
@@ -127,7 +127,7 @@ class Case:
 
     @property
     def masks(self) -> dict[str, Mask | None]:
-        """The masks to test; one token or a long text needs only a window, to save time."""
+        """The attention masks to test; for one token or a long text only a window, to save time."""
         near: dict[str, Mask | None] = {"in a causal window": masks.causal() & masks.window(3)}
         if self.sizes.tokens == 1 or self.sizes.tokens > SHORT:
             return near
@@ -160,7 +160,7 @@ def cache(case: Case) -> Pairs:
 
 
 def packed_texts(case: Case) -> Pairs:
-    """Documents packed in one row, under a mask for each, give the result of separate calls."""
+    """Documents packed in one sequence, with a document mask, give the result of separate calls."""
     tokens = case.sizes.tokens
     if tokens < 2:
         return
@@ -222,7 +222,7 @@ def positions_by_head(case: Case) -> Pairs:
 
 
 def grouped_heads(case: Case) -> Pairs:
-    """Query heads that share keys and values give the same result as with copies of these."""
+    """Grouped-query attention gives the same result as copies of keys and values for each head."""
     if case.sizes.heads < 2:
         return
     for groups in [n for n in range(1, case.sizes.heads) if case.sizes.heads % n == 0]:
@@ -530,7 +530,10 @@ REMEDIES = {
 
 
 def shapes_differ(case: Case) -> bool:
-    """Test whether equal positions with more axes change the output or raise an error."""
+    """Test whether positions with a batch or head axis change the output or raise an error.
+
+    The positions themselves are the same.
+    """
     layer, x, pos = case.layer(), case.x(), case.line()
     texts, heads, shape = case.sizes.batch, case.sizes.heads, pos.shape
     try:
@@ -575,7 +578,7 @@ def attended(
     other: Tensor | None = None,
     k_pos: Tensor | None = None,
 ) -> Tensor:
-    """Return attention of x at `pos` to itself, or to the tokens of `other` at `k_pos`."""
+    """Return attention of x to itself, or to the tokens `other` at positions `k_pos` if given."""
     q, k, v, at = projected(layer, x, pos)
     k_at = None
     if other is not None and k_pos is not None:
@@ -630,7 +633,7 @@ def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[.
 
 
 def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
-    """Return the result of each hook that the encoding overrides, by name, for these tokens."""
+    """Return the result of each hook that the encoding overrides, by name, for the input x."""
     encoding = layer.encoding
     acts_on, at = encoding.acts_on, encoding.prepare(pos)
     made = {}
@@ -653,7 +656,7 @@ def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
 
 
 class _Wide(private_torch.DispatchMode):
-    """Compute everything that depends on these positions in float64 and int64.
+    """Convert results of operations to float64 or int64 if they depend on the given positions.
 
     Constants that do not depend on positions, such as frequencies in float32, are not converted.
     """
@@ -675,7 +678,7 @@ class _Wide(private_torch.DispatchMode):
 
 
 def _mapped(f: Callable[[Any], Any], x: Any) -> Any:
-    """Return nested lists, tuples and dictionaries with f applied to every item."""
+    """Apply f to every item of nested lists, tuples and dictionaries."""
     if isinstance(x, list | tuple):
         return type(x)([_mapped(f, one) for one in x])
     if isinstance(x, dict):
@@ -711,7 +714,7 @@ def _gradients(of: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
 def _decoded(
     layer: SelfAttention, x: Tensor, pos: Tensor, first: int, implementation: Implementation
 ) -> Tensor:
-    """Run the layer with a cache on `first` tokens of x, then on two, then on one at a time."""
+    """Run the layer with a cache: on `first` tokens of x, then two, then one at a time."""
     cache, starts = Cache(), [0, first, *range(first + 2, x.shape[1])]
     ends = [*starts[1:], x.shape[1]]
     parts = [

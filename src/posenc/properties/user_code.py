@@ -36,7 +36,7 @@ FILLED = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 @dataclass(frozen=True)
 class Maker:
-    """A function that makes encodings by calling a class or function, or by copying an encoding.
+    """A function that creates a user's encoding by its class or function, or as a copy.
 
     `dim`, `heads` and `width` = dim · heads are passed to a class or function if it has arguments
     of these names. A copied encoding keeps its sizes.
@@ -137,7 +137,7 @@ def _from_file(place: str) -> ModuleType:
 
 @cache
 def _run(path: Path, written: int) -> ModuleType:
-    """Execute a file and cache its module until the modification time `written` changes."""
+    """Execute a Python file and return its module, cached by modification time (`written`)."""
     spec = spec_from_file_location(str(path), path)
     assert spec is not None
     module, code = module_from_spec(spec), path.read_bytes()
@@ -179,7 +179,7 @@ def explained(name: str, path: Path | None = None) -> Iterator[None]:
 
 
 def failure(error: Exception, cards: Iterable[Card]) -> str | None:
-    """Describe in one line an error raised in a user's encoding; None for errors elsewhere."""
+    """Describe an error of a user's encoding in one line; None for errors of other code."""
     sources = [card.make.source for card in cards if isinstance(card.make, Maker)]
     if not sources:
         return None
@@ -220,7 +220,7 @@ def _hint(module: ModuleType, inner: str) -> str:
 
 
 def _docstring(source: Any) -> str:
-    """Return the docstring of a class or function, or of the module if that has the formula."""
+    """Return the docstring of a class or function, or its module's if only that has a formula."""
     module = sys.modules[source.__module__]
     text, around = _docstring_as_written(source), _docstring_as_written(module)
     alone = len(_encodings(module)) == 1 and FORMULA in around and FORMULA not in text

@@ -17,7 +17,7 @@ from posenc.rotation.matrices import over_lower
 def mirrored(
     q: Heads, k: Keys, order: Tensor, w: Tensor, beta: Tensor, read: Tensor
 ) -> tuple[Scores, Heads]:
-    """Return kⱼᵀ H_{j+1} ⋯ Hᵢ qᵢ, (batch, head, query, key), and H₁ ⋯ Hᵢ qᵢ.
+    """Return the scores of PaTH, kⱼᵀ H_{j+1} ⋯ Hᵢ qᵢ, and the transformed queries H₁ ⋯ Hᵢ qᵢ.
 
     `order` (query) and `read` (key) are the indices of tokens in the text, from 1; w (batch, head,
     key, channel) and β (batch, head, key) belong to the keys. Chunks of keys are processed
@@ -39,7 +39,7 @@ def mirrored(
 
 
 def mirrored_chunks(q: Heads, k: Keys, w: Tensor, beta: Tensor) -> Chunks:
-    """Return `Chunks` with the factors of `mirrored`, for queries and keys of the same tokens."""
+    """Split the computation of `mirrored` into chunks of tokens, for self-attention."""
     q, k, w, beta = (in_chunks(x) for x in (q, k, w, beta.unsqueeze(-1)))
     beta = beta.mT
     # The product of the matrices of some tokens is 1 − Σ_{s ≤ t} w_s T_ts w_tᵀ, where the matrix

@@ -1,4 +1,4 @@
-"""Rotation matrices of many channels from skew-symmetric ones, by exp(A) or Cayley's formula.
+"""Build rotation matrices from skew-symmetric matrices, by exp(A) or the Cayley transform.
 
     Aᵀ = −A  ⇒  exp(A) exp(A)ᵀ = 1  and  P Pᵀ = 1 for P = (1 − A)(1 + A)⁻¹
 
@@ -66,7 +66,7 @@ def rotations(
 
 
 def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return numbers s and a vector u with points = s·u; None if points are not on a line."""
+    """Return s and u with points = s · u if all points are on a line through 0; otherwise None."""
     flat = points.flatten(0, -2)
     row, axis = divmod(int(flat.abs().argmax()), flat.shape[-1])
     s, farthest = points[..., axis], flat[row]
@@ -76,7 +76,9 @@ def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _powers(s: Tensor, eigenvalues: Tensor, v: Tensor) -> Tensor:
-    """Return exp(s A) = Σ_m exp(−isλ_m) v_m v_m* for all numbers s, by one product.
+    """Return exp(s A) for all numbers s, from the eigenvalues λ and eigenvectors v of iA.
+
+    exp(s A) = Σ_m exp(−isλ_m) v_m v_m*, computed by one product.
 
     The eigenvalues of iA are pairs ±λ with conjugate v, so only half of them are used.
     """
@@ -99,7 +101,9 @@ def _apart(eigenvalues: Tensor) -> bool:
 
 
 class _Eigenvectors(torch.autograd.Function):
-    """Eigenvalues λ and eigenvectors V of iA = V λ V*, for results that V's phases do not change.
+    """Eigendecomposition of iA for a skew-symmetric A, with a gradient that tolerates overflow.
+
+    iA = V λ V*. Results must not depend on the phases of V.
 
     The gradient of A is Im V (λ′ + V* V′ / (λ_n − λ_m)) V*, for gradients λ′ and V′. Torch's own
     backward is equal, but raises an error for gradients that overflowed, as in 16-bit training.
@@ -120,7 +124,9 @@ class _Eigenvectors(torch.autograd.Function):
 
 
 class _Exponentials(torch.autograd.Function):
-    """exp(A) = V exp(−iλ) V* of skew-symmetric matrices A, with eigenvectors iA = V λ V*.
+    """exp(A) of skew-symmetric matrices A by eigenvectors, with an exact gradient.
+
+    exp(A) = V exp(−iλ) V*, where iA = V λ V*.
 
     The gradient of A is V (Φ ∘ V* G V) V*, where G is the gradient of exp(A) and Φ_mn =
     exp(i (λ_m + λ_n)/2) sin(x)/x, x = (λ_m − λ_n)/2 (Daleckii and Krein 1965). It does not divide
@@ -162,7 +168,7 @@ def cayley(a: Tensor) -> Tensor:
 
 
 def over_lower(x: Tensor, a: Tensor) -> Tensor:
-    """Return x (1 + A)⁻¹ for an A that is 0 on and above its diagonal."""
+    """Return x (1 + A)⁻¹ for a strictly lower triangular A."""
     if exporting_onnx():
         identity = torch.eye(a.shape[-1], dtype=torch.float64, device=a.device)
         return (x.double() @ _inverse(identity + a.double())).to(x.dtype)
@@ -184,7 +190,9 @@ def _inverse(a: Tensor) -> Tensor:
 
 
 def turned(x: Heads, by: Tensor) -> Heads:
-    """Multiply each block of channels by its matrix (*batch, 1, token, block, row, column).
+    """Rotate each block of channels of x by the block's matrix at each position.
+
+    The matrices are (*batch, 1, token, block, row, column).
 
     The product is float32 or wider even under autocast, and rounded once to the dtype of `x`.
     """
@@ -213,7 +221,7 @@ def turned_keys(k: Keys, by: Tensor) -> PerHead:
 
 
 def in_basis(x: Heads, basis: Tensor) -> Heads:
-    """Multiply every token by Pᵀ, for a basis P (row, column), in float32 or wider."""
+    """Return the coordinates of each token in the basis P, Pᵀ x, in float32 or wider."""
     with no_autocast(x):
         dtype = torch.promote_types(x.dtype, basis.dtype)
         return x.to(dtype) @ basis.to(dtype)

@@ -32,7 +32,7 @@ def by_numba(x: Tensor, by: Turn, out: Tensor | None = None) -> Tensor:
 
 
 def _as_numpy(x: Tensor) -> np.ndarray:
-    """Return the memory of `x`, from its first number to its last, as a NumPy vector."""
+    """Return the memory that `x` spans as a one-dimensional NumPy array without a copy."""
     last = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
     line = x.detach().as_strided((last + 1,), (1,))
     return (line.view(torch.uint16) if x.dtype is torch.bfloat16 else line).numpy()

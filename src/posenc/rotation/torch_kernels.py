@@ -58,7 +58,7 @@ def _turn_halves(x: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
 
 
 def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, ...]]:
-    """Split `x`, `out` and the tables alike into blocks that fit into a CPU cache.
+    """Split `x`, `out` and the tables into corresponding blocks that fit into a CPU cache.
 
     Axes with the largest strides of x are split first, so that a block is contiguous in memory if
     possible. The token axis is the outer loop, so that all heads reuse the tables in the cache.
@@ -79,7 +79,7 @@ def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, .
 
 
 def _cut(tensors: tuple[Tensor, ...], cuts: list[tuple[int, int]]) -> Iterator[tuple[Tensor, ...]]:
-    """Split all tensors along each axis into pieces of this size, and yield matching pieces."""
+    """Split all tensors along the given axes, and yield tuples of corresponding pieces."""
     if not cuts:
         yield tensors
         return
@@ -99,7 +99,7 @@ def _as_complex(x: Tensor) -> Tensor | None:
 
 
 def _float32_like(x: Tensor, before: Tensor | None) -> Tensor:
-    """Return an uninitialised float32 tensor like `x`, reusing the previous block if it fits."""
+    """Return an uninitialised float32 tensor of x's shape; reuse `before` if it has that shape."""
     if before is not None and before.shape == x.shape:
         return before
     return torch.empty_like(x, dtype=torch.float32, memory_format=torch.contiguous_format)

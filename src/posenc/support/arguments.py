@@ -54,7 +54,7 @@ def query_heads(value: Any) -> int:
 
 
 def layer_sizes(width: Any, heads: Any) -> tuple[int, int, int]:
-    """Check and return the width of a layer, its query heads, and the channels of a head.
+    """Check the width and number of heads of a layer; return both with the channels per head.
 
     >>> layer_sizes(512, 8)
     (512, 8, 64)
@@ -66,7 +66,7 @@ def layer_sizes(width: Any, heads: Any) -> tuple[int, int, int]:
 
 
 def embeddings(x: Any, width: int, linear: nn.Linear) -> None:
-    """Check shape, dtype and device of the input of a layer, whose first module is `linear`."""
+    """Check shape, dtype and device of a layer's input against the layer's `linear` module."""
     if not isinstance(x, torch.Tensor) or x.ndim != 3 or x.shape[-1] != width:
         got = tuple(x.shape) if isinstance(x, torch.Tensor) else brief(x)
         raise ValueError(f"`x` must be embeddings (batch, token, {width}), got {got}.")
@@ -145,7 +145,7 @@ def room(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> tuple[int, ...]:
-    """Check that a tensor of this shape fits into memory, and return the shape."""
+    """Raise ValueError if a tensor of this shape would exceed the memory; return the shape."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
     device = torch.get_default_device() if device is None else torch.device(device)
     needed, most = prod(shape) * dtype.itemsize, memory()

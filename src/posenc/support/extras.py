@@ -21,7 +21,7 @@ def how_to_install(extra: str) -> str:
 
 
 def requirements() -> dict[str, list[str]]:
-    """Map each extra to its required packages, such as "rich>=13"; "" is posenc without extras."""
+    """Return the packages that each extra requires; the key "" has those of posenc itself."""
     if (CHECKOUT / "pyproject.toml").is_file():
         project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]
         return _without_own({"": project["dependencies"], **project["optional-dependencies"]})
@@ -53,7 +53,7 @@ def version(package: str) -> str | None:
 
 
 def _without_own(required: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Replace each requirement that is an extra of posenc by the packages of that extra."""
+    """Replace requirements such as "posenc[report]" by the packages of that extra."""
 
     def packages(extra: str) -> list[str]:
         found: list[str] = []

@@ -76,7 +76,7 @@ LAYER_CALL = {  # arguments of `forward` of a layer
 
 
 def reject_foreign_names(names: Mapping[str, str]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function to reject these argument names, each with its remedy.
+    """Decorate a function to reject argument names of other libraries, with a remedy for each.
 
     >>> @reject_foreign_names({"attn_mask": "Pass `mask`"})
     ... def attend(q, mask=None): ...

@@ -30,7 +30,7 @@ IMPORT = re.compile(
 
 
 def read(kind: str, name: str, modules: Iterable[str], given: str = "") -> Any:
-    """Return stored data that belong to the present source of these modules, or None.
+    """Return the cached data of this kind and name, or None if the modules' source has changed.
 
     `given` names other inputs of the data.
     """
@@ -56,7 +56,7 @@ def keep(
 
 
 def file_name(kind: str, name: str, modules: Iterable[str], given: str = "") -> str:
-    """Return the name of the file with these data."""
+    """Return the name of the cache file, which contains a digest of the modules' source."""
     return f"{kind}.{name}.{digest(modules, given)}.json"
 
 
@@ -74,7 +74,7 @@ def digest(modules: Iterable[str], given: str = "") -> str:
 
 @cache
 def _source(module: str) -> tuple[str, list[str]] | None:
-    """Return the digest of a module and the names that it imports; None if it does not exist."""
+    """Return the digest of a module's source and the names of its imports; None without file."""
     path = POSENC.parent.joinpath(*module.split("."))
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if file.is_file():

@@ -139,5 +139,5 @@ def resolve_synonym(name: str) -> str:
 
 
 def catalog() -> Any:
-    """Import the catalogue when it is needed, for modules that the catalogue itself imports."""
+    """Import the catalogue at run time, for modules that the catalogue itself imports."""
     return import_module(CATALOG)

@@ -7,7 +7,7 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: SupportsFloat, digits: int = 3) -> str:
-    """Format a number with significant digits; from 10⁷ and below 10⁻⁴ with a power of ten.
+    """Format a number with `digits` significant digits: "16,370", or "6·10⁻⁸" if small or large.
 
     >>> number(16370.4, 4), number(-0.4812), number(6.1e-8, 1), number(2.54e9), number(1e12)
     ('16,370', '−0.481', '6·10⁻⁸', '2.54·10⁹', '10¹²')

@@ -20,7 +20,7 @@ def shown(value: Any, most: int = 80) -> str:
 
 
 def printable(text: str, most: int = 80) -> str:
-    r"""Make text from a file safe to print: escape control and direction marks, cut at `most`.
+    r"""Shorten text to `most` characters, and escape its control and direction characters.
 
     >>> print(printable("a\x1b[31mb\u202e"))
     a\x1b[31mb\u202e

@@ -66,7 +66,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _room(error: OSError, path: Path, needed: int) -> OSError:
-    """Add the path to an OSError, and for a full disk the needed and the free bytes."""
+    """Return the OSError with its path, and with the needed and free bytes if the disk is full."""
     why = error.strerror or str(error)
     if error.errno in FULL:
         with suppress(OSError):

@@ -17,7 +17,7 @@ class TokenRows(Prepared, NamedTuple("TokenRows", [("rows", Tensor)])):
 
 
 def add(x: Embeddings, rows: Tensor) -> Embeddings:
-    """Return x + rows, rounded once to the dtype of x.
+    """Add one vector per token to the embeddings x, and round once to the dtype of x.
 
     `rows` are (token, channel) or (*batch, token, channel), one for each token of `x`.
     """

@@ -52,7 +52,10 @@ class Binary(Encoding):
         self.bits = bits
 
     def prepare(self, pos: Positions) -> TokenRows:
-        """Return the rows; raise IndexError from 2^bits on, and TypeError for fractions."""
+        """Return the bits of each position as vectors.
+
+        Raises IndexError for positions from 2^bits on, and TypeError for fractions.
+        """
         pos = whole(exact(pos), "Binary")
         if pos.numel() and has_values(pos) and not 0 <= pos.min() <= pos.max() < 2**self.bits:
             span = f"{pos.min().item()} … {pos.max().item()}"

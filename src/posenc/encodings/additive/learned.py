@@ -35,7 +35,7 @@ Beyond = Literal["refuse", "clamp"]
 
 
 class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
-    """Row indices of positions. The rows are read in each pass, because training changes them."""
+    """Row indices of positions. Rows are looked up in each pass, because training changes them."""
 
     shape = "token"
 
@@ -97,7 +97,10 @@ class Learned(Encoding):
         return resized
 
     def prepare(self, pos: Positions) -> Numbers:
-        """Return row indices; raise IndexError past the end, and TypeError for fractions."""
+        """Return the table's row index of each position.
+
+        Raises IndexError for positions beyond the table, and TypeError for fractions.
+        """
         pos, last = whole(exact_copy(pos), "Learned"), len(self.table) - 1
         if self.beyond == "clamp":
             pos = pos.clamp(0, last)

@@ -7,14 +7,14 @@ from torch import Tensor
 
 
 def along_a_line(rows: Tensor, to: int) -> Tensor:
-    """Return `to` rows, (row, channel), interpolated between the first and the last of `rows`."""
+    """Interpolate a table linearly to `to` rows, (row, channel)."""
     return F.interpolate(rows.T[None].float(), to, mode="linear")[0].T.to(rows.dtype)
 
 
 def on_a_grid(
     rows: Tensor, to: tuple[int, int], grid: tuple[int, int] | None, antialias: bool
 ) -> Tensor:
-    """Interpolate the rows of one grid to another, of `to` (rows, columns).
+    """Interpolate a table for the patches of an image to a grid of `to` = (rows, columns) patches.
 
     `grid` is the present (rows, columns); None: a square. Raises ValueError if the `grid` does not
     have as many cells as there are rows.

@@ -75,7 +75,7 @@ class FIRE(Encoding):
         return (upcast(self.c)[0].abs() * x).log1p()
 
     def f(self, h: Tensor, x: Tensor) -> Tensor:
-        """Apply the learned network of each head to a relative distance.
+        """Apply each head's learned network to the normalised distance x.
 
         - `h`, `x`: head, and relative distance, 0 … 1, which broadcast
         """
@@ -106,14 +106,14 @@ class FIRE(Encoding):
         return RelativeBias(self.factors, partial(self.of_places, f), q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
-        """Return the bias of an offset, in logits; valid for query positions up to L.
+        """Return the bias at an offset, in logits, for query positions of at most the threshold L.
 
         - `h`, `δ`: head, and offset in tokens, query − key
         """
         return self.f(h, self.ψ(δ.abs()) / (self.ψ(self.L) + EPS))
 
     def of_places(self, f: OfDistance, h: Tensor, p: Tensor, p_key: Tensor) -> Tensor:
-        """Return the bias of a query position and a key position, in logits.
+        """Return the bias of a query position and a key position, in logits, for any positions.
 
         - `f`: the learned map, or its piecewise linear form
         - `h`, `p`, `p_key`: head, and the positions of query and key
@@ -124,7 +124,7 @@ class FIRE(Encoding):
         return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
 
     def factors(self, δ: Tensor, p: Tensor) -> tuple[Tensor, ...]:
-        """Return the two factors of the argument of f, and the weights of f.
+        """Return ψ(offset) and 1 / ψ(query position), whose product f reads, and the weights of f.
 
         - `δ`, `p`: offsets, and positions of queries, in tokens
         """
@@ -146,7 +146,7 @@ class FIRE(Encoding):
         return upcast(self.multiplier)[0].abs() * self.length
 
     def _near_enough(self, q_at: Tensor) -> bool:
-        """Test whether no query position exceeds L, so that the bias depends on distance only."""
+        """Test whether no query position exceeds L; then the bias depends on distance only."""
         if not is_eager_cpu(q_at, self.multiplier) or not q_at.numel():
             return False
         return bool(q_at.max() <= self.L)

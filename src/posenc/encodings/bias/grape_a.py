@@ -62,7 +62,10 @@ class GRAPEA(Encoding):
         return bias
 
     def _gate(self, x: Heads, direction: torch.Tensor) -> torch.Tensor:
-        """Return the slope of each token, ω m σ₊(direction · x / √d), (batch, head, token)."""
+        """Return the slope of each token, computed from its query or key: (batch, head, token).
+
+        The slope is ω m σ₊(direction · x / √d), with m the slope of ALiBi and σ₊ = softplus.
+        """
         along = (x * normalize(upcast(direction), dim=-1).unsqueeze(-2)).sum(-1) * self.dim**-0.5
         slope = softplus(upcast(self.omega)) * slopes(self.heads).to(x)
         return slope.unsqueeze(-1) * softplus(along)

@@ -29,7 +29,7 @@ MOST_BUCKETS, MOST_REACH = 2**10, 2**22  # every call builds a table of all offs
 
 
 def starts(buckets: int, reach: int) -> list[int]:
-    """Return the first distance of each bucket of one direction.
+    """Return the smallest distance in each bucket, for keys on one side of the query.
 
     >>> starts(32, 128)[16:]
     [16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]

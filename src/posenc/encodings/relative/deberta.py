@@ -1,4 +1,4 @@
-"""DeBERTa: add scores of content with distance, and of distance with content, to content scores.
+"""DeBERTa: add to q · k the scores of query with distance vector, and of key with distance vector.
 
     score(i, j) = ( qᵢ · kⱼ + qᵢ · Kr_h[δ(i, j)] + kⱼ · Qr_h[δ(j, i)] ) / √(3d)
     Kr_h = P W_{k,h},  Qr_h = P W_{q,h}                 P: 2·reach learned rows of w channels
@@ -40,7 +40,7 @@ OfOffset = Callable[[Tensor], Tensor]
 
 
 def bucket(offset: Tensor, buckets: int, reach: int, clamped: bool = True) -> Tensor:
-    """Return the signed bucket of each offset; the last one starts below `reach`.
+    """Return the signed bucket of each offset; all offsets beyond `reach` share the last bucket.
 
     >>> bucket(torch.tensor([-600, -3, 4, 5, 100, 511]), buckets=8, reach=512).tolist()
     [-7, -3, 4, 5, 6, 7]
@@ -107,7 +107,7 @@ class DeBERTa(Encoding):
         self.to_queries = made[1] if "p2c" in terms else None
 
     def delta(self, offset: Tensor) -> Tensor:
-        """Return the row index in P of each offset.
+        """Return the row of the table P for each offset.
 
         - `offset`: query − key, in tokens
         """
@@ -132,7 +132,7 @@ class DeBERTa(Encoding):
         )  # fmt: skip
 
     def met(self, row: OfOffset, q_at: Positions, k_at: KeyPositions) -> tuple[OfOffset, Tensor]:
-        """Return a function from offset to row index, and the rows of P that these positions need.
+        """Return a function from offset to row, and the rows of the table P that it can return.
 
         - `row`: function from an offset to its row index in all of P
         - `q_at`, `k_at`: positions of queries and keys
@@ -147,7 +147,9 @@ class DeBERTa(Encoding):
     def term(
         self, q: Tensor, rows: Tensor, to: Tensor | None, scale: float
     ) -> tuple[Tensor, Tensor]:
-        """Return the two factors of q · (P W)ᵀ · scale: q and P W, or for few queries q Wᵀ and P.
+        """Return the factors of q · (P W)ᵀ · scale in the cheaper order: (q, P W) or (q Wᵀ, P).
+
+        The second order is used for few queries.
 
         - `q`: queries
         - `rows`: rows of P, (row, w)

@@ -40,7 +40,7 @@ class Mirrors(
     Prepared,
     NamedTuple("Mirrors", [("w", Tensor), ("beta", Tensor), ("order", Tensor), ("past", Tensor)]),
 ):
-    """Vectors w and factors β of the Householder matrices, and the number of tokens so far.
+    """Vectors w and factors β of each token's Householder matrix I − β w wᵀ, and the token count.
 
     w is (batch, head, token, channel), and β is (batch, head, token). In a cache, `past` holds
     transformed keys kⱼᵀ H_{j+1} ⋯ H_s of the first s tokens.

@@ -54,7 +54,7 @@ class TransformerXL(Encoding):
         )  # fmt: skip
 
     def sinusoids(self, pos: Positions) -> Tensor:
-        """Return R(pos), (*batch, token, w), in float64.
+        """Return sines and then cosines of the offsets, (*batch, token, channel of R), in float64.
 
         - `pos`: offsets in tokens, (*batch, token)
         """

@@ -99,7 +99,9 @@ def dynamic_ntk(freqs: Theta, length: int, trained: int, factor: float) -> Theta
 def by_parts(
     freqs: Theta, factor: float, trained: int, slow: float = 1.0, fast: float = 32.0
 ) -> Theta:
-    """Return θ interpolated by parts, with the ramp of the YaRN paper.
+    """Return θ of NTK-by-parts: slow pairs are interpolated, fast pairs are kept, as in YaRN.
+
+    Between them, a linear ramp blends the two.
 
     - `freqs`: θ in radians per token
     - `factor`: positive number, new length / trained length
@@ -148,7 +150,9 @@ def yarn(
     slow: float = 1.0,
     rounded: bool = True,
 ) -> Theta:
-    """Return θ of YaRN's released code. Pass `gain=yarn_gain(factor)` to `RoPE` as well.
+    """Return the frequencies of YaRN, as its released code computes them.
+
+    Pass `gain=yarn_gain(factor)` to `RoPE` as well.
 
     - `freqs`: θ in radians per token, a geometric sequence of pairs
     - `factor`: positive number, new length / trained length
@@ -181,7 +185,9 @@ def yarn(
 
 
 def yarn_gain(factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0) -> float:
-    """Return YaRN's factor of cos and sin, g(mscale) / g(mscale_all_dim).
+    """Return the factor by which YaRN multiplies cos and sin.
+
+    It is g(mscale) / g(mscale_all_dim).
 
     With s = `factor`, g(m) = 0.1 m ln s + 1 for s > 1, and 1 otherwise.
 
@@ -196,7 +202,9 @@ def yarn_gain(factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0) -
 
 
 def yarn_logit_gain(factor: float, mscale_all_dim: float) -> float:
-    """Return DeepSeek's second factor, of the softmax scale: g(mscale_all_dim)².
+    """Return the factor of the softmax scale in DeepSeek's YaRN: g(mscale_all_dim)².
+
+    g is defined in `yarn_gain`.
 
     - `factor`: s, new length / trained length
     - `mscale_all_dim`: number of the config
@@ -241,7 +249,9 @@ def longrope(
 
 
 def longrope_gain(factor: float, trained: int) -> float:
-    """Return LongRoPE's factor of cos and sin: √(1 + ln s / ln L), for s > 1.
+    """Return the factor by which LongRoPE multiplies cos and sin.
+
+    It is √(1 + ln s / ln L) for s > 1, otherwise 1.
 
     - `factor`: s, new length / trained length
     - `trained`: L, tokens of the longest text in training
@@ -257,7 +267,9 @@ def longrope_gain(factor: float, trained: int) -> float:
 
 
 def riflex(freqs: Frequencies, length: float, repeats: float, share: float = 0.9) -> Frequencies:
-    """Return RIFLEx's θ: the intrinsic pair makes less than one turn within `length` frames.
+    """Return θ of RIFLEx: one pair is slowed, so that a longer video does not repeat itself.
+
+    This intrinsic pair makes less than one turn within `length` frames.
 
     - `freqs`: θ of the time axis in radians per frame, a vector (pair,)
     - `length`: frames of the longer video
@@ -306,12 +318,12 @@ def _theta(freqs: Theta) -> Theta:
 
 
 def _speed(freqs: Theta) -> Tensor:
-    """Return the norm |θⱼ| over the axes, (pair,) or (head, pair); a vector is unchanged."""
+    """Return the total frequency of each pair: |θⱼ| for one axis, the norm over axes otherwise."""
     return freqs if freqs.ndim == 1 else freqs.norm(dim=0)
 
 
 def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
-    """Return each pair's index j in the geometric sequence of θ, and the number of different j."""
+    """Return each pair's exponent j in θ = base^(−2j/d), and the number of different exponents."""
     speed, pairs = _speed(freqs).detach(), freqs.shape[-1]
     index = arange(pairs, dtype=freqs.dtype, device=freqs.device)
     if freqs.ndim > 1:

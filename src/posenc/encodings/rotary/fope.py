@@ -99,7 +99,7 @@ class FoPE(Encoding):
 
 
 def _mixed(heads: int, waves: int, gain: float) -> Tensor:
-    """Return unit matrices plus small random numbers, (head, wave, pair)."""
+    """Return identity matrices plus Xavier noise as initial weights, (head, wave, pair)."""
     random = nn.init.xavier_normal_(torch.empty(heads, waves, waves), gain=gain)
     return torch.eye(waves) + random
 
@@ -109,7 +109,7 @@ def _padded(table: Tensor, pairs: int, value: float) -> Tensor:
 
 
 def _for_heads(at: Turn, heads: int) -> Turn:
-    """Repeat a table of key heads, so that each query head has the waves of its key."""
+    """Repeat cos and sin tables of key heads, so that each query head has that of its key head."""
     own = at.cos.shape[-3]
     if own in (1, heads) or heads % own:
         return at

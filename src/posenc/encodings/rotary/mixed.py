@@ -33,7 +33,10 @@ from posenc.support.arguments import query_heads, room, whole_number
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
-    """Return θ along φ and at a right angle to φ; the fastest pair has 1 radian per cell."""
+    """Return θ (row, column) of pairs that rotate along φ, and of as many at a right angle to φ.
+
+    The fastest pair has 1 radian per patch.
+    """
     if whole_number(dim, "dim") < 4 or dim % 4:
         raise ValueError(
             f"`dim` must be a multiple of 4, a pair of channels for each axis, got {dim}."
@@ -78,7 +81,7 @@ class Mixed(Encoding):
         return Turn(*map(self._own, every))
 
     def _own(self, x: Tensor) -> Tensor:
-        """Select each head's own θ: (…, head, token, pair) of (…, 1 or head, token, head · pair).
+        """Select, for each head, the values of this head's frequencies: (…, head, token, pair).
 
         The axis before `token` is the head of the position, or 1; the last axis has the head of θ.
         """

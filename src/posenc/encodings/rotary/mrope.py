@@ -53,7 +53,9 @@ def mrope(freqs: Frequencies, sections: Sequence[int], interleaved: bool = False
 
 
 def spatial_first(freqs: Frequencies, sections: Sequence[int]) -> Frequencies:
-    """Return θ of shape (axis, pair) for ERNIE 4.5 VL; `sections` are pairs of t, h and w.
+    """Return θ of shape (axis, pair) in ERNIE 4.5 VL's order: row and column in turn, then time.
+
+    `sections` are the numbers of pairs for time, row and column.
 
     >>> spatial_first(frequencies(8), (2, 1, 1)).tolist()
     [[0.0, 0.0, 0.01, 0.001], [1.0, 0.0, 0.0, 0.0], [0.0, 0.1, 0.0, 0.0]]
@@ -70,7 +72,7 @@ def pairs_of_axes(sections: Sequence[int]) -> list[int]:
 
 
 def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> Frequencies:
-    """Return a matrix (axis, pair) with θⱼ in row `axes[j]` and zeros elsewhere."""
+    """Assign θ to axes: return a matrix (axis, pair) with θⱼ in row `axes[j]`, 0 elsewhere."""
     if freqs.ndim != 1 or min(sections, default=0) < 1 or sum(sections) != len(freqs):
         raise ValueError(
             f"`sections` must give each axis a pair of channels, with the sum {freqs.shape[-1]},"

@@ -82,7 +82,7 @@ class PoPE(Encoding):
 
 
 def polar(x: Wider, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return σ₊(x) at these angles, in Cartesian coordinates: (…, 2 · channel)."""
+    """Return the Cartesian coordinates of vectors with length softplus(x) and these angles."""
     length = softplus(upcast(x))
     return torch.cat((length * cos, length * sin), -1).to(x.dtype)
 

@@ -17,7 +17,10 @@ Map = Callable[[Tensor], Tensor]
 
 
 class Regions(NamedTuple):
-    """The regions of a map, and new positions of queries and keys in each."""
+    """The ranges of offsets that a map treats alike, and the new positions in each range.
+
+    `of` returns the index of the range for a query and a key position.
+    """
 
     of: Callable[[Tensor, Tensor], Tensor]  # positions, which broadcast -> index of the region
     places: tuple[tuple[Map, Map], ...]  # new positions of queries and of keys, per region
@@ -70,7 +73,7 @@ def checked(remap: Remap) -> Remap:
 
 
 def regions(remap: Remap) -> Regions:
-    """Split pairs into the `Regions` of a map, with new positions of queries and keys in each."""
+    """Return the ranges of offsets that a map treats alike, with new positions for each range."""
     kind, *sizes = remap
     if kind == "dual_chunk":
         return _chunks(*sizes)

@@ -38,7 +38,11 @@ class RunningAngles(
         "RunningAngles", [("cos", Tensor), ("sin", Tensor), ("place", Tensor), ("total", Tensor)]
     ),
 ):
-    """cos and sin of the angle φ, and φ's two terms in float64, (batch, head, token, pair)."""
+    """cos and sin of the angle φ, and the two terms whose sum is φ, in float64.
+
+    The terms are p·θ and the running sum of steps. All tensors have shape (batch, head, token,
+    pair).
+    """
 
     @classmethod
     def turned(cls, place: Tensor, total: Tensor) -> "RunningAngles":

@@ -60,7 +60,7 @@ def yarn(
     slow: float = 1.0,
     rounded: bool = True,
 ) -> Theta:
-    """Return θ of YaRN as in its released code; the ramp needs two pairs or more."""
+    """Return the frequencies of YaRN, as its released code computes them, for two pairs or more."""
     if len(theta) < 2:
         raise ValueError("`theta` must have at least 2 pairs for YaRN, got 1.")
     first_two = turned(theta[:2], trained)
@@ -102,7 +102,7 @@ def turned(theta: Sequence[float], length: float) -> list[float]:
 
 
 def _blend(theta: Theta, factor: float, kept: list[float]) -> Theta:
-    """Return (1 − kept) · θ / factor + kept · θ for each pair."""
+    """Blend interpolated and original frequencies: (1 − kept) · θ / factor + kept · θ."""
     slow = interpolate(theta, factor)
     return [(1 - k) * new + k * turn for k, new, turn in zip(kept, slow, theta, strict=True)]
 

@@ -41,11 +41,11 @@ LARGEST = 2.0**58
 
 
 class Stretch(Prepared, NamedTuple("Stretch", [("queries", Turn), ("keys", Turn)])):
-    """The rotations of queries and of keys, each with its own scaling."""
+    """cos and sin tables of queries and of keys, multiplied by xPos's scaling and its inverse."""
 
 
 def zeta(pairs: int) -> Tensor:
-    """Return the decay ζ of each pair over S tokens, fastest pair first.
+    """Return the factor ζ by which each pair decays over `span` tokens, fastest pair first.
 
     >>> zeta(3)
     tensor([0.2857, 0.5238, 0.7619], dtype=torch.float64)
