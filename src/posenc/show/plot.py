@@ -62,7 +62,7 @@ def rows(
     tokens: int = 64,
     of: Literal["values", "angle", "cos"] = "values",
 ) -> Picture:
-    """Draw the vector added to embeddings at each position, or a query of ones rotated there.
+    """Draw the vector that an encoding adds at each position, or, if it rotates, a rotated query.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: positions to draw, 64 by default
@@ -88,7 +88,7 @@ def rows(
 
 
 def channels(encoding: Encoding | str, tokens: int = 128, channels: Sequence[int] = ()) -> Picture:
-    """Draw chosen channels of the vectors that `rows` draws, as curves against the position.
+    """Draw some channels of an encoding's position vectors as curves against the position.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: positions to draw, 128 by default
@@ -167,7 +167,7 @@ def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
 
 
 def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
-    """Draw the pairs of a query and a key as clock hands that turn with the position.
+    """Draw the rotary pairs of a query and a key as clock hands that turn with the position.
 
     The angle between both hands of a clock is the same at all positions.
 
@@ -185,7 +185,7 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
 
 
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
-    """Return the encoding; raise ValueError unless it rotates queries by their positions alone."""
+    """Make the encoding, and raise ValueError unless it rotates queries by positions alone."""
     instance = _encoding(encoding, heads=1, **sizes)
     reads = "on_hidden" in instance.acts_on  # the rotation depends on the layer's input
     if "on_queries" not in instance.acts_on or reads or instance.axes != 1:
@@ -247,7 +247,7 @@ def wavelengths(model: str | Path, target: int | None = None) -> Picture:
 
 
 def dials(model: str | Path, target: int) -> Picture:
-    """Draw the angles that each pair of a model's RoPE meets for the first time in longer texts.
+    """Draw the angles of each RoPE pair of a model: met in training, and new in longer texts.
 
     - `model`: a config.json or a model folder
     - `target`: length of those texts in tokens
@@ -284,7 +284,7 @@ def models() -> Picture:
 
 
 def places() -> Picture:
-    """Draw the steps of attention at which the encodings of the catalogue act, by their hooks.
+    """Draw at which steps of attention each encoding of the catalogue acts.
 
     >>> type(places()).__name__
     'Picture'

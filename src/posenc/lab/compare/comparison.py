@@ -37,7 +37,7 @@ BUSY = 0.1  # share of the timing spent waiting for a processor, above which a m
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a comparison: layer sizes, and numbers of windows, sentences and rounds."""
+    """The settings of a comparison: layer sizes, numbers of sample texts, and timing rounds."""
 
     dim: int = 64
     heads: int = 4
@@ -74,7 +74,10 @@ class OrderChange:
 
 @dataclass(frozen=True)
 class Multiple:
-    """Time and memory of a forward pass relative to NoPE; None if this length is not accepted."""
+    """Time and memory of a forward pass as multiples of those of NoPE.
+
+    All are None if the encoding does not accept texts of this length.
+    """
 
     tokens: int
     time: float | None
@@ -145,7 +148,7 @@ class Comparison:
         return f"Comparison of {len(self.encodings)} encodings on {self.source}: {names}"
 
     def _repr_html_(self) -> str:
-        """Return a table for a notebook."""
+        """Return an HTML table of all encodings, for display in a notebook."""
         heads = ["", "effect on scores by distance", "holds", "change when shuffled"]
         heads += ["time × NoPE", "training × NoPE"]
         rows = [
@@ -179,7 +182,7 @@ def _label(name: str) -> str:
 
 
 def _effect_curve(measured: Measured) -> str:
-    """Draw how far an encoding changes mean scores at each distance, the nearest key first."""
+    """Draw a small curve of the mean score that an encoding adds, from the nearest key on."""
     mean = measured.effect.mean
     caption = f"{measured.name}: from {mean[0]:.3g} at the query to {mean[-1]:.3g}, farthest back"
     return curve(mean, caption)
@@ -375,7 +378,7 @@ def _costs(
 
 
 def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
-    """Add the main measurement `cost` to those at other text lengths, and sort by length."""
+    """Return the costs at all text lengths, shortest first: `others` and the main measurement."""
     tokens = settings.cost_tokens
     usual = AtLength(tokens, cost.forward, cost.forward_memory, cost.forward_ratio)
     return sorted([*others, usual], key=lambda entry: entry.tokens)
@@ -423,7 +426,7 @@ def _rows_drawn(card: Card) -> list[list[float]] | None:
 
 
 def _added(difference: Tensor) -> list[list[float | None]]:
-    """Return the added scores of the first head and window, rounded; None for masked pairs."""
+    """Return up to 32 × 32 score changes of the first head and text, with None for masked pairs."""
     return [
         [round(value, 4) if isfinite(value) else None for value in row]
         for row in difference[0, 0, :32, :32].tolist()

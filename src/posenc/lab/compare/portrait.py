@@ -72,7 +72,7 @@ class Closeup:
 
 @dataclass(frozen=True)
 class FirstTurning:
-    """Data about the first rotary encoding: rotated words, extensions, precision and bounds."""
+    """The data of the figures that a portrait has for its first rotary encoding only."""
 
     slug: str
     pair: tuple[str, str] | None  # two words that follow each other in two sentences

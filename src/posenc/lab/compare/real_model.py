@@ -1,4 +1,4 @@
-"""Measurements of a real model on a text: attention weights, score curves, and use of word order.
+"""Measurements of a real model on a text: attention, scores by distance, use of word order.
 
 The model is opened by `reader`, its queries and keys are recorded by `capture`, and its config is
 read by `inspection`.
@@ -149,7 +149,7 @@ def _parts(
     inputs: Mapping[str, Tensor],
     notes: list[str],
 ) -> Decomposition | None:
-    """Split scores into BERT's four terms, or those of other models into rotation and bias."""
+    """Split attention scores by cause: word and position in BERT, rotation and bias in others."""
     model = reader.model
     if hasattr(getattr(model, "encoder", None), "layer") and hasattr(
         getattr(model, "embeddings", None), "position_embeddings"
@@ -163,7 +163,10 @@ def _parts(
 
 
 def _bound(encoding: Encoding | None, attended: Attended) -> Bound | None:
-    """Compute RoFormer's bound for the last query and first key, if all channels are rotated."""
+    """Return RoFormer's upper bound on the scores of the last query with the first key.
+
+    Returns None unless the encoding is a RoPE of one axis that rotates all channels.
+    """
     if not isinstance(encoding, RoPE) or encoding.axes > 1 or not attended.turned:
         return None
     q, k = attended.q_plain[0, 0, -1], attended.k_plain[0, 0, 0]

@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A planned comparison on one task: the difference of two sides, or of two differences."""
+    """A planned comparison of encodings on one task: a difference, or a difference of two."""
 
     task: str
     one: Sequence[str]
@@ -86,12 +86,15 @@ class Contrast:
 
     @property
     def terms(self) -> list[str]:
-        """The terms on all sides of the contrast, written as in the plan."""
+        """The plan's names of all compared results, such as "rope" or "rope cropped at 12"."""
         return [name for side in (self.one, self.other, *(self.than or ())) for name in side]
 
     @property
     def decided(self) -> bool:
-        """True if p by Holm and the interval both favour one side, and equality is not shown."""
+        """True if the difference is significant by Holm-adjusted p and by the confidence interval.
+
+        False if a test has shown that both sides are equal within the plan's margin.
+        """
         if self.verdict or self.difference is None or self.adjusted is None:
             return False
         if self.equal is not None and self.equal < LEVEL:
@@ -101,7 +104,7 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Overall:
-    """The summary of an encoding over all tasks with right answers, and over all seeds."""
+    """The results of one encoding over all seeds and all tasks that are scored by accuracy."""
 
     encoding: str
     tasks: Sequence[str]
@@ -112,7 +115,7 @@ class Overall:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The analysis of a study: rows, contrasts and controls."""
+    """The analysis of a study: results by encoding and task, planned contrasts, and controls."""
 
     hypothesis: str
     registered: str  # digest of the plan; empty without one
@@ -163,7 +166,7 @@ class Analysis:
 def analyse(
     contents: Contents, protocol: str | None = None, resamples: int = RESAMPLES
 ) -> Analysis:
-    """Analyse the outcomes of the last plan of a store, or of all its cells without a plan.
+    """Analyse the stored runs of a study: the runs of its last plan, or all if it has no plan.
 
     - `contents`: contents of the store
     - `protocol`: protocol that is graded; None: the first of `PROTOCOLS` that a task has
@@ -229,7 +232,7 @@ def analyse(
 
 
 def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tuple[str, ...]:
-    """Return the names of the baselines, cropped or windowed, that were measured for this row."""
+    """Return the baseline names ("cropped", "windowed") that have results in this table row."""
     if row.protocol == "sliding":
         return BASELINES
     held = {name for _, record in runs.values() if record for name, _ in record.outcomes}
@@ -237,7 +240,7 @@ def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tupl
 
 
 def _check_protocol(contents: Contents, protocol: str | None) -> None:
-    """Raise PlanError if no outcome in the store was measured by this protocol."""
+    """Raise PlanError if the store has outcomes, but none of the evaluation protocol `protocol`."""
     held = {name for record in contents.records.values() for name, _ in record.outcomes}
     if protocol and held and protocol not in held:
         raise PlanError(
@@ -279,7 +282,10 @@ def plan_of(contents: Contents) -> Plan | None:
 
 
 def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]:
-    """Choose each row's learning rate by the mean outcome of trials at n ≤ L, then by loss.
+    """Choose a learning rate for each encoding and task, by the results of the plan's trial runs.
+
+    The rate with the best mean outcome within the trained length is chosen; of two equal ones, the
+    rate with the lower last training loss.
 
     A row with missing trials has no rate; a rate with a failed trial comes last.
     """
@@ -296,7 +302,10 @@ def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]
 
 
 def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
-    """Return the sort key of trials, the best first: mean outcome within L, then last loss."""
+    """Return the sort key of one learning rate's trial runs: mean outcome, then last loss.
+
+    A lower key is better. A failed trial gives infinity.
+    """
     if any(record.failure is not None for record in records):
         return inf, inf
     means = []
@@ -314,7 +323,10 @@ def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
 
 
 def narrow(plan: Plan, contents: Contents, seeds: int) -> bool:
-    """Test whether all intervals of contrasts, or of rows, are as narrow as the plan demands."""
+    """Test whether all confidence intervals are as narrow as the plan's stopping rule demands.
+
+    The intervals are those of the contrasts; without contrasts, those of every encoding and task.
+    """
     cells = plan.cells(chosen_rates(plan, contents))
     first = [cell for cell in cells if cell.seed <= seeds]
     return _narrow(plan, _grid(contents, first, plan), seeds)
@@ -417,7 +429,7 @@ def _row(
 
 
 def _positions(records: Iterable[Record], trained: int) -> list[float]:
-    """Average the bits of each character within the trained length, over seeds and lengths."""
+    """Return the mean bits at each character position within the trained length, over texts."""
     texts = [
         outcome.values[:trained].double()
         for record in records
@@ -444,7 +456,7 @@ def _shape(outcomes: Mapping[int, Outcome]) -> tuple[tuple[int, str, int], ...]:
 def _measured(
     records: Iterable[Record], protocol: str | None, metric: str, trained: int
 ) -> list[Tensor]:
-    """Compute the metric of each run, prompt by prompt, from outcomes by one protocol.
+    """Compute the study's metric for each run, as a vector with one value per prompt.
 
     Raises StoreError if runs have different numbers of prompts, or outcomes that are not finite.
     """
@@ -503,7 +515,10 @@ def _with_controls(contrast: Contrast, controls: Sequence[Contrast], plan: Plan)
 
 
 def refusal(control: Contrast) -> str:
-    """Return the reason why no contrast on a task can be decided, or "" if its control gains."""
+    """Return the reason why a task's contrasts cannot be decided, or "" if its control succeeds.
+
+    The control succeeds if the positive control is significantly better than the negative control.
+    """
     if control.decided and control.difference is not None and control.difference.value > 0:
         return ""
     one, other = control.one[0], control.other[0]
@@ -578,7 +593,7 @@ def _contrast(
 def _overall(
     rows: Sequence[Row], grid: Grid, metric: str, protocol: str | None, resamples: int
 ) -> list[Overall]:
-    """Summarise over all tasks each encoding that has outcomes of every task graded by answers."""
+    """Summarise each encoding that has results on all accuracy tasks, over these tasks."""
     able = [row for row in rows if row.value is not None and not row.bits]
     names = [*dict.fromkeys(row.task for row in able)]
     overall = []
@@ -607,13 +622,19 @@ def _values(
 
 
 def _protocol(record: Record, protocol: str | None) -> str:
-    """Return `protocol`, or by default the first of `PROTOCOLS` that the record has, or ""."""
+    """Return the evaluation protocol to use for a record, or "" if the record lacks it.
+
+    None means the first of `PROTOCOLS` that the record has.
+    """
     held = {name for name, _ in record.outcomes}
     return next((name for name in ([protocol] if protocol else PROTOCOLS) if name in held), "")
 
 
 def outcomes_graded(record: Record, protocol: str | None = None) -> dict[int, Outcome]:
-    """Return the outcomes of one protocol by length. `protocol` None means the default one."""
+    """Return a record's outcomes under one evaluation protocol, by text length.
+
+    None means the first of `PROTOCOLS` that the record has.
+    """
     chosen = _protocol(record, protocol)
     return {n: outcome for (name, n), outcome in sorted(record.outcomes.items()) if name == chosen}
 

@@ -161,7 +161,7 @@ class Cell:
 
     @property
     def drawn_below(self) -> int | None:
-        """The bound below which positions are drawn at random; None for positions 0, 1, 2, …"""
+        """The exclusive upper bound of random positions; None if positions are not random."""
         return None if self.positions == "plain" else int(self.positions.split()[1])
 
 

@@ -39,11 +39,11 @@ class Checkpoint:
 
 
 class Refused(ValueError):
-    """A run cannot resume from its checkpoints; the message gives the reason."""
+    """Raised if a run cannot resume from its checkpoints; the message gives the reason."""
 
 
 class Damaged(Refused):
-    """All checkpoints of a folder are damaged."""
+    """Raised if all checkpoints in a folder are damaged."""
 
 
 def save(
@@ -106,7 +106,7 @@ def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkp
 
 
 def _paths(directory: Path) -> list[Path]:
-    """Return the checkpoints of a folder, oldest first."""
+    """Return the paths of a folder's checkpoint files, oldest first."""
     if not directory.is_dir():
         return []
     named = (path for path in directory.iterdir() if NAME.fullmatch(path.name))
@@ -143,7 +143,9 @@ def _versions() -> dict[str, str]:
 
 
 def differences(there: Mapping[str, Any], asked: Mapping[str, Any], most: int = 6) -> str:
-    """Name the settings that differ, as "`seed` is 1 there and 2 here, …", or return "".
+    """Describe the settings in which two runs differ, such as "`seed` is 1 there and 2 here".
+
+    Returns "" if all settings are equal.
 
     >>> differences({"seed": 1, "task": "copy"}, {"seed": 2, "task": "copy"})
     '`seed` is 1 there and 2 here'
@@ -157,7 +159,7 @@ def differences(there: Mapping[str, Any], asked: Mapping[str, Any], most: int = 
 
 
 def flat(settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Flatten settings: those of the profile are named "profile.width" and so on."""
+    """Return a cell's settings as one flat dict, with keys such as "profile.width"."""
     rest = dict(settings or {})
     profile = rest.pop("profile", {})
     return rest | {f"profile.{name}": value for name, value in profile.items()}

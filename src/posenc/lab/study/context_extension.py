@@ -58,7 +58,9 @@ def check_encoding(cell: Cell, trained: int = 4096) -> None:
 
 
 def longer_texts(cell: Cell, task: Task) -> Task | None:
-    """Return the task with longer texts for training after the extension, or None without it.
+    """Return the task with longer texts for the training that follows a context extension.
+
+    Returns None if the run has no training after an extension.
 
     Raises ValueError if these texts are too long for a cell.
     """

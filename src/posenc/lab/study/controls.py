@@ -11,7 +11,7 @@ from posenc.lab.study.tasks import Batch, Task
 
 
 def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
-    """Return the mask to combine with the model's causal one, for windows and padding, or None.
+    """Return the mask that a model needs besides the causal one, or None if it needs no other.
 
     The control "window" limits attention to the length of the longest training text. For an
     encoder the padding of shorter texts is masked.
@@ -24,7 +24,7 @@ def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
 
 
 def oracle_targets(cell: Cell, batch: Batch) -> Tensor | None:
-    """Return the right answers that the control "oracle" gives to the model; None without it."""
+    """Return the right answers, which the control "oracle" adds to the model's input, or None."""
     return batch.targets * batch.answers if cell.control == "oracle" else None
 
 

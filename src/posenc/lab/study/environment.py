@@ -44,7 +44,7 @@ def describe(plan: Plan, also: Mapping[str, str]) -> dict[str, str]:
 
 
 def code() -> str:
-    """Return the SHA-256 of the package's Python files, except those that only show outcomes."""
+    """Return a SHA-256 of the package's Python files, except code that only displays results."""
     content = sha256()
     for path in sorted(PACKAGE.rglob("*.py")):
         inside = path.relative_to(PACKAGE)
@@ -84,7 +84,9 @@ def device(name: str) -> dict[str, str]:
 
 
 def changes(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Describe how the environment `here` differs from the registered one, or return "".
+    """Describe how the environment `here` differs from the one that the study began with.
+
+    Returns "" if they are equal.
 
     An example is "`torch` is '2.12' there and '2.13' here". Commits and processors may differ.
     """
@@ -93,7 +95,7 @@ def changes(there: Mapping[str, str], here: Mapping[str, str]) -> str:
 
 
 def merged(there: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment `here`, with the commits and processors of both environments."""
+    """Return the environment `here`, with the commits and processors of `there` added."""
     both = {**there, **here}
     for name in LISTED:
         parts = [part for one in (there, here) for part in one.get(name, "").split("; ") if part]

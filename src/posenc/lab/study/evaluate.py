@@ -47,7 +47,10 @@ Predictions = dict[str, Tensor]  # outputs of a model by protocol: predicted tok
 def evaluate(
     model: Transformer, cell: Cell, task: Task, lengths: Sequence[int] | None = None
 ) -> dict[tuple[str, int], Tensor]:
-    """Return outcomes by protocol and length: a bool, or bits per character, for each prompt."""
+    """Evaluate a model; return right or wrong, or bits per character, for each prompt.
+
+    The keys of the result are (evaluation protocol, text length).
+    """
     outcomes = {}
     for n in task.lengths if lengths is None else lengths:
         texts = _texts(cell, task, n)
@@ -59,7 +62,10 @@ def evaluate(
 
 
 def predict(model: Transformer, cell: Cell, task: Task) -> Predictions:
-    """Return all model outputs that `grade` needs, as tensors named "length/batch/protocol"."""
+    """Run the model on all test prompts, and return its outputs by "length/batch/protocol".
+
+    `grade` computes the outcomes from these outputs.
+    """
     return {
         f"{n}/{place}/{protocol}": output
         for n in task.lengths
@@ -91,7 +97,7 @@ def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, i
 
 
 def _protocols(task: Task) -> tuple[str, ...]:
-    """Return the names of the protocols, such as "cropped", by which a task is graded."""
+    """Return the names of the evaluation protocols, such as "cropped", that apply to a task."""
     if task.in_bits:
         return ("apart", "windowed", "shuffled", *(() if task.both_ways else ("cropped",)))
     forward = () if task.both_ways else ("cropped", "generated", "endless")
@@ -111,13 +117,13 @@ def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -
 
 
 def _joined(graded: Sequence[dict[str, Tensor]], n: int) -> dict[tuple[str, int], Tensor]:
-    """Concatenate the outcomes of batches; average `position` over all texts."""
+    """Concatenate the results of batches; the bits by character position are averaged instead."""
     joined = {name: torch.cat([one[name] for one in graded]) for name in graded[0]}
     return {(name, n): x.mean(0) if name == "position" else x for name, x in joined.items()}
 
 
 def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
-    """Yield batches of the prompts of length n, each with a random generator for its positions."""
+    """Yield batches of test prompts of length n, each with a generator for random positions."""
     random, left = Random(f"evaluation {task.name} {n}"), cell.profile.prompts
     tokens = len(task.text(n, Random(0), held_out=True).symbols)
     while left:
@@ -130,7 +136,7 @@ def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
 def _predict(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> Predictions:
-    """Run a model on a batch in evaluation mode, and return the outputs by protocol."""
+    """Run a model on a batch in evaluation mode, and return its outputs by evaluation protocol."""
     was_training = model.training
     model.eval()
     outputs = (_logits if task.in_bits else _tokens)(model, cell, task, batch, random)
@@ -145,7 +151,7 @@ def _grade(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 def _tokens(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Int[Tensor, "text token"]]:
-    """Return the likeliest token at each answer, and 0 at other tokens, for each protocol."""
+    """Return the most probable token at each answer and 0 elsewhere, by evaluation protocol."""
     pos, mask = draw_positions(cell, batch.inputs.shape, random), mask_of(cell, task, batch)
     shuffled = draw_positions(replace(cell, control="shuffled"), batch.inputs.shape, random)
     near = mask_of(replace(cell, control="window"), task, batch)
@@ -174,7 +180,7 @@ def _tokens(
 
 
 def _right(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
-    """Test for each protocol and text whether all answers of the text are right."""
+    """Test whether all answers of a text are right, for each text and evaluation protocol."""
     wrong = {}
     for name, tokens in outputs.items():
         answers, targets = (x[:, -tokens.shape[1] :] for x in (batch.answers, batch.targets))
@@ -198,7 +204,7 @@ def _generated(
     mask: Mask | None,
     ends: bool = True,
 ) -> Int[Tensor, "text token"]:
-    """Generate the answers of a batch; tokens that are not answers are read from the batch.
+    """Generate the answers of a batch token by token; all other tokens come from the batch.
 
     With `ends=False`, the model cannot generate <eos>, and reads it from the batch.
     """
@@ -229,7 +235,7 @@ def _generated(
 def _logits(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Float[Tensor, "text token word"]]:
-    """Return the logits of each text, by protocol."""
+    """Return the logits of each text, by evaluation protocol."""
     shape = batch.inputs.shape
     pos, mask = draw_positions(cell, shape, random), mask_of(cell, task, batch)
     near = mask_of(replace(cell, control="window"), task, batch)
@@ -267,7 +273,7 @@ def _cropped(batch: Batch, most: int) -> Batch:
 
 
 def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
-    """Compute bits per character of each text, by protocol."""
+    """Compute the mean bits per character of each text, by evaluation protocol."""
     bits = {
         name: cross_entropy(logits.mT, batch.targets[:, -logits.shape[1] :], reduction="none")
         / log(2)
@@ -288,5 +294,5 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 
 
 def _permuted(points: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Return the points (text, token, axis) in the order of shuffled positions."""
+    """Reorder the points (text, token, axis) by the shuffled positions; None if either is None."""
     return None if points is None or order is None else points[order]

@@ -1,4 +1,4 @@
-"""Export of a study's outcomes to CSV and Parquet; each cell, protocol and length has a row."""
+"""Export of a study's outcomes to CSV and Parquet, a row for each cell, protocol and length."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ COLUMNS: tuple[str, ...] = (
 
 
 def rows(contents: Contents) -> Iterator[dict[str, Any]]:
-    """Yield a row with the columns `COLUMNS` for each cell, protocol and length of a store.
+    """Yield a row of `COLUMNS` for each cell, evaluation protocol and text length of a store.
 
     A cell that failed has one row, without a length.
     """

@@ -151,7 +151,9 @@ class Transformer(nn.Module):
 
 
 class RoundedLinear(nn.Linear):
-    """A linear map whose products are rounded to bfloat16 in training; weights and sums are not.
+    """A linear layer that, in training, rounds its products to bfloat16, as autocast does.
+
+    The stored weights and the output are float32; evaluation uses float32 throughout.
 
     Attention stays in float32: for texts this short, torch's CPU kernel needs more time in bfloat16
     than the rest of a training step together.
@@ -192,7 +194,7 @@ def _draw(model: nn.Module, layers: int, seed: int) -> None:
 
 
 def _without_additive(encoding: Encoding) -> Encoding:
-    """Return an encoding for the layers after the first: without the parts added to embeddings."""
+    """Return the encoding of all layers but the first, without encodings that add to embeddings."""
     parts = [leaf for leaf in leaves(encoding) if "on_embeddings" not in leaf.acts_on]
     if len(parts) == len(leaves(encoding)):
         return encoding

@@ -107,7 +107,7 @@ class PlanRow:
 
 
 class ContrastTerm(NamedTuple):
-    """One term of a contrast: a row, its protocol and its length."""
+    """One result that a contrast compares: an encoding on a task, under a protocol, at a length."""
 
     task: str  # empty: each task of the plan
     label: str
@@ -168,7 +168,10 @@ class Plan:
 
     @classmethod
     def stored(cls, text: str) -> "Plan":
-        """Read a plan from its text in a store; plans older than the setting `told` get false."""
+        """Read a plan from its text in a store.
+
+        Old stores lack the setting `told`, which is false for them.
+        """
         return cls.of({"told": False} | tomllib.loads(text), "the store's plan")
 
     @cached_property
@@ -219,7 +222,7 @@ class Plan:
 
     @property
     def smoke(self) -> bool:
-        """True for the smallest profile, a test that everything runs and not a measurement."""
+        """True if the plan has the smallest profile, which only tests that the code runs."""
         return self.profile == PROFILES["smoke"]
 
     @property
@@ -268,7 +271,7 @@ class Plan:
 
     @property
     def code(self) -> list[str]:
-        """The names of tasks and encodings in code of the user, such as "my_module.py:Mine"."""
+        """The tasks and encodings that are the user's own code, such as "my_module.py:Mine"."""
         named = {*self.tasks, *(row.encoding for row in self.encodings)}
         return sorted(filter(user_code.is_own, named))
 
@@ -277,7 +280,7 @@ class Plan:
         return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
 
     def check_settings(self) -> None:
-        """Raise PlanError for a learning rate or a `theta` with which no study should be trained.
+        """Raise PlanError if a learning rate is too high, or a RoPE's `theta` has the wrong length.
 
         Called before training only, so that a plan in a store can always be read.
         """
@@ -300,7 +303,7 @@ class Plan:
                 )
 
     def check_margin(self, task: str, in_bits: bool) -> None:
-        """Raise PlanError for a margin that is greater than any difference of shares."""
+        """Raise PlanError if the margin is 1 or more for a task scored by accuracy."""
         if self.margin is not None and self.margin >= 1 and not in_bits:
             raise PlanError(
                 f"`margin` must be below 1 for {task}, whose outcomes are shares of right answers,"
@@ -308,7 +311,7 @@ class Plan:
             )
 
     def notes(self) -> list[str]:
-        """List the reasons why the plan cannot be evidence, each with the key and the remedy."""
+        """List each reason why the plan's results would not be evidence, with key and remedy."""
         notes, tests = [], self.tests
         for key, what in CONTROL_KEYS.items():
             if not getattr(self, key):
@@ -342,7 +345,10 @@ class Plan:
 
     @property
     def tests(self) -> int:
-        """The number of statistical tests: one per contrast and task, one if it names a task."""
+        """The number of statistical tests.
+
+        A contrast that names a task is one test; any other contrast is one test for each task.
+        """
         return sum(
             1 if self.reading(sides[0][0]).task else len(self.tasks) for sides in self.contrast
         )
@@ -357,7 +363,7 @@ class Plan:
             raise PlanError(" ".join([*notes, remedy]))
 
     def differences(self, other: "Plan") -> str:
-        """Describe how this plan differs from another: "`seeds` is 6 there and 10 here"."""
+        """Describe how this plan differs from `other`, such as "`seeds` is 6 there and 10 here"."""
         there, here = (tomllib.loads(plan.text) for plan in (other, self))
         return ", ".join(
             f"`{key}` is {brief(there.get(key))} there and {brief(here.get(key))} here"
@@ -381,7 +387,10 @@ TERM = re.compile(r"(.+?)(?: (cropped|windowed))?(?: at ([1-9]\d{0,8}))?")
 
 
 def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> ContrastTerm:
-    """Parse a contrast term into task, label, protocol and length; row labels are never split."""
+    """Parse a contrast's text, such as "copy: rope cropped at 12", into its four fields.
+
+    A text that is the label of a row is not parsed any further.
+    """
     task, _, rest = name.partition(": ")
     task, rest = (task, rest) if task in tasks and rest else ("", name)
     found = TERM.fullmatch(rest)
@@ -586,7 +595,7 @@ class _PlanReader:
     def _encoding(
         self, name: str, options: Mapping[str, Any], profile: Profile, extend: str
     ) -> None:
-        """Check the options of an encoding by making one; code of the user is checked later."""
+        """Check an encoding's options by constructing it, unless it is the user's own code."""
         for key, option in options.items():
             self._option(f"encodings: {name}", key, option)
         try:

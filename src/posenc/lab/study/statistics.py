@@ -53,7 +53,9 @@ class Interval:
 
 
 def interquartile_mean(values: Sequence[float] | Tensor) -> float:
-    """Return the mean of the middle half; a value at an edge counts by its share inside.
+    """Return the mean of the middle half of the values.
+
+    A value at an edge of that half has the weight of its part inside.
 
     >>> interquartile_mean([0.0, 1.0, 2.0, 100.0])
     1.5
@@ -108,7 +110,11 @@ def interval(
 def _ends(
     mean: Float[Tensor, "*world"], half: Float[Tensor, "*world"], share_of: int | None, level: float
 ) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"]]:
-    """Return the ends of an interval; those of a share of `share_of` prompts stay in 0 … 1."""
+    """Return the low and high end of a confidence interval.
+
+    The interval of a mean over `share_of` right or wrong outcomes is computed for its logit, and
+    stays within 0 … 1.
+    """
     if share_of is None:
         return mean - half, mean + half
     apart = half / (mean * (1 - mean))
@@ -133,7 +139,10 @@ def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
 def _crossed(
     table: Float[Tensor, "*world seed prompt"],
 ) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"], Float[Tensor, "*world"]]:
-    """Return mean, standard error over seeds and prompts, and degrees of freedom of a table."""
+    """Return the mean of a table of outcomes, its standard error, and its degrees of freedom.
+
+    The error is that of a mean over seeds and prompts, where all seeds have the same prompts.
+    """
     seeds, prompts = table.shape[-2:]
     by_seed, by_prompt = table.mean(-1), table.mean(-2)
     mean = by_seed.mean(-1)
@@ -154,7 +163,7 @@ def _crossed(
 
 @cache
 def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2_000) -> float:
-    """Simulate the coverage of `interval`: how often it contains the truth, in the worst case.
+    """Simulate how often `interval` contains the true mean, and return the lowest share found.
 
     The logit of a right answer is the sum of a mean, a normal number of the seed and a normal
     number of the prompt. Worlds differ in these: seeds vary more than prompts, as much, or less,
@@ -192,7 +201,10 @@ def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2
 
 
 def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> float:
-    """Return the share of tables (world, seed, prompt) whose interval contains the truth."""
+    """Return the share of simulated tables whose confidence interval contains the true mean.
+
+    - `tables`: outcomes (world, seed, prompt), one table for each simulated world
+    """
     mean, error, degrees = _crossed(tables)
     half = between(*_quantiles(level), 1 / degrees) * error
     low, high = _ends(mean, half, tables.shape[-1] if share else None, level)
@@ -201,7 +213,10 @@ def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> fl
 
 @cache
 def _quantiles(level: float) -> tuple[Tensor, Tensor]:
-    """Tabulate quantiles of t over 1/degrees; over this variable t is nearly linear."""
+    """Tabulate quantiles of Student's t at evenly spaced values of 1/degrees of freedom.
+
+    In this variable the quantile is nearly linear.
+    """
     inverse = torch.linspace(1 / MOST_DEGREES, 1, 64, dtype=torch.float64)
     return inverse, torch.tensor([t_quantile((1 + level) / 2, 1 / x) for x in inverse.tolist()])
 
@@ -212,7 +227,7 @@ def interquartile(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """Estimate the interquartile mean over all runs of several tasks, and its interval.
+    """Return the interquartile mean of all runs of several tasks, with a bootstrap interval.
 
     - `outcomes`: for each task the outcomes as of `interval`
     - `level`: confidence level
@@ -241,7 +256,10 @@ def _seeds_by_prompts(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"
 
 
 def _redrawn(table: Tensor, resamples: int, random: torch.Generator) -> Tensor:
-    """Resample seeds, and prompts alike for all seeds; return means (resample, seed)."""
+    """Return each seed's mean (resample, seed) in bootstrap samples of seeds and of prompts.
+
+    In one resample all seeds have the same prompts.
+    """
     seeds, prompts = table.shape
     drawn_prompts = torch.randint(prompts, (resamples, prompts), generator=random)
     times = torch.zeros(resamples, prompts, dtype=table.dtype)
@@ -312,12 +330,18 @@ def probability_of_improvement(
 
 
 def enough(interval: Interval, seeds: int, half_width: float = 0.05, most: int = 32) -> bool:
-    """Test whether a study can stop: enough seeds, and an interval of at most this half-width."""
+    """Test whether a study can stop: it has `most` seeds, or enough for an interval this narrow.
+
+    - `half_width`: greatest half-width of the interval; without it the study goes on to `most`
+    seeds
+    """
     return seeds >= most or (seeds >= RANKING and interval.half_width <= half_width)
 
 
 def seeds_for(comparisons: int, level: float = 0.05) -> int:
-    """Return the least number of paired seeds with which a comparison can be significant.
+    """Return the least number of paired seeds with which a difference can be significant.
+
+    - `comparisons`: number of tests that are corrected together by Holm's method
 
     The least p of n seeds is 2 / 2ⁿ, and Holm multiplies it by the number of comparisons.
 

@@ -73,7 +73,7 @@ class StoreError(ValueError):
 
 
 class Outcome(NamedTuple):
-    """The outcomes at one length: for each prompt right or wrong, or bits per character."""
+    """The outcomes of one run at one text length: for each prompt a bool, or bits per character."""
 
     kind: str
     prompts: int
@@ -176,7 +176,7 @@ class Contents:
 
 
 def _bytes_of(name: str, record: Record) -> bytes:
-    """Return a record as bytes for its checksum, without times, which may differ."""
+    """Return a record as bytes for its checksum; times are left out because they vary."""
     losses = _little_endian(array("d", record.losses)).hex()
     identity = (name, record.cell.label, record.parameters, losses, record.failure)
     return repr((identity, sorted(record.outcomes.items()))).encode()
@@ -326,7 +326,7 @@ def _is_time(name: str, value: Any) -> bool:
 
 
 def _seconds(folder: Path) -> dict[str, float]:
-    """Return the last median step time of each cell."""
+    """Return the median time of a training step for each cell, as last written to times.jsonl."""
     return {
         line["cell"]: float(line["step"])
         for line in times(folder)
@@ -385,7 +385,7 @@ def _read_rows(file: sqlite3.Connection, path: Path, table: str, query: str) -> 
 
 
 def _compare(checksums: Mapping[str, str], file: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreError for the first part of a store whose checksum is wrong."""
+    """Raise StoreError if a cell, or the plans and sources, do not match their stored checksum."""
     written = dict(_read_rows(file, path, "checksums", "part, sha256 FROM checksums"))
     for part in sorted({*checksums, *written}):
         if written.get(part) != checksums.get(part):
@@ -417,7 +417,7 @@ def _format(file: sqlite3.Connection) -> Any:
 
 
 def _renew(running: Path) -> None:
-    """Convert an unfinished store of format 1 to the current format."""
+    """Rewrite the file of an unfinished study in the current format, if its format is older."""
     with _explained(running), closing(sqlite3.connect(running)) as file:
         _check(file, running)
         if _format(file) == FORMAT:

@@ -36,7 +36,7 @@ class Study:
 
     @property
     def title(self) -> str:
-        """The title of the report: encodings and tasks, but not the unproven hypothesis."""
+        """The title of the report: the encodings and the tasks, without the plan's hypothesis."""
         names, tasks = (
             [*dict.fromkeys(getattr(row, what) for row in self.analysis.rows)]
             for what in ("encoding", "task")

@@ -119,7 +119,7 @@ def result_of(
 
 
 def means(losses: list[float]) -> tuple[float, ...]:
-    """Return the mean loss of every 50 steps, to store these instead of all losses."""
+    """Return the mean loss of each group of 50 steps, which is stored instead of all losses."""
     parts = [losses[n : n + MEAN_OF] for n in range(0, len(losses), MEAN_OF)]
     return tuple(sum(part) / len(part) for part in parts)
 
@@ -179,7 +179,9 @@ def take_step(
     cell: Cell,
     task: Task,
 ) -> tuple[float, int]:
-    """Run training step number `step`, from 0; return the loss before it and the tokens read.
+    """Run one training step; return the loss before the update, and the number of tokens read.
+
+    - `step`: number of the step, from 0
 
     Raises `Diverged` if the loss is not finite, without changing the weights.
     """

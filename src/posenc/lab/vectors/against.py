@@ -80,7 +80,7 @@ class Verdict:
 
 
 class Pairs(NamedTuple):
-    """The arrangement of rotary pairs: the channels of each pair in the input and in the output.
+    """The layout of rotary pairs: the channels that form each pair, before and after rotation.
 
     If `across`, pairs are (i, i + dim/2) of the whole head, and the first of them turn.
     """
@@ -93,7 +93,10 @@ class Pairs(NamedTuple):
     across: bool = False
 
     def of(self, x: Tensor, side: str) -> Tensor:
-        """Return the pairs as complex numbers, (…, pair); `side` is "layout" or "out"."""
+        """Return the rotary pairs of `x` as complex numbers (…, pair).
+
+        - `side`: "layout" for the arrangement of pairs in the input, "out" for that in the output
+        """
         part = x[..., self._turned()]
         return torch.complex(*split(part, getattr(self, side)))
 
@@ -118,7 +121,7 @@ def against(
     layer: int | None = None,
     layout: Layout | None = None,
 ) -> Verdict:
-    """Measure a RoPE implementation `apply`, and name each fault by comparison with a config.
+    """Find the faults of a RoPE implementation, by comparing its outputs with those of a config.
 
     - `apply`: called with q and k, (batch, head, token, channel) in float32, and whole positions,
       (batch, token), or (batch, token, axis) for a model whose config has `mrope_section`; returns
@@ -167,7 +170,7 @@ def _layer(spec: Spec, layer: int | None) -> Rotary:
 
 
 class ProbePositions(NamedTuple):
-    """The positions at which an implementation is measured.
+    """The token positions at which a RoPE implementation is tested.
 
     - `points`: (batch, token), or (batch, token, axis); the second text has them in another order
     - `places`: (token,), the place of each token in its text
@@ -194,7 +197,10 @@ class ProbePositions(NamedTuple):
 
 
 class Observed:
-    """The measured multipliers of all pairs of q and k, (batch, head, token, pair)."""
+    """The measured complex factors by which an implementation multiplies each rotary pair.
+
+    Their shape is (batch, head, token, pair).
+    """
 
     def __init__(self, apply: Apply, probe: ProbePositions, rotary: Rotary, spec: Spec):
         self.probe, self.apply = probe, apply
@@ -230,7 +236,9 @@ class Observed:
         return pair[0], pair[1]
 
     def multipliers(self, pairs: Pairs, part: int) -> tuple[Tensor, float]:
-        """Return the multiplier m of queries (part 0) or keys (1), and how much content changes m.
+        """Return the complex factor of each pair, and how far it depends on the content of q or k.
+
+        - `part`: 0 for queries, 1 for keys
 
         Pairs that are short in one content are measured in the other.
         """
@@ -252,7 +260,7 @@ class Observed:
 
 
 def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]]:
-    """Yield the pair arrangement of the config (no fault), then wrong ones, each with its fault."""
+    """Yield the correct layout of channel pairs, then wrong layouts, each with its fault."""
     layout = rotary.layout or "half"
     other = "interleaved" if layout == "half" else "half"
     words = {"half": "halves", "interleaved": "neighbours"}
@@ -320,7 +328,10 @@ def _fault(name: str, sentence: str) -> RotationFault:
 def _thetas(
     rotary: Rotary, spec: Spec, length: int
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield θ of the config, (pair,) or (axis, pair), then wrong θ, each with its known fault."""
+    """Yield the correct θ, then the θ of known faults such as ignored scaling, each with its fault.
+
+    The shape of θ is (pair,) or (axis, pair).
+    """
     right = rotary.frequencies(length).double()
     yield None, right
 
@@ -430,7 +441,7 @@ def _thetas(
 def _sections(
     rotary: Rotary, right: Tensor, of: Callable[[Rotary], Tensor]
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield wrong θ in which the axes of M-RoPE belong to other pairs, each with its fault."""
+    """Yield θ of M-RoPE with axes assigned to the wrong pairs, each with its fault."""
     if not rotary.sections:
         return
     says = "take turns" if rotary.interleaved else "follow one another"
@@ -468,7 +479,7 @@ def _sections(
 def _places(
     probe: ProbePositions, rotary: Rotary, spec: Spec
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield the given positions, then those that a faulty implementation would use, in float64."""
+    """Yield the correct positions, then those that faulty implementations use, with the fault."""
     given = probe.points.double()
     index = probe.places.double()
     index = index[None].expand(given.shape[:2])
@@ -536,7 +547,7 @@ ROUNDED = {
 
 
 def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
-    """Yield functions that compute m from positions and θ, exactly or partly in 16 bits."""
+    """Yield functions for cos and sin of position · θ: exact, then with faulty 16-bit steps."""
     yield None, partial(_formed, (), torch.float64)
     for count in range(1, len(ROUNDED) + 1):
         for parts in combinations(ROUNDED, count):
@@ -549,7 +560,7 @@ def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
 
 
 def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Tensor) -> Tensor:
-    """Return exp(i p θ); `parts` names the intermediate values that are rounded to `dtype`."""
+    """Return cos + i·sin of position · θ, with the steps named in `parts` rounded to `dtype`."""
 
     def rounded(part: str, x: Tensor) -> Tensor:
         return x.to(dtype).double() if part in parts else x
@@ -560,7 +571,7 @@ def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Ten
 
 
 def _turns() -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
-    """Yield functions from exp(i a) to m: none for a correct rotation, then known faults."""
+    """Yield functions that change cos + i·sin as known faults do; the first changes nothing."""
     yield None, lambda m: m
     yield _fault("rotated backward", "Each pair turns by −p·θ."), lambda m: m.conj()
     yield _fault("cos and sin are exchanged", ""), lambda m: torch.complex(m.imag, m.real)
@@ -576,7 +587,7 @@ def _turns() -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]
 
 
 def _still(m: Tensor) -> Tensor:
-    """Return a mask (pair,) that is True for pairs with m = 1 at all positions."""
+    """Return a mask (pair,) that is True for pairs that are not rotated at any position."""
     return (m == 1).flatten(0, -2).all(0)
 
 
@@ -699,14 +710,14 @@ def _explained(
 
 
 def _off(m: Tensor, made: Tensor, room: Tensor) -> float:
-    """Return the largest error of m, where 1 is the largest error that rounding explains."""
+    """Return the largest difference of two complex factors, in multiples of the allowed error."""
     return float(off(m, made, room).max())
 
 
 def _measured(
     m: Tensor, expected: Tensor, probe: ProbePositions, rotary: Rotary, length: int
 ) -> RotationFault:
-    """Describe a fault that is not a known one by the θ or the positions that explain m."""
+    """Describe an unknown fault by the θ or the positions that would explain the measurement."""
     right = rotary.frequencies(length).double()
     points = probe.points.double()
     if (theta := thetas(m, points)) is not None:

@@ -76,7 +76,7 @@ def pattern(*shape: int, start: int = 0) -> Tensor:
 
 
 def turns(pos: Tensor, theta: Tensor) -> Tensor:
-    """Return exp(i p·θ), (…, token, pair), with an exact product of position and θ.
+    """Return cos + i·sin of the exact product position · θ, (…, token, pair).
 
     - `pos`: positions, (…, token), or points, (…, token, axis), below 2²⁴
     - `theta`: radians per token, (pair,) or (axis, pair)
@@ -97,7 +97,7 @@ def rotated(x: Tensor, by: Tensor, layout: Layout, start: int) -> Tensor:
 
 
 def placed() -> dict[str, Tensor]:
-    """Return by name the positions at which cases are computed, such as "far" or "packed"."""
+    """Return the test positions by name, such as "far" or "packed"."""
     line = torch.arange(3)
     return {
         "start": line,
@@ -239,7 +239,7 @@ def _of_layer(
 
 
 def _points(pos: Tensor, rotary: Rotary) -> Tensor:
-    """Return points with the coordinates p, p + 1, p + 2, …, so that axes differ."""
+    """Return points (…, axis) whose axes differ: p, p + 1, p + 2, … for each position p."""
     return pos[..., None] + torch.arange(len(rotary.sections))
 
 
@@ -319,7 +319,7 @@ def _indices(*sizes: int) -> list[Tensor]:
 
 
 def of_texts() -> Iterator[VectorCase]:
-    """Yield the position ids of texts with pictures, video and sound, by each rule."""
+    """Yield cases of position ids for text with images, video and audio, by each model's rule."""
     for rule in RULES.values():
         for number in range(12):
             kinds, images, videos = _text(rule, number)

@@ -17,12 +17,15 @@ SLACK = 2.0**-22  # relative error of an angle in float32, of θ and of the prod
 
 
 def slack(points: Tensor, theta: Tensor) -> Tensor:
-    """Return the largest error of m that rounding can explain, (batch, 1, token, pair)."""
+    """Return the error of exp(i·position·θ) that rounding can cause, (batch, 1, token, pair)."""
     return (CLOSE + SLACK * angles(points, theta).abs())[:, None]
 
 
 def off(m: Tensor, made: Tensor, slack: Tensor) -> Tensor:
-    """Return the error of m divided by `slack`, which rounding explains. NaN equals NaN."""
+    """Return the differences of two complex factors, in multiples of the tolerance `slack`.
+
+    NaN equals NaN.
+    """
     share = ((made - m).abs() / slack).nan_to_num(torch.inf)
     return torch.where(m.isnan() & made.isnan(), 0.0, share)
 
@@ -36,7 +39,9 @@ def unit(angle: Tensor) -> Tensor:
 
 
 def thetas(m: Tensor, points: Tensor) -> Tensor | None:
-    """Return the θ, (pair,) or (axis, pair), that explains all m at these positions, or None.
+    """Return the θ with which these positions give the measured complex factors, or None.
+
+    The shape is (pair,), or (axis, pair) for points. None means that no θ gives all factors.
 
     - `m`: (batch, head, token, pair), of length 1
     - `points`: (batch, token) or (batch, token, axis), float64
@@ -66,7 +71,10 @@ def _unwound(m: Tensor, line: Tensor) -> Tensor:
 
 
 def positions(m: Tensor, theta: Tensor) -> Tensor | None:
-    """Return the integer positions, (batch, token), that explain all m with this θ, or None."""
+    """Return the integer positions with which θ gives the measured complex factors, or None.
+
+    - `m`: measured factors, (batch, head, token, pair)
+    """
     found = torch.zeros(m.shape[0], m.shape[2], dtype=torch.float64)
     mean = m.mean(1)
     for pair in theta.abs().argsort().tolist():
@@ -120,7 +128,7 @@ def theta_fault(found: Tensor, right: Tensor, rotary: Rotary, far: float) -> tup
 
 
 def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
-    """Return b if θ is b^(−2j/turned) in all pairs that turn, and None if not."""
+    """Return the base b if all rotated pairs have θ = b^(−2j/channels), otherwise None."""
     at = theta.nonzero().flatten()
     at = at[at > 0]
     if len(at) < 2 or bool((theta[at] < 0).any()):
@@ -132,7 +140,7 @@ def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
 
 
 def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
-    """Return masks of the pairs that keep their θ, are slowed by the factor, or lie between."""
+    """Return masks of the pairs that YaRN or Llama 3 scaling keeps, slows, or partly slows."""
     if rotary.method not in ("yarn", "llama3"):
         return {}
     plain = torch.tensor(rotary.unscaled(), dtype=torch.float64)

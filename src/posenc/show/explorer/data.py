@@ -213,7 +213,7 @@ def unmeasured() -> int:
 
 
 def published_bases() -> list[float]:
-    """Return the bases of published models."""
+    """Return the distinct RoPE bases of published models, smallest first."""
     return sorted({model.base for model in published.models()})
 
 

@@ -1,4 +1,4 @@
-"""Write the explorer's page, one HTML file that opens offline, from the files in `page`.
+"""Write the explorer's page as one offline HTML file, from the sources in the folder `page`.
 
 The JavaScript modules become one script, each in its own function scope and after the modules that
 it imports. So there is no build step, and modules may use the same names.

@@ -68,7 +68,7 @@ class GraphInputs(NamedTuple):
 
 
 class LastCall(TorchFunctionMode):
-    """A mode that records the last torch function called, for the message of a failed export."""
+    """A torch function mode that stores the name of the last call, for export error messages."""
 
     name = ""
 
@@ -80,7 +80,10 @@ class LastCall(TorchFunctionMode):
 
 
 def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> dict[str, Tensor]:
-    """Run all hooks and return the graph's outputs; `alone` computes only the shown head's bias."""
+    """Run all hooks of an encoding, and return the graph's outputs for one head.
+
+    If `alone`, the bias is computed for this head only, not for all heads.
+    """
     pos, q, k, x, hidden, head = content
     tensors, acts_on, at = {}, encoding.acts_on, encoding.prepare(pos)
     if "on_embeddings" in acts_on:
@@ -114,7 +117,7 @@ def of_head(x: Tensor, head: Tensor) -> Tensor:
 
 
 def at_of_head(at: Any, head: Tensor) -> Any:
-    """Select this head's part of prepared positions; fields without heads stay as they are."""
+    """Select one head from prepared positions; fields without a head dimension are unchanged."""
     if not isinstance(at, Prepared):
         return at
     shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
@@ -135,7 +138,7 @@ def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
 
 
 def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
-    """Test whether a head has the same scores computed alone as computed among all heads.
+    """Test whether computing one head alone gives the same scores as computing all heads.
 
     If they are, the scores of the other heads need not be computed. No attribute of an encoding
     states this, so the outputs are compared.
@@ -162,7 +165,7 @@ def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
 def bias_of_head(
     bias: ScoreBias, head: Tensor, shape: tuple[int, int, int, int], seen: Tensor | None
 ) -> Tensor:
-    """Compute this head's bias for all pairs, by the bias's per-pair function if it has one."""
+    """Compute one head's bias for all query–key pairs, without the other heads if possible."""
     of_pair = bias.pair()
     if of_pair is None:
         return of_head(bias.block(ALL, ALL, seen), head).expand(shape)
@@ -193,7 +196,7 @@ def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS)
 
 
 def with_tensors(encoding: Encoding, names: Collection[str]) -> Encoding:
-    """Replace these floats of an encoding by tensors, so that a graph records them as constants."""
+    """Replace float attributes by tensors, so that an exported graph records them as constants."""
     for name in names:
         path, _, last = name.rpartition(".")
         module = vars(encoding.get_submodule(path))
@@ -271,7 +274,7 @@ def graph(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> dic
 
 
 def written(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an exported graph with its constants as data for JSON instead of tensors."""
+    """Return an exported graph as data for JSON, with its constant tensors converted."""
     constants = {name: numbers(value) for name, value in graph["constants"].items()}
     return {**graph, "constants": constants}
 
@@ -285,7 +288,10 @@ def operations() -> frozenset[str]:
 
 
 def numbers(x: Tensor) -> dict[str, Any]:
-    """Write a tensor for JSON: few values as numbers, many as bytes, in float32 if exact."""
+    """Convert a tensor to data for JSON: numbers if it is short, otherwise base64 of its bytes.
+
+    The bytes are float32 if that is exact, otherwise float64.
+    """
     x = x.detach()
     form: dict[str, Any] = {"shape": [*x.shape], "dtype": str(x.dtype).removeprefix("torch.")}
     if x.numel() <= FEW_NUMBERS or not x.is_floating_point():

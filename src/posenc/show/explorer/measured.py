@@ -104,7 +104,7 @@ def _exported(
 
 
 def wider(card: Card) -> dict[str, dict[str, Any]]:
-    """Export graphs of head sizes in `DIMS`; none if the encoding learns or only adds a bias."""
+    """Export graphs for the head sizes in `DIMS`, unless the encoding is a bias or has weights."""
     found = {}
     for dim in DIMS:
         try:

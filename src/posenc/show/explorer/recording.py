@@ -38,7 +38,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Operation:
-    """A recorded operation: "add.Tensor" is one of torch, "py.mul" one of Python on sizes."""
+    """A recorded operation: of torch, such as "add.Tensor", or on sizes, such as "py.mul"."""
 
     name: str
     arguments: list[Any]
@@ -110,7 +110,7 @@ class Recording(DispatchMode):
 
 
 class Differs(ValueError):
-    """Raised for an operation that is not the same for every number of tokens."""
+    """Raised if an operation is not the same for texts of every length."""
 
     def __init__(self, operation: str):
         super().__init__("it differs with the number of tokens")
@@ -118,7 +118,7 @@ class Differs(ValueError):
 
 
 class Graph:
-    """The graph that equals all recordings of one function, for any number of tokens.
+    """The graph that computes the recorded function for any number of tokens.
 
     Values that no output needs are left out, and equal operations on equal values are one node.
     Raises `Differs` for an argument that depends on the number of tokens otherwise than by sums and
@@ -181,7 +181,7 @@ class Graph:
         return self.same[key]
 
     def _merged(self, values: Sequence[Any]) -> Any:
-        """Merge an argument's values from all recordings into one value, reference or size."""
+        """Merge an argument's values from all recordings into one that holds for every length."""
         first = values[0]
         if isinstance(first, list):
             return [self._merged(parts) for parts in zip(*values, strict=True)]
@@ -190,7 +190,10 @@ class Graph:
         return self._size(values)
 
     def _size(self, values: Sequence[int]) -> Any:
-        """Write a size as n · a + b for n tokens, with b < n; a is a number or another such sum."""
+        """Write a size as a formula of the number of tokens n, from its values in all recordings.
+
+        The formula is n · a + b with |b| < n, where a is a number or another such formula.
+        """
         if len({*values}) == 1:
             return values[0]
         for below in (0, 1):
@@ -246,7 +249,10 @@ def _needed(recording: Recording) -> set[int]:
 
 
 def run(graph: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Compute a graph's outputs from `tensors`: all inputs, and new values for any constants."""
+    """Run a graph, and return its outputs by name.
+
+    - `tensors`: all inputs by name, and constants that replace those of the graph
+    """
     known = {**graph["constants"], **tensors}
     values = [known[name] for name in (*graph["inputs"], *graph["constants"])]
 
@@ -281,7 +287,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return all tensors of a module by path: parameters, buffers and other attributes."""
+    """Return all tensors of a module by their path, also those that are plain attributes."""
     return {
         f"{path}.{name}".lstrip("."): value
         for path, part in module.named_modules()
@@ -291,7 +297,7 @@ def tensors_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _dtype(value: Any) -> str:
-    """Name the dtype of a result; empty for float64, and for numbers."""
+    """Return the name of a tensor's dtype, or "" for float64 and for values other than tensors."""
     if not isinstance(value, Tensor) or value.dtype is torch.float64:
         return ""
     return str(value.dtype).removeprefix("torch.")

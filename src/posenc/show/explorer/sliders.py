@@ -1,4 +1,4 @@
-"""Make sliders: for each value of a constructor's option, the constants of the graph.
+"""Make the explorer's sliders, each with the graph's constants for many values of an option.
 
     {"base": {"values": [1000, …, 10000, …], "at": 5, "marked": [10000, 50000, …],
               "constants": {"freqs": …}}, …}
@@ -91,7 +91,10 @@ class SliderMaker:
         return in_float64(encoding)
 
     def export(self, encoding: Encoding) -> Graph:
-        """Record the graph; floats that sliders change become constants if no branch reads them."""
+        """Record the graph, if possible with the floats that sliders change as constants.
+
+        A float on which a branch depends cannot be a constant.
+        """
         if self.kept:
             with suppress(ValueError):
                 twin = graphs.with_tensors(self.encoding(), self.kept)
@@ -145,7 +148,7 @@ class SliderMaker:
         return constants(graph, graphs.with_tensors(encoding, self.kept))
 
     def is_right(self, graph: Graph, **options: float) -> bool:
-        """Test whether the graph with constants of these options computes what the hooks do."""
+        """Test whether the graph with constants for these options gives the encoding's outputs."""
         encoding = self.encoding(**options)
         content = graphs.content(encoding, graphs.TOKENS[0], self.dim, self.heads)
         moved = constants(graph, graphs.with_tensors(self.encoding(**options), self.kept))
@@ -188,7 +191,7 @@ def _is_float(option: Parameter) -> bool:
 
 
 def steps(default: float, bases: Collection[float] = ()) -> list[float]:
-    """Return the values that a slider tries for an option with this default.
+    """Return the values of a slider for an option with this default.
 
     For `base`, these are published and round values. Otherwise, they are shares of 1 for a default
     from 0 to 1, or halves and doubles of the default.
@@ -201,7 +204,10 @@ def steps(default: float, bases: Collection[float] = ()) -> list[float]:
 
 
 def constants(graph: Mapping[str, Any], encoding: Encoding) -> dict[str, Tensor]:
-    """Return this encoding's tensors for the graph's constants, without constants that it lacks."""
+    """Return an encoding's tensors that can replace constants of a graph, by name.
+
+    Constants that the encoding lacks, or has in another shape, are left out.
+    """
     own, known = tensors_of(encoding), graph["constants"]
     return {
         name: own[name].detach()

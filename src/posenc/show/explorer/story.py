@@ -1,4 +1,4 @@
-"""Collect the data for the scenes of the explorer's story that show no exported encoding.
+"""Collect the data for scenes of the explorer's story that do not run an encoding.
 
 The frequencies of a published rotation before and after each extension, the outcomes of a
 registered study, and the guide of docs/guide.md.
@@ -28,7 +28,7 @@ class StretchedWay(TypedDict):
 
 
 class GrowingText(TypedDict):
-    """A published rotation, and its extensions from `trained` to `target` tokens."""
+    """The frequencies of a published RoPE, before and after extension to a longer context."""
 
     model: str
     base: float

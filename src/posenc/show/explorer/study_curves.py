@@ -1,4 +1,4 @@
-"""Outcomes by length and seed of models trained on short texts, for a scene of the story.
+"""Study results by text length and seed, for a scene of the explorer's story.
 
 The stores are in `studies/` of the repository, which is not installed. `tools/explorer.py` writes
 the outcomes into `study_curves.json`, and a test compares them with the store.
@@ -67,7 +67,7 @@ def measured(studies: Path) -> Outcomes:
 
 
 def _beyond(row: dict[str, Any]) -> Curve:
-    """Select the outcomes at the trained length and longer ones."""
+    """Select the outcomes of a result row from its trained length on, by length."""
     return {
         str(length): [round(one, DIGITS) for one in seeds]
         for length, seeds in row["curve"].items()

@@ -57,7 +57,7 @@ _ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
 
 
 def _read(*names: str) -> str:
-    """Format the bits at 2 L of some encodings: reading the whole text, and reading it cropped."""
+    """Format bits per character at twice the trained length, for whole and for cropped texts."""
     return ", ".join(f"{name} {READ[name][1]:.3f} and {READ[name][2]:.3f}" for name in names)
 
 

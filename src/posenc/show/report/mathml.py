@@ -60,7 +60,9 @@ def math(formula: str) -> str:
 
 
 class _Reader:
-    """Recursive-descent parser: a formula is products between signs, a product is atoms.
+    """A recursive-descent parser from formulas to MathML elements.
+
+    The grammar:
 
         formula = { sign | product }          product = factors { " / " factors }
         factors = atom { atom | "·" | "/" }   atom    = name | number | group | √ argument, scripts
@@ -151,7 +153,10 @@ class _Reader:
         return group if opening in "({" else str(group)
 
     def _scripted(self, base: str, low: str) -> str:
-        """Read the scripts that follow a base; `low` is "under" for limits, otherwise "sub"."""
+        """Read the sub- and superscripts after `base`, and return all three as one element.
+
+        - `low`: "under" to set a subscript below the base, as for a limit, otherwise "sub"
+        """
         below, above = [], []
         while not self.next.gap:
             kind, text, _ = self.next
@@ -209,13 +214,13 @@ class _Reader:
 
 
 class Parentheses(str):
-    """A group in parentheses; `inner` holds its elements without them."""
+    """The MathML of a group in parentheses; `inner` has its elements without the parentheses."""
 
     inner: list[str]
 
 
 def _bare(elements: list[str]) -> list[str]:
-    """Return the elements, without parentheses if one pair encloses them all."""
+    """Return the elements without the parentheses that enclose them all, if there are any."""
     return (
         elements[0].inner
         if len(elements) == 1 and isinstance(elements[0], Parentheses)

@@ -43,7 +43,7 @@ MOST_NUMBERS = 2**25  # bytes
 
 
 def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
-    """Raise OSError with the reason if a report cannot, or should not, be written to `out`.
+    """Raise OSError, with the reason, if a report must not or cannot be written to `out`.
 
     A missing folder is not created yet, so that a command that fails later leaves no folder.
 
@@ -147,7 +147,7 @@ def _check_replaceable(out: Path, figures: Sequence[str] = ()) -> None:
 
 
 def _is_report_part(out: Path, name: str) -> bool:
-    """Test whether an earlier report or a killed run made this entry."""
+    """Test whether the file or folder `name` in `out` is from an earlier or interrupted report."""
     path = out / name
     if name in (PAGE, EXPLORER):
         return has_mark(path, MARK)
@@ -188,7 +188,7 @@ def _real_folder(path: Path) -> bool:
 
 
 def has_mark(path: Path, mark: str) -> bool:
-    """Test whether a regular file, not a link, has this mark near its beginning or end."""
+    """Test whether a regular file, not a link, has `mark` near its beginning or end."""
     with suppress(OSError, ValueError):
         return mark.encode() in _read_bytes(path, MARK_REACH) + _read_bytes(
             path, MARK_REACH, end=True

@@ -70,7 +70,7 @@ def render(result: Any, views: Mapping[str, str] | None = None) -> str:
 
 @dataclass(frozen=True)
 class Shown:
-    """The parts of a figure that a template uses."""
+    """A figure as HTML and JSON, with its title and alternative text, for use in a template."""
 
     title: str
     alt: str
@@ -103,7 +103,7 @@ def _template(name: str) -> Template:
 
 
 def environment(*places: BaseLoader) -> Environment:
-    """Make the Jinja environment with the templates of `places`, of the kinds, and shared ones."""
+    """Make the Jinja environment; its loaders are `places`, then the report's templates."""
     own = PackageLoader("posenc.show.report", "kinds"), PackageLoader("posenc.show.report")
     made = Environment(
         loader=ChoiceLoader([*places, *own]),

@@ -49,7 +49,7 @@ def masked(names: Sequence[str]) -> str:
 
 
 def change(share: float | None) -> str:
-    """Format a change by shuffling or repeating: "none" or "39%", or "" if it was not measured."""
+    """Format the change of outputs after a shuffle or repetition: "none", "39%", or "" for None."""
     if share is None:
         return ""
     return "none" if share < BLIND else _percent(share)
@@ -70,7 +70,10 @@ def count(parameters: int) -> str:
 
 
 def moved(share: float | None) -> str:
-    """Format the change of outputs when the whole text is moved: "same", "120%", or "refused"."""
+    """Format the change of outputs when all positions are shifted: "same", "120%", or "refused".
+
+    "refused" means that the encoding does not accept the shifted positions.
+    """
     if share is None:
         return "refused"
     return "same" if share < BLIND else _percent(share)
@@ -153,7 +156,10 @@ def _percent(share: float) -> str:
 
 
 def seen_in(rotation: Turning, kind: str) -> str:
-    """Describe the angles that one group of rotated pairs meets within the trained length."""
+    """Describe the angles of one kind of rotary pairs, compared with the angles met in training.
+
+    - `kind`: "all", "part", "new" or "still"
+    """
     before = f"{rotation.trained:,} tokens" if rotation.trained else "training"
     return {
         "all": f"complete a turn in {before}",

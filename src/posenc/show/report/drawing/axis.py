@@ -30,7 +30,10 @@ class Axis:
 
 
 def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
-    """Make an axis of the n-th panel, with at most `most` ticks, for all states of the figure."""
+    """Make the x or y axis of panel number `n`; it covers all frames of an animation.
+
+    - `most`: greatest number of ticks
+    """
     panel = figure.panels[n]
     states = [panel, *(frame.panels[n] for frame in figure.frames)]
     log = panel.x_log if name == "x" else panel.y_log
@@ -54,7 +57,7 @@ def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
 
 
 def at_whole_numbers(panel: Panel, name: Name) -> bool:
-    """Test whether all marks are at whole numbers along an axis, so that its ticks can be too."""
+    """Test whether all data along an axis are whole numbers, so that ticks need no fractions."""
     data = [mark for mark in panel.marks if not mark.guide]
     values = [value for mark in data for value in mark.along(name) if value is not None]
     return bool(values) and all(isfinite(value) and value == round(value) for value in values)
@@ -74,7 +77,10 @@ def tick_text(value: float, log: bool) -> str:
 
 
 def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple[float, float]:
-    """Return the range of an axis that contains all marks, with a margin unless a mark fills it."""
+    """Return the range of an axis that contains all marks.
+
+    There is a margin at both ends, unless a mark such as a heat map fills the panel.
+    """
     if names:
         return -0.5, names - 0.5
     marks = [mark for panel in panels for mark in panel.marks]

@@ -27,7 +27,7 @@ MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
 
 
 class Series(NamedTuple):
-    """The values of a mark and their places on an axis, with a name for each of the two lists."""
+    """The numbers of a mark for the data table: places along an axis, and the value at each."""
 
     panel: str
     name: str
@@ -54,7 +54,7 @@ class Mark:
 
     @property
     def note(self) -> str:
-        """Return a sentence on how the drawing differs from the data, or ""."""
+        """Return a sentence that states how the drawing differs from the data, or ""."""
         return ""
 
     @property
@@ -64,15 +64,15 @@ class Mark:
         return len({len(one) for one in lists if isinstance(one, list | tuple | range)}) < 2
 
     def along(self, axis: Name) -> Iterable[float | None]:
-        """Return the coordinates of the mark along an axis, all of which the axis must include."""
+        """Return the mark's coordinates along an axis, all of which the axis range must include."""
         return getattr(self, axis)
 
     def ends(self, axis: Name) -> tuple[float, float] | None:
-        """Return the ends of the axis if the mark fills it, or None if a margin is to be left."""
+        """Return the axis range that the mark fills without a margin, or None for other marks."""
         return None
 
     def series(self, panel: "Panel") -> Iterator[Series]:
-        """Yield the mark's numbers for the data table; the panel may have names for places."""
+        """Yield the mark's numbers for the data table; `panel` has the names on its axes."""
         return iter(())
 
 
@@ -95,14 +95,14 @@ class Panel:
     bare: bool = False  # no grid, no numbers along the axes: names alone
 
     def texts(self, axis: Name, values: Values) -> list[str]:
-        """Format places along an axis, by name if the axis has names."""
+        """Format coordinates of an axis as text, by their names if the axis has names."""
         names = self.x_names if axis == "x" else self.y_names
         return [names[int(v)] if names and v is not None else format_number(v) for v in values]
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One state of an animation: all panels with the same marks, such as at a later position."""
+    """One frame of an animation: the same panels and marks with other values."""
 
     name: str
     panels: Sequence[Panel]
@@ -139,7 +139,7 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """The alternative text: `says`, and a note if the drawing differs from the data."""
+        """The alternative text: `says`, and notes on how the drawing differs from the data."""
         return " ".join([self.says, *sorted({mark.note for mark in self.marks} - {""})])
 
 

@@ -16,7 +16,7 @@ MORE = BELOW  # colour of unsigned values, transparent at the lowest to fit ligh
 
 
 def image(heat: Heat, down: bool = False) -> str:
-    """Return the image as a data URL; its first row is the last of `z`, or the first if `down`."""
+    """Encode a heat map as a PNG data URL, last row of `z` on top, or first row if `down`."""
     rows, span, colours = heat.z if down else heat.z[::-1], heat.span, _palette(heat.signed)
     cells = bytes(level(value, *span) for row in rows for value in row)
     picture, file = Image.frombytes("P", (len(rows[0]), len(rows)), cells), BytesIO()
@@ -50,7 +50,7 @@ def bar(heat: Heat) -> str:
 
 @cache
 def _palette(signed: bool) -> list[tuple[int, int, int, int]]:
-    """Return red, green, blue and opacity for each byte."""
+    """Return the 256 palette colours as (red, green, blue, opacity)."""
     if signed:
         middle = LEVELS // 2
         colours = [

@@ -81,7 +81,7 @@ def safe(text: str) -> str:
 
 
 def _arranged(figure: Figure, panels: list[str]) -> str:
-    """Put as many panels side by side as fit, but at most the figure's `columns`."""
+    """Arrange panels in as many columns as fit on the screen, at most `figure.columns`."""
     columns = min(figure.columns, len(panels))
     least = 150 if len(panels) > 6 and columns > 2 else 200 if columns > 3 else 280
     least = 100 if columns > 6 else least
@@ -136,7 +136,7 @@ def _stretched(inner: str, kind: str = "") -> str:
 
 
 def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
-    """Return the HTML of a panel's marks that stretch with its size, and of those of fixed size."""
+    """Draw a panel's marks; return those that scale with the panel, and those of fixed size."""
     stretched, others = [], []
     for mark in panel.marks:
         for inside, markup in draw_mark(mark, x, y):
@@ -146,7 +146,10 @@ def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
 
 @singledispatch
 def draw_mark(mark: Mark, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
-    """Yield the elements of a mark, each with True if it stretches with the panel."""
+    """Yield a mark's SVG elements as pairs (stretches, markup).
+
+    `stretches` is True if the element is stretched with the panel.
+    """
     raise NotImplementedError(f"an HTML figure cannot draw the mark {type(mark).__name__}.")
 
 
@@ -258,7 +261,10 @@ def _data_name(mark: Mark) -> str:
 
 
 def _path(xs: Values, ys: Values, x: Axis, y: Axis, end: str = "") -> str:
-    """Return a path through the points with a gap at missing values; `end` closes each part."""
+    """Return an SVG path through points, interrupted at missing values.
+
+    - `end`: text after each uninterrupted part, such as "Z" to close it
+    """
     parts: list[list[str]] = [[]]
     for at, height in zip(xs, ys, strict=True):
         if at is None or height is None or not _drawable(at, x) or not _drawable(height, y):
@@ -298,7 +304,10 @@ def _markers(
 
 
 def _legend(figure: Figure) -> str:
-    """Draw the legend: each name once, beside a sample of its first mark, and a shared palette."""
+    """Draw the legend: each name with a sample of its mark, and the palette of all heat maps.
+
+    The palette is left out if heat maps have different ones.
+    """
     marks = {}
     for mark in figure.marks:
         marks.setdefault(mark.name, mark)
@@ -395,7 +404,10 @@ def _text(
 
 
 def _places(x: float, y: float, n: str = "", letter: str = "") -> str:
-    """Format a place as SVG attributes: `x="25%" y="50%"`, with cx for circles, x1 for lines."""
+    """Format a point as SVG attributes such as `x="25%" y="50%"`.
+
+    - `n`, `letter`: suffix and prefix of the names, as in `x1` of lines and `cx` of circles
+    """
     return f'{letter}x{n}="{_share(x)}" {letter}y{n}="{_share(1 - y)}"'
 
 

@@ -46,7 +46,7 @@ class Line(Mark):
 
 @dataclass(frozen=True)
 class Stems(Mark):
-    """Separate values, such as those of channels: a line from 0 and a head for each value."""
+    """A stem plot of separate values, such as channels: a line from 0 to a marker for each."""
 
     styled = True
 
@@ -145,7 +145,7 @@ class Arrows(Mark):
 
 @dataclass(frozen=True)
 class Rule(Mark):
-    """A line through the whole panel at the value `at` of an axis, with its name beside it."""
+    """A straight line across the panel, at the value `at` of one axis, with its name beside it."""
 
     guide = True
 
@@ -197,7 +197,9 @@ class Heat(Mark):
         return {len(row) for row in self.z} == {len(self.x)} and len(self.z) == len(self.y)
 
     def ends(self, axis: Name) -> tuple[float, float]:
-        """Return the outer edges of the cells, whose middles are evenly spaced.
+        """Return the outer edges of the first and last cell along an axis.
+
+        The centres of cells are evenly spaced.
 
         >>> Heat([[1, 2, 3]], [0, 10, 20], [7]).ends("x")
         (-5.0, 25.0)
@@ -235,7 +237,10 @@ def heat(
     bar: bool = True,
     digits: int | None = None,
 ) -> Heat:
-    """Make a heat map of at most 256 cells a side; larger ones show the extreme of each block."""
+    """Make a heat map of at most 256 cells a side.
+
+    In a larger map, each cell shows the value of largest magnitude in a block.
+    """
     rows, columns = ceil(len(z) / CELLS), ceil(len(z[0]) / CELLS)
     cells = [
         short([_farthest(z[r : r + rows], c, c + columns) for c in range(0, len(z[0]), columns)])

@@ -317,7 +317,7 @@ def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
 
 
 def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:
-    """Return the legend's names and handles; the first panel that draws a name gives its handle."""
+    """Return the legend's names and handles, each handle from the first panel with that name."""
     handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):

@@ -24,7 +24,7 @@ CIRCLE = [pi * n / 36 for n in range(73)]
 
 
 def vectors(advances: Mapping[str, Advance]) -> Figure:
-    """Draw the channels of one vector under several encodings, one panel for each encoding."""
+    """Draw a vector at each position under several encodings, one panel for each encoding."""
 
     def panels(step: int) -> list[Panel]:
         drawn = []
@@ -63,7 +63,7 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
 
 
 def codes(advances: Mapping[str, Advance]) -> Figure:
-    """Draw the added or rotated vector of every position, with a frame around the current one."""
+    """Draw the added or rotated vectors of all positions, with a box around the current one."""
     shown = {name: advance.added or advance.placed for name, advance in advances.items()}
     position = _positions(advances)
     cells = {

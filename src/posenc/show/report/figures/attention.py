@@ -102,7 +102,7 @@ def compared(
 
 
 def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
-    """Draw the scores of one head, and the terms that sum to the scores, in one palette."""
+    """Draw the scores of one head and the terms of which they are the sum, on one colour scale."""
     parts = {name: values[head] for name, values in decomposed.parts.items()}
     scores = decomposed.scores[head]
     high = max(abs(v) for rows in (scores, *parts.values()) for row in rows for v in row) or 1.0

@@ -11,7 +11,10 @@ PLACES = [*dict.fromkeys(HOOK_PLACES.values())]
 
 
 def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:
-    """Draw the steps of attention at which encodings act; `acts_on` lists each one's hooks."""
+    """Draw at which steps of attention each encoding acts.
+
+    - `acts_on`: names of each encoding's hooks
+    """
     by_name = {
         name: sorted({PLACES.index(HOOK_PLACES[hook]) for hook in acting})
         for name, acting in acts_on.items()

@@ -62,14 +62,17 @@ def clouds(by_name: Mapping[str, Clouds]) -> Figure:
 
 
 def _joined(cloud: Clouds) -> tuple[Values, Values]:
-    """Return the points of lines that join each word without its position to the one with it."""
+    """Return lines from each word's point without position to its point with position."""
     pairs = zip(cloud.before, cloud.after, strict=True)
     points = [point for start, end in pairs for point in (start, end, (None, None))]
     return [x for x, _ in points], [y for _, y in points]
 
 
 def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure:
-    """Draw two words of each sentence, rotated by their positions; their angle is constant."""
+    """Draw the same two words in several sentences, rotated by their positions.
+
+    The angle between the two words is the same in all sentences.
+    """
     panels, angles = [], []
     for name, turned in by_sentence.items():
         places = [turned.words.index(word) for word in pair]
@@ -104,7 +107,7 @@ def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure
 
 
 def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
-    """Draw the similarity, due to position alone, of every patch of an image to a chosen patch."""
+    """Draw the score that position alone gives to each patch of an image, for one query patch."""
     panels, shares, first = [], [], next(iter(by_name.values()))
     for name, patches in by_name.items():
         row, column = patches.chosen

@@ -1,4 +1,4 @@
-"""Figures of the vectors that encodings make from positions, of similarity, bias and shifts."""
+"""Figures of position vectors: their similarity, distances, attention bias, and shift matrices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -80,7 +80,7 @@ def channels(name: str, rows: Sequence[Values], chosen: Sequence[int] = ()) -> F
 
 
 def similarity(name: str, between: Between) -> Figure:
-    """Draw the cosine of every two positions, and the dot product if their lengths differ."""
+    """Draw the cosine of every two positions' vectors, and their dot product if norms differ."""
     tokens = len(between.dot)
     high = _palette_end(between.dot)
     lengths = [between.dot[p][p] for p in range(tokens)]
@@ -159,7 +159,7 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
 
 
 def decay(by_name: Mapping[str, PairsApart]) -> Figure:
-    """Draw the similarity of two positions by distance, for one or more sets of frequencies."""
+    """Draw the similarity of two RoPE positions by distance, one panel for each encoding."""
     panels, words = [], []
     for name, waves in by_name.items():
         # A logarithmic axis has no 0
@@ -194,7 +194,10 @@ def decay(by_name: Mapping[str, PairsApart]) -> Figure:
 
 
 def apart(by_name: Mapping[str, PairsApart]) -> Figure:
-    """Draw the distance of each position's vector from position 0's, for one or more sets of θ."""
+    """Draw the distance of each position's vector to the vector of position 0.
+
+    - `by_name`: frequencies of one or more encodings, each a line
+    """
     lines, words = [], []
     for n, (name, waves) in enumerate(by_name.items()):
         label = name if len(by_name) > 1 else ""
@@ -210,7 +213,7 @@ def apart(by_name: Mapping[str, PairsApart]) -> Figure:
 
 
 def bound(bounds: Bound) -> Figure:
-    """Draw, from each distance on, RoFormer's upper bound of the scores and the largest score."""
+    """Draw the largest score at each distance or farther, and RoFormer's upper bound on scores."""
     # A logarithmic axis has no 0
     distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])
     limit, half = _largest_from(bounds.bound[1:]), len(bounds.distance) // 2
@@ -243,7 +246,10 @@ def _largest_from(values: Sequence[float]) -> list[float]:
 
 
 def peak(curve: Peak) -> Figure:
-    """Draw the scores of a key that matches best at a chosen distance: scores need not decay."""
+    """Draw a query's scores with a key that scores highest at a chosen distance.
+
+    The figure shows that RoPE scores need not decay with distance.
+    """
     top = curve.score[curve.best]
     return Figure(
         "Any distance can be the best",
@@ -266,7 +272,11 @@ def peak(curve: Peak) -> Figure:
 
 
 def shift(name: str, group: Group) -> Figure:
-    """Draw the shift matrices M_a and M_b, their product, and M_(a+b), fitted independently."""
+    """Draw the matrices M_a, M_b, M_(a+b) that shift position vectors, and the product M_a · M_b.
+
+    M_a is fitted to move the vector of each position by a tokens, independently of the others. If
+    the product equals M_(a+b), shifts compose.
+    """
     a, b = group.a.by, group.b.by
     shown = (
         (f"M{_sub(a)}", group.a.matrix),

@@ -94,7 +94,10 @@ def bands(turning: Turning) -> Figure:
 
 
 def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
-    """Draw a dial for each pair: angles met in training, new at the target, and never met."""
+    """Draw each rotary pair as a dial of the angles that occur in training or only in longer texts.
+
+    Angles that do not occur up to `target` tokens are left blank.
+    """
     panels, rows, words, nearer = [], [], [], []
     pairs, as_trained = len(by_method["none"]), by_method["none"]
     picked = evenly_spaced(pairs, DIALS)
@@ -157,7 +160,10 @@ def _dials(title: str, shown: Sequence[Dial], names: Sequence[str]) -> Panel:
 
 
 def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Values]:
-    """Return outlines of sectors (dial index, start, end), in turns clockwise from the top."""
+    """Return outlines of dial sectors; angles are shares of a turn, clockwise from the top.
+
+    - `sectors`: index of the dial, start and end of each sector
+    """
     x: list[float | None] = []
     y: list[float | None] = []
     for where, start, end in sectors:

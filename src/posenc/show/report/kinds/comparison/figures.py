@@ -26,12 +26,12 @@ UNTRAINED = "untrained"
 
 
 def titled(measured: Measured) -> str:
-    """Return the name, marked as untrained if the encoding has parameters, here random."""
+    """Return the encoding's name, with the mark "untrained" if it has random parameters."""
     return f"{measured.name}, {UNTRAINED}" if measured.untrained else measured.name
 
 
 def curves(result: Comparison) -> Figure | None:
-    """Draw the effect of each encoding on scores by distance, with one scale for each family."""
+    """Draw the mean score that each encoding adds by distance; each family has one y scale."""
     shown = [measured for measured in result.encodings if measured.slug != "nope"]
     if not shown:
         return None
@@ -252,7 +252,10 @@ def properties(result: Comparison) -> Figure:
 
 
 def _effect(title: str, measured: Measured, span: tuple[float, float] | None) -> Panel:
-    """Draw the effect by distance: mean and band, or each head if only the distance matters."""
+    """Draw the score that an encoding adds by distance: mean and 80 % band, or a line per head.
+
+    Lines per head are drawn if the added score depends on the distance alone.
+    """
     # A token is most like itself, which would flatten the rest
     others = slice(1, None)
     effect = measured.effect
@@ -268,7 +271,10 @@ def _effect(title: str, measured: Measured, span: tuple[float, float] | None) ->
 
 
 def _scale(measured: Measured, shown: Sequence[Measured]) -> tuple[float, float] | None:
-    """Return the family's y range, or None if this effect is over five times the median width."""
+    """Return the y range that all encodings of a family share, or None for an outlier.
+
+    An outlier's effect spans more than five times the family's median.
+    """
     ends = {
         m.slug: (min(m.effect.low[1:], default=0), max(m.effect.high[1:], default=0))
         for m in shown
@@ -285,7 +291,10 @@ def _scale(measured: Measured, shown: Sequence[Measured]) -> tuple[float, float]
 
 
 def _favours_near(measured: Measured) -> bool:
-    """Test whether the effect on the nearest quarter exceeds that on the farthest, beyond noise."""
+    """Test whether the encoding adds a clearly higher score for near keys than for far keys.
+
+    Near and far are the nearest and the farthest quarter of distances.
+    """
     mean, count = measured.effect.mean[1:], len(measured.effect.mean) - 1
     quarter = max(1, count // 4)
     near, far = sum(mean[:quarter]) / quarter, sum(mean[-quarter:]) / quarter
@@ -311,7 +320,7 @@ def _portrait(title: str, measured: Measured) -> Panel | None:
 
 
 def _thrice(values: Sequence[float]) -> list[float]:
-    """Repeat each value three times: for both ends of a stroke, and for the gap after it."""
+    """Repeat each value three times: for a line's start, its end, and the gap to the next line."""
     return [value for value in values for _ in range(3)]
 
 

@@ -71,7 +71,7 @@ def _apart(what: str, first: Multiple, *others: Multiple) -> bool:
 
 
 def closing(result: Comparison) -> list[str]:
-    """Return sentences on the encodings that ignore order, have a last position, or cost most."""
+    """Return sentences naming the encodings that ignore order, limit the length, or cost most."""
     blind = _names(result, _blind) or "none"
     ends = _names(result, lambda m: not _accepts(m)) or "none"
     return [f"{BLIND_TO_ORDER}: {blind}.", f"{ENDS}: {ends}.", dearest(result)]

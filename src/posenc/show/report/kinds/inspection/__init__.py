@@ -35,7 +35,7 @@ def make_figures(result: Inspection) -> dict[str, Figure]:
 
 
 def stacks(result: Inspection) -> dict[str, Inspection]:
-    """Return the inspections of a model, under the name "", and of its parts, by name."""
+    """Return a model's inspection and those of its parts, by part name; "" is the whole model."""
     return {"": result, **result.parts}
 
 

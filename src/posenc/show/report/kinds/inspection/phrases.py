@@ -32,7 +32,7 @@ def facts(inspection: Inspection) -> str:
 
 
 def verdict_of(inspection: Inspection) -> str:
-    """Return the verdict on the target length: no fault is known, it breaks, or it is unknown."""
+    """State in a sentence if the model fits the target length, breaks, or cannot be judged."""
     target = f"{inspection.target:,} tokens"
     if inspection.verdict == "fits" and warned(inspection):
         return f"No fault is known at {target}; read the notes on the layers."
@@ -44,7 +44,7 @@ def verdict_of(inspection: Inspection) -> str:
 
 
 def warned(inspection: Inspection) -> bool:
-    """Test for risks at the target: notes on the model or a part, or a rotation of short reach."""
+    """Test for risks at the target length: a note on the model, or a RoPE of shorter range."""
     target = inspection.target or 0
     weak = any(
         group.turning and not group.window and group.turning.reach < target
@@ -58,7 +58,7 @@ def _noted(part: Inspection) -> bool:
 
 
 def basis(inspection: Inspection) -> str:
-    """Return the files on which the verdict is based."""
+    """Return a phrase that names the files from which the verdict was derived."""
     config = [printable(inspection.file)] if inspection.spec.model or inspection.spec.layers else []
     if inspection.measurements:
         return f"judged from {' and '.join([*config, 'the weights'])}"
@@ -66,7 +66,7 @@ def basis(inspection: Inspection) -> str:
 
 
 def turning(rotation: Turning) -> list[str]:
-    """Return sentences on a rotation: the angles met in training, its reach, and its precision."""
+    """Return sentences on a RoPE: angles that occur in training, usable distance, and precision."""
     rotary = rotation.rotary
     lines = []
     if rotary.gain != 1:
@@ -121,5 +121,8 @@ def _radians(error: float) -> str:
 
 
 def _judged(error: float) -> str:
-    """Judge an error of an angle in one word; 0.1 radians are 6 degrees, π is a half turn."""
+    """Rate an error of an angle, in radians, as "fine", "harmful" or "meaningless".
+
+    0.1 radians are 6 degrees, π is a half turn.
+    """
     return "fine" if error < 0.1 else "harmful" if error < pi else "meaningless"

@@ -27,7 +27,7 @@ TICKS = 0, 20, 40, 60, 80, 100
 
 
 def lengths(rows: Sequence[Row], shape: PublishedCurves | None = None) -> Figure | None:
-    """Draw outcomes of one task by length beside published ones; None without outcomes."""
+    """Draw a task's outcomes by text length, beside published curves; None without outcomes."""
     drawn = [row for row in rows if row.curve]
     if not drawn:
         return None
@@ -105,13 +105,13 @@ def _rules(trained: int, longest: float) -> list[Rule]:
 
 
 def _doublings(trained: int, places: Sequence[int]) -> list[float]:
-    """Return axis ticks at L times powers of two, within the tested lengths."""
+    """Return axis ticks at the trained length times powers of two, within the tested lengths."""
     steps = [trained * 2.0**power for power in range(-4, 12)]
     return [n for n in steps if min(places) <= n <= max(places)]
 
 
 def _outcomes_in_words(rows: Sequence[Row]) -> str:
-    """Describe which encodings are right at the trained length, and the range of means at 2 L."""
+    """Describe the figure: encodings that did not learn the task, and means at double length."""
     sentences = [f"Lines are means over {phrases.seeds(rows)}, points are single seeds."]
     if all(len(row.seeds) == 1 for row in rows):
         sentences = ["One seed of each encoding."]
@@ -146,7 +146,7 @@ def _published_in_words(shape: PublishedCurves) -> str:
 
 
 def _listed(rows: Sequence[Row], shape: PublishedCurves | None) -> FigureNumbers:
-    """List the mean and every seed of each encoding and length."""
+    """List the numbers of the figure: the mean and each seed, for each encoding and length."""
     cells = []
     for row in rows:
         for n, values in row.curve.items():
@@ -186,7 +186,7 @@ def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
 
 
 def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
-    """Draw paired differences on one task with all seeds and intervals; None without contrasts."""
+    """Draw a task's contrasts: differences by seed, their mean and interval; None if empty."""
     drawn = [
         Estimate(phrases.sides(contrast), contrast.difference, contrast.by_seed)
         for contrast in pairs
@@ -212,7 +212,7 @@ def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
 
 
 def profiles(overall: Sequence[Overall], metric: str) -> Figure | None:
-    """Draw the share of all runs above each score; None with only one task."""
+    """Draw the share of runs above each score, for each encoding; None if there is one task."""
     if not overall or len(overall[0].tasks) < 2:
         return None
     marks: list[Mark] = [
@@ -257,7 +257,7 @@ def _forest(
     span: tuple[float, float] | None,
     *rules: Rule,
 ) -> Panel:
-    """Draw each estimate's interval, mean and seeds on one line, the first estimate on top."""
+    """Draw a forest plot: one row for each estimate, with its interval, mean and single seeds."""
     scale = _scale(bits)
     x: list[float | None] = []
     y: list[float | None] = []

@@ -17,7 +17,7 @@ SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles in tables
 
 
 def in_bits(rows: Sequence[Row]) -> dict[str, bool]:
-    """Return, by task, True if its outcomes are bits, of which fewer are better."""
+    """Return, by task, True if outcomes are in bits, False if they are shares of right answers."""
     return {row.task: row.bits for row in rows}
 
 
@@ -30,12 +30,12 @@ def unit(row: Row) -> str:
 
 
 def span(metric: str) -> str:
-    """Return the lengths at which the metric is measured: "L…2L", "1.2 L"."""
+    """Format the test lengths of a metric in trained lengths L, such as "L…2L" or "1.2 L"."""
     return "L…2L" if metric == "area" else f"{metric.removeprefix('at ')} L"
 
 
 def conditions(analysis: Analysis) -> str:
-    """Return the lengths, learning rate, steps and seeds for which outcomes hold.
+    """Format the conditions of a study's outcomes: lengths, learning rate, steps and seeds.
 
     "at 1.2 L, L = 10, learning rate 0.001, 2,000 steps, 10 seeds"
     """
@@ -71,7 +71,7 @@ def interval(interval: Interval | None, bits: bool) -> str:
 
 
 def by_position(row: Row) -> dict[str, float]:
-    """Average a row's bits by the number of preceding characters: 1, 2–3, 4–5, …"""
+    """Return a language model's mean bits by the number of preceding characters: 1, 2–3, …"""
     within, starts, groups = len(row.positions), [1, 2], {}
     while starts[-1] < within:
         starts.append(starts[-1] + 2 ** max(1, starts[-1].bit_length() - 2))
@@ -84,7 +84,7 @@ def by_position(row: Row) -> dict[str, float]:
 
 
 def note(row: Row) -> str:
-    """Return the caveats of a row: seeds with too little training, and seeds that failed."""
+    """Return caveats of a result: the number of seeds that did not learn, and failed seeds."""
     weak, of = len(row.undertrained), len(row.seeds)
     notes = ["undertrained" + f" in {weak} of {of} seeds" * (weak < of)] if weak else []
     for seed, why in row.failures.items():
@@ -140,12 +140,15 @@ def verdict(contrast: Contrast) -> str:
 
 
 def unit_of(contrast: Contrast, bits: Mapping[str, bool]) -> bool:
-    """Test whether a contrast is in bits; a contrast across tasks has the first task's unit."""
+    """Test whether a contrast is in bits instead of right answers.
+
+    A contrast of several tasks has the unit of the first.
+    """
     return bits[contrast.task.split(", ")[0]]
 
 
 def controls(analysis: Analysis) -> list[str]:
-    """Return sentences on each task's control, and on the result that would withdraw the claim.
+    """Return sentences on each positive control's gain, and on the result that refutes the claim.
 
     The list is empty if the plan has neither.
     """
@@ -188,7 +191,7 @@ def _worse(contrast: Contrast) -> Sequence[str]:
 
 
 def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]:
-    """Return a sentence for each decision on one task, and sentences on undecided contrasts."""
+    """Return sentences on a task's contrasts: the decided ones first, then the undecided."""
     sentences, open_, uncalled = [], [], []
     for contrast in contrasts:
         decision = verdict(contrast)

@@ -81,7 +81,7 @@ def _print_rows(task: str, rows: Sequence[Row], metric: str, console: Console) -
 
 
 def _by_position(rows: Sequence[Row], console: Console) -> None:
-    """Print a language model's bits by the number of preceding characters, within L."""
+    """Print a language model's bits by the number of preceding characters."""
     groups = {row.encoding: findings.by_position(row) for row in rows if row.positions}
     if not groups:
         return
@@ -141,7 +141,7 @@ def _print_noted(
     rows: Sequence[tuple[str, Sequence[str | Text], str]],
     console: Console,
 ) -> None:
-    """Print a table of rows (name, cells, note), with words in the first columns, then numbers.
+    """Print a table of rows (name, cells, note) whose first `words_first` columns are text.
 
     Notes are the last column, or lines below the table on a narrow terminal, equal notes once.
     """

@@ -10,7 +10,7 @@ MOST_POINTS = 512  # points of a curve
 
 
 def table(positions: Positions) -> Figure | None:
-    """Draw the row norms of a learned table, cosines of neighbouring rows, and training limits."""
+    """Draw norms of a learned position table, cosines of neighbours, and where training ended."""
     learned = positions.learned
     if learned is None or not learned.likeness:
         return None
@@ -80,7 +80,7 @@ def relative(tables: list[Relative]) -> Figure | None:
 
 
 def bands(stacks: list[Bands]) -> Figure | None:
-    """Draw query and key norms of each rotated pair, in one colour for equally rotated layers."""
+    """Draw query and key weight norms of each rotary pair, averaged over layers with equal RoPE."""
     if not stacks:
         return None
     marks, strongest = [], []

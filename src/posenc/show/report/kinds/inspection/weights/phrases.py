@@ -16,7 +16,7 @@ MOST_SKIPPED = 8  # tensors listed by name; further ones are only counted
 
 
 def table(positions: Positions) -> Iterator[str]:
-    """Yield sentences on a position table: its formula, or traces of its training."""
+    """Yield sentences on a position table: the formula that it equals, or signs of its training."""
     size = f"{positions.rows:,} rows of {positions.width}"
     if positions.formula:
         yield f"{size}, {_formula(positions.formula)}"
@@ -93,7 +93,7 @@ def bias(measured: Bias) -> Iterator[str]:
 
 
 def relative(tables: list[Relative]) -> Iterator[str]:
-    """Yield sentences on tables of relative vectors; tables of the same kind share a sentence."""
+    """Yield sentences on tables of relative vectors, one for the tables of all layers."""
     alike: dict[str, list[Relative]] = {}
     for table in tables:
         alike.setdefault(re.sub(r"\d+", "…", table.tensor), []).append(table)
