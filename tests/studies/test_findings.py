@@ -29,6 +29,7 @@ from stored_outcomes import (
 )
 
 from posenc import T5Bias
+from posenc.lab.study import execute
 from posenc.lab.study.analysis import analyse
 from posenc.lab.study.plan import Plan
 from posenc.lab.study.published import published
@@ -573,6 +574,23 @@ def test_the_plan_is_the_one_that_was_registered(study):
     digest, text = rows(study, "SELECT digest, text FROM plans ORDER BY number")[-1]
     assert digest == sha256(text.encode()).hexdigest()
     assert plan(study).digest == digest
+
+
+@pytest.mark.parametrize(
+    "study",
+    sorted(
+        path.parent.name
+        for path in STUDIES.glob("*/plan.toml")
+        # The plan of use-of-length has no controls
+        if path.parent.name not in (*STORED, "use-of-length")
+    ),
+)
+def test_a_plan_that_is_not_run_yet_can_be_evidence(study):
+    """The plan has controls, two rates and enough seeds, and its cells can be made."""
+    registered = plan(study)
+    registered.check_evidence()
+    cells = execute.resolved(registered)
+    assert len(cells) == registered.seeds * len(registered.encodings) * len(registered.tasks)
 
 
 def test_cells_that_were_run_twice_are_equal_in_the_stores():

@@ -39,9 +39,10 @@ class Content:
     Attributes
     ----------
     task
-        copy, copy-unique, copy-repeat, copy-constant, reverse, sort, mode, count, addition,
-        hinted-addition, parity, recall, flip-flop; language, passkey, masked and sentences, made of
-        a text; images; or one of your own, my_tasks.py:double, whose code is run.
+        copy, copy-unique, copy-unique-4096, copy-repeat, copy-constant, both-unique, both-repeat,
+        reverse, sort, mode, count, addition, hinted-addition, parity, recall, flip-flop, variables;
+        language, passkey, names, masked and sentences, made of a text; images; or one of your own,
+        my_tasks.py:double, whose code is run.
     encoding
         Names in `posenc list`, or my_module.py:Mine, whose code is run.
     seeds
@@ -49,8 +50,8 @@ class Content:
     profile
         Sizes of the model and of its training: smoke (minutes), cpu (hours) or gpu.
     text
-        A text file in UTF-8 for language, passkey and masked, by default Jane Austen's Northanger
-        Abbey; for sentences, a file whose lines are a label, a tab and a sentence.
+        A text file in UTF-8 for language, passkey, names and masked, by default Jane Austen's
+        Northanger Abbey; for sentences, a file whose lines are a label, a tab and a sentence.
     images
         An .npz file with arrays `pictures` (picture, side, side) and `labels`, for images; by
         default the digits of scikit-learn.

@@ -129,6 +129,89 @@ def test_each_key_asked_for_is_answered_with_the_value_it_came_with(n):
     assert graded == [*range(middle + 2, len(text.symbols), 2)]
 
 
+@pytest.mark.parametrize("n", [0, 1, 2, 30])
+def test_the_listed_variables_are_those_with_the_value(n):
+    """Against an interpreter of the assignments, which are found by their "="."""
+    for seed in range(50):
+        text = TASKS["variables"].write(n, Random(seed))
+        middle = text.symbols.index(SEPARATOR)
+        read, (value, *listed) = text.symbols[:middle], text.symbols[middle + 1 :]
+        held = {}
+        for place in (place for place, symbol in enumerate(read) if symbol == "="):
+            source = read[place + 1]
+            held[read[place - 1]] = held.get(source, source)
+        assert listed == [name for name, of in held.items() if of == value]
+        assert (len(held), len({*held.values()}), len(listed)) == (6, 2, 3)
+        assert [symbol[0] for symbol in read[:6]] == ["k", "=", "v"] * 2
+        assert sum(symbol[0] == "w" for symbol in read) == n
+        assert text.graded == [place > middle + 1 for place in range(len(text.symbols))]
+
+
+def test_models_of_both_kinds_of_texts_are_trained_alike_and_tested_apart():
+    one, other = tasks.find("both-unique"), tasks.find("both-repeat")
+    assert one.name == other.name  # the training texts are drawn from this name
+    assert torch.equal(one.training(40, Random(3)).inputs, other.training(40, Random(3)).inputs)
+    unique = repeat = 0
+    for seed in range(60):
+        words = one.text(9, Random(seed)).symbols[1:10]
+        unique += len({*words}) == 9
+        repeat += len({*words}) <= 5
+        assert len({*one.text(9, Random(seed), held_out=True).symbols[1:10]}) == 9
+        assert len({*other.text(9, Random(seed), held_out=True).symbols[1:10]}) <= 5
+    assert unique + repeat == 60
+    assert 15 < unique < 45
+
+
+@pytest.mark.parametrize("held_out", [False, True])
+@pytest.mark.parametrize("n", [16, 40, 64, 128])
+def test_the_graded_letters_of_a_name_are_those_n_letters_before(n, held_out):
+    task = tasks.find("names")
+    for seed in range(30):
+        letters, graded = task.text(n, Random(seed), held_out)[:2]
+        assert graded == [place >= len(letters) - 5 for place in range(len(letters))]
+        assert letters[-6 - n : -n] == letters[-6:]
+        assert letters[-6].isupper()
+
+
+def test_two_names_differ_in_their_initial_and_either_recurs():
+    firsts, task = set(), tasks.find("names")
+    for seed in range(50):
+        text = "".join(task.text(40, Random(seed)).symbols[1:])
+        one, other, name = text[:6], text[7:13], text[-6:]
+        assert one[0] != other[0]
+        assert name in (one, other)
+        firsts.add(name == one)
+    assert firsts == {True, False}
+
+
+def test_names_of_tests_recur_in_the_last_tenth_of_the_novel():
+    novel, task = re.sub(r"\s+", " ", NOVEL), tasks.find("names")
+    cut = round(len(novel) * 0.9)
+    for seed in range(20):
+        trained = "".join(task.text(64, Random(seed)).symbols)[len(BEGIN) + 14 : -6]
+        tested = "".join(task.text(64, Random(seed), held_out=True).symbols)[len(BEGIN) + 14 : -6]
+        assert trained in novel[:cut]
+        assert tested in novel[cut:]
+
+
+def test_a_cropped_text_has_nothing_of_the_name_that_recurs():
+    """At all tested lengths beyond L, so that a cropped model is a negative control."""
+    task = tasks.find("names")
+    for n in task.lengths:
+        for seed in range(20):
+            letters = task.text(n, Random(seed), held_out=True).symbols
+            last_before = len(letters) - 1 - n
+            kept = range(len(letters) - task.longest, len(letters))
+            assert (last_before in kept) == (n <= task.trained)
+
+
+@pytest.mark.parametrize(("text", "n"), [("the Morland. " * 20, 300), ("the Morland. " * 20, 13)])
+def test_a_distance_that_no_name_has_is_refused(text, n):
+    task = tasks.names(text, 16, held=0.5)
+    with refused(ValueError, "`n`", n):
+        task.write(n, Random(0))
+
+
 def test_a_flip_flop_reads_what_was_written_last():
     orders = []
     for seed in range(40):
@@ -196,6 +279,8 @@ def test_words_to_copy_are_unique_or_repeated():
         assert (words[:-1], len({*answer}) <= -(-n // 2)) == (answer, True)
     with refused(ValueError, 100, 101):
         TASKS["copy-unique"].write(101, Random(0))
+    words, _ = TASKS["copy-unique-4096"].write(4_096, Random(0))
+    assert len({*words}) == 4_097
 
 
 def test_the_same_seed_writes_the_same_texts():
@@ -381,6 +466,8 @@ def test_tasks_are_found_by_name_and_with_their_file(tmp_path):
 def test_another_length_keeps_what_a_task_is():
     task = tasks.find("language").at(32)
     assert (task.least, task.trained, task.tested) == (32, 32, (32, 40, 48, 64, 128, 256))
+    longer = tasks.find("language").at(128, (64, 128))  # a row trained on 2 L, tested from L on
+    assert (longer.least, longer.trained, longer.tested) == (64, 128, (64, 128))
     assert tasks.find("copy").at(10).lengths == (2, 4, 6, 8, *range(10, 21))
     assert tasks.find("copy").at(10, (12,)).lengths == (12,)
     assert tasks.find("copy").at(250).lengths == (50, 100, 150, 200, 250, *range(251, 501, 3))

@@ -18,7 +18,9 @@ Flip-Flop Language Modeling", arXiv:2306.00946, definition 1. Pass key: Mohtasha
 "Landmark Attention", arXiv:2305.16300.
 """
 
+import re
 import zlib
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +45,7 @@ from posenc.support.extras import how_to_install
 PAD, BEGIN, SEPARATOR, END, MASK = "<pad>", "<bos>", "<sep>", "<eos>", "<mask>"
 MARKS = (PAD, BEGIN, SEPARATOR, END)
 WORDS = tuple(f"w{n}" for n in range(100))
+MANY_WORDS = tuple(f"w{n}" for n in range(4_096))
 NUMBERS = tuple(f"{n:02}" for n in range(50))
 DIGITS = tuple("0123456789")
 HINTS = tuple(f"#{n}" for n in range(128))  # a symbol for each power of ten
@@ -189,10 +192,16 @@ class Task:
         return Batch(tokens, targets, graded, lengths, points)
 
     def at(self, trained: int | None = None, tested: Sequence[int] = ()) -> "Task":
-        """Return the task with other lengths; a task trained on a single length still is."""
+        """Return the task with other lengths.
+
+        A task trained on a single length still is, unless shorter texts are tested.
+        """
         n = self.trained if trained is None else count(trained, "trained")
-        least = n if self.least == self.trained else min(self.least, n)
         lengths = tuple(tested) or (self.tested if trained is None else self._scaled(n))
+        least = min(self.least, n)
+        if self.least == self.trained:
+            # Pictures of different sizes cannot share a batch
+            least = n if self.points else min((n, *lengths))
         return replace(self, trained=n, least=least, tested=lengths)
 
     @cached_property
@@ -231,21 +240,33 @@ def copy(n: int, random: Random) -> Answered:
     return [*words, SEPARATOR], words
 
 
-def copy_unique(n: int, random: Random) -> Answered:
-    """Copy n different words, so that the last word determines where to continue."""
-    if n > len(WORDS):
-        raise ValueError(
-            f"`n` must be at most {len(WORDS)}, the number of different words in copy-unique, got"
-            f" {n}. Test shorter texts."
-        )
-    words = random.sample(WORDS, n)
-    return [*words, SEPARATOR], words
+def unique(words: Symbols) -> Callable[[int, Random], Answered]:
+    """Return the function that copies n different words: the last one determines the next."""
+
+    def write(n: int, random: Random) -> Answered:
+        if n > len(words):
+            raise ValueError(
+                f"`n` must be at most {len(words)}, the number of different words, got {n}. Test"
+                " shorter texts."
+            )
+        drawn = random.sample(words, n)
+        return [*drawn, SEPARATOR], drawn
+
+    return write
+
+
+copy_unique = unique(WORDS)
 
 
 def copy_repeat(n: int, random: Random) -> Answered:
     """Copy n words of n/2 different ones, so that the last word does not determine the next."""
     words = random.choices(random.sample(WORDS, min(len(WORDS), -(-n // 2))), k=n)
     return [*words, SEPARATOR], words
+
+
+def copy_both(n: int, random: Random) -> Answered:
+    """Copy n words, unique in half of the texts, and repeated in the others."""
+    return random.choice((copy_unique, copy_repeat))(n, random)
 
 
 def copy_constant(n: int, random: Random) -> Answered:
@@ -322,6 +343,36 @@ def recall(n: int, random: Random, pairs: int = 6) -> TaskText:
     symbols = [*prompt, SEPARATOR, *chain.from_iterable(queried)]
     graded = [False] * (len(prompt) + 1) + [False, True] * pairs
     return TaskText(symbols, graded)
+
+
+def variables(n: int, random: Random, values: int = 2, hops: int = 3) -> TaskText:
+    """List the variables that have a value: assignments, spread over n symbols of noise.
+
+        k7 = v3 k1 = v9 w5 k2 = k1 w8 w1 k4 = k7 … <sep> v3 k7 k4      graded: k7 k4
+
+    The values are assigned first, so the distance to them grows with n.
+
+    - `values`: number of values
+    - `hops`: number of variables with the same value, each assigned from the one before
+    """
+    valued = random.sample(VALUES, values)
+    drawn = random.sample(KEYS, values * hops)
+    alike = [drawn[place::values] for place in range(values)]  # variables with the same value
+    symbols = [*chain.from_iterable((alike[k][0], "=", valued[k]) for k in range(values))]
+    assigned = [
+        [alike[k][hop], "=", alike[k][hop - 1]]
+        for hop in range(1, hops)
+        for k in random.sample(range(values), values)
+    ]
+    # An assignment precedes the word of noise at its place
+    places = sorted(random.choices(range(n + 1), k=len(assigned)))
+    for place, word in enumerate([*random.choices(WORDS, k=n), ""]):
+        for _ in range(places.count(place)):
+            symbols += assigned.pop(0)
+        symbols += [word] * bool(word)
+    asked = random.randrange(values)
+    graded = [False] * (len(symbols) + 2) + [True] * hops
+    return TaskText([*symbols, SEPARATOR, valued[asked], *alike[asked]], graded)
 
 
 def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
@@ -659,6 +710,59 @@ def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
     )  # fmt: skip
 
 
+NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]{3,}(?=[ ,.;:!?'])")  # a capital within a sentence
+INITIALS, VOWELS, CONSONANTS = "KQVXZ", "aeiou", "bcdfghjklmnprstvwz"
+
+
+def names(text: str, trained: int = 64, held: float = 0.1) -> Task:
+    """Make a task: spell an invented name that was read n letters before.
+
+        Kuvide Zafole by the engagement of Kuvide      graded: u v i d e
+
+    Each text begins with two invented names, with different initials and in random order. One of
+    them replaces a name of `text`, n letters after its first occurrence. Near the recurrence only
+    the initial differs between the two, so the other letters must be read n letters back.
+
+    - `text`: a text with names, whose last part is held out for evaluation
+    - `trained`: greatest distance in training texts, in letters
+    - `held`: share of the text that is held out
+    """
+    text = re.sub(r"\s+", " ", text)
+    cut, parts = round(len(text) * (1 - _share(held))), (0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2)
+
+    def writer(part: str) -> Callable[[int, Random], TaskText]:
+        found = [match.start() for match in NAME.finditer(part)]
+
+        def write(n: int, random: Random) -> TaskText:
+            first, second = (_invented(initial, random) for initial in random.sample(INITIALS, 2))
+            start, name = f"{first} {second} ", random.choice((first, second))
+            between = n - len(start) + start.index(name)  # letters of `part`
+            far_enough = found[bisect_right(found, n) :]
+            if between < 0 or not far_enough:
+                raise ValueError(
+                    f"`n` must be at least {len(start)}, the letters of two names, and less than"
+                    f" the letters before the last name of the text, got {n}. Test other lengths,"
+                    " or use a longer text."
+                )
+            place = random.choice(far_enough)
+            start += part[place - between : place]
+            graded = [False] * (len(start) + 1) + [True] * (len(name) - 1)
+            return TaskText([*start, *name], graded)
+
+        return write
+
+    return Task(
+        "names", writer(text[:cut]), sorted({*text, *INITIALS, *VOWELS, *CONSONANTS}), trained,
+        least=max(1, trained // 4), tested=tuple(round(trained * share) for share in parts),
+        held_out=writer(text[cut:]),
+    )  # fmt: skip
+
+
+def _invented(initial: str, random: Random) -> str:
+    """Invent a name of six letters, such as Kuvide."""
+    return initial + "".join(random.choice(CONSONANTS if k % 2 else VOWELS) for k in range(5))
+
+
 def _share(share: float) -> float:
     """Return the share of held-out text; raise ValueError unless it is between 0 and 1."""
     if not 0 < share < 1:
@@ -670,9 +774,9 @@ def find(name: str, source: Path | None = None) -> Task:
     """Return the task with this name, packaged or from a file of the user.
 
     - `name`: name of a task, or "my_tasks.py:double" for a `Task` in a file
-    - `source`: file that the task is made of. For "language", "passkey" and "masked" a text, None
-      for the packaged novel; for "images" an .npz file, None for the digits of scikit-learn; for
-      "sentences" a file of labelled sentences
+    - `source`: file that the task is made of. For "language", "passkey", "names" and "masked" a
+      text, None for the packaged novel; for "images" an .npz file, None for the digits of
+      scikit-learn; for "sentences" a file of labelled sentences
 
     Raises LookupError for an unknown name.
     """
@@ -715,6 +819,7 @@ def _sentences(source: Path | None) -> Task:
 MADE_OF: dict[str, Callable[[Path | None], Task]] = {
     "language": lambda source: language(_letters(source)),
     "passkey": lambda source: passkey(_letters(source)),
+    "names": lambda source: names(_letters(source)),
     "masked": lambda source: masked(parse("text", _letters(source)).words),
     "sentences": _sentences,
     "images": lambda source: digits() if source is None else load_images(source),
@@ -725,6 +830,7 @@ TASKS: dict[str, Task] = {
     for task in (
         Task("copy", copy, WORDS),
         Task("copy-unique", copy_unique, WORDS),
+        Task("copy-unique-4096", unique(MANY_WORDS), MANY_WORDS, 256),
         Task("copy-repeat", copy_repeat, WORDS),
         Task("copy-constant", copy_constant, WORDS),
         Task("reverse", reverse, WORDS),
@@ -739,5 +845,10 @@ TASKS: dict[str, Task] = {
             "flip-flop", flip_flop, ["write", "ignore", "read", *BITS], 32, least=2,
             tested=(16, 32, 48, 64, 128),
         ),
+        Task("variables", variables, [*KEYS, *VALUES, *WORDS, "="], 32),
     )
+} | {
+    # Both have one name, so that they train equal models
+    f"both-{kind}": Task("copy-both", copy_both, WORDS, held_out=held_out)
+    for kind, held_out in (("unique", copy_unique), ("repeat", copy_repeat))
 }  # fmt: skip
