@@ -121,13 +121,13 @@ def cite(*encodings: Annotated[str, Parameter(name="NAMES", required=True)]) -> 
 
 
 def print_term(term: glossary.Term) -> None:
-    also = f" ({', '.join(term.also)})" if term.also else ""
     console = Console(highlight=False)
-    console.print(f"[bold]{escape(term.word)}[/]{escape(also)}")
+    console.print(f"[bold]{escape(term.word)}[/]")
+    also = f"also found as: {', '.join(term.also)}" if term.also else ""
     used_by = f"used by {term.used_by}" if term.used_by else ""
     here = f"in posenc: {term.here}" if term.here else ""
     where = f"→ nearest: {term.where}" if term.here else f"→ {term.where}"
-    for line in filter(None, (term.means, used_by, here, where)):
+    for line in filter(None, (term.means, used_by, here, where, also)):
         console.print(line, markup=False)
 
 

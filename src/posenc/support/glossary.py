@@ -55,8 +55,8 @@ def page() -> str:
     """Return the content of `docs/glossary.md`."""
     about = (
         "Words of the field and of posenc, each with its meaning and its place in the code."
-        " [Published names](names.md) lists the encodings of papers and models. The words in"
-        " parentheses are synonyms, and related words that the entry explains."
+        " [Published names](names.md) lists the encodings of papers and models."
+        ' "Also found as" lists synonyms, and related words that the entry explains.'
     )
     return _page("Glossary", about, WORDS)
 
@@ -77,13 +77,13 @@ def _page(title: str, about: str, terms: Iterable[Term]) -> str:
 
 def _entries(terms: Iterable[Term]) -> Iterator[str]:
     for term in sorted(terms, key=lambda one: one.word.lower()):
-        also = f" ({', '.join(term.also)})" if term.also else ""
-        yield f"**{term.word}**{also}: {term.means}"
+        yield f"**{term.word}**: {term.means}"
         if term.used_by:
             yield f"Used by {term.used_by}."
         if term.here:
             yield f"In posenc: {term.here}"
-        yield f"→ {_linked(term.where)}"
+        also = f" Also found as: {', '.join(term.also)}." if term.also else ""
+        yield f"→ {_linked(term.where)}.{also}"
         yield ""
 
 
