@@ -1,1 +1,4 @@
-"""Pages, figures and the explorer. No package below `posenc.show` imports it."""
+"""Presentation of results: HTML pages, figures, and the explorer.
+
+No package below `posenc.show` imports it.
+"""

@@ -315,7 +315,7 @@ def load(path: str | Path) -> Picture:
 
 
 def _turning(model: str | Path, target: int | None) -> inspection.Turning:
-    """Return the rotation of the model's layers that see the most tokens."""
+    """Return the RoPE of the model's layers with the longest attention range."""
     inspected = inspection.inspect(Path(model), target)
     turnings = [group.turning for group in inspected.groups if group.turning]
     if not turnings:

@@ -66,7 +66,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class OrderChange:
-    """The mean output change when word order changes, without a mask and with a causal one."""
+    """The mean change of outputs when words are reordered, without a mask and with causal mask."""
 
     plain: float
     causal: float

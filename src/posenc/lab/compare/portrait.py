@@ -266,6 +266,6 @@ def _place(met: tuple[int, slice]) -> int:
 
 
 def _with_keys_as_queries(layer: SelfAttention) -> SelfAttention:
-    """Copy the query projection to the keys, so that scores measure similarity."""
+    """Use the query projection for the keys too, so that scores measure similarity."""
     layer.k.load_state_dict(layer.q.state_dict())
     return layer

@@ -68,7 +68,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A planned comparison of encodings on one task: a difference, or a difference of two."""
+    """A planned comparison of encodings on a task: a difference or a difference of differences."""
 
     task: str
     one: Sequence[str]
@@ -137,7 +137,7 @@ class Analysis:
     withdraw: str = ""  # registered result that would withdraw the claim
 
     def only(self, task: Sequence[str] = (), encoding: Sequence[str] = ()) -> "Analysis":
-        """Select the rows and contrasts of these tasks and encodings; all if none are given."""
+        """Select the results and contrasts of these tasks and encodings; by default all."""
 
         def selected(name: str, *encodings: str) -> bool:
             return (not task or name in task) and (not encoding or {*encodings} <= {*encoding})
@@ -232,7 +232,7 @@ def analyse(
 
 
 def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tuple[str, ...]:
-    """Return the baseline names ("cropped", "windowed") that have results in this table row."""
+    """Return the baseline names ("cropped", "windowed") for which an encoding has results."""
     if row.protocol == "sliding":
         return BASELINES
     held = {name for _, record in runs.values() if record for name, _ in record.outcomes}
@@ -260,7 +260,7 @@ def cells_of(contents: Contents) -> list[Cell]:
 
 
 def _until_narrow(plan: Plan, contents: Contents, cells: list[Cell]) -> list[Cell]:
-    """Return the cells up to the seed at which the stopping rule of the plan ends the study."""
+    """Return the training runs up to the seed at which the plan's stopping rule ends the study."""
     for seeds in range(statistics.RANKING, plan.seeds):
         first = [cell for cell in cells if cell.seed <= seeds]
         grid = _grid(contents, first, plan)
@@ -348,7 +348,7 @@ Grid = dict[tuple[str, str], dict[int, tuple[Cell, Record | None]]]
 
 
 def _grid(contents: Contents, cells: Sequence[Cell], plan: Plan | None) -> Grid:
-    """Group cells and their stored records by task and encoding, then by seed.
+    """Group training runs and their stored results by task and encoding, then by seed.
 
     Cells of a plan lack the settings that come from the task, which records have; they are compared
     without these settings.
@@ -611,7 +611,7 @@ def _overall(
 def _values(
     runs: Mapping[int, tuple[Cell, Record | None]], metric: str, protocol: str | None
 ) -> dict[int, Tensor]:
-    """Compute the metric of each seed, prompt by prompt."""
+    """Return the metric of each seed as a vector over prompts."""
     values = {}
     for seed, (_, record) in runs.items():
         if record is not None and record.failure is None:

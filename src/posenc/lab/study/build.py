@@ -1,4 +1,4 @@
-"""Construction of the untrained model of a cell, with a separate seed for each part."""
+"""Construction of a run's untrained model, with a separate random seed for each purpose."""
 
 from hashlib import sha256
 from typing import Any
@@ -15,7 +15,7 @@ from posenc.support.names import is_own
 
 
 def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
-    """Build the model of a cell; the weights that all encodings share depend on seed and sizes."""
+    """Build the model of a run; weights that all encodings share depend only on seed and sizes."""
     model = Transformer(
         symbols,
         cell.profile,
@@ -31,8 +31,9 @@ def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
 
 
 def length_hints(cell: Cell, both_ways: bool) -> dict[str, Any]:
-    """Return the constructor arguments that follow from the mask and from `cell.told`, the length
-    of the longest training text in tokens.
+    """Return an encoding's constructor arguments that depend on the mask or the trained length.
+
+    The trained length is `cell.told`, the tokens of the longest training text.
 
     T5's last bucket starts within the trained length, and after the half of its buckets that are
     exact. DeBERTa's table ends at the trained length. FIRE's initial length is the trained length.
@@ -74,5 +75,5 @@ def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
 
 
 def derived_seed(use: str, seed: int) -> int:
-    """Derive from a run's seed the seed of one use, such as weights, to keep uses independent."""
+    """Derive a separate seed for each purpose, such as weights or data, from the seed of a run."""
     return int.from_bytes(sha256(f"{use} {seed}".encode()).digest()[:7])

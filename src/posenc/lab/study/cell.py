@@ -166,7 +166,7 @@ class Cell:
 
 
 def check_setting(name: str, value: Any) -> None:
-    """Raise ValueError if a value has the wrong type or size for this setting of a cell."""
+    """Raise ValueError if a value has the wrong type or range for this setting of a run."""
     if not _fits(name, value):
         raise ValueError(
             f"`{name}` must have a valid type and size for a cell, got {brief(value)}."
@@ -211,7 +211,7 @@ def _whole(value: Any, least: int, most: int) -> bool:
 
 
 def digest_of(settings: Mapping[str, Any]) -> str:
-    """Return the digest that identifies the cell with these settings."""
+    """Return the digest that identifies the training run with these settings."""
     canonical = json.dumps(settings, sort_keys=True, separators=(",", ":"))
     return sha256(canonical.encode()).hexdigest()[:16]
 

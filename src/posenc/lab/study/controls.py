@@ -1,4 +1,4 @@
-"""Controls of a run: window masks, given right answers, and random or shuffled positions."""
+"""Control experiments: window masks, right answers as input, random or shuffled positions."""
 
 from random import Random
 

@@ -62,7 +62,7 @@ def evaluate(
 
 
 def predict(model: Transformer, cell: Cell, task: Task) -> Predictions:
-    """Run the model on all test prompts, and return its outputs by "length/batch/protocol".
+    """Run the model on all test prompts, and return its outputs keyed "length/batch/protocol".
 
     `grade` computes the outcomes from these outputs.
     """

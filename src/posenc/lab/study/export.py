@@ -15,7 +15,7 @@ COLUMNS: tuple[str, ...] = (
 
 
 def rows(contents: Contents) -> Iterator[dict[str, Any]]:
-    """Yield a row of `COLUMNS` for each cell, evaluation protocol and text length of a store.
+    """Yield a row of `COLUMNS` for each training run, evaluation protocol and text length.
 
     A cell that failed has one row, without a length.
     """

@@ -1,4 +1,4 @@
-"""The transformer of a study, whose weights are the same to the bit for every encoding.
+"""The transformer of a study; its initial weights are bit-identical for every encoding.
 
     x = embedding(token);  each block: x + attention(norm(x)), then x + mlp(norm(x));  head(norm(x))
 
@@ -120,7 +120,7 @@ class Transformer(nn.Module):
     def generate(
         self, tokens: Tokens, more: int, pick: Callable[[Tensor], Tensor] | None = None
     ) -> Int[Tensor, "text longer"]:
-        """Append `more` generated tokens, one by one with a key cache.
+        """Append `more` generated tokens, one by one with a key–value cache.
 
         - `pick`: function that selects tokens from logits (text, symbol); None: the likeliest
         """
@@ -167,7 +167,7 @@ class RoundedLinear(nn.Linear):
 
 
 def round_products(model: nn.Module) -> None:
-    """Turn the linear maps of a model into `RoundedLinear`, except those of its encodings."""
+    """Replace the linear layers of a model by `RoundedLinear`, except those in encodings."""
     for name, module in model.named_modules():
         if type(module) is nn.Linear and ".encoding." not in name:
             module.__class__ = RoundedLinear

@@ -97,12 +97,12 @@ class PlanRow:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings of the row that are not None, by name."""
+        """All settings of this table row that are not None, by name."""
         return {name: x for name, x in asdict(self).items() if x is not None}
 
     @property
     def own(self) -> dict[str, Any]:
-        """The settings that override the plan's, as in the plan's TOML."""
+        """The row's own settings, which override those of the plan, as in its TOML."""
         return {name: x for name in ("profile", "trained") if (x := getattr(self, name))}
 
 
@@ -230,11 +230,11 @@ class Plan:
         return tuple(encoding.name for encoding in self.encodings)
 
     def reading(self, name: str) -> ContrastTerm:
-        """Parse a term of a contrast such as "copy: rope cropped at 12" with this plan's names."""
+        """Parse a contrast's text, such as "copy: rope cropped at 12", with this plan's names."""
         return read_term(name, self.tasks, self.labels)
 
     def cells(self, rates: Rates = MappingProxyType({})) -> list[Cell]:
-        """List the training runs, seed after seed, so that an interrupted study is balanced.
+        """List the training runs, seed after seed, so that an interrupted study has balanced data.
 
         - `rates`: chosen learning rates by task and label
         """
@@ -255,7 +255,7 @@ class Plan:
         ]  # fmt: skip
 
     def profile_of(self, row: PlanRow) -> Profile:
-        """Return the profile of a row: the plan's, changed by the row's own settings."""
+        """Return the model and training settings of a row: the plan's, changed by the row's own."""
         return replace(self.profile, **row.profile)
 
     def trials(self) -> list[Cell]:
@@ -354,7 +354,7 @@ class Plan:
         )
 
     def check_evidence(self) -> None:
-        """Raise PlanError, with all reasons, for a plan that cannot be evidence.
+        """Raise PlanError, with all reasons, if the plan's results would not be evidence.
 
         Called for new studies only, so that a registered plan can always be continued.
         """

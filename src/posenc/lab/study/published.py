@@ -1,4 +1,4 @@
-"""Published length-generalisation curves, to compare the shape of a study's curves with.
+"""Published length-generalisation curves, for comparison with the curves of a study.
 
 Kazemnejad et al. 2023, "The Impact of Positional Encoding on Length Generalization in
 Transformers", arXiv:2305.19466: exact match, computed from the files of single runs that the

@@ -31,13 +31,13 @@ def check_folders(*paths: Path) -> None:
 
 
 def opener(path: str | Path, flags: int) -> int:
-    """Open a file; the `opener` argument of Python's `open`. Raises NotRegular for other paths."""
+    """Open a file, as the `opener` of Python's `open`. Raises NotRegular unless it is regular."""
     check_files(Path(path))
     return os.open(path, flags | _AT_ONCE | _NO_LINK, 0o666)
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a text or of pictures named by a plan; links are followed.
+    """Return the SHA-256 of a data file that a plan names; symbolic links are followed.
 
     Raises NotRegular for a device or a pipe, and ValueError for a file of more than `MOST` bytes.
     """

@@ -1,4 +1,4 @@
-"""Trained models of a study, saved as one safetensors file each, with the cell of the run.
+"""Trained models of a study, each saved as a safetensors file with the settings of its run.
 
 model = posenc.lab.study.load("runs/models/0123456789abcdef.safetensors")
 model.generate(["w3", "w5", "<sep>"], 3)
@@ -59,7 +59,7 @@ class SavedModel:
 
 
 def save_model(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
-    """Write a model to `folder`, named by its cell's digest; an earlier file is replaced."""
+    """Write a model to `folder`, named by the digest of its run; an earlier file is replaced."""
     from safetensors.torch import save
 
     about = {
@@ -77,7 +77,7 @@ def save_model(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path
 
 
 def load(path: str | Path, allow_code: user_code_gate.Allowed = ()) -> SavedModel:
-    """Load the model that a study saved in a file, and return it with its cell and vocabulary.
+    """Load a model that a study saved, with the settings of its run and its vocabulary.
 
     - `path`: file written by `posenc study --keep`
     - `allow_code`: names of code, "mine.py:Mine", that may be run as the model's encoding, spelled

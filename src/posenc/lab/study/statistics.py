@@ -330,7 +330,7 @@ def probability_of_improvement(
 
 
 def enough(interval: Interval, seeds: int, half_width: float = 0.05, most: int = 32) -> bool:
-    """Test whether a study can stop: it has `most` seeds, or enough for an interval this narrow.
+    """Test whether a study can stop: `most` seeds are done, or the interval is narrow enough.
 
     - `half_width`: greatest half-width of the interval; without it the study goes on to `most`
     seeds

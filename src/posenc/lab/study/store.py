@@ -1,4 +1,4 @@
-"""The store of a study: a SQLite database with the outcomes of all cells, prompt by prompt.
+"""The store of a study: a SQLite database with every training run's result for each prompt.
 
     results.db     all outcomes, sorted and without times, so that two runs of a plan are byte-equal
     running.db     the same during a run, in SQLite's write-ahead mode, with a single writer
@@ -210,7 +210,7 @@ class Store:
 
     @property
     def finished(self) -> set[str]:
-        """The digests of the finished cells, including failures."""
+        """The digests of the finished training runs, including failures."""
         rows = self._file.execute("SELECT settings FROM cells")
         # Computed anew, because this version may have settings that an earlier one lacked
         return {Cell.of(json.loads(settings)).digest for (settings,) in rows}
@@ -236,12 +236,12 @@ class Store:
             self._file.execute("INSERT OR REPLACE INTO checksums VALUES (?, ?)", row)
 
     def add(self, record: Record) -> None:
-        """Store the outcomes of a cell."""
+        """Store the outcomes of a training run."""
         with _explained(self.folder / RUNNING), _transaction(self._file):
             _insert(self._file, record)
 
     def clock(self, **line: Any) -> None:
-        """Append a line to times.jsonl, which may differ between two equal runs."""
+        """Append a line to times.jsonl, the only file that differs between two equal runs."""
         data = f"{json.dumps(line)}\n".encode()
         with open(self.folder / TIMES, "ab+", opener=safe_files.opener) as file:
             file.seek(0, os.SEEK_END)
@@ -319,14 +319,14 @@ def times(folder: Path) -> list[dict[str, Any]]:
 
 
 def _is_time(name: str, value: Any) -> bool:
-    """Check the type of an entry of times.jsonl: seconds for step and wall, text for others."""
+    """Test the type of a value in times.jsonl: `step` and `wall` are seconds, all others text."""
     if name not in ("step", "wall"):
         return isinstance(value, str)
     return isinstance(value, int | float) and 0 <= value < 1e9
 
 
 def _seconds(folder: Path) -> dict[str, float]:
-    """Return the median time of a training step for each cell, as last written to times.jsonl."""
+    """Return the median time of a training step for each run, as last written to times.jsonl."""
     return {
         line["cell"]: float(line["step"])
         for line in times(folder)
@@ -366,7 +366,7 @@ def _contents(
 def _registered(
     file: sqlite3.Connection, path: Path
 ) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:
-    """Read the registered plans, the deviations and the sources from a store."""
+    """Read the registered plans, the deviations from them, and the environment from a store."""
     deviations = _read_rows(file, path, "deviations", "what FROM deviations ORDER BY number")
     return (
         [*_read_rows(file, path, "plans", "digest, text FROM plans ORDER BY number")],
@@ -385,7 +385,7 @@ def _read_rows(file: sqlite3.Connection, path: Path, table: str, query: str) -> 
 
 
 def _compare(checksums: Mapping[str, str], file: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreError if a cell, or the plans and sources, do not match their stored checksum."""
+    """Raise StoreError if a run, or the plans and sources, do not match their stored checksum."""
     written = dict(_read_rows(file, path, "checksums", "part, sha256 FROM checksums"))
     for part in sorted({*checksums, *written}):
         if written.get(part) != checksums.get(part):

@@ -35,11 +35,11 @@ MEAN_OF = 50  # number of steps whose mean loss is recorded
 
 
 class Stopped(Exception):
-    """A run has stopped on request, after writing a checkpoint."""
+    """Raised when a run stops on request, after it has written a checkpoint."""
 
 
 class Diverged(ArithmeticError):
-    """The loss is NaN or infinite."""
+    """Raised when the loss is NaN or infinite."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def run(
 
 
 def _saved(path: Path, cell: Cell) -> Transformer:
-    """Load the saved model of this cell. No code is run except that of the cell's encoding."""
+    """Load a run's saved model. No code is run except that of the run's encoding."""
     saved = load(path, allow_code=cell.encoding)
     there, here = (checkpoints.flat(one.settings) for one in (saved.cell, cell))
     if other := checkpoints.differences(there, here):
@@ -104,7 +104,7 @@ def result_of(
     seconds: float,
     models: Path | None = None,
 ) -> Result:
-    """Extend a trained model if its cell has `extend`, save it in `models`, and evaluate it."""
+    """Apply a run's context extension, if any, to its model; save and evaluate the model."""
     # For an extended model, the losses of the training after the extension are stored
     if cell.extend:
         model, losses = extend(model, cell, task)
@@ -125,7 +125,7 @@ def means(losses: list[float]) -> tuple[float, ...]:
 
 
 def extend(model: Transformer, cell: Cell, task: Task) -> tuple[Transformer, list[float]]:
-    """Extend a model's RoPE by the method `extend`; return the model and losses of more training.
+    """Extend a model's RoPE by the method `extend`; return it and the losses of further training.
 
     If the cell has further steps, the model is trained on texts that are `factor` times as long, at
     a tenth of the learning rate.
@@ -223,7 +223,7 @@ def rate(step: int, profile: Profile) -> float:
 
 
 def adamw(model: Transformer, profile: Profile) -> torch.optim.AdamW:
-    """Make the optimiser, with weight decay for the linear maps outside of encodings only."""
+    """Make the AdamW optimiser; only linear layers outside of encodings have weight decay."""
     maps = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Linear)}
     shared = {id(weight) for weight in model.shared.values()}
     weights = [*model.parameters()]

@@ -688,7 +688,7 @@ def _expected(probe: ProbePositions, rotary: Rotary, length: int) -> Tensor:
 def _explained(
     m: Tensor, probe: ProbePositions, rotary: Rotary, spec: Spec, length: int
 ) -> list[RotationFault] | None:
-    """Return the fewest known faults, at most two, that explain the measured multipliers."""
+    """Return the fewest known faults, at most two, that explain the measured complex factors."""
     parts = (
         [*_thetas(rotary, spec, length)],
         [*_places(probe, rotary, spec)],

@@ -90,7 +90,7 @@ def turns(pos: Tensor, theta: Tensor) -> Tensor:
 
 
 def rotated(x: Tensor, by: Tensor, layout: Layout, start: int) -> Tensor:
-    """Return `x` with its pairs, from channel `start` on, multiplied by the complex `by`."""
+    """Return `x` with its rotary pairs, from channel `start` on, multiplied by the complex `by`."""
     stop = start + 2 * by.shape[-1]
     z = torch.complex(*split(x[..., start:stop], layout)) * by
     return torch.cat([x[..., :start], join(z.real, z.imag, layout), x[..., stop:]], -1)
@@ -364,7 +364,7 @@ def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
 
 
 def of_diffusion() -> Iterator[VectorCase]:
-    """Yield the position ids of text and grid of each diffusion model."""
+    """Yield cases of the position ids of text and image grid, for each diffusion model."""
     for rule in DIFFUSION.values():
         for number in range(10):
             frames = 1 + 2 * (number % 2) if rule.video else 1

@@ -63,7 +63,7 @@ def _imported(name: str) -> Iterable[str]:
 
 
 def _beside(name: str, path: str) -> str:
-    """Resolve the path of an import: "../interpreter.js" of "page/main.js"."""
+    """Resolve the path of an import, such as "../interpreter.js" in "page/main.js"."""
     return os.path.normpath(PurePosixPath(name).parent / path).replace(os.sep, "/")
 
 

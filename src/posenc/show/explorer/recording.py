@@ -234,7 +234,7 @@ def _check_alike(recordings: Sequence[Recording]) -> None:
 
 
 def _needed(recording: Recording) -> set[int]:
-    """Return the numbers of all values from which the outputs are computed."""
+    """Return the numbers of all recorded values on which the outputs depend."""
     needed: set[int] = set()
     left: list[Any] = [*map(Value, recording.outputs.values())]
     while left:

@@ -43,7 +43,7 @@ END = Token("end", "")
 
 
 def lines(formula: str) -> list[list[str]]:
-    """Convert a block's lines to MathML; three or more spaces separate formula and remarks."""
+    """Convert a formula block's lines to MathML; three or more spaces separate the remarks."""
     written = [line.strip() for line in formula.splitlines() if line.strip()]
     return [[math(part) for part in re.split(r"\s{3,}", line)] for line in written]
 
@@ -79,7 +79,7 @@ class _Reader:
         self.scripts = 0
 
     def until(self, end: str) -> list[str]:
-        """Read up to the closing bracket `end`, or with "" to the end of the text."""
+        """Parse up to the closing bracket `end`, or to the end of the text if `end` is ""."""
         self.ends.append(end)
         # `before` distinguishes a sign between two terms from a sign before one term
         elements, before = [], END
@@ -203,7 +203,7 @@ class _Reader:
         return kind in ("code", "word", "letter", "number")
 
     def _prose(self) -> bool:
-        """Test whether the next word is prose, not a name; "a" before a word is an article."""
+        """Test whether the next word is prose, not a variable; "a" before a word is an article."""
         if len(self.rest) < 2:
             return self.next.kind == "word"
         (kind, text, _), after = self.rest[-1], self.rest[-2]

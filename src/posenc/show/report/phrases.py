@@ -56,7 +56,7 @@ def change(share: float | None) -> str:
 
 
 def count(parameters: int) -> str:
-    """Format a number of parameters: "", "128", "4.2k", "131k".
+    """Format a number of parameters, such as "128", "4.2k" or "131k"; "" for 0.
 
     >>> count(4_224), count(131_072), count(2_100_000)
     ('4.2k', '131k', '2.1M')

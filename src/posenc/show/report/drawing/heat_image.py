@@ -27,7 +27,7 @@ def image(heat: Heat, down: bool = False) -> str:
 
 
 def level(value: float | None, low: float, high: float) -> int:
-    """Return the step of the palette for a value, clipped to its ends."""
+    """Return the palette index of a value, which is clipped to the ends of the colour scale."""
     if value is None:
         return EMPTY
     return round(LEVELS * min(max((value - low) / ((high - low) or 1), 0), 1))
@@ -42,7 +42,7 @@ def ink(value: float, heat: Heat) -> str:
 
 
 def bar(heat: Heat) -> str:
-    """Return the palette from its low end to its high end as a data URL."""
+    """Return an image of the colour scale, from low to high, as a data URL."""
     low, high = heat.span
     values = [low + (high - low) * n / LEVELS for n in range(LEVELS + 1)]
     return image(replace(heat, z=[values], low=low, high=high))

@@ -389,7 +389,7 @@ def _y_title(title: str, beside: float) -> str:
 def _upright(
     text: str, x: str, y: str, anchor: str, along: float, down: float, kind: str = ""
 ) -> str:
-    """Draw text from the bottom to the top at a place."""
+    """Draw text that reads from bottom to top, at a point."""
     turned = f'transform="rotate(-90)" text-anchor="{anchor}" x="{along}" y="{down}"'
     look = f' class="{kind}"' if kind else ""
     return f'<svg class="at" x="{x}" y="{y}"><text {turned}{look}>{safe(text)}</text></svg>'

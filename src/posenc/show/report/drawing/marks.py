@@ -218,7 +218,7 @@ KINDS: tuple[type[Mark], ...] = (*Mark.__subclasses__(),)
 
 
 def _curve(name: str, x: Values, y: Values, panel: Panel) -> Series:
-    """Return a curve's values at places along x, or at places along y if y has names."""
+    """Return a curve's numbers for the data table: y at each x, or x at each y if y has names."""
     if panel.y_names:
         places = panel.texts("y", y)
         return Series(panel.title, name or panel.x_title, panel.y_title, places, x)

@@ -27,7 +27,7 @@ CURVES = 6  # channels that are drawn as curves
 
 
 def encoding(name: str, rows: Sequence[Values]) -> Figure:
-    """Draw the vectors of positions (position, channel) as a heat map, left to right."""
+    """Draw position vectors (position, channel) as a heat map, positions from left to right."""
     shown = heat([list(channel) for channel in zip(*rows, strict=True)], signed=True, unit="value")
     largest = shown.span[1]
     return Figure(
@@ -131,7 +131,7 @@ def similarity(name: str, between: Between) -> Figure:
 
 
 def _palette_end(values: Sequence[Values]) -> float | None:
-    """Return the palette's end if a few outliers must be clipped for the rest to show, or None."""
+    """Return the upper end of the colour scale if outliers must be clipped, otherwise None."""
     sizes = sorted(abs(v) for row in values for v in row if v is not None)
     most = sizes[int(0.99 * (len(sizes) - 1))]
     return most if 0 < 2 * most < sizes[-1] else None

@@ -38,7 +38,7 @@ RADIUS = 0.42  # radius of a dial, whose neighbour is 1 away
 
 
 def bands(turning: Turning) -> Figure:
-    """Draw each pair's wavelength, before and after stretching, beside the trained length."""
+    """Draw each pair's wavelength, before and after context extension, and the trained length."""
     pairs = range(len(turning.pairs))
     now = [pair.wavelength for pair in turning.pairs]
     before = [w / pair.slower for w, pair in zip(now, turning.pairs, strict=True)]

@@ -93,14 +93,14 @@ def note(row: Row) -> str:
 
 
 def seeds(rows: Sequence[Row]) -> str:
-    """Return the number of seeds of each row: "6 seeds", "2 to 6 seeds"."""
+    """Format the number of seeds of each row: "6 seeds", "2 to 6 seeds"."""
     counts = sorted({len(row.seeds) for row in rows})
     few = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     return f"{few} seed{'' if counts == [1] else 's'}"
 
 
 def intervals(rows: Sequence[Row]) -> str:
-    """Describe the intervals, and their coverage in simulations."""
+    """Describe the results' confidence intervals, and their coverage in simulations."""
     fewest = min((len(row.seeds) for row in rows), default=0)
     if fewest < 2:
         return "Intervals of one seed are over prompts alone."
@@ -125,7 +125,7 @@ def difference(value: float, bits: bool) -> str:
 
 
 def verdict(contrast: Contrast) -> str:
-    """Return the verdict on a contrast: the better side, equality, undecided, or the obstacle."""
+    """Return the verdict on a contrast: the better side, equality, undecided, or an obstacle."""
     if contrast.verdict or contrast.difference is None or contrast.adjusted is None:
         return contrast.verdict
     if contrast.equal is not None and contrast.equal < LEVEL:
@@ -170,7 +170,7 @@ def controls(analysis: Analysis) -> list[str]:
 
 
 def headline(analysis: Analysis) -> str:
-    """Return one sentence with the decision of the study; "" for a pilot or without contrasts."""
+    """Summarise the decided contrasts in one sentence; "" for a pilot or without contrasts."""
     if analysis.stamp or not analysis.contrasts:
         return ""
     decided = [contrast for contrast in analysis.contrasts if contrast.decided]
