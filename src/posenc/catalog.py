@@ -102,7 +102,7 @@ def find(name: str | Card | Encoding) -> Card:
 
 
 def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
-    """Return the cards of the wanted encodings without duplicates, with a number for equal names.
+    """Return the cards of the chosen encodings; equal ones once, equal names with a number.
 
     >>> from posenc import ALiBi
     >>> [card.name for card in choose(["alibi", "rope", ALiBi(4), "RoPE"])]
@@ -162,7 +162,7 @@ def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
 
 
 def _parts(name: str) -> list[str]:
-    """Split the names of a sum, but not a path with a plus sign, as in "my+module.py:Mine"."""
+    """Split the names of a sum at "+", but not the path of a file, as in "my+module.py:Mine"."""
     if not isinstance(name, str) or "+" not in name:
         return [name]
     parts = [part.strip() for part in name.split("+")]

@@ -68,7 +68,7 @@ def first_negative(theta: Sequence[float], limit: int) -> int:
 
 
 def _negative_distance(freqs: Frequencies, length: int, near: int | None) -> int | None:
-    """Return a distance below `length` at which Σⱼ cos(m θⱼ) is negative, not always the first."""
+    """Return some distance m < `length` at which Σⱼ cos(m θⱼ) is negative, or None."""
     # A base mostly fails near the distance where a slightly smaller base failed
     if near is not None:
         reach = max(64, near // 100)

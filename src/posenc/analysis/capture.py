@@ -30,7 +30,10 @@ NAME = "posenc_capture"
 
 @dataclass(frozen=True)
 class Attended:
-    """The tensors of one attention call; the head axis of a mask or bias may have size 1."""
+    """The queries, keys, mask and bias of one attention call, and the scores' scale.
+
+    The head axis of a mask or bias may have size 1.
+    """
 
     module: str  # name of the module in the model
     q: Tensor  # (batch, head, query, channel), as in the dot product
@@ -56,7 +59,7 @@ class Attended:
         return scores if self.bias is None else scores + self.bias
 
     def weights(self) -> Tensor:
-        """Return the weights after mask and softmax; 0 for a query that sees no key."""
+        """Return the attention weights after mask and softmax; 0 for a query that sees no key."""
         scores, seen = self.scores(), self.seen
         if seen is not None:
             scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)

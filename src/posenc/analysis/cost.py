@@ -125,7 +125,7 @@ def by_length(
     rounds: Mapping[int, int],
     step: Callable[[], None] = lambda: None,
 ) -> list[list[AtLength]]:
-    """Measure forward passes of each layer at each text length; `rounds` maps lengths to rounds.
+    """Measure forward passes of layers; `rounds` maps each text length to its number of rounds.
 
     The first layer is the baseline, and must accept every length. `step` is called after each
     round.

@@ -235,7 +235,7 @@ def _seen_of(attended: Attended) -> Tensor | None:
 
 
 def _four_products(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yield the products of the query's and the key's word or position terms, after rotation.
+    """Yield the four dot products of content and position terms of a query and a key.
 
     A hook is affine, f(x) = A x + b. So A p = f(p) − f(0) is the term of a position p, and the
     remainder, f(x) − A p, is the term of the word with the constant b.

@@ -44,7 +44,7 @@ def by_method(
     configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
-    """Return for each context extension method the dials of all pairs, at `target` tokens.
+    """Return, per context extension method, the shares of the circle that each pair's angles use.
 
     The keys are "none", "configured" and the methods of extension; "longrope" needs its factors,
     `long`.

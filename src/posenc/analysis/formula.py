@@ -53,7 +53,7 @@ def fit_formula(table: Tensor) -> Formula | None:
 
 
 def _fit_layout(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
-    """Return the formula in this layout of sines and cosines that fits the table best."""
+    """Return the best fit to a table by sines and cosines in this layout."""
     row = filled.nonzero().flatten()
     first, second = split(table[row], layout)
     z = torch.complex(second, first)

@@ -82,7 +82,7 @@ class Extended:
 def extended(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> Extended:
-    """Extend by every method with its default settings; LongRoPE only with its factors, `long`."""
+    """Extend frequencies by every method's defaults; by LongRoPE only with its factors `long`."""
     target = round(trained * factor)
     methods = {
         name: ExtendedPairs(pairs(freqs, now, trained, factor), gain, reach(now, target))
@@ -170,7 +170,9 @@ def _reach(theta: tuple[float, ...], limit: int) -> int:
 
 @cache
 def smallest_base(dim: int, length: int) -> float:
-    """Return the smallest base with B(m) ≥ 0 for all m < `length`, in steps of 1 %.
+    """Return the smallest RoPE base with Σⱼ cos(m θⱼ) ≥ 0 at all distances m < `length`.
+
+    The result is exact to 1 %.
 
     The result is infinite if no base below 10¹⁵ is enough. Common sizes of heads are in a table,
     which `tools/bases.py` generates; for others a search imports torch.
@@ -189,7 +191,7 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """Read the table of smallest bases: per head size, pairs (index of a base, longest text)."""
+    """Read, per head size, the table of RoPE bases and the longest text that each base allows."""
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 
 

@@ -34,7 +34,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Group:
-    """The shifts by a, by b and by a + b, with the product of the first two."""
+    """The fitted shift matrices M_a, M_b and M_(a+b), and the product M_a M_b."""
 
     a: Shift
     b: Shift

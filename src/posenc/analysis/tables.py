@@ -73,7 +73,7 @@ def directions(centred: Tensor) -> float:
 
 
 def boundary(table: Tensor) -> tuple[int, Untrained]:
-    """Return the number of trained rows, and the kind of the untrained rows after them."""
+    """Return the number of trained rows of a table, and the kind of untrained rows after them."""
     rows = len(table)
     same = int((table == table[-1]).all(-1).flip(0).long().cumprod(0).sum())
     if same > 1:

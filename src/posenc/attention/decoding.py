@@ -1,4 +1,4 @@
-"""Decode one token through all layers, and compute a bias that the layers share only once.
+"""Decode one token through all layers, computing a shared bias once for all of them.
 
 In decoding, the overhead of Python calls dominates. A `Decoding` object computes the row of a bias
 that depends on positions only in the first layer, and reuses it in the others. It is valid for one

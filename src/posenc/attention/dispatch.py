@@ -52,7 +52,7 @@ class Explanation:
 
 
 def run(call: Call) -> Tensor:
-    """Compute attention, (batch, head, query, value), from encoded queries and keys without a bias.
+    """Choose an implementation and compute attention, (batch, head, query, value), with the bias.
 
     Raises ValueError if the requested `implementation` cannot compute the call.
     """

@@ -23,7 +23,7 @@ FEW = 8  # number of cached block masks per mask
 
 
 class Flex(Path):
-    """The path "flex": compiled FlexAttention."""
+    """The implementation "flex": compiled FlexAttention."""
 
     def cannot(self, call: Call) -> str:
         if call.by_weight:

@@ -1,4 +1,4 @@
-"""Check the arguments of `attend`, and derive facts such as visible bands for a `Call`."""
+"""Check the arguments of `attend`, and create a `Call` from them."""
 
 from itertools import chain
 from typing import Any, get_args

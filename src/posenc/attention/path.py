@@ -9,15 +9,15 @@ class Path:
     """An implementation of attention, with the conditions for its use."""
 
     def cannot(self, call: Call) -> str:
-        """Return the reason why this path cannot compute the call, or ""."""
+        """Return the reason why this implementation cannot compute the call, or ""."""
         return ""
 
     def skips(self, call: Call) -> str:
-        """Return the reason why "auto" skips this path although it could run it, or ""."""
+        """Return the reason why "auto" skips this implementation although it works, or ""."""
         return ""
 
     def why(self, call: Call) -> str:
-        """Return a sentence that explains the choice of this path."""
+        """Return a sentence that explains why this implementation was chosen."""
         raise NotImplementedError
 
     def run(self, call: Call) -> Tensor:

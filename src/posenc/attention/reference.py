@@ -1,4 +1,4 @@
-"""The definition of attention in plain tensor operations, which all other paths must equal.
+"""The definition of attention in plain tensor operations, which every implementation must equal.
 
     softmax(q · kᵀ · scale + bias) · v + by_weight(weights)
 
@@ -20,7 +20,7 @@ ALL = slice(None)
 
 
 class Reference(Path):
-    """The path "reference": the definition of attention, with all scores at once."""
+    """The implementation "reference": the definition of attention, with all scores at once."""
 
     def why(self, call: Call) -> str:
         return "the definition, with all scores at once."
@@ -59,7 +59,7 @@ def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = Non
 
 
 def _by_group(x: Tensor, y: Tensor) -> Tensor:
-    """Return x @ y, where several heads of x may share one head of y, without copies of y."""
+    """Return x @ y, where y has fewer heads than x (grouped queries), without copies of y."""
     batch, heads, rows, channels = x.shape
     # A graph for any length must not depend on the memory layout of rows
     if y.shape[1] == heads or traced():
@@ -69,7 +69,10 @@ def _by_group(x: Tensor, y: Tensor) -> Tensor:
 
 
 def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
-    """Return the bias of some queries and keys in the dtype of scores; its shape may broadcast."""
+    """Return the bias of the queries `rows` and the keys `keys` in the dtype of the scores.
+
+    Its shape may broadcast.
+    """
     assert call.bias is not None
     bias = call.bias.block(rows, keys, seen)
     if not torch.compiler.is_compiling():
@@ -80,7 +83,7 @@ def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Ten
 
 
 def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
-    """Return the mask of some queries and keys, or None if all of these pairs are visible."""
+    """Return the mask of the queries `rows` and the keys `keys`, or None if all are visible."""
     assert call.mask is not None
     if _sees_all(call, rows, keys):
         return None
@@ -93,7 +96,7 @@ def sliced(x: Tensor, tokens: slice) -> Tensor:
 
 
 def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
-    """Test whether each of these queries sees each of these keys."""
+    """Test whether the queries `rows` can attend to all keys in `keys`."""
     if call.seen is None:
         return False
     queries, columns = range(call.q.shape[-2])[rows], range(call.k.shape[-2])[keys]

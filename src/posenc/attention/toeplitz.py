@@ -24,7 +24,7 @@ UNREADABLE = "torch's CPU kernel with strides is needed, which works on the CPU 
 
 
 class Toeplitz(Path):
-    """The path "toeplitz": biases as strided views, which torch's CPU kernel reads."""
+    """The implementation "toeplitz": biases as strided views, which torch's CPU kernel reads."""
 
     def cannot(self, call: Call) -> str:
         bias = call.bias
@@ -74,7 +74,7 @@ class Toeplitz(Path):
 
 
 def _carries_values(call: Call) -> bool:
-    """Test whether the tiles of the bias also change the values, and only one encoding does so."""
+    """Test whether the bias's tiles also change the values, and no other encoding does so."""
     adding = sum("by_weight" in part.acts_on for part in call.parts)
     return call.bias is not None and call.bias.adds_values and adding == 1
 

@@ -1,4 +1,4 @@
-"""CoPE: the bias that a table gives to sums of gates, and CPU attention with this bias.
+"""CoPE's bias, read from a table at sums of gates, and CPU attention with this bias.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), last )
 
@@ -93,7 +93,7 @@ class CountBias(ScoreBias):
 
 
 class NearAndFarKeys(NamedTuple):
-    """A block of queries with its near keys; keys before these are far from all of the queries.
+    """A block of queries and its near keys; all earlier keys are far from every query.
 
     The count of a far key has reached its maximum for each query of the block.
     """
@@ -219,7 +219,10 @@ def _looked_up(by_count: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
 
 
 class Counted(torch.autograd.Function):
-    """Attention to near and far keys with gradients, for q, k, v and e in float32 or wider."""
+    """Attention with CoPE's bias, with gradients for q, k, v and the table e.
+
+    Tensors are float32 or wider.
+    """
 
     @staticmethod
     def forward(  # type: ignore

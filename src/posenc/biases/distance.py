@@ -103,7 +103,7 @@ class DistanceBias(ScoreBias):
 
 
 def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
-    """Index a table (head, column) by heads h and columns, which broadcast."""
+    """Index a table (head, column) by broadcast tensors of heads and columns."""
     if h.ndim < 4 or h.shape[1] != len(table) or columns.shape[1] != 1:
         return table[h, columns]
     # All heads index the same columns, (batch or 1, 1, query, key), which is ten times as fast
@@ -112,7 +112,7 @@ def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
 
 
 def attended(call: Call, strip: Strip) -> Tensor:
-    """Compute attention of a call without a bias, or with a bias of distance."""
+    """Compute attention of a call whose bias depends on distance only, or that has no bias."""
     steps = (1, 0) if call.bias is None else call.bias.steps
     assert steps is not None
     q, k, v = fitted(call.q, call.k, call.v)

@@ -10,7 +10,9 @@ from posenc.core.shapes import Heads, Keys
 
 
 class RegionBias(ScoreBias):
-    """The score by the dot product of a pair's region, minus the usual score q · k · scale.
+    """The score of a pair by its own range of offsets, minus the usual score q · k · scale.
+
+    Encodings such as ReRoPE rotate near and far pairs differently; each range is a region.
 
     - `q`, `k`: encoded queries and keys, (batch, head, token, channel)
     - `q_pos`, `k_pos`: their positions, (batch or 1, head or 1, token)

@@ -31,7 +31,7 @@ ROWS = 64  # queries of a tile
 
 
 class RelativeBias(ScoreBias):
-    """A bias f(head, query position, key position) that is a ReLU network with one input.
+    """A bias f(head, query position, key position) computed by a ReLU network with one input.
 
         f(h, pᵢ, pⱼ) = Σₙ outer[h, n] · ReLU(wₙ y + bₙ),      y = ψ(pᵢ − pⱼ) · ρ(pᵢ)
 
@@ -114,7 +114,9 @@ class TiledRelative(TiledBias):
         return slice(first, first + sum(tile.size) - 1)
 
     def basis(self, tile: Tile, t: Tensors, size: int) -> tuple[Tensor, Tensor]:
-        """Return a buffer (size, n, m) that begins with a matrix of ones and the input y; and y.
+        """Return a buffer for the hidden units of a tile, and the input y of its network.
+
+        The buffer (size, query, key) begins with a matrix of ones and y = ψ · ρ.
 
         y = ψ · ρ is the input of the network for the n queries and m keys of a tile.
         """

@@ -34,7 +34,9 @@ FEWEST_ROWS, MOST_ROWS = 128, 256  # queries in a block
 
 @dataclass(eq=False)
 class TableBias(ScoreBias):
-    """Bias q[i] · query_table[query_row(δ)] + k[j] · key_table[key_row(δ)],      δ = pᵢ − pⱼ
+    """A bias from two tables, q[i] · query_table[r(δ)] + k[j] · key_table[r'(δ)], δ = pᵢ − pⱼ.
+
+    r and r' are `query_row` and `key_row`.
 
     - `q_pos`, `k_pos`: positions of queries and keys
     - `reach`: distance from which on all offsets of one side share a row
@@ -150,7 +152,7 @@ class TableBias(ScoreBias):
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """Return table[…, i, row[…, i, j]], (batch, head, query, key), in float32 or wider.
+    """Return table[…, i, row[…, i, j]] for all queries i and keys j, in float32 or wider.
 
     The gradient sums over all pairs that share a row, which needs more than 16 bits.
     """
@@ -158,7 +160,7 @@ def _looked_up(table: Tensor, row: Tensor) -> Tensor:
 
 
 def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
-    """Return the products of key j and table row row[i, j], (batch, head, query, key).
+    """Return k[j] · table[row[i, j]] for all queries i and keys j, (batch, head, query, key).
 
     The first keys may all be beyond the reach and share a row, which needs only one product.
     """
@@ -231,7 +233,7 @@ def _count(some: slice) -> int:
 
 
 class TiledTables(TiledBias):
-    """The tiles of a `TableBias`, from queries x, keys y and tables a, b, c by offset.
+    """The tiles of a `TableBias`, computed from q, k and tables with one row per offset.
 
     The bias of near pairs is x · a + y · b, and c is added to the values; y, b and c may be None.
     a, b and c, (head or none, query + key − 1, channel), have a row for each difference i − j, the

@@ -34,7 +34,7 @@ KEPT = 8
 
 
 class Chunks(NamedTuple):
-    """The factors of the scores of transported keys, for texts split into chunks of tokens.
+    """Queries, keys and maps of chunks of tokens, from which transported scores are computed.
 
     Shapes: (batch, head, chunk, …). The last chunk is padded.
 
@@ -59,7 +59,7 @@ Cut = Callable[..., Chunks]
 
 
 class TransportedBias(ScoreBias):
-    """The score of the transported key, minus the usual score q · k · scale.
+    """The score of a key transported to the query, minus the usual score q · k · scale.
 
     `chunks` is a function from the tensors `of`, (batch, head, token, …), to `Chunks`, if queries
     and keys are the same tokens; otherwise None.
@@ -101,7 +101,7 @@ class TransportedBias(ScoreBias):
 
 
 class TransportedKeys(RunningSums):
-    """Mixin for `Prepared` that keeps transported keys of a cache in its last field, `past`.
+    """Mixin for prepared positions that keeps transported keys of a cache in its field `past`.
 
     They are the keys of the first tokens, (batch, head, key, channel), transported past the last of
     these tokens.
@@ -141,7 +141,7 @@ class TransportedKeys(RunningSums):
         return self._replace(past=past)
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
-        """Return the `Chunks` of the keys k of the tokens `some`."""
+        """Return the `Chunks` for the keys k of the tokens `some`."""
         raise NotImplementedError
 
 
@@ -159,7 +159,7 @@ def in_chunks(x: Tensor) -> Tensor:
 
 
 def transported(k: Tensor, step: Tensor) -> Tensor:
-    """Multiply keys (batch, head, key, channel) by the map of a chunk."""
+    """Multiply keys (batch, head, key, channel) by the product of a chunk's linear maps."""
     return k * step if step.shape[-2] == 1 else k @ step
 
 
@@ -213,7 +213,7 @@ class _Transported(torch.autograd.Function):
 def _chunked(
     chunks: Cut, heads: slice, graph: bool, *given: Tensor
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Compute the chunks of a slice of heads; return the input tensors and the chunks' tensors.
+    """Compute the chunks of some heads as `Chunks` tensors; return the inputs and the chunks.
 
     The latter are own, q, k, step, and v in chunks. With `graph`, they have gradients for the
     inputs.
@@ -246,7 +246,7 @@ def _gradients(
     grad: Tensor, own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, out: Tensor,
     lse: Tensor, kept: list[Tensor], scale: float,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Compute the gradients of own, q, k, step and v of the chunks, beginning with the last."""
+    """Return the gradients of the `Chunks` tensors and of v, computed from the last chunk on."""
     chunks = Chunks(own, q, k, step)
     weights = _masked(own, scale).sub_(lse.unsqueeze(-1)).exp_()
     inner = (grad * out).sum(-1, keepdim=True)  # Σ dout · out

@@ -42,7 +42,7 @@ SPARSE = 4
 
 @dataclass(eq=False)
 class VectorBias(ScoreBias):
-    """Bias (u_h · k[j] + (q[i] + v_h) · W_h R(pᵢ − pⱼ)) · scale
+    """Transformer-XL's bias (u_h · k[j] + (q[i] + v_h) · W_h R(pᵢ − pⱼ)) · scale
 
     u and v are (head, 1, channel), W = `project` is (head, channel, w), and R = `sinusoids` maps
     positions to (…, token, w): all sines of the angles p θ, then all cosines. By the addition
@@ -69,7 +69,7 @@ class VectorBias(ScoreBias):
 
     @property
     def x(self) -> Tensor:
-        """The queries (q + v) · scale."""
+        """The queries (q + v) · scale of Transformer-XL's term with position vectors."""
         return (self.q + self.v).to(self.exact) * self.scale
 
     @property
@@ -157,7 +157,7 @@ class VectorBias(ScoreBias):
         return q.to(dtype), k, None
 
     def terms(self) -> dict[str, ScoreBias]:
-        """Return the terms with their names in the Transformer-XL paper, without q · k."""
+        """Return the terms of the bias with their names in the Transformer-XL paper."""
         none, nobody = torch.zeros_like(self.q), torch.zeros_like(self.v)
         return {
             "u·k": replace(self, q=none, v=nobody),
@@ -182,7 +182,7 @@ class VectorBias(ScoreBias):
 
 
 def turned(z: Tensor, table: Tensor) -> Tensor:
-    """Return the factor y(a) for which z · R(a − b) = y(a) · R(b), where `table` is R(a).
+    """Multiply z by a rotation: return y with z · R(a − b) = y · R(b), where `table` is R(a).
 
     R(p) has the sines and cosines of p θ; this is the addition formula.
     """

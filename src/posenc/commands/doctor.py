@@ -30,7 +30,7 @@ SHOWN = "rope", "alibi", "shaw", "cope"  # encodings with different paths of att
     ),
 )
 def doctor(*, as_json: AsJson = False) -> None:
-    """Print versions, missing packages with install commands, and the paths of attention.
+    """Print versions, missing packages with install commands, and implementations of attention.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def installation() -> dict[str, Any]:
 
 
 def _torch() -> dict[str, Any]:
-    """Return torch's version and devices, and the paths of attention and rotation on one device."""
+    """Return torch's version and devices, and implementations of attention and rotation on one."""
     try:
         import torch
     except (ImportError, OSError) as error:

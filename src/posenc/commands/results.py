@@ -26,7 +26,7 @@ from posenc.support.text import printable
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Export:
-    """The options for files with all outcomes.
+    """The options that export the outcome of every prompt to a file.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ _GRAD = optional_attr("_C._functorch.TransformType.Grad", None)
 
 
 def takes_one_gradient() -> bool:
-    """Return True if one `torch.func.grad` is active, not nested and without other transforms."""
+    """Return True if the only active transform is one `torch.func.grad`."""
     transforms = _transforms() or ()
     return len(transforms) == 1 and transforms[0].key() == _GRAD
 
@@ -100,7 +100,7 @@ _parallel = _openmp()
 
 
 def in_region(f: Callable[[], None], count: int) -> None:
-    """Call f at the same time in `count` threads; f must not raise errors or start threads.
+    """Call f in `count` concurrent threads; f must neither raise errors nor start threads.
 
     These are threads of torch's OpenMP, which may start fewer; without it, threads of Python.
     """
@@ -128,7 +128,7 @@ class DispatchMode(optional_attr("utils._python_dispatch.TorchDispatchMode", _No
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False, so that torch does not import its compiler just to disable it here."""
+        """Return False. Otherwise, torch would import its compiler only to disable it here."""
         return False
 
 

@@ -101,7 +101,7 @@ class ScoreBias:
 
 
 class SumBias(ScoreBias):
-    """The sum of several biases. A faster form exists only if every bias has it."""
+    """The sum of several biases; it has a faster form only if all of them have it."""
 
     def __init__(self, biases: list[ScoreBias]):
         self.biases = biases
@@ -225,7 +225,10 @@ def offset(q_pos: Positions, k_pos: KeyPositions) -> PairBias:
 
 
 def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> Tensor:
-    """Return query position − key position of slices, (batch or 1, head or 1, query, key)."""
+    """Return query position − key position for slices of queries and keys.
+
+    The shape is (batch or 1, head or 1, query, key).
+    """
     if q_pos.ndim == k_pos.ndim == 1:
         # The usual case, in the fewest calls of torch
         return q_pos[rows].view(1, 1, -1, 1) - k_pos[keys]

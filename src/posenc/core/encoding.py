@@ -126,7 +126,7 @@ class Encoding(nn.Module):
         return x
 
     def on_hidden(self, x: Embeddings, at: Any) -> Any:
-        """Compute the `at` of this layer's other hooks from the layer's input x, such as gates.
+        """Compute this layer's positions, gates or vectors (`at`) from the layer's input x.
 
         - `x`: input of the layer, (batch, token, width)
         - `at`: what `prepare` returned
@@ -431,7 +431,7 @@ class Sum(Encoding):
 
 
 def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
-    """Return a size, such as `heads`, on which all parts agree, or 0 if no part requires one."""
+    """Return a size, such as `heads`, on which all encodings agree, or 0 if none requires one."""
     sizes = {getattr(part, name): type(part).__name__ for part in parts if getattr(part, name)}
     if len(sizes) > 1:
         listed = ", ".join(f"{part} {size}" for size, part in sizes.items())

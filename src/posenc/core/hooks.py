@@ -29,7 +29,7 @@ class Placed(NamedTuple):
 
 
 def applied(hook: str, parts: Sequence[Placed], x: Tensor, heads: int | None = None) -> Tensor:
-    """Apply one hook, such as `on_queries`, of each part to x, one part after another.
+    """Apply one hook, such as `on_queries`, of each encoding to x, one after another.
 
     `heads` is the number of query heads, which `on_keys` and `on_values` may return; None: unknown.
     """
@@ -55,7 +55,7 @@ def queries_and_keys(parts: Sequence[Placed], q: Heads, k: Keys) -> tuple[Tensor
 
 
 def bias_of(parts: Sequence[Placed], q: Tensor, k: Tensor, scale: float) -> ScoreBias | None:
-    """Apply `on_scores` to encoded queries and keys, and add the biases of all parts."""
+    """Apply `on_scores` to encoded queries and keys, and sum the biases of all encodings."""
     biases: list[ScoreBias] = []
     for part in parts:
         if "on_scores" not in part.acts_on:
@@ -126,7 +126,7 @@ def _checked(encoding: Any, hook: str, out: Any, x: Tensor, heads: int | None) -
 
 
 def _for_query_heads(out: Tensor, x: Tensor, heads: int | None) -> bool:
-    """Test whether a hook expanded the keys or values x to the heads of the queries."""
+    """Test whether a hook expanded keys or values x to one head for each query head."""
     if out.ndim != x.ndim or (out.shape[0], *out.shape[2:-1]) != (x.shape[0], *x.shape[2:-1]):
         return False
     return out.shape[1] == heads or (heads is None and out.shape[1] % x.shape[1] == 0)
@@ -152,7 +152,7 @@ def _check_function(encoding: Any, bias: Any) -> None:
 
 
 def check_broadcast(encoding: Any, hook: str, out: Any, due: Shape) -> None:
-    """Check that the result of a hook broadcasts to `due` without enlarging it."""
+    """Check that the result of a hook can be broadcast to the shape `due`."""
     if torch.compiler.is_compiling():
         return
     if isinstance(out, Tensor) and out.dtype is not torch.bool and not out.is_complex():

@@ -101,7 +101,7 @@ class Mask:
         return self.sees(b, h, i, j)
 
     def __and__(self, other: "Mask | Seen") -> "Mask":
-        """Return the mask of pairs that both masks show; `other` may be a plain function."""
+        """Return the mask of pairs visible in both masks; `other` may be a plain function."""
         joined = _joined(self, other, and_)
         if not isinstance(other, Mask):
             return replace(joined, ids=self.ids)
@@ -111,7 +111,7 @@ class Mask:
         return replace(joined, bands=bands, ids=self.ids + other.ids)
 
     def __or__(self, other: "Mask | Seen") -> "Mask":
-        """Return the mask of pairs that either mask shows; `other` may be a plain function."""
+        """Return the mask of pairs visible in either mask; `other` may be a plain function."""
         return _joined(self, other, or_)
 
     __rand__, __ror__ = __and__, __or__
@@ -301,7 +301,7 @@ class _SameId:
 
 @dataclass(frozen=True, eq=False)
 class _From:
-    """A mask function for a slice of the batch, queries and keys, given that of the whole call."""
+    """A mask function for slices of batch, queries and keys, which adds their starts to indices."""
 
     sees: Seen
     text: int
@@ -313,7 +313,7 @@ class _From:
 
 
 def _of_texts(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
-    """Slice positions by texts and tokens; positions without a batch only by tokens."""
+    """Slice positions by texts and tokens, or only by tokens if all texts share them."""
     pos = pos[..., tokens]
     return pos if pos.ndim == 1 or len(pos) == 1 else pos[texts]
 
@@ -325,7 +325,7 @@ def _cut(shape: tuple[int, ...], start: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, eq=False)
 class _IndexBetween:
-    """Mask function: the key's index is from `first` to `last` − 1 of its text."""
+    """Mask function that shows the keys with first ≤ index < last, with limits for each text."""
 
     first: Tensor
     last: Tensor

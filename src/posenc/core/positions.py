@@ -158,7 +158,7 @@ def grid(*sizes: int) -> Points:
 
 
 def centred(*sizes: int) -> Points:
-    """Return the centres of the cells of a `grid` that spans −1 … 1 on each axis, in float64.
+    """Return coordinates from −1 to 1 of the cells of a `grid`, at their centres, in float64.
 
     - `sizes`: cells along each axis, one argument each
 
@@ -172,7 +172,7 @@ def centred(*sizes: int) -> Points:
 
 
 def folded(tokens: int, axes: int) -> Positions | Points:
-    """Return the first `tokens` positions of a sequence, a square, a cube and so on.
+    """Return the first `tokens` positions of a sequence or, by `axes`, of a square or cube.
 
     - `tokens`: number of positions
     - `axes`: coordinates of a position, 1 for a sequence
@@ -189,7 +189,7 @@ def folded(tokens: int, axes: int) -> Positions | Points:
 
 
 def randomised(tokens: int, most: int, generator: Generator | None = None) -> Positions:
-    """Draw random increasing positions below `most` for one step of training, (token,).
+    """Draw increasing random positions below `most`, (token,), for one step of training.
 
     - `tokens`: tokens of the text
     - `most`: positions to draw from, 0 … most − 1, far more than `tokens`
@@ -209,7 +209,7 @@ def randomised(tokens: int, most: int, generator: Generator | None = None) -> Po
 
 
 def skipped(tokens: int, most: int, generator: Generator | None = None) -> Positions:
-    """Draw positions with one random gap for one step of training (PoSE), (token,).
+    """Draw positions with a random gap (PoSE), (token,), for one step of training.
 
     - `tokens`: tokens of the text
     - `most`: length to train for; all positions are below it
@@ -354,7 +354,7 @@ def common_step(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
 
 
 def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
-    """Raise ValueError unless `pos` are points with this number of axes."""
+    """Raise ValueError unless `pos` are points with `axes` coordinates."""
     if pos.ndim < 2 or pos.shape[-1] != axes:
         raise ValueError(
             f"`pos` must be points (…, token, {axes}), because {what} {axes} axes, got shape"

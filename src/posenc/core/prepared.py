@@ -21,7 +21,7 @@ P = TypeVar("P", bound="Prepared")
 
 
 def token_axis(shape: str) -> tuple[int, int]:
-    """Return the index of the token axis from the end (0 if there is none), and the number of axes.
+    """Return the token axis as a negative index (0 without one), and the number of axes.
 
     >>> token_axis("head token channel"), token_axis("row column")
     ((-2, 3), (0, 2))
@@ -60,12 +60,12 @@ class Prepared:
         return self.with_fields(field.to(device) for field in self._each())
 
     def slice_tokens(self: P, some: slice) -> P:
-        """Return a copy that has only the tokens `some`."""
+        """Return a copy with a slice of the tokens."""
         fields = zip(self._each(), self.places, strict=True)
         return self.with_fields([slice_tokens(field, some, place) for field, place in fields])
 
     def append(self: P, more: Any) -> P:
-        """Return a copy with the values of the next tokens, `more`, appended.
+        """Return a copy to which the next tokens, `more`, are appended.
 
         If `on_hidden` sums over tokens, its class overrides this method to continue the sums.
         """
@@ -91,13 +91,13 @@ class Prepared:
 
 
 class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
-    """The positions or the `Prepared` of each part of a `Sum`."""
+    """The positions, or the `Prepared`, of each encoding of a `Sum`."""
 
     shape = "token"
 
     @property
     def tokens(self) -> int:
-        """The number of tokens of the first part; -1 without parts."""
+        """The number of tokens, according to the first encoding of a sum; −1 for an empty sum."""
         return next((tokens(part, self.places[0]) for part in self.parts), -1)
 
     @property
@@ -132,7 +132,7 @@ def batch(at: Any, where: tuple[int, int]) -> int:
 
 
 def slice_tokens(at: Any, some: slice, where: tuple[int, int]) -> Any:
-    """Return the positions, or the `Prepared`, of some of the tokens."""
+    """Return the positions, or the `Prepared`, of a slice of the tokens."""
     if isinstance(at, Prepared):
         return at.slice_tokens(some)
     return at if not where[0] else at[(..., some, *[slice(None)] * (-1 - where[0]))]
@@ -169,7 +169,7 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
 
 
 def where_tokens(axes: int) -> tuple[int, int]:
-    """Return the index of the token axis of positions from the end, and their number of axes."""
+    """Return the token axis of positions as a negative index, and their number of axes."""
     return (-1, 1) if axes == 1 else (-2, 2)
 
 

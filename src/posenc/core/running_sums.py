@@ -33,7 +33,7 @@ class RunningSums:
         return Prepared.append(self, self.shift_by_last(more)) if self.tokens else more
 
     def shift_by_last(self: Any, more: Any) -> Any:
-        """Add the last running sums of these tokens to those of the next tokens, `more`."""
+        """Add the final running sums of these tokens to those of the next tokens, `more`."""
         places = dict(zip(self._fields, self.places, strict=True))
         last = {
             name: slice_tokens(getattr(self, name), slice(-1, None), places[name])
@@ -84,7 +84,7 @@ def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
 
 
 def linear(width: int, out: int, bias: float | None = None) -> nn.Linear:
-    """Return a linear layer with weights from N(0, 0.02²) and a constant initial bias, or none."""
+    """Return a linear layer with N(0, 0.02²) weights, and `bias` as initial bias (None: none)."""
     room("a layer", out, width)
     layer = nn.Linear(width, out, bias=bias is not None)
     nn.init.normal_(layer.weight, std=0.02)

@@ -1,4 +1,4 @@
-"""Names of the tensor shapes in this library. Axes of one name have one size within a call."""
+"""Names of the tensor shapes in this library; within a call, equal names are equal sizes."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable

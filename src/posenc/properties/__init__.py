@@ -1,4 +1,4 @@
-"""Properties of encodings: their measurement, and the cards that declare those of each encoding."""
+"""Properties of encodings: measurements, and cards with the properties that encodings declare."""
 
 from importlib import import_module
 from typing import Any

@@ -161,7 +161,7 @@ def conform(
 
 
 def refuse_broken(encoding: Encoding) -> None:
-    """Raise ValueError if a promise that training needs is broken."""
+    """Raise ValueError if the encoding breaks a promise on which training depends."""
     conformance = conform(encoding, promises=IN_A_STUDY, dtypes=[torch.float32])
     if conformance.failed:
         raise ValueError(conformance.refusal)

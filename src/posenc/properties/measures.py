@@ -113,7 +113,9 @@ def unique_positions(probe: Probe) -> Finding:
 
 @of_probe
 def bounded(probe: Probe) -> Finding:
-    """Entries of vectors at far positions are at most 1.5 times those at the first 1,024.
+    """The entries of far positions' vectors are at most 1.5 times the largest near ones.
+
+    Near are the first 1,024 positions.
 
     Far away is position one million, or the last accepted ones. Rows of queries and of keys are
     compared separately.
@@ -159,7 +161,7 @@ def norm_constant(probe: Probe) -> Finding:
 
 @of_probe
 def linear_shift(probe: Probe) -> Finding:
-    """PE(p + k) = Mₖ PE(p) for all p, with Mₖ orthogonal and M_a M_b = M_(a+b).
+    """PE(p + k) = Mₖ PE(p) for all p, where Mₖ is orthogonal and M_a M_b = M_(a+b).
 
     M is fitted to random positions, in the space that the rows span, and tested on others.
     """
@@ -287,7 +289,7 @@ def _decays(probe: Probe) -> Finding:
 
 @of_probe
 def norm_preserving(probe: Probe) -> Finding:
-    """The encoding preserves the norms of embeddings and of keys, as a query sees them.
+    """The norms of embeddings, and of keys as queries see them, are preserved.
 
     A score is q · M k plus a bias. M is computed from scores of large q and k, so that the result
     does not depend on which hook implements the formula.
@@ -460,7 +462,7 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
 
 
 def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
-    """Return the largest or smallest value and its first index, equal up to rounding.
+    """Return the largest or smallest value and the index of the first value equal to it.
 
     Otherwise the index would depend on the rounding of the processor.
     """

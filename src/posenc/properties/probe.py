@@ -146,11 +146,13 @@ class Probe:
 
     @cached_property
     def first_rows(self) -> tuple[Tensor | None, Tensor | None]:
-        """The encoding's vectors at the first 1,024 positions, or at all if it accepts fewer."""
+        """The encoding's vectors at the first 1,024 positions, or fewer if it accepts fewer."""
         return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
-        """Return keys as each query sees them: M k, where the score is q · M k.
+        """Return keys k of norm 1 after the encoding, such that a score is q · key.
+
+        The shape is (head, query, key, channel), because the result may depend on the query.
 
         k has norm 1. The shape is (head, query, key, channel).
 
@@ -174,7 +176,7 @@ class Probe:
         return other
 
     def alike(self, pos: Tensor) -> Tensor:
-        """Return scores (curve, query, key) between tokens that have the same content.
+        """Return scores (curve, query, key) between tokens of equal content.
 
         The content is 0 for encodings that add rows to embeddings, and 1 for all others.
         """

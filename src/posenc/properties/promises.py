@@ -118,7 +118,7 @@ class Case:
         return positions.folded(max(144, stop), self.axes)[start:stop]
 
     def lines(self, several: int) -> Tensor:
-        """Return positions of several texts, 0, 1, 2, … and 1, 3, 5, … in turn."""
+        """Return positions of several texts, in turn 0, 1, 2, … and 1, 3, 5, …"""
         return torch.stack([self.line() * (row % 2 + 1) + row % 2 for row in range(several)])
 
     @property
@@ -222,7 +222,7 @@ def positions_by_head(case: Case) -> Pairs:
 
 
 def grouped_heads(case: Case) -> Pairs:
-    """Grouped-query attention gives the same result as copies of keys and values for each head."""
+    """Query heads that share keys and values give the same result as with copies of them."""
     if case.sizes.heads < 2:
         return
     for groups in [n for n in range(1, case.sizes.heads) if case.sizes.heads % n == 0]:
@@ -425,7 +425,7 @@ def changed_weights(case: Case) -> Pairs:
 
 
 def long_texts(case: Case) -> Pairs:
-    """The start of a text gives the same result alone and within long texts, far away too."""
+    """The start of a text gives the same result alone, within long texts, and at far positions."""
     if case.sizes.tokens < 2:
         return
     texts, tokens = 3, min(LONGEST, case.limit // 4)
@@ -656,7 +656,7 @@ def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
 
 
 class _Wide(private_torch.DispatchMode):
-    """Convert results of operations to float64 or int64 if they depend on the given positions.
+    """A dispatch mode that computes all that depends on given positions in float64 and int64.
 
     Constants that do not depend on positions, such as frequencies in float32, are not converted.
     """

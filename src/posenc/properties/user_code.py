@@ -179,7 +179,7 @@ def explained(name: str, path: Path | None = None) -> Iterator[None]:
 
 
 def failure(error: Exception, cards: Iterable[Card]) -> str | None:
-    """Describe an error of a user's encoding in one line; None for errors of other code."""
+    """Describe an error in a user's encoding in one line; None if the error is in other code."""
     sources = [card.make.source for card in cards if isinstance(card.make, Maker)]
     if not sources:
         return None

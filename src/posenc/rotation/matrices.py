@@ -46,7 +46,7 @@ def exponential(a: Tensor) -> Tensor:
 def rotations(
     points: Float[Tensor, "*batch token axis"], a: Float[Tensor, "axis block row column"]
 ) -> Float[Tensor, "*batch token block row column"]:
-    """Return exp(Σ_a p_a A_a) of skew-symmetric A_a, one for each axis.
+    """Return exp(Σ_a p_a A_a), the rotation by positions p_a and skew-symmetric matrices A_a.
 
     If all points are on a line through 0, p = s·u, the results are exp(s A) of a single A.
     """

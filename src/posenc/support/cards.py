@@ -136,7 +136,7 @@ def _cards(catalog: str) -> Iterator[tuple[str, str, "_Source"]]:
 
 
 class _Source(dict[str, Any]):
-    """A namespace in which the source of a card is evaluated, without importing its module.
+    """A namespace to evaluate the source of a card without importing the card's module.
 
     Names in capitals are constants of the module, or of the module they are imported from. Other
     names, of functions and classes, evaluate to strings.

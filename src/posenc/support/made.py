@@ -88,7 +88,7 @@ def _source(module: str) -> tuple[str, list[str]] | None:
 
 
 def cache_folder() -> Path:
-    """Return the folder of posenc in the user's cache, or the folder in `POSENC_CACHE`."""
+    """Return posenc's folder in the user's cache, or the folder that `POSENC_CACHE` names."""
     if chosen := os.environ.get("POSENC_CACHE"):
         return Path(chosen)
     if sys.platform == "win32":

@@ -130,7 +130,7 @@ def find(name: str) -> dict[str, Any]:
 
 
 def resolve_synonym(name: str) -> str:
-    """Return the slug of the encoding with this synonym; other words are returned unchanged.
+    """Return the slug of the encoding with this synonym, or the name itself if there is none.
 
     >>> resolve_synonym("rotary position embedding"), resolve_synonym("wavelength")
     ('rope', 'wavelength')

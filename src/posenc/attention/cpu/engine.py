@@ -105,7 +105,7 @@ class TiledBias:
     def near_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
-        """Add a near tile's part of the gradients of the bias parameters to `grads`.
+        """Backpropagate from a near tile's bias to the bias parameters, and add to `grads`.
 
         - `of_e`: the gradient of E, (text, head, n, n + m − 1)
         - `ds`: the same as a view, (text, head, n, m), the gradient of `extra`
@@ -121,7 +121,7 @@ class TiledBias:
     def far_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, of_query: Tensor, of_key: Tensor
     ) -> None:
-        """Add a far tile's part of the gradients of the bias parameters to `grads`."""
+        """Backpropagate from a far tile's bias terms to the bias parameters, and add to `grads`."""
 
     def values(self, tile: Tile, t: Tensors) -> Tensor | None:
         """Return vectors by distance that are added to the values, or None.
@@ -131,7 +131,7 @@ class TiledBias:
         return None
 
     def values_grad(self, tile: Tile, t: Tensors, grads: Tensors, of_values: Tensor) -> None:
-        """Add to `grads` a tile's part of the gradients through the vectors of `values`."""
+        """Backpropagate from the result of `values` to the bias parameters, and add to `grads`."""
 
 
 def by_tiles(

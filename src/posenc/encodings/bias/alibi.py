@@ -32,7 +32,7 @@ from posenc.support.arguments import number, query_heads, whole_number
 
 
 def slopes(heads: int) -> Tensor:
-    """Return the slope m of each head in float64, steepest first within each power of two.
+    """Return ALiBi's slope m of each head in float64; among 2ⁿ heads, the first is the steepest.
 
     >>> slopes(3)
     tensor([0.0625, 0.0039, 0.2500], dtype=torch.float64)

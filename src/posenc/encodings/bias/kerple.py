@@ -71,7 +71,7 @@ class Kerple(Encoding):
         return DistanceBias(self.of_distance, q, q_at, k_at)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
-        """Return the bias of an offset, in logits.
+        """Return the bias at an offset, in logits.
 
         - `h`, `δ`: head, and offset in tokens, query − key
         """

@@ -104,7 +104,7 @@ class T5Bias(Encoding):
         return DistanceBias(self.of_distance, q, q_at, k_at, reach=self.reach)
 
     def of_distance(self, h: Tensor, δ: Tensor) -> Tensor:
-        """Return the bias of an offset, in logits.
+        """Return the bias at an offset, in logits.
 
         - `h`, `δ`: head, and offset in tokens, query − key
         """

@@ -1,4 +1,4 @@
-"""DeBERTa: add to q · k the scores of query with distance vector, and of key with distance vector.
+"""DeBERTa: add scores of the query with a vector of the distance, and of the key with another.
 
     score(i, j) = ( qᵢ · kⱼ + qᵢ · Kr_h[δ(i, j)] + kⱼ · Qr_h[δ(j, i)] ) / √(3d)
     Kr_h = P W_{k,h},  Qr_h = P W_{q,h}                 P: 2·reach learned rows of w channels
@@ -40,7 +40,7 @@ OfOffset = Callable[[Tensor], Tensor]
 
 
 def bucket(offset: Tensor, buckets: int, reach: int, clamped: bool = True) -> Tensor:
-    """Return the signed bucket of each offset; all offsets beyond `reach` share the last bucket.
+    """Return the signed bucket of each offset; far from 0, buckets grow logarithmically.
 
     >>> bucket(torch.tensor([-600, -3, 4, 5, 100, 511]), buckets=8, reach=512).tolist()
     [-7, -3, 4, 5, 6, 7]

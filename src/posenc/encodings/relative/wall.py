@@ -57,7 +57,7 @@ class Decays(
 
 
 def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
-    """Return the scores Σ_c q[i, c] k[j, c] exp(Pᵢ − Pⱼ)[c] of queries i with faded keys j.
+    """Return Σ_c q[i, c] k[j, c] exp(Pᵢ − Pⱼ)[c] for all queries i and keys j.
 
     exp(Pᵢ − Pⱼ) = exp(Pᵢ − R) · exp(R − Pⱼ), where R is P in the middle of the chunk of j. Both
     factors are finite for every i after j; for other i the first is clamped.
@@ -76,7 +76,7 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
 
 
 def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor | None = None) -> Chunks:
-    """Split the computation of `faded` into chunks of tokens, for self-attention.
+    """Compute the `Chunks` tensors for the scores of `faded`, for self-attention.
 
     Between chunks, R is P at the end of a chunk, so that both factors are at most 1. `before` is P
     at the token before the first; None: P at the first token.

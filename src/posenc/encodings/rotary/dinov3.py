@@ -39,19 +39,19 @@ def dinov3(dim: int, base: float = 100.0) -> Frequencies:
 
 
 def shift(points: Points, by: float, generator: Generator | None = None) -> Points:
-    """Shift each image along each axis by a random number from −`by` to `by`."""
+    """Shift the coordinates of each image along each axis by a random number in −`by` … `by`."""
     if not 0 <= real(by, "by") < float("inf"):
         raise ValueError(f"`by` must be the size of the largest shift, at least 0, got {by}.")
     return points + by * _uniform(points, points.shape[-1], generator)
 
 
 def jitter(points: Points, factor: float, generator: Generator | None = None) -> Points:
-    """Stretch each image along each axis by a separate random factor from 1/factor to factor."""
+    """Stretch the coordinates of each image along each axis by a random factor."""
     return points * _growth(factor) ** _uniform(points, points.shape[-1], generator)
 
 
 def rescale(points: Points, factor: float, generator: Generator | None = None) -> Points:
-    """Scale each image by a random factor from 1/factor to factor."""
+    """Scale the coordinates of each image by a random factor."""
     return points * _growth(factor) ** _uniform(points, 1, generator)
 
 

@@ -323,7 +323,7 @@ def _speed(freqs: Theta) -> Tensor:
 
 
 def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
-    """Return each pair's exponent j in θ = base^(−2j/d), and the number of different exponents."""
+    """Return the index j of each pair in θ = base^(−2j/d), and the number of different indices."""
     speed, pairs = _speed(freqs).detach(), freqs.shape[-1]
     index = arange(pairs, dtype=freqs.dtype, device=freqs.device)
     if freqs.ndim > 1:

@@ -109,7 +109,7 @@ def _padded(table: Tensor, pairs: int, value: float) -> Tensor:
 
 
 def _for_heads(at: Turn, heads: int) -> Turn:
-    """Repeat cos and sin tables of key heads, so that each query head has that of its key head."""
+    """Repeat tables of key heads, so that each query head has the cos and sin of its key head."""
     own = at.cos.shape[-3]
     if own in (1, heads) or heads % own:
         return at

@@ -33,7 +33,9 @@ from posenc.support.arguments import query_heads, room, whole_number
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
-    """Return θ (row, column) of pairs that rotate along φ, and of as many at a right angle to φ.
+    """Return θ of pairs that rotate along the direction φ, or at a right angle to φ, per head.
+
+    The fastest pair has 1 radian per patch.
 
     The fastest pair has 1 radian per patch.
     """
@@ -81,7 +83,7 @@ class Mixed(Encoding):
         return Turn(*map(self._own, every))
 
     def _own(self, x: Tensor) -> Tensor:
-        """Select, for each head, the values of this head's frequencies: (…, head, token, pair).
+        """Select each head's own values from those of all heads: (…, head, token, pair).
 
         The axis before `token` is the head of the position, or 1; the last axis has the head of θ.
         """

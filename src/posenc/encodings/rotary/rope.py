@@ -92,7 +92,7 @@ class RoPE(Encoding):
 
     @property
     def theta(self) -> Frequencies:
-        """The frequencies: the initial ones, plus the learned difference `delta` if learned."""
+        """The frequencies: the initial ones, plus the learned change `delta` if there is one."""
         if self.delta is None:
             return self.freqs
         return self.freqs.to(self.delta.device) + self.delta.double()

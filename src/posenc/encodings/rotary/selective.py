@@ -40,8 +40,8 @@ class RunningAngles(
 ):
     """cos and sin of the angle φ, and the two terms whose sum is φ, in float64.
 
-    The terms are p·θ and the running sum of steps. All tensors have shape (batch, head, token,
-    pair).
+    The terms are θ p e^b, from the position, and the running sum of steps. All tensors have shape
+    (batch, head, token, pair).
     """
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Context extension on lists of floats, so that `posenc inspect` does not load torch.
+"""Compute context extension on lists of floats, so that `posenc inspect` does not load torch.
 
 These are the formulas of `core/frequencies.py` and `extension.py`, which give the sources, for one
 vector of θ, fastest pair first. Tests compare each with its tensor form. Values of a config are
@@ -12,7 +12,7 @@ Theta = list[float]  # radians per token, one number per pair
 
 
 def frequencies(dim: int, base: float) -> Theta:
-    """Return θⱼ = base^(−2j/d).
+    """Return RoPE's frequencies θⱼ = base^(−2j/d).
 
     >>> frequencies(4, 10_000.0)
     [1.0, 0.01]
@@ -102,7 +102,7 @@ def turned(theta: Sequence[float], length: float) -> list[float]:
 
 
 def _blend(theta: Theta, factor: float, kept: list[float]) -> Theta:
-    """Blend interpolated and original frequencies: (1 − kept) · θ / factor + kept · θ."""
+    """Blend interpolated and unchanged frequencies: (1 − kept) · θ / factor + kept · θ."""
     slow = interpolate(theta, factor)
     return [(1 - k) * new + k * turn for k, new, turn in zip(kept, slow, theta, strict=True)]
 
