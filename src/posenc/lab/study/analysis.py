@@ -429,7 +429,7 @@ def _row(
 
 
 def _positions(records: Iterable[Record], trained: int) -> list[float]:
-    """Return the mean bits at each character position within the trained length, over texts."""
+    """Return the mean bits per character at each position within the trained length."""
     texts = [
         outcome.values[:trained].double()
         for record in records

@@ -141,7 +141,7 @@ class Cell:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], label: str = "", source: str = "") -> "Cell":
-        """Make the cell that has these `settings`.
+        """Return the cell that has these `settings`.
 
         Raises ValueError for settings of another format, and for unknown names or invalid values.
         """

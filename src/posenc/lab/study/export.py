@@ -34,7 +34,7 @@ def rows(contents: Contents) -> Iterator[dict[str, Any]]:
 
 
 def write_csv(contents: Contents, path: Path) -> int:
-    """Write a new CSV file, with outcomes as "0110…" or spaced numbers; return the row count."""
+    """Write a new CSV file, with outcomes as "0110…" or as a list; return the number of rows."""
     with open(path, "x", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()

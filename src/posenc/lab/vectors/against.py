@@ -655,7 +655,7 @@ def _gain(m: Tensor) -> float:
 
 
 def _gains(gains: Sequence[float], rotary: Rotary) -> list[RotationFault]:
-    """Return the faults in the gain, by which rotation changes the length of queries and keys."""
+    """Return the faults in the gain, YaRN's attention factor, by which RoPE scales q and k."""
     right, findings = rotary.gain, []
     for name, gain in zip(("queries", "keys"), gains, strict=True):
         if abs(gain / right - 1) < CLOSE:

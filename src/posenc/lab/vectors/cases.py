@@ -63,7 +63,7 @@ class VectorCase:
 
 
 def cases() -> Iterator[VectorCase]:
-    """Yield every case of the test vectors."""
+    """Yield every test vector (case)."""
     for group in (of_rotations, of_extensions, of_configs, of_encodings, of_texts, of_diffusion):
         yield from group()
     yield from of_masks()

@@ -1,4 +1,4 @@
-"""Measure θ and positions from rotated pairs, to describe faults that are not known ones.
+"""Measure θ and positions from rotated pairs, to describe faults that are not yet known.
 
 A pair at position p comes out multiplied by m = exp(i p θ). If the positions are right, θ follows
 from m at small positions first and at ever larger ones later; if θ is right, p follows from the
@@ -61,7 +61,7 @@ def thetas(m: Tensor, points: Tensor) -> Tensor | None:
 
 
 def _unwound(m: Tensor, line: Tensor) -> Tensor:
-    """Estimate θ (pair,) at the smallest position, then refine it at ever larger positions."""
+    """Estimate θ of each pair at the smallest position, then refine it at ever larger positions."""
     theta = torch.zeros(m.shape[-1], dtype=torch.float64)
     for p in line.unique():
         if p > 0:

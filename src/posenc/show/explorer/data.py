@@ -68,7 +68,7 @@ class Option(TypedDict):
 
 
 class PageEntry(Measurements):
-    """The data of one encoding on the page."""
+    """The explorer page's data about one encoding."""
 
     name: str
     slug: str

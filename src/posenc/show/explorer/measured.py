@@ -30,7 +30,7 @@ class MeasuredProperty(TypedDict):
 
 
 class Work(TypedDict):
-    """The work of a layer in a forward pass, beyond that of the layer without an encoding."""
+    """The extra work that an encoding causes in a layer's forward pass: operations and memory."""
 
     tokens: int
     operations: int  # calls of torch that make a tensor

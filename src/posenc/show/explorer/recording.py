@@ -47,7 +47,7 @@ class Operation:
 
 
 class Recording(DispatchMode):
-    """A record of all operations in one call of a function on these inputs.
+    """The record of all operations that torch performs in one call of a function.
 
     `constants` names the tensors that the function may read beside its inputs; others get numbers.
     """

@@ -214,7 +214,7 @@ GUIDE = (
 
 
 def markdown() -> str:
-    """Return the short table of README.md."""
+    """Return the guide's short table for README.md, as Markdown."""
     return _grid(HEADS, [(row.use, row.answer, row.reason) for row in GUIDE])
 
 

@@ -111,7 +111,7 @@ def duration(seconds: float) -> str:
 
 
 def brief(seconds: float) -> str:
-    """Format the duration of a call with three digits.
+    """Format a duration with three digits, in s, ms or µs.
 
     >>> brief(1.23456e-5), brief(0.0421), brief(3.0)
     ('12.3 µs', '42.1 ms', '3.00 s')

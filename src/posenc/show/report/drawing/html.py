@@ -146,9 +146,9 @@ def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
 
 @singledispatch
 def draw_mark(mark: Mark, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
-    """Yield a mark's SVG elements as pairs (stretches, markup).
+    """Yield a mark's SVG elements as pairs (is stretched, markup).
 
-    `stretches` is True if the element is stretched with the panel.
+    The first value is True if the element is stretched with the panel.
     """
     raise NotImplementedError(f"an HTML figure cannot draw the mark {type(mark).__name__}.")
 

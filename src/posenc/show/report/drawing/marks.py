@@ -1,4 +1,7 @@
-"""Classes of marks. Both renderers register a `draw_mark` for each class."""
+"""Classes of marks, the shapes in a panel of a figure: lines, points, heat maps and others.
+
+Both renderers register a `draw_mark` for each class.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

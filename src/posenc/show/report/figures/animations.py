@@ -121,7 +121,7 @@ def _around(position: int, channels: int) -> Line:
 
 
 def _clock(clock: Clock, clocks: Clocks, step: int) -> Panel:
-    """Draw one clock: the query and key hands, the arc from key to query, and the angles below."""
+    """Draw the hands of query and key on a dial, the arc between them, and their angles."""
     (x, y), (u, v) = clock.query[step], clock.key[step]
     n, gap = clocks.position[step], clocks.gap
     radius = max(hypot(*hand) for hand in (*clock.query, *clock.key))

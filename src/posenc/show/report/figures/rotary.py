@@ -132,7 +132,7 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
 
 
 def _times_slower(dial: Dial, was: Dial) -> float:
-    """Return the factor by which a pair turns slower than as trained; 1 within rounding."""
+    """Return the factor by which a pair turns slower than in training; 1 within rounding."""
     slower = dial.wavelength / was.wavelength if isfinite(was.wavelength) else 1.0
     return 1.0 if abs(slower - 1) < SAME else slower
 

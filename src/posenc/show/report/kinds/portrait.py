@@ -52,7 +52,7 @@ def make_figures(result: Portrait) -> dict[str, Figure]:
 
 
 def _waves(close: Mapping[str, Closeup]) -> dict[str, PairsApart]:
-    """Return similarity curves by encoding names; encodings with the same curve share an entry."""
+    """Return each RoPE's similarity by distance; encodings with the same values share an entry."""
     alike: dict[tuple[float, ...], list[str]] = {}
     for name, closeup in close.items():
         if closeup.waves:

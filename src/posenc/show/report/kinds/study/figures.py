@@ -212,7 +212,10 @@ def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
 
 
 def profiles(overall: Sequence[Overall], metric: str) -> Figure | None:
-    """Draw the share of runs above each score, for each encoding; None if there is one task."""
+    """Draw each encoding's performance profile: the share of runs above each score.
+
+    Returns None if there is only one task.
+    """
     if not overall or len(overall[0].tasks) < 2:
         return None
     marks: list[Mark] = [

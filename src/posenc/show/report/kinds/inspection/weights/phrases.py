@@ -113,7 +113,7 @@ def relative(tables: list[Relative]) -> Iterator[str]:
 
 
 def bands(stack: Bands) -> Iterator[str]:
-    """Yield a sentence on the rotated pairs with the largest and smallest norms in some layers."""
+    """Yield a sentence on the rotary pairs with the largest and smallest norms in these layers."""
     products = [q * k for q, k in zip(stack.queries, stack.keys, strict=True)]
     if not max(products):
         yield f"{runs(stack.layers)}: queries or keys are zero in every pair"
@@ -132,7 +132,7 @@ def bands(stack: Bands) -> Iterator[str]:
 
 
 def layout(measurements: WeightMeasurements) -> Iterator[str]:
-    """Yield sentences on the layout of rotated channels that fits the weights."""
+    """Yield sentences on the arrangement of rotary pairs in channels that fits the weights."""
     evidence = measurements.evidence
     if evidence is None:
         return
