@@ -21,6 +21,7 @@ from posenc.models.config.source import Source
 from posenc.models.config.spec import (
     Buckets,
     Disentangled,
+    Fourier,
     Layer,
     PatchRotary,
     Projected,
@@ -398,7 +399,15 @@ def describe_layer(layer: Layer) -> str:
 
 
 def describe_encoding(
-    encoding: Rotary | Slopes | Buckets | Disentangled | Projected | PatchRotary | Table | Waves,
+    encoding: Rotary
+    | Fourier
+    | Slopes
+    | Buckets
+    | Disentangled
+    | Projected
+    | PatchRotary
+    | Table
+    | Waves,
 ) -> str:
     """Describe an encoding in a few words.
 
@@ -415,6 +424,10 @@ def describe_encoding(
                 arrangement = "interleaved" if encoding.interleaved else "contiguous"
                 words += f", {arrangement} sections {' + '.join(map(str, encoding.sections))}"
             return words + (", backward" if encoding.backward else "")
+        case Fourier():
+            dim, waves, heads = encoding.dim, encoding.waves, encoding.heads
+            whose = f"own weights for each of {heads} key heads" if heads > 1 else "shared weights"
+            return f"FoPE, {dim} channels, base {encoding.base:,.10g}, {waves} waves, {whose}"
         case Slopes():
             return f"ALiBi, {encoding.heads} slopes"
         case Buckets():

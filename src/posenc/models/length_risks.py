@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from posenc.models.config.spec import (
     Buckets,
     Disentangled,
+    Fourier,
     PatchRotary,
     Rotary,
     Slopes,
@@ -154,7 +155,9 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
         where = f"beyond {spec.context:,} tokens" if spec.context else "at this length"
         yield f"some layers have no encoding, and their quality {where} must be measured"
     for encoding in dict.fromkeys(far):
-        if isinstance(encoding, PatchRotary):
+        if isinstance(encoding, Fourier):
+            yield "the weights that mix its waves (FoPE) are in the checkpoint"
+        elif isinstance(encoding, PatchRotary):
             yield "its positions are points of an image, so a number of tokens has no meaning"
         elif encoding is not None and not isinstance(encoding, COVERED):
             yield f"its {type(encoding).__name__} has an unknown effect beyond the trained length"

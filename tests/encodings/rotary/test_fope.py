@@ -36,11 +36,21 @@ def test_cos_and_sin_are_sums_over_the_kept_waves():
 
 
 def test_pairs_without_a_wave_pass_unturned():
-    """The authors' code pads sin with 1, which would turn them by 45° and make them √2 as long."""
     fope, q = FoPE(DIM, HEADS, LENGTH, layout="interleaved"), torch.randn(1, HEADS, 5, DIM)
     turned = fope.on_queries(q, fope.prepare(torch.arange(5)))
     assert turned[..., 6:].equal(q[..., 6:])
     assert not turned[..., 1:, :6].allclose(q[..., 1:, :6])
+
+
+def test_the_authors_turn_pairs_without_a_wave_by_45_degrees():
+    """The authors' code pads cos and sin with 1: (a, b) → (a − b, b + a), which doubles scores."""
+    fope, q = FoPE(DIM, HEADS, LENGTH, layout="interleaved", rest=1.0), torch.randn(1, 2, 5, DIM)
+    turned = fope.on_queries(q, fope.prepare(torch.arange(5)))[..., 6:]
+    a, b = q[..., 6::2], q[..., 7::2]
+    torch.testing.assert_close(turned[..., 0::2], a - b)
+    torch.testing.assert_close(turned[..., 1::2], b + a)
+    still = q[..., 6:] @ q[..., 6:].mT
+    torch.testing.assert_close(turned @ turned.mT, 2 * still)
 
 
 def test_without_random_numbers_it_is_rope_on_the_kept_pairs():

@@ -15,7 +15,9 @@ import torch
 from published import published
 from torch import Tensor
 
-FILES = json.loads((Path(__file__).parents[2] / "data/published_files.json").read_text("utf-8"))
+DATA = Path(__file__).parents[2] / "data"
+FILES = json.loads((DATA / "published_files.json").read_text("utf-8"))
+FILES["Intern-S1-Pro"] = json.loads((DATA / "intern_s1_pro.json").read_text("utf-8"))
 
 
 @dataclass(frozen=True)
@@ -372,3 +374,41 @@ def kept_by_a_raised_base(q, k, positions, *, fixed):
     raised = None if fixed else 1_000_000.0 * 4.0 ** (128 / 126)
     inv_freq = yarn(1_000_000.0, 128, 4.0, 32_768, kept_base=raised)
     return both(neox, q, k, positions.float()[..., None] * inv_freq, 0.1 * math.log(4) + 1)
+
+
+def fope(q, k, positions, pads):
+    """FoPE with unit matrices: 45 of 64 pairs have a wave, the others (cos, sin) = `pads`."""
+    inv_freq = ladder(5_000_000.0, 128)
+    inv_freq = inv_freq[inv_freq > 2 * math.pi / 262_144]
+    angle = positions.float()[..., None] * inv_freq
+    cos, sin = (
+        torch.nn.functional.pad(table, (0, 64 - len(inv_freq)), value=pad)
+        for table, pad in zip((angle.cos(), angle.sin()), pads, strict=True)
+    )
+    cos, sin = (torch.cat((table, table), -1)[:, None] for table in (cos, sin))
+    return q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+
+
+# The authors of FoPE and the code of this model pad sin with 1. The change pads with 0, as the
+# mathematics of a pair at rest suggests, so that scores are other than in training.
+@thread(
+    "vllm-project/vllm/pull/55243",
+    "Intern-S1-Pro",
+    "pad|pairs that stand still|unturned|without",
+    "sin",
+    "0",
+)
+def fope_sin_is_zero(q, k, positions, *, fixed):
+    return fope(q, k, positions, (1.0, 1.0 if fixed else 0.0))
+
+
+# The question why sin is padded with 1 rather than 0. Padded with 0 in both tables, as a port has
+# it, a third of the channels vanishes.
+@thread(
+    "TsinghuaC3I/Fourier-Position-Embedding/issues/6",
+    "Intern-S1-Pro",
+    "pad|pairs that stand still|unturned|vanish",
+    "cos|0",
+)
+def fope_pads_are_zero(q, k, positions, *, fixed):
+    return fope(q, k, positions, (1.0, 1.0) if fixed else (0.0, 0.0))

@@ -131,12 +131,13 @@ def test_dual_chunks_are_named(tmp_path):
     assert any("dual_chunk_attention_config" in note for note in specify(CHUNKS).notes)
 
 
-def test_fope_is_known_and_not_read(tmp_path):
+def test_fope_is_read_and_its_effect_in_longer_texts_unknown(tmp_path):
     told = found(tmp_path, FOPE)
-    assert "vLLM, SGLang read" in told["readers-disagree", "rope_scaling.fope_init_factor"]
+    key = "text_config.rope_scaling.fope_init_factor"
+    assert "vLLM, SGLang read" in told["readers-disagree", key]
     checked = check(tmp_path / "config.json")
     assert checked.verdict == "cannot say"
-    assert "FoPE" in checked.unknown[0]
+    assert specify(FOPE).text_stack.kind == "fope"
     assert not any(x.level == "error" for x in checked.findings)
 
 

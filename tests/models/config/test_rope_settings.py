@@ -1,7 +1,9 @@
 """Test the rotation in the rope settings of a config against transformers."""
 
+import json
 import math
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 import torch
@@ -201,3 +203,48 @@ def test_settings_that_no_type_of_layer_takes_are_refused(model_type):
 def test_settings_of_step_3_that_no_layer_takes_are_refused():
     with refused(ModelError, "full_attention"):
         specify({"model_type": "step3p5"} | FLAT)
+
+
+INTERN = json.loads((Path(__file__).parents[2] / "data/intern_s1_pro.json").read_text("utf-8"))
+
+
+def intern(**rope):
+    """Return the published config of Intern-S1-Pro with other settings of FoPE."""
+    config = deepcopy(INTERN["config"])
+    config["text_config"]["rope_scaling"] |= rope
+    return config
+
+
+def test_the_fope_of_intern_s1_pro_is_read():
+    """Waves ω with ω > 2π / 262,144 are kept, in each of 4 key heads; other pairs have sin 1."""
+    spec = specify(intern()).text_stack
+    kept = [j for j in range(64) if 5_000_000 ** (-j / 64) > 2 * math.pi / 262_144]
+    assert (spec.kind, spec.context, len(spec.layers)) == ("fope", 262_144, 94)
+    (encoding,) = {layer.encoding for layer in spec.layers}
+    assert (encoding.waves, encoding.heads, encoding.spread) == (len(kept), 4, 0.5)
+    fope = encoding.encoding()
+    torch.nn.init.zeros_(fope.cosines)
+    torch.nn.init.ones_(fope.sines)
+    at = fope.prepare(torch.tensor([7]))
+    assert at.cos.shape == (4, 1, 64)
+    assert at.cos[..., : len(kept)].eq(0).all()
+    waves = sum(math.sin(7 * 5_000_000 ** (-j / 64)) for j in kept)
+    torch.testing.assert_close(at.sin[0, 0, 0].item(), waves, rtol=0, atol=1e-5)
+    assert at.cos[..., len(kept) :].eq(1).all()
+    assert at.sin[..., len(kept) :].eq(1).all()
+    (shared,) = {x.encoding for x in specify(intern(fope_sep_head=False)).text_stack.layers}
+    assert shared.heads == 1
+    (few,) = {x.encoding for x in specify(intern(num_inv_freq=20)).text_stack.layers}
+    assert few.waves == 20
+
+
+def test_settings_of_fope_that_no_model_has_are_refused():
+    with refused(ModelError, "fope_init_factor", "missing"):
+        specify(intern(fope_init_factor=None, num_inv_freq=8))
+    with refused(ModelError, "rope_type", "FoPE", "linear"):
+        specify(intern(rope_type="linear", factor=2.0))
+    with refused(ModelError, "num_inv_freq", "64"):
+        specify(intern(num_inv_freq=65))
+    llama = INTERN["config"]["text_config"] | {"model_type": "llama"}
+    with refused(ModelError, "FoPE", "llama"):
+        specify(llama)

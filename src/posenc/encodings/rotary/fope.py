@@ -2,7 +2,7 @@
 
     cosⱼ(p) = Σ_i cos(p ω_i) C_ij,   sinⱼ(p) = Σ_i sin(p ω_i) S_ij       for each head its own C, S
     (a, b) → (a cosⱼ − b sinⱼ, b cosⱼ + a sinⱼ)
-    ω_i = base^(−2i/d) of those above 2π/L, in radians per token; other pairs have cos 1 and sin 0
+    ω_i = base^(−2i/d) of those above 2π/L, in radians per token; other pairs have cos 1, sin `rest`
 
 Waves slower than one turn in the trained length L are dropped: a model has never seen them through.
 The kept ones are mixed, so that damage to one wave does not fall on one pair. C and S are unit
@@ -10,9 +10,10 @@ matrices plus small random numbers, and are learned. A score then does not depen
 alone, and the lengths of queries and keys change with the position.
 
 Hua et al. 2024, "Fourier Position Embedding", arXiv:2412.17739; initial values as in
-TsinghuaC3I/Fourier-Position-Embedding, olmo/model.py at bd94b20, and all kept waves mixed as in
-vLLM, rotary_embedding/fope.py at 151a2c7. The first mixes into d/4 pairs at most, and pads sin with
-1, by which the other pairs would be turned by 45° and stretched; vLLM pads with 0, as here.
+TsinghuaC3I/Fourier-Position-Embedding, olmo/model.py at bd94b20, which mixes into d/4 pairs at
+most; all kept waves are mixed here, as in Intern-S1-Pro. Both pad sin with 1 (`rest=1`), on purpose
+by issue 6 of the first: other pairs are turned by 45°, become √2 as long, and count twice in
+scores. vLLM at 151a2c7 pads with 0, and so computes other scores than the code of Intern-S1-Pro.
 """
 
 from math import pi
@@ -51,9 +52,11 @@ class FoPE(Encoding):
     - `learned`: False keeps C and S as they begin, the default of the authors' code. While they
       train, call `prepare` in every forward pass
     - `layout`: "half" pairs channel j with j + dim / 2, "interleaved" neighbouring channels
+    - `rest`: sin of the pairs without a wave: 0, the default, leaves them unchanged; 1 is that of
+      the authors' code
 
     Intern-S1-Pro: `fope_init_factor` is `gain`, `num_inv_freq` is `waves`, and `fope_sep_head` True
-    gives each key head waves of its own, `heads=num_key_value_heads`.
+    gives each key head waves of its own, `heads=num_key_value_heads`; `rest` is 1.
 
     >>> FoPE(16, heads=4, length=512).cosines.shape
     torch.Size([4, 4, 4])
@@ -71,9 +74,10 @@ class FoPE(Encoding):
         gain: float = 0.3,
         learned: bool = True,
         layout: Layout = "half",
+        rest: float = 0.0,
     ):
         super().__init__()
-        self.dim = channels(dim)
+        self.dim, self.rest = channels(dim), number(rest, "rest")
         self.layout: Layout = checked(layout)
         slowest = 2 * pi / count(length, "length")
         kept = sum(base ** (-2 * i / dim) > slowest for i in range(dim // 2))
@@ -89,7 +93,7 @@ class FoPE(Encoding):
             angle = angle.repeat_interleave(heads // angle.shape[-3], -3)
         rest = self.dim // 2 - len(self.freqs)
         cos, sin = angle.cos() @ self.cosines.double(), angle.sin() @ self.sines.double()
-        return Turn(_padded(cos, rest, 1.0), _padded(sin, rest, 0.0))
+        return Turn(_padded(cos, rest, 1.0), _padded(sin, rest, self.rest))
 
     def on_queries(self, q: Heads, at: Turn) -> Heads:
         return rotate(q, _for_heads(at, q.shape[1]), self.layout)

@@ -34,7 +34,7 @@ from posenc.lab.vectors.measured import (
     thetas,
 )
 from posenc.models.config.parse import specify
-from posenc.models.config.spec import Rotary, Spec
+from posenc.models.config.spec import Fourier, Rotary, Spec
 from posenc.positions.multimodal import multimodal
 from posenc.support.arguments import brief
 
@@ -132,6 +132,8 @@ def against(
     - `layout`: "half" or "interleaved", for programs that reorder the weights when they load them;
       None: that of the config's model
 
+    The weights that mix the waves of FoPE must be unit matrices in `apply`.
+
     Raises ValueError for a config whose layers do not rotate, and for an output of another shape.
 
     >>> config = {"model_type": "llama", "hidden_size": 128, "num_attention_heads": 2}
@@ -139,7 +141,7 @@ def against(
     'queries and keys are not rotated'
     """
     spec = specify(config, "").text_stack
-    rotary = _layer(spec, layer)
+    rotary, still = _layer(spec, layer)
     rotary = replace(rotary, layout=rotary.layout if layout is None else checked(layout))
     length = length or spec.context or 4096
     try:
@@ -147,13 +149,14 @@ def against(
     except ValueError:
         # A table of cos and sin may refuse positions that the config does not allow
         observed = Observed(apply, ProbePositions.of(rotary, length, beyond=False), rotary, spec)
-        verdict = _verdict(observed, rotary, spec, length)
+        verdict = _verdict(observed, rotary, spec, length, still)
         refused = f"Positions from {length:,} on are refused, and were not tested."
         return replace(verdict, notes=(*verdict.notes, refused))
-    return _verdict(observed, rotary, spec, length)
+    return _verdict(observed, rotary, spec, length, still)
 
 
-def _layer(spec: Spec, layer: int | None) -> Rotary:
+def _layer(spec: Spec, layer: int | None) -> tuple[Rotary, complex]:
+    """Return the rotation of a layer, and the multiplier of its pairs that stand still."""
     if layer is not None and not 0 <= layer < len(spec.layers):
         raise ValueError(f"`layer` must be from 0 to {len(spec.layers) - 1}, got {layer}.")
     if layer is None:
@@ -162,7 +165,9 @@ def _layer(spec: Spec, layer: int | None) -> Rotary:
         chosen = [spec.layers[layer]]
     for one in chosen:
         if isinstance(one.encoding, Rotary):
-            return one.encoding
+            return one.encoding, 1
+        if isinstance(one.encoding, Fourier):
+            return one.encoding.unmixed, 1 + 1j
     raise ValueError(
         f"`config` must have a layer that rotates queries and keys, got {brief(spec)}. Pass a"
         " config with RoPE, or another `layer`."
@@ -570,20 +575,29 @@ def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Ten
     return torch.complex(*(rounded("cos and sin", x) for x in (angle.cos(), angle.sin())))
 
 
-def _turns() -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
-    """Yield functions that change cos + i·sin as known faults do; the first changes nothing."""
-    yield None, lambda m: m
-    yield _fault("rotated backward", "Each pair turns by −p·θ."), lambda m: m.conj()
-    yield _fault("cos and sin are exchanged", ""), lambda m: torch.complex(m.imag, m.real)
-    still = "Pairs that do not turn must be multiplied by cos 1 and sin 0."
-    yield (
-        _fault("sin of pairs that stand still is 1", still),
-        lambda m: torch.where(_still(m), torch.complex(*torch.ones(2, dtype=torch.float64)), m),
-    )
-    yield (
-        _fault("cos of pairs that stand still is 0", still),
-        lambda m: torch.where(_still(m), torch.zeros_like(m), m),
-    )
+def _turns(
+    still: complex,
+) -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
+    """Yield functions that change cos + i·sin as known faults do; the first is correct.
+
+    - `still`: multiplier of the pairs that stand still, 1, or 1 + i for FoPE
+    """
+    right = partial(_with_still, still)
+    yield None, right
+    yield _fault("rotated backward", "Each pair turns by −p·θ."), lambda m: right(m).conj()
+    yield _fault("cos and sin are exchanged", ""), lambda m: 1j * right(m).conj()
+    for other in (1, 1 + 1j, 0):
+        cos, sin = complex(other).real, complex(other).imag
+        part, wrong = ("sin", sin) if cos else ("cos", cos)
+        if other != still:
+            said = f"They must be multiplied by cos 1 and sin {complex(still).imag:g}."
+            name = f"{part} of pairs that stand still is {wrong:g}"
+            yield _fault(name, said), partial(_with_still, other)
+
+
+def _with_still(value: complex, m: Tensor) -> Tensor:
+    """Replace the multiplier of the pairs that stand still."""
+    return torch.where(_still(m), torch.tensor(value, dtype=m.dtype), m)
 
 
 def _still(m: Tensor) -> Tensor:
@@ -591,14 +605,17 @@ def _still(m: Tensor) -> Tensor:
     return (m == 1).flatten(0, -2).all(0)
 
 
-def _verdict(observed: Observed, rotary: Rotary, spec: Spec, length: int) -> Verdict:
+def _verdict(
+    observed: Observed, rotary: Rotary, spec: Spec, length: int, still: complex
+) -> Verdict:
     findings: list[RotationFault] = []
     pairs = _measured_pairs(observed, rotary, findings)
     if pairs is None:
         return Verdict(tuple(findings), float("inf"))
     found = [observed.multipliers(pairs, part)[0] for part in (0, 1)]
-    gains = [_gain(m) for m in found]
-    expected = _expected(observed.probe, rotary, length)
+    unit = _expected(observed.probe, rotary, length)
+    expected, moving = _with_still(still, unit), ~_still(unit)
+    gains = [_gain(m[..., moving] if len(moving) == m.shape[-1] else m) for m in found]
     plain = [m / gain if gain > CLOSE else m for m, gain in zip(found, gains, strict=True)]
     error = float("inf")
     if expected.shape[-1] == found[0].shape[-1]:
@@ -618,7 +635,7 @@ def _verdict(observed: Observed, rotary: Rotary, spec: Spec, length: int) -> Ver
     for part, m in enumerate(plain):
         if alike[part]:
             continue
-        explained = _explained(m, observed.probe, rotary, spec, length)
+        explained = _explained(m, observed.probe, rotary, spec, length, still)
         if explained is None and expected.shape[-1] != m.shape[-1]:
             continue
         if explained is None:
@@ -686,14 +703,19 @@ def _expected(probe: ProbePositions, rotary: Rotary, length: int) -> Tensor:
 
 
 def _explained(
-    m: Tensor, probe: ProbePositions, rotary: Rotary, spec: Spec, length: int
+    m: Tensor,
+    probe: ProbePositions,
+    rotary: Rotary,
+    spec: Spec,
+    length: int,
+    still: complex,
 ) -> list[RotationFault] | None:
     """Return the fewest known faults, at most two, that explain the measured complex factors."""
     parts = (
         [*_thetas(rotary, spec, length)],
         [*_places(probe, rotary, spec)],
         [*_roundings()],
-        [*_turns()],
+        [*_turns(still)],
     )
     best: tuple[int, float, list[RotationFault]] | None = None
     for theta, place, rounding, turn in product(*parts):

@@ -32,6 +32,8 @@ from posenc.positions.diffusion import DIFFUSION, text_and_grid
 from posenc.positions.multimodal import multimodal
 from posenc.positions.rules import RULES, MultimodalRule
 from posenc.properties.probe import in_float64
+from posenc.rotation.rotate import formula, rotate
+from posenc.rotation.table import turn
 
 PRECISIONS = {
     "float64": torch.float64,
@@ -156,6 +158,24 @@ def _rotation(
     inputs = {"theta": theta, "positions": pos, "q": q, "k": k}
     rounding = torch.finfo(PRECISIONS[precision]).eps
     return VectorCase(name, "rotation", settings, inputs, outputs, max(4 * rounding, 1e-6), core)
+
+
+def own_error(case: VectorCase) -> float:
+    """Return the largest error of `posenc.rotate` on a rotation case, computed as models do.
+
+    Queries and keys are rotated in float32, or in 16 bits if the case has this precision, by each
+    kernel for CPUs and by the plain formula.
+    """
+    theta, pos = case.inputs["theta"], case.inputs["positions"]
+    by, layout = turn(pos, theta, case.settings["gain"]), case.settings["layout"]
+    errors = [0.0]
+    for letter, rotation in product("qk", (rotate, formula)):
+        right = case.outputs[f"rotated_{letter}"]
+        x = case.inputs[letter].to(right.dtype if right.itemsize == 2 else torch.float32)
+        whole = 2 * by.cos.shape[-1] == x.shape[-1]
+        found = rotation(x, by, layout, None if whole else case.settings["start"])
+        errors.append(float((found.double() - right.double()).abs().max()))
+    return max(errors)
 
 
 def _angles(

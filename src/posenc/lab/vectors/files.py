@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from posenc.lab.vectors.cases import VectorCase, cases
+from posenc.lab.vectors.cases import VectorCase, cases, own_error
 from posenc.support.version import __version__
 from posenc.support.writing import written_beside
 
@@ -163,9 +163,9 @@ def check_folder(folder: Path) -> Checked:
         elif name not in (CORE, PLAIN, SCHEMA):
             for data in json.loads(text)["cases"]:
                 found.add(data["name"])
-                differences = [*_differences(data, expected.get(data["name"]))]
-                wrong += differences
-                equal += not differences
+                found_here = [*differences(data, expected.get(data["name"]))]
+                wrong += found_here
+                equal += not found_here
     missing = len(expected.keys() - found)
     wrong += [f"{missing} cases of this version are missing."] if missing else []
     return Checked(equal, tuple(wrong))
@@ -184,7 +184,12 @@ def _index(folder: Path) -> dict[str, Any]:
     )
 
 
-def _differences(data: Mapping[str, Any], case: VectorCase | None) -> Iterator[str]:
+def differences(data: Mapping[str, Any], case: VectorCase | None) -> Iterator[str]:
+    """Yield a sentence for each number of a written case that is not what posenc computes.
+
+    - `data`: a case of a file, as `document` returns it
+    - `case`: the case of that name that this version of posenc computes; None: it has none
+    """
     if case is None:
         yield f"{data['name']} is not a case of this version."
         return
@@ -198,3 +203,5 @@ def _differences(data: Mapping[str, Any], case: VectorCase | None) -> Iterator[s
                     else ""
                 )
                 yield f"{case.name}: {name} differs{far}."
+    if case.kind == "rotation" and (error := own_error(case)) > case.tolerance:
+        yield f"{case.name}: `posenc.rotate` is off by {error:.3g}."

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.check.faults import Fault, FaultRule
 from posenc.models.config.rope_settings import FOPE
-from posenc.models.config.spec import Rotary, Spec
+from posenc.models.config.spec import Fourier, Rotary, Spec
 from posenc.support.text import printable
 
 Answer = Literal["reads", "ignores", "refuses", "not read"]
@@ -209,6 +209,10 @@ def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
             found[f"rope_type.{turn.method}"] = f"{path}{spelling}"
         for key in _changing(turn, inner.get(spelling) or {}):
             found[key] = f"{path}{spelling}.{key}"
+    if any(isinstance(layer.encoding, Fourier) for layer in spec.text_stack.layers):
+        settings = _object(inner.get(spelling))
+        given = [key for key in FOPE if settings.get(key) is not None]
+        found |= {key: f"{path}{spelling}.{key}" for key in given}
     return found
 
 

@@ -10,7 +10,7 @@ from itertools import cycle, islice
 from typing import Any, NoReturn
 
 from posenc.models.config.families import Family
-from posenc.models.config.spec import Rotary
+from posenc.models.config.spec import Fourier, Rotary
 from posenc.models.files.errors import ModelError, Unread
 from posenc.models.files.strict import MOST_INT
 from posenc.support.text import printable, shown
@@ -207,7 +207,7 @@ class Config(Fields):
         self.family = family
         self.notes = [] if notes is None else notes
         self.doubts: tuple[str, ...] = ()
-        self.rotations: dict[str, Rotary | None] = {}
+        self.rotations: dict[str, Rotary | Fourier | None] = {}
 
     def with_values(self, values: Mapping[str, Any], family: Family | None = None) -> "Config":
         """Return a copy of this config with other values; both collect notes in one list."""

@@ -18,6 +18,7 @@ from posenc.models.config.spec import (
     TEXT,
     Buckets,
     Disentangled,
+    Fourier,
     Layer,
     PatchRotary,
     Projected,
@@ -40,6 +41,7 @@ LAYER_KEYS = {  # keys that choose the layers with attention, in various classes
 WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")  # keys of window sizes
 KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
     Rotary: "rotary",
+    Fourier: "fope",
     Slopes: "alibi",
     Buckets: "t5",
     Disentangled: "deberta",

@@ -7,11 +7,11 @@ long texts. A key that tunes another method becomes a note.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from math import log, sqrt
+from math import log, pi, sqrt
 from typing import Any
 
 from posenc.models.config.fields import WIDEST, Config, Fields, head_dim
-from posenc.models.config.spec import IDLE, Rotary
+from posenc.models.config.spec import IDLE, Fourier, Rotary
 from posenc.models.files.errors import ModelError
 from posenc.support.text import shown
 
@@ -48,7 +48,7 @@ def rotations(
     interleaved: bool = False,
     wide: Mapping[str, str] | None = None,
     alpha: bool = False,
-) -> Callable[[str], Rotary | None]:
+) -> Callable[[str], Rotary | Fourier | None]:
     """Parse the RoPE of each layer type, and return a function from a layer type to its RoPE.
 
     sections: default number of pairs of each axis; `interleaved` if axes alternate
@@ -68,7 +68,7 @@ def rotations(
     return lambda kind: _of(kind, config)
 
 
-def _of(kind: str, config: Config) -> Rotary | None:
+def _of(kind: str, config: Config) -> Rotary | Fourier | None:
     """Return the RoPE of layers of type `kind`; None if they have none."""
     label = config.family.labels.get(kind, kind)
     rotations = config.rotations
@@ -85,14 +85,16 @@ def lengths(config: Config) -> dict[str, int | None]:
     Raises ModelError for an unread key whose name suggests positions, so call this last.
     """
     rotations = config.rotations.values()
-    scaled = [rotary for rotary in rotations if rotary and rotary.method != "default"]
+    turns = [turn for turn in rotations if isinstance(turn, Rotary)]
+    scaled = [rotary for rotary in turns if rotary.method != "default"]
     _refuse_unknown(config)
     if config.object("dual_chunk_attention_config"):
         config.notes.append(
             f"{config.at('dual_chunk_attention_config')} remaps distances beyond a chunk, which"
             " posenc does not model: statements about longer texts hold only without it"
         )
-    if not config.family.name or config.family.layout == "":
+    known = config.family.layout or any(isinstance(turn, Fourier) for turn in rotations)
+    if not config.family.name or not known:
         config.notes.append(
             "the layout is unknown: the channels of a pair may be adjacent or half a head apart"
         )
@@ -282,7 +284,7 @@ def _nested(rope: Fields, config: Config) -> bool:
 
 def _rotation(
     rope: Fields | None, config: Config, axes: tuple[tuple[int, ...], bool], alpha: bool
-) -> Rotary | None:
+) -> Rotary | Fourier | None:
     """Return the rotation of one type of layer."""
     if rope is None:
         return None
@@ -293,9 +295,8 @@ def _rotation(
         rope.fail("rope_type", "must be a known method", name, ", ".join((*METHODS, *ALIASES)))
     # The class may read further keys
     usual = family.defaults.get("rope_parameters") or {}
-    if key := next((key for key in FOPE if rope.stated(key) is not None), ""):
-        why = "its frequencies are mixed with weights from the checkpoint"
-        rope.refuse(key, "FoPE", why)
+    if any(rope.stated(key) is not None for key in FOPE):
+        return _fourier(rope, config, name)
     read = (*COMMON_KEYS, *METHODS[name], *usual)
     of_others = rope.values.keys() & KEYS - STRETCHING - {*read}
     rope.refuse_others((*read, *of_others), f"rope_type {name!r}")
@@ -350,6 +351,31 @@ def _rotation(
         turn |= _longrope(rope, turned, _trained(rope, trained, longest), longest, notes)
     _note_lengths(rope, name, turn.get("factor", 1.0), longest, notes)
     return Rotary(**turn)
+
+
+def _fourier(rope: Fields, config: Config, name: str) -> Fourier:
+    """Return the FoPE of Intern-S1-Pro, as its own code and vLLM read the settings."""
+    if config.family.folder or name != "default":
+        rope.refuse(
+            "rope_type", f"FoPE with rope_type {name!r} in a {config.family.name or 'model'}",
+            "only models outside of transformers with the rope_type 'default' are known to have it",
+        )  # fmt: skip
+    rope.refuse_others((*COMMON_KEYS, *FOPE), "FoPE")
+    spread, base = rope.number("fope_init_factor"), rope.number("rope_theta", above=1.0)
+    if spread is None:
+        rope.fail("fope_init_factor", "is missing, but the other keys of FoPE are there")
+    dim, base = head_dim(config), base or 10_000.0
+    waves, longest = (
+        rope.count("num_inv_freq", most=dim // 2),
+        config.count("max_position_embeddings"),
+    )
+    if waves is None and longest is None:
+        rope.fail("num_inv_freq", "is missing, and max_position_embeddings too")
+    if waves is None:
+        # Waves of which a text of the longest length holds a whole turn
+        waves = sum(base ** (-2 * j / dim) > 2 * pi / (longest or 0) for j in range(dim // 2))
+    heads = config.count("num_key_value_heads") if rope.flag("fope_sep_head") else 1
+    return Fourier(dim, base, waves, heads or 1, spread)
 
 
 def _sections(

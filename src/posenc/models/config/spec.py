@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from posenc.encodings.bias.t5 import T5Bias
     from posenc.encodings.relative.deberta import DeBERTa
     from posenc.encodings.relative.transformer_xl import TransformerXL
+    from posenc.encodings.rotary.fope import FoPE
     from posenc.encodings.rotary.rope import RoPE
 
 Method = Literal[
@@ -127,6 +128,36 @@ class Rotary:
             )
         theta = self.frequencies(length)
         return RoPE(theta, self.dim, self.gain, layout, self.trailing, self.logit_gain)
+
+
+@dataclass(frozen=True)
+class Fourier:
+    """FoPE: rotation by sums of waves, without the weights that mix them.
+
+    Pairs without a wave have cos 1 and sin 1, as in the code of Intern-S1-Pro.
+    """
+
+    dim: int
+    base: float
+    waves: int  # number of kept waves, the fastest
+    heads: int = 1  # key heads with weights of their own; 1: all share them
+    spread: float = 0.3  # size of the random part of the weights before training
+    method = "default"  # no context extension, as in `Rotary`
+
+    @property
+    def unmixed(self) -> Rotary:
+        """The rotation by the kept waves alone, as with unit matrices for weights."""
+        share = (self.waves + 0.5) / (self.dim // 2)
+        return Rotary(
+            self.dim, self.dim, self.base, "proportional", share=min(share, 1.0), layout="half"
+        )
+
+    def encoding(self) -> FoPE:
+        from posenc.encodings.rotary.fope import FoPE
+
+        return FoPE(
+            self.dim, self.heads, waves=self.waves, base=self.base, gain=self.spread, rest=1.0
+        )
 
 
 @dataclass(frozen=True)
@@ -241,8 +272,10 @@ class Layer:
     Cross-attention of a decoder uses the same scale, no encoding and no mask.
     """
 
-    encoding: Rotary | Slopes | Buckets | Disentangled | Projected | PatchRotary | None = None
     # None: NoPE
+    encoding: (
+        Rotary | Fourier | Slopes | Buckets | Disentangled | Projected | PatchRotary | None
+    ) = None
     kind: str = "full_attention"  # type of the layer in transformers' terms
     attends: bool = True  # False: a convolution or a recurrence
     window: int | None = None  # number of tokens that a query sees, itself included; None: all
