@@ -348,7 +348,7 @@ def test_a_study_goes_on_with_the_lengths_that_it_was_begun_with(tmp_path, monke
 
 def test_another_plan_in_the_folder_is_refused_and_recorded_if_it_must_be(tmp_path):
     study(tmp_path, plan(seeds=1))
-    with refused(PlanError, "otherwise", "`seeds`", 1, 2, "--deviate"):
+    with refused(PlanError, "`seeds`", 1, 2, "--deviate"):
         study(tmp_path)
     assert read(tmp_path).deviations == []
     study(tmp_path, deviate=True)

@@ -104,10 +104,14 @@ def MRoPE(
     - `layout`: "half" pairs channel j with j + dim / 2, "interleaved" neighbouring channels
     - `base`: base of θ
 
+    Raises ValueError if an axis would have no pair.
+
     >>> MRoPE(16, sections=(2, 3, 3))
     RoPE(16 channels, 3 axes, base=10000, layout='half')
     """
     pairs = dim // 2
+    if sections is None and pairs < 3:
+        raise ValueError(f"`dim` must be at least 6, a pair of channels per axis, got {dim}.")
     t, h = max(1, pairs // 4), max(1, (pairs - pairs // 4) // 2)  # 16, 24, 24 of 64 pairs
     shares = (t, h, pairs - t - h) if sections is None else sections
     return RoPE(mrope(frequencies(dim, base), shares, interleaved), layout=layout)
