@@ -143,8 +143,8 @@ def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
     if len(parts) > 1:
         if options:
             raise TypeError(
-                f"`options` must be left out for a sum, got {', '.join(options)} for {name!r}. Make"
-                f" each part: `create({parts[0]!r}, …) + create({parts[1]!r}, …)`."
+                f"`options` must be left out for a sum, got {', '.join(options)} for {name!r}."
+                f" Pass options to each part: `create({parts[0]!r}, …) + create({parts[1]!r}, …)`."
             )
         return Sum(*[create(part, dim, heads) for part in parts])
     card, dim, heads = find(name), channels(dim), query_heads(heads)

@@ -323,8 +323,8 @@ def test_ways_are_tried_and_the_best_is_written(posenc, tmp_path):
     assert code == 1
     assert "No method helps: beyond" in out
     for words, says in (
-        (("--prove",), "`--prove` needs `--to`, and no `--method` or `--factor`"),
-        (("--to", 256), "`--method` must be given, or `--prove`"),
+        (("--prove",), "`--prove` needs `--to`"),
+        (("--to", 256), "`--method` or `--prove` must be given"),
         (("--to", 256, "--method", "yarn", "--part", "b"), "needs `--method table`"),
         (("--to", 256, "--method", "yarn", "--precision", "bfloat16"), "need `--prove`"),
     ):

@@ -102,13 +102,15 @@ def letters_of(path: Path) -> str:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     try:
         if b"\0" in content:
-            raise ValueError(f"{path} is not a text, because it contains zero bytes")
+            raise ValueError(
+                f"{path} is not a text, because it contains zero bytes. Pass plain text"
+            )
         whole = len(content) < MOST_BYTES
         return content.decode("utf-8-sig", errors="strict" if whole else "ignore")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not a text in UTF-8, because byte {error.start:,} is"
-            f" 0x{content[error.start]:02x}"
+            f" 0x{content[error.start]:02x}. Convert it to UTF-8"
         ) from None
 
 
@@ -116,7 +118,10 @@ def load_text(path: Path) -> Text:
     """Return the words of a UTF-8 file; raise ValueError if the text cannot be read or used."""
     parsed = parse(path.name, letters_of(path))
     if len(parsed.words) < FEWEST_WORDS:
-        raise ValueError(f"{path} must have at least {FEWEST_WORDS} words, got {len(parsed.words)}")
+        raise ValueError(
+            f"{path} must have at least {FEWEST_WORDS} words, got {len(parsed.words)}. Pass a"
+            " longer text"
+        )
     distinct = len(set(parsed.words))
     if distinct > MOST_DISTINCT:
         raise ValueError(

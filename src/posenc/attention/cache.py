@@ -125,8 +125,8 @@ class Cache:
         least = min([held.tokens for held in self.held.values()], default=0)
         if not 0 <= left <= least:
             raise ValueError(
-                f"`tokens` must keep at most {least} tokens, the number that every layer has"
-                f" cached, got {tokens}."
+                f"`tokens` must leave from 0 to {least} tokens, because a layer has cached no more,"
+                f" got {tokens}."
             )
         some = slice(left)
         self.held = self._mapped(
@@ -182,8 +182,8 @@ def refuse_by_length(encoding: Encoding) -> None:
         if leaf.by_length:
             raise ValueError(
                 f"`cache` must be None with {type(leaf).__name__}, because each new token changes"
-                " the length, and thus the codes of all earlier tokens. Pass the whole text in"
-                " every call."
+                " the length of the text, and with it the encoding of all earlier tokens. Pass the"
+                " whole text in every call."
             )
 
 
@@ -200,8 +200,8 @@ def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: 
             return torch.arange(start, start + x.shape[-2], device=x.device)
         if axes > 1:
             raise ValueError(
-                f"`pos` must be given for these tokens as points of {axes} axes, because points"
-                " have no next position."
+                f"`pos` must be points of {axes} axes, got None. Pass the points of the new tokens,"
+                " because the next point does not follow from the cached ones."
             )
         pos = known[..., -1:] + torch.arange(1, x.shape[-2] + 1, device=x.device)
     if cache is not None:
@@ -304,9 +304,9 @@ def _held(
     if held is None:
         if any([other.called_before for other in cache.held.values()]):
             raise ValueError(
-                f"`cache` must be empty when a layer is first called, got {cache.tokens} tokens of"
-                " other layers. Call each layer from the first token on. Copy layers together with"
-                " their cache, `copy.deepcopy((layers, cache))`."
+                "`cache` must have no tokens of earlier passes when a layer first uses it, got"
+                f" {cache.tokens}. Call every layer from the first token on, and copy layers"
+                " together with their cache, `copy.deepcopy((layers, cache))`."
             )
         encoded = keeps_keys(encoding, k, at)
         none = [None] * len(leaves(encoding))

@@ -27,8 +27,8 @@ def validate(
     if at is None:
         if keys != tokens:
             raise ValueError(
-                f"`at` and `k_at` must be given for {tokens} queries and {keys} keys. Pass their"
-                " positions, or the results of `encoding.prepare`."
+                f"`at` and `k_at` must be given, because there are {tokens} queries but {keys}"
+                " keys. Pass the positions of both, or the results of `encoding.prepare`."
             )
         at = prepared(encoding, torch.arange(tokens, device=q.device), "`at`")
     at = checked_at(encoding, at, q, "`at`")

@@ -182,9 +182,9 @@ def _once(layer: SelfAttention, encoding: Encoding) -> None:
     before = _ADDED_BY.get(encoding)
     if before is not None and before() is not None:
         warnings.warn(
-            f"this {type(encoding).__name__} acts on embeddings, and two layers have the same"
-            " instance, so that it is added twice. Pass `NoPE()` to the later layers, or a separate"
-            " instance to each layer to add it in each.",
+            f"two layers share this {type(encoding).__name__}, so it is added to the embeddings"
+            " twice. Pass `NoPE()` to the later layers, or a separate instance to each layer if it"
+            " is to be added in each.",
             stacklevel=3,
         )
     _ADDED_BY[encoding] = ref(layer)

@@ -163,7 +163,7 @@ def extend(
     if part:
         raise UsageError("`--part` needs `--method table`. Add it, or leave `--part` out.")
     if method is None:
-        raise UsageError("`--method` must be given, or `--prove`, which tests all; got neither.")
+        raise UsageError("`--method` or `--prove` must be given, got neither. `--prove` tests all.")
     with model_errors():
         extended = extension.extend(path, to, method, factor, trained, base, out)
     _print_extension(extended, as_json)
@@ -177,8 +177,8 @@ def _resize(
 
     if to is None or out is None or other is not None:
         raise UsageError(
-            "`--method table` needs `--to` and `--out`, and accepts only `--part` besides. Add the"
-            " missing option, or leave out the others."
+            "`--method table` needs `--to` and `--out`, and the only other option that it accepts"
+            " is `--part`. Add the missing option, or leave out the others."
         )
     with model_errors():
         resized = resize(path, to, out, part)
@@ -237,8 +237,8 @@ def _prove(
 
     if to is None or other is not None:
         raise UsageError(
-            "`--prove` needs `--to`, and no `--method` or `--factor`, because it tests each method."
-            " Add the missing option, or leave out the others."
+            "`--prove` needs `--to`, and does not accept `--method` or `--factor`, because it tests"
+            " all methods. Add `--to`, or leave out the others."
         )
     with model_errors(), progress() as update:
         proof = prove(

@@ -217,5 +217,5 @@ def allowed(wanted: Sequence[str]) -> Sequence[str]:
     """Check the names of `--allow-code`. Raises UsageError for one not like my_module.py:Mine."""
     for name in wanted:
         if not names.is_own(name):
-            raise UsageError(f"`--allow-code` must be as my_module.py:Mine, got {shown(name)}.")
+            raise UsageError(f"`--allow-code` must be like my_module.py:Mine, got {shown(name)}.")
     return wanted

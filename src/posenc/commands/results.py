@@ -95,7 +95,11 @@ def results(
         List the cells instead of the table.
     """
     if (path is None) == (from_ is None):
-        raise UsageError("PATH must be a single store: the folder of a study, or its results.db.")
+        got = "none" if path is None else "PATH and --from"
+        raise UsageError(
+            f"PATH must be a single store, got {got}. Name the folder of one study, or its"
+            " results.db."
+        )
     where = path or from_ or Path()
     with study_errors():
         from posenc.lab.study import analysis, export, store

@@ -152,8 +152,8 @@ def study(
         return app.help_print(["study"])
     if resume is not None and (plan or content.named or out):
         raise UsageError(
-            "`--resume` continues the plan in its folder. Leave out PLAN, --out, and the options"
-            " for a study without a plan."
+            "`--resume` continues the plan in its folder, so it accepts no other plan. Leave out"
+            " PLAN, --out, and options that make a plan, such as --task."
         )
     if plan is not None and content.named:
         raise UsageError(
@@ -206,7 +206,9 @@ def study(
         print(f"to continue: {resume_line}", file=sys.stderr)
     wrong = [why for _, why in ended.missing if not why.startswith(("left out", "stopped"))]
     if wrong:
-        raise Failure(f"{len(wrong)} of {ended.of} cells could not be trained or tested.")
+        raise Failure(
+            f"{len(wrong)} of {ended.of} training runs failed. The lines above have the reasons."
+        )
 
 
 def _part(words: str | None) -> tuple[int, int]:

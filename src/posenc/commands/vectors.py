@@ -69,9 +69,14 @@ def vectors(
     """
     chosen = [word for word in (out, check, against) if word is not None]
     if len(chosen) != 1:
-        raise UsageError("`posenc vectors` takes one of --out, --check and --against.")
+        raise UsageError(
+            "`posenc vectors` must be called with one of --out, --check and --against, got"
+            f" {len(chosen) or 'none'}. Name exactly one."
+        )
     if (against is None) != (config is None):
-        raise UsageError("--against and --config belong together. Name both.")
+        raise UsageError(
+            "--against and --config must be given together, got only one. Add the other."
+        )
     if against is not None and config is not None:
         return _against(against, config, as_json, length, layer, layout)
     from posenc.lab.vectors import files

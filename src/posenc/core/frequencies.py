@@ -50,18 +50,18 @@ def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
         return frequencies(freqs, BASE if base is None else base)
     if base is not None:
         raise ValueError(
-            f"`base` must be left out with a tensor of frequencies, got {brief(base)}. Pass the"
-            f" number of channels, `RoPE(64, base={brief(base)})`, or the frequencies alone."
+            f"`base` must be None if `freqs` is a tensor of frequencies, got {brief(base)}. Leave"
+            f" out `base`, or pass a number of channels instead, `RoPE(64, base={brief(base)})`."
         )
     if freqs.dtype not in (torch.float32, torch.float64):
         raise TypeError(
-            f"`freqs` must be float64, or float32 if they are learned, got {freqs.dtype}. Use"
-            " `posenc.frequencies`."
+            f"`freqs` must have the dtype float64, or float32 if learned, got {freqs.dtype}. Use"
+            " `posenc.frequencies`, which returns float64."
         )
     if freqs.ndim not in (1, 2) or not freqs.numel():
         raise ValueError(
-            "`freqs` must be a vector (pair,) or a matrix (axis, pair), and not empty, got shape"
-            f" {tuple(freqs.shape)}. Pass a number instead for the frequencies of `dim` channels."
+            "`freqs` must be a vector (pair,) or a matrix (axis, pair) with at least one frequency,"
+            f" got shape {tuple(freqs.shape)}. Pass `posenc.frequencies(64)`, for instance."
         )
     if has_values(freqs) and not freqs.isfinite().all():
         raise ValueError("`freqs` must be finite numbers, in radians per unit of position.")

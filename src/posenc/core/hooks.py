@@ -121,7 +121,7 @@ def _checked(encoding: Any, hook: str, out: Any, x: Tensor, heads: int | None) -
         shapes.append(_shape((due[0], heads, *due[2:]), open_end=True))
     raise TypeError(
         f"`{type(encoding).__name__}.{hook}` must return floats of shape {' or '.join(shapes)}, got"
-        f" {_describe(out)}."
+        f" {_describe(out)}. Return a tensor of that shape."
     )
 
 

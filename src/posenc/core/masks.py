@@ -129,8 +129,8 @@ class Mask:
                 continue
             if shapes == NOWHERE:
                 raise ValueError(
-                    f"the mask must have positions, because there are {queries} queries but {keys}"
-                    " keys. Pass the positions, as in `causal(q_pos, k_pos)`."
+                    f"the mask must be made with positions, because there are {queries} queries but"
+                    f" {keys} keys. Pass the positions of both, as in `causal(q_pos, k_pos)`."
                 )
             for shape, (what, tokens) in zip(shapes, counts.items(), strict=True):
                 if shape and shape[-1] not in (ANY, tokens):
@@ -350,7 +350,9 @@ def _banded(
 ) -> Mask:
     if pos is None:
         if k_pos is not None:
-            raise TypeError("`pos` must be given with `k_pos`. Pass positions of the queries too.")
+            raise TypeError(
+                "`pos` must be given with `k_pos`, got None. Pass the positions of queries too."
+            )
         return Mask(see(), (NOWHERE,), bands=(OffsetRange(low, high),), made_of=())
     q = exact_copy(pos)
     k = q if k_pos is None else exact_copy(k_pos, "k_pos")
@@ -398,8 +400,8 @@ def refuse_no_function(mask: Any, name: str = "`mask`", device: torch.device | N
         signature(mask).bind(*"bhij")
     except TypeError:
         raise TypeError(
-            f"{name} must be a function of batch, head, query and key, got one of"
-            f" {signature(mask)}. Pass `lambda b, h, i, j: i >= j`, for instance."
+            f"{name} must be a function of four indices, batch, head, query and key, got one with"
+            f" the arguments {signature(mask)}. Pass `lambda b, h, i, j: i >= j`, for instance."
         ) from None
     if device is not None:
         _check_result(mask(*pairs((1, 1, 1, 1), device=device)), name)

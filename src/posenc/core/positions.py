@@ -119,8 +119,8 @@ def counts(lengths: Sequence[int], name: str = "lengths", of: str = "text") -> l
     numbers = lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
     if not isinstance(numbers, list) or any(isinstance(n, list | tuple | Tensor) for n in numbers):
         raise TypeError(
-            f"`{name}` must be one whole number for each {of}, got {brief(lengths)}. For a mask of"
-            " tokens, pass `mask.sum(-1)`."
+            f"`{name}` must be one whole number for each {of}, got {brief(lengths)}. If it is a"
+            " mask of tokens, pass `mask.sum(-1)`."
         )
     if not numbers:
         raise ValueError(f"`{name}` must have a number for each {of}, got an empty list.")
@@ -255,8 +255,8 @@ def _fewer(tokens: int, most: int) -> int:
     tokens = count(tokens, "tokens", 0)
     if tokens > count(most, "most"):
         raise ValueError(
-            f"`most` must be at least `tokens`, got {most} positions for {tokens} tokens. Use a"
-            " larger `most`."
+            f"`most` must be at least `tokens`, got {most} positions for {tokens} tokens. Pass a"
+            " larger `most`, so that each token can have its own position."
         )
     return tokens
 

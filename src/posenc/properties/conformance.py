@@ -193,7 +193,9 @@ def case_of(
     first = card.make(constructor_dim, heads or 4)
     probe = Probe(first, dim, heads, width, seed)
     if probe.limit < 2:
-        raise ValueError(f"`mine` must accept at least two positions, got one for {card.name}.")
+        raise ValueError(
+            f"`mine` must accept at least two positions, got {card.name}, which accepts only one."
+        )
     case = Case(
         card=card,
         constructor_dim=constructor_dim,

@@ -413,7 +413,8 @@ def check(
     probe = Probe(encoding, dim, heads, width, seed, causal)
     if probe.limit < 2:
         raise ValueError(
-            f"`encoding` must accept at least two positions, got one for {type(encoding).__name__}."
+            f"`encoding` must accept at least two positions, got {type(encoding).__name__}, which"
+            " accepts only one."
         )
     try:
         pos = probe.line(2)

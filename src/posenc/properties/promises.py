@@ -152,7 +152,7 @@ def cache(case: Case) -> Pairs:
         return
     layer, x, pos = case.layer(), case.x(), case.line()
     if layer.encoding.by_length:
-        raise NotApplicable("it depends on the length of the text, and a cache is rejected")
+        raise NotApplicable("the encoding depends on the length of the text, so a cache rejects it")
     whole = layer(x, pos, masks.causal(), "reference")
     first = max(1, case.sizes.tokens - 4)
     for path, parts in by_path(partial(_decoded, layer, x, pos, first)):
@@ -167,7 +167,7 @@ def packed_texts(case: Case) -> Pairs:
     lengths = [n for n in (tokens // 2, tokens - tokens // 2 - tokens // 8, tokens // 8) if n]
     layer, x = case.layer(), case.x()
     if layer.encoding.by_length:
-        raise NotApplicable("it depends on the length of the row")
+        raise NotApplicable("the encoding depends on the length of the whole row")
     pos = torch.cat([case.line(n) for n in lengths])
     mask = masks.causal() & masks.documents(positions.documents(lengths))
     alone = [
@@ -214,7 +214,7 @@ def positions_by_head(case: Case) -> Pairs:
     """Per-head positions give the same result as running each head alone."""
     layer, x, heads = case.layer(), case.x(), range(case.sizes.heads)
     if "on_embeddings" in layer.encoding.acts_on:
-        raise NotApplicable("it acts on embeddings, before there are heads")
+        raise NotApplicable("the encoding acts on embeddings, which are not split into heads")
     pos = case.lines(case.sizes.heads)
     alike = [attended(layer, x, pos[h], case.mask, "reference")[:, [h]] for h in heads]
     for path, out in by_path(partial(attended, layer, x, pos[None], mask=case.mask)):
@@ -432,7 +432,7 @@ def long_texts(case: Case) -> Pairs:
     start = max(0, min(FAR, case.limit - 2 * tokens - 1))
     layer = case.layer()
     if layer.encoding.by_length:
-        raise NotApplicable("it depends on the length of the text")
+        raise NotApplicable("the encoding depends on the length of the text")
     x = torch.randn(texts, tokens, case.sizes.heads * case.dim, dtype=case.dtype)
     near = case.line(tokens)
     with torch.no_grad():
@@ -457,7 +457,7 @@ def training_mode(case: Case) -> Pairs:
     layer.train()
     first, again = (attended(layer, x, pos, case.mask, "reference") for _ in range(2))
     if not first.equal(again):
-        raise NotApplicable("it draws random numbers in training")
+        raise NotApplicable("the encoding draws random numbers in training")
     yield MustEqual("in training", first, expected)
 
 

@@ -67,7 +67,7 @@ def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
     if channels != turned if start is None else not 0 <= start <= channels - turned:
         where = f" from channel {start} on" if start else ""
         raise ValueError(
-            f"`x` must have {turned} rotated channels{where}, got {channels} channels."
+            f"`x` must have {turned} channels to rotate{where}, got {channels} channels."
         )
     refuse_broadcast(x, by.cos)
     if x.device != by.cos.device:

@@ -92,6 +92,8 @@ def self_test() -> None:
     x, table = torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 1)
     sums = [by_numba(x.to(dtype), Turn(table, table)).sum().item() for dtype in KERNELS]
     if sums != [2.0, 2.0]:
-        raise RuntimeError(f"its two test results must be 2.0 and 2.0, got {sums}")
+        raise RuntimeError(f"the sums of its two test outputs must be 2.0, got {sums}")
     if numba.threading_layer() not in ("omp", "tbb"):
-        raise RuntimeError(f"its threads must be OpenMP or TBB, got {numba.threading_layer()}")
+        raise RuntimeError(
+            f"its threading layer must be OpenMP or TBB, got {numba.threading_layer()}"
+        )

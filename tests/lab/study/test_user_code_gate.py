@@ -170,7 +170,7 @@ def test_a_command_runs_what_is_typed_again_and_says_so_where_a_study_is_to_go_o
     assert ran()
     with pytest.raises(SystemExit):
         cli.main(["study", "--resume", "out", "--allow-code", "mine"])
-    assert "`--allow-code` must be as my_module.py:Mine, got 'mine'" in capsys.readouterr().err
+    assert "`--allow-code` must be like my_module.py:Mine, got 'mine'" in capsys.readouterr().err
 
 
 def test_what_is_typed_to_a_study_needs_no_typing_again(monkeypatch, capsys):

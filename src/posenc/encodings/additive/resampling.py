@@ -22,8 +22,8 @@ def on_a_grid(
     grid = (isqrt(len(rows)), isqrt(len(rows))) if grid is None else grid
     if prod(grid) != len(rows):
         raise ValueError(
-            f"`grid` must have {len(rows)} cells, one for each row that is not `kept`, got {grid}."
-            " Pass (rows, columns), and `kept`."
+            f"`grid` must have {len(rows)} cells, one for each row of the table except the `kept`"
+            f" ones, got {grid}. Pass the (rows, columns) of the patches, or another `kept`."
         )
     cells = rows.T.unflatten(-1, grid)[None].float()
     new = F.interpolate(cells, to, mode="bicubic", antialias=antialias)

@@ -33,7 +33,8 @@ def dinov3(dim: int, base: float = 100.0) -> Frequencies:
     """
     if whole_number(dim, "dim") < 4 or dim % 4:
         raise ValueError(
-            f"`dim` must be a multiple of 4, half of the pairs for each axis, got {dim}."
+            "`dim` must be a multiple of 4, because each of the two axes gets half of the channel"
+            f" pairs, got {dim}."
         )
     return 2 * pi * axial(dim, 2, base)
 

@@ -334,8 +334,8 @@ def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
         index = (fast / speed.double().where(speed > 0, fast)).log() / step
         if (index - index.round()).abs().max() > APART:
             raise ValueError(
-                f"`freqs` must be a geometric sequence for {who}, as in `axial`, `mrope` and a new"
-                " `Mixed`. Use `interpolate` or `by_parts` for others."
+                f"`freqs` must be a geometric sequence for {who}, as `axial`, `mrope` and a new"
+                " `Mixed` have. Use `interpolate` or `by_parts`, which accept any frequencies."
             )
         index = index.round().to(freqs)
         pairs = int(index.max()) + 1
@@ -356,8 +356,8 @@ def _grown(factor: float, mscale: float) -> float:
 def _ends(slow: float, fast: float) -> None:
     if not 0 < number(slow, "slow") <= number(fast, "fast"):
         raise ValueError(
-            f"`slow` and `fast` must be turns within the trained length, with 0 < `slow` ≤ `fast`,"
-            f" got {slow} and {fast}."
+            "`slow` and `fast` must be numbers of full turns within the trained length, with"
+            f" 0 < `slow` ≤ `fast`, got {slow} and {fast}."
         )
 
 

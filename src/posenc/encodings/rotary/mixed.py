@@ -41,7 +41,8 @@ def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, 
     """
     if whole_number(dim, "dim") < 4 or dim % 4:
         raise ValueError(
-            f"`dim` must be a multiple of 4, a pair of channels for each axis, got {dim}."
+            "`dim` must be a multiple of 4, because each of the two axes gets half of the channel"
+            f" pairs, got {dim}."
         )
     room("θ", len(phi), dim)
     speed, phi = frequencies(dim // 2, base), phi.double().unsqueeze(-1)

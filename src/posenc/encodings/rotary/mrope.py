@@ -75,14 +75,15 @@ def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> F
     """Assign θ to axes: return a matrix (axis, pair) with θⱼ in row `axes[j]`, 0 elsewhere."""
     if freqs.ndim != 1 or min(sections, default=0) < 1 or sum(sections) != len(freqs):
         raise ValueError(
-            f"`sections` must give each axis a pair of channels, with the sum {freqs.shape[-1]},"
-            f" the pairs of a vector of frequencies, got {[*sections]}."
+            "`sections` must be numbers of channel pairs, at least 1 for each axis, and their sum"
+            f" must be the length of the vector `freqs`, {freqs.shape[-1]}, got {[*sections]}."
         )
     found = [axes.count(axis) for axis in range(len(sections))]
     if found != [*sections]:
         raise ValueError(
-            f"`sections` must be nearly equal if they are interleaved, got {[*sections]}, for which"
-            f" the axes would get {found} pairs. Add the remaining pairs to the first axis."
+            "`sections` must be nearly equal if they are interleaved, because the axes then get"
+            f" pairs in turn, {found} in total, got {[*sections]}. Add the remaining pairs to the"
+            " first axis."
         )
     follows = torch.tensor(axes, device=freqs.device)
     return torch.stack([torch.where(follows == a, freqs, 0.0) for a in range(len(sections))])
