@@ -1,4 +1,4 @@
-"""Search for the smallest base of RoPE whose similarity B(m) is never negative within a length.
+"""Find the smallest RoPE base whose similarity Σⱼ cos(m θⱼ) is never negative up to a length.
 
     B(m) = Σⱼ cos(m θⱼ)               similarity at distance m of a key equal to the query
 

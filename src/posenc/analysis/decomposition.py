@@ -76,7 +76,7 @@ def decompose(
     seen: Bool[Tensor, "*#head query key"] | None = None,
     x: Float[Tensor, "batch token width"] | None = None,
 ) -> Decomposition:
-    """Split the scores of queries and keys into parts.
+    """Split the scores of queries and keys into named parts, such as content and position.
 
     - `encoding`: encoding of q and k
     - `q`, `k`: queries and keys before the encoding, (1, head, token, channel)
@@ -122,7 +122,7 @@ def of_layer(
     mask: Mask | None = None,
     bands: int = 4,
 ) -> Decomposition:
-    """Split the scores of a layer with the input `x`, (1, token, channel), into parts."""
+    """Split the scores of a layer with the input `x`, (1, token, channel), into named parts."""
     encoding = layer.encoding
     pos = folded(x.shape[-2], encoding.axes).to(x.device) if pos is None else pos
     at = encoding.prepare(pos)
@@ -146,7 +146,7 @@ def of_attended(
     pos: Positions | Points | None = None,
     bands: int = 4,
 ) -> Decomposition:
-    """Split the scores of a captured attention over one text into parts.
+    """Split the scores of an attention call from `capture` into named parts, for one text.
 
     `encoding` is the rotary encoding of the model, which `posenc.models.config` reads from a
     config; None: rotated products are not split. Raises ValueError if the encoding does not

@@ -1,4 +1,4 @@
-"""Fit the formula of a table of sines and cosines: its order, base, offset and size.
+"""Fit a sinusoidal formula to a table: the order of sine and cosine, base, offset and size.
 
     z(r, j) = cos + i·sin of pair j in row r = A exp(i (r + offset) θⱼ)        θⱼ = base^(−2j/d)
 
@@ -41,7 +41,7 @@ class Formula:
 
 @torch.no_grad()
 def fit_formula(table: Tensor) -> Formula | None:
-    """Fit order, base, offset and size to a table (row, channel); None if the fit is bad."""
+    """Fit a sinusoidal formula to a table (row, channel); return None if the fit is bad."""
     filled = table.any(-1)
     if filled.sum() < FEWEST_ROWS or table.shape[-1] < 4 or table.shape[-1] % 2:
         return None
@@ -53,7 +53,7 @@ def fit_formula(table: Tensor) -> Formula | None:
 
 
 def _fit_layout(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
-    """Return the best fit to a table by sines and cosines in this layout."""
+    """Fit sines and cosines in the given layout to a table, and return the best formula."""
     row = filled.nonzero().flatten()
     first, second = split(table[row], layout)
     z = torch.complex(second, first)

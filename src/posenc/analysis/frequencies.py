@@ -69,7 +69,7 @@ class ExtendedPairs:
 
 @dataclass(frozen=True)
 class Extended:
-    """Frequencies trained on `trained` tokens, extended to `target` tokens by each method."""
+    """The trained frequencies, and those that each method gives for `target` tokens."""
 
     trained: int
     factor: float

@@ -40,7 +40,7 @@ Buffers = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class CachedTokens:
-    """Cached keys, values and positions of one layer; a new token makes a new object."""
+    """Cached keys, values and positions of one layer; adding tokens creates a new object."""
 
     k: Keys
     v: Values
@@ -280,7 +280,7 @@ def _joined(held: CachedTokens, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, B
 
 
 def _fits(more: Tensor, x: Tensor) -> bool:
-    """Test whether new keys or values can be written into a buffer of x without conversion."""
+    """Test whether the buffer of x can store new keys or values without conversion."""
     (*heads, _, channels), (*others, _, others_channels) = x.shape, more.shape
     alike = heads == others and channels == others_channels and x.dtype is more.dtype
     return alike and x.device == more.device and unwrapped(more)
@@ -322,7 +322,7 @@ def _held(
 def _all_positions(
     held: CachedTokens, given: Tensor | None, place: tuple[int, int]
 ) -> Tensor | None:
-    """Return the positions of all tokens so far, or None if no call gave any (0, 1, 2, …)."""
+    """Return the positions of all tokens so far, or None for 0, 1, 2, … if none were passed."""
     if given is None or not held.tokens:
         return given
     known = sequence(held.tokens, 0, given.device) if held.pos is None else held.pos

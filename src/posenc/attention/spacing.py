@@ -1,4 +1,4 @@
-"""Diagonal bands of visible pairs, as of causal masks and windows at equally spaced positions.
+"""Diagonal bands of visible pairs, as in causal masks and windows at equally spaced positions.
 
 Fast paths need both. At equally spaced positions an offset is step · (i − j) + shift, so functions
 of distance depend on the difference of indices, and the keys that a query sees under a causal mask

@@ -104,7 +104,7 @@ class VectorBias(ScoreBias):
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
     def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
-        """Return z · R(offset) from sinusoids computed once per offset; None for many queries.
+        """Return products of z with the sinusoids of offsets for few queries; None for many.
 
         Offsets are low + size · c + f, with far fewer values of c and f than keys, and thus fewer
         sines.
@@ -133,7 +133,7 @@ class VectorBias(ScoreBias):
         return self.of_positions
 
     def table(self, pos: Tensor) -> Tensor:
-        """Return the sinusoids R(pos), (*batch, 1 or head, token, channel of R)."""
+        """Return the sinusoids of positions, (*batch, 1 or head, token, channel)."""
         sinusoids = self.sinusoids(pos).to(self.exact).to(pos.device)
         return sinusoids if pos.ndim == 3 else sinusoids.unsqueeze(-3)
 

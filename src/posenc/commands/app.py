@@ -40,7 +40,7 @@ Example = tuple[str, str]  # a command line, and a description or ""
 
 
 class Command(NamedTuple):
-    """The declared properties of a command."""
+    """The group, order and examples of a command in the help, and the size of its tensors."""
 
     group: Group
     place: int  # order in its group

@@ -20,7 +20,7 @@ class Failure(Exception):
 
 
 class Unfinished(Failure):
-    """An error in a command whose exit code 1 is already a result; exits with 70, EX_SOFTWARE."""
+    """An error in a command that uses exit code 1 for a result; exits with 70, EX_SOFTWARE."""
 
     code = 70
 

@@ -194,7 +194,7 @@ def _resize(
 def _print_extension(
     extended: "Extension", as_json: bool, more: dict[str, Any] | None = None
 ) -> None:
-    """Print the changes of a config, and server commands that apply the extension."""
+    """Print the changed settings of a config, and server commands that apply the extension."""
     if as_json:
         changes = [vars(change) for change in extended.changes]
         document = {"config": str(extended.config), "kept": str(extended.kept), "changes": changes}

@@ -45,7 +45,7 @@ def progress(estimate: bool = True) -> Iterator[Progress]:
 
 
 def line_every(seconds: float, estimate: bool = True) -> Progress:
-    """Return a progress function that prints a line to stderr at most once in `seconds`."""
+    """Return a progress function that prints a line to stderr at most every `seconds` seconds."""
     begun = last = time.monotonic()
 
     def update(doing: str, done: int, of: int) -> None:

@@ -76,7 +76,7 @@ def has_values(*tensors: Tensor) -> bool:
 
 
 def beyond_gradients() -> bool:
-    """Return True where torch's attention kernels fail, because they have first gradients only.
+    """Return True under transforms that torch's attention kernels do not support.
 
     These are forward derivatives, vmap, and nested transforms.
     """

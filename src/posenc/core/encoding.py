@@ -106,13 +106,13 @@ class Encoding(nn.Module):
     prepared: type = Tensor  # class of `at`, the argument of the hooks
 
     def prepare(self, pos: Positions | Points) -> Any:
-        """Compute the `at` of all hooks; by default positions, (batch or 1, head or 1, token).
+        """Compute the argument `at` of all hooks; the default is the positions in a fixed shape.
 
         - `pos`: (token,), (batch, token) or (batch, head, token); points have a trailing axis
 
-        If the class overrides `on_embeddings`, the shape is (batch or 1, token), because x has no
-        axis of heads. An override that reads learned weights must be called again after each step
-        of training.
+        The default shape is (batch or 1, head or 1, token), and (batch or 1, token) if the class
+        overrides `on_embeddings`, because x has no axis of heads. An override that reads learned
+        weights must be called again after each step of training.
         """
         pos = per_head(exact_copy(pos), self.axes)
         return pos.squeeze(1) if "on_embeddings" in self.acts_on else pos

@@ -25,7 +25,7 @@ from posenc.support.arguments import number, real, whole_number
 
 
 class Factor(Prepared, NamedTuple("Factor", [("factor", Tensor)])):
-    """The factor of each query, shape (*batch, 1 or head, token, 1)."""
+    """The factor that multiplies each query, shape (*batch, 1 or head, token, 1)."""
 
 
 class Temperature(Encoding):

@@ -703,7 +703,7 @@ WIDE |= dict.fromkeys((torch.int8, torch.uint8, torch.int16, torch.int32), torch
 
 
 def _gradients(of: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Return the gradients of a number; 0 for inputs on which it does not depend."""
+    """Return the gradients of a scalar; 0 for inputs on which it does not depend."""
     if not of.requires_grad:
         return [torch.zeros_like(x) for x in inputs]
     gradients = torch.autograd.grad(of, inputs, allow_unused=True)

@@ -41,7 +41,7 @@ def channels(value: Any, name: str = "dim") -> int:
 
 
 def paired(value: Any, name: str) -> int:
-    """Check a number of channels that form pairs."""
+    """Check that a number of channels is even, because channels form pairs, and return it."""
     if whole_number(value, name) < 2 or value % 2:
         raise ValueError(
             f"`{name}` must be even and at least 2, because channels form pairs, got {value}."

@@ -1,4 +1,4 @@
-"""torch's CPU kernel of attention with the log-sum-exp of each row, and its backward.
+"""torch's CPU kernel of attention with the log-sum-exp of each query, and its backward pass.
 
 Before torch 2.9 the kernel silently reads wrong memory if heads share keys, or if the last axis of
 the mask is not contiguous. For these versions keys are repeated, their gradients are summed over

@@ -54,7 +54,9 @@ class TransformerXL(Encoding):
         )  # fmt: skip
 
     def sinusoids(self, pos: Positions) -> Tensor:
-        """Return sines and then cosines of the offsets, (*batch, token, channel of R), in float64.
+        """Return the sines and then the cosines of offsets at all frequencies, in float64.
+
+        The shape is (*batch, token, channel), with as many sines as cosines.
 
         - `pos`: offsets in tokens, (*batch, token)
         """
