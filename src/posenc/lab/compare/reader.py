@@ -28,7 +28,7 @@ ROTARY = "rotary_emb"
 
 @dataclass(frozen=True)
 class Words:
-    """The tokens of a text, with the places of those that are not special tokens."""
+    """The tokens of a text, and the indices of those that are not special tokens."""
 
     ids: Int[Tensor, "1 token"]
     tokens: list[str]
@@ -69,8 +69,8 @@ def open_reader(folder: Path) -> Reader:
         ) from missing
     if not (folder / "config.json").is_file():
         raise ValueError(
-            "the model must be a folder of this machine with a config.json, got"
-            f" {printable(str(folder), 200)}."
+            "the model must be a local folder with a config.json, got"
+            f" {printable(str(folder), 200)}. Download the model first."
         )
     from posenc.models.hf.loading import load
 
@@ -94,8 +94,9 @@ def without_positions(model: nn.Module) -> Iterator[nn.Module]:
                 switched_off = True
         if not switched_off:
             raise TypeError(
-                f"the model must have a module called {', '.join(TABLES)} or {ROTARY}, by which its"
-                f" positions can be disabled, got {type(model).__name__}."
+                f"the model must have a module called {', '.join(TABLES)} or {ROTARY}, so that its"
+                f" positional encoding can be disabled, got {type(model).__name__}, which has none."
+                " Use another model."
             )
         yield model
 

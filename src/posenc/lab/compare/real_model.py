@@ -79,10 +79,14 @@ def _refuse_unreadable(reader: Reader, words: Words, context: int | None) -> Non
     if not 0 <= int(words.ids.min()) <= int(words.ids.max()) < rows:
         token = int(words.ids.max())
         raise ModelError(
-            TOKENIZER, "", f"has token id {token:,}, but the model embeds {rows:,} tokens"
+            TOKENIZER, "", f"has token id {token:,}, but the model's embedding has {rows:,} rows"
         )
     if len(own) < 2 or len(own.unique()) < 2:
-        raise ModelError(TOKENIZER, "", "maps every word of the text to the same token")
+        raise ModelError(
+            TOKENIZER,
+            "",
+            "maps all words of the text to the same token. Use the model's own tokenizer",
+        )
 
 
 def _read(
@@ -98,7 +102,11 @@ def _read(
         notes.append("The model has an encoder and a decoder; figures show the encoder.")
     near = capture(reader.model, {"input_ids": words.ids})
     if not all(torch.isfinite(attended.scores()).all() for attended in near):
-        raise ModelError(folder.resolve(), "", "computes numbers that are not finite")
+        raise ModelError(
+            folder.resolve(),
+            "",
+            "computes attention scores that are NaN or infinite, so they cannot be drawn",
+        )
     window = min(WINDOW, inspection.spec.context or WINDOW)
     far = capture(reader.model, {"input_ids": _window(reader, text, window)})
     encodings = _encodings(inspection, notes)

@@ -34,7 +34,7 @@ def draw_positions(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor
     if cell.drawn_below is not None:
         if tokens > cell.drawn_below:
             raise ValueError(
-                f"`positions` must be drawn from {tokens} or more for a text of {tokens} tokens,"
+                f"`positions` must have a bound of {tokens} or more for a text of {tokens} tokens,"
                 f' got {cell.positions!r}. Write "random {tokens}".'
             )
         rows = [sorted(random.sample(range(cell.drawn_below), tokens)) for _ in range(texts)]

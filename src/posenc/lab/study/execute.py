@@ -74,7 +74,7 @@ class Event(NamedTuple):
 
 @runtime_checkable
 class Executor(Protocol):
-    """An engine that runs cells: `Processes`, or a replacement in tests."""
+    """The interface of engines that execute training runs, such as `Processes`."""
 
     @property
     def free(self) -> int: ...
@@ -100,7 +100,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Ended:
-    """The result of running a study: the number of finished cells, and the missing cells."""
+    """The result of running a study: the number of finished training runs, and the missing ones."""
 
     done: int
     of: int
@@ -224,7 +224,7 @@ def resolved(plan: Plan) -> list[Cell]:
 
 
 def cells_of(plan: Plan) -> list[Cell]:
-    """Return the cells that `resolved` returns, without checking or importing encodings."""
+    """Return the training runs that `resolved` returns, without checking or importing encodings."""
     return _cells(plan, *_by_task(plan))
 
 
@@ -251,7 +251,7 @@ def _cells(
 
 
 def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Task]]:
-    """Return for each task name the settings that the task determines, and the task itself."""
+    """Return, by task name, the settings that each task determines, and the tasks themselves."""
     by_task, made_of = {}, {}
     for name in plan.tasks:
         source = plan.source(name)
@@ -270,12 +270,12 @@ def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Tas
 
 
 def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
-    """Raise PlanError if a task is not tested at the lengths that metric or contrasts need."""
+    """Raise PlanError if the plan's metric or a contrast needs a text length that is not tested."""
     tested = ", ".join(map(str, task.lengths))
     if task.trained not in task.lengths:
         raise PlanError(
-            f"`tested` must contain the trained length of {name}, {task.trained}, which"
-            f" shows the seeds that have learned the task, got {tested}. Add {task.trained}."
+            f"`tested` must contain the trained length of {name}, {task.trained}, at which"
+            f" seeds are tested for having learned the task, got {tested}. Add {task.trained}."
         )
     if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
         raise PlanError(
@@ -293,25 +293,25 @@ def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
         if reading.how and task.both_ways:
             raise PlanError(
                 f"`{key}` must not be {brief(term)} for {name}, because models read this task in"
-                " both directions, and its texts are never cropped or windowed. Leave one of them"
-                " out."
+                " both directions, and its texts are never cropped or windowed. Remove the"
+                f" word {brief(reading.how)}, or the task."
             )
         if reading.length is not None and reading.length not in task.lengths:
             raise PlanError(
-                f"`{key}` {brief(term)} must be at a tested length of {name}, {tested}, got"
-                f" {reading.length}. Test it too, or use one of these."
+                f"`{key}` {brief(term)} must name a length at which {name} is tested, {tested}, got"
+                f" {reading.length}. Add {reading.length} to `tested`, or name another length."
             )
 
 
 def with_rate(cell: Cell, rates: Mapping[tuple[str, str], float]) -> Cell:
-    """Return the run with the learning rate chosen for its row; trials keep their own rate."""
+    """Return a run with the learning rate chosen for its encoding; trial runs keep their own."""
     if cell.seed > MOST_SEEDS:
         return cell
     return replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name]))
 
 
 def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
-    """Run one layer on the first and last positions of the longest text, to find errors early.
+    """Run one layer on the longest text's first and last positions, to find errors early.
 
     Raises the error of positions or an encoding that do not reach that far, before training.
     """
@@ -323,7 +323,7 @@ def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
 
 
 def _within(cell: Cell) -> tuple[int, ...]:
-    """Return the tested lengths up to the trained one; learning rates are chosen by these only."""
+    """Return the tested lengths up to the trained one, by which a learning rate is chosen."""
     assert cell.trained is not None
     return tuple(n for n in cell.tested if n <= cell.trained) or (cell.trained,)
 
@@ -376,7 +376,7 @@ def run_cell(
     stop: Callable[[], bool],
     progress: Callable[[Any], None],
 ) -> Event:
-    """Run a cell in this process, and return its result or its error as an event."""
+    """Execute a training run in this process, and return its result or its error as an event."""
     stopping = False
 
     def stop_requested() -> bool:
@@ -407,7 +407,7 @@ def run_cell(
 
 
 class Processes:
-    """An engine that runs cells in processes of this machine, each with one thread."""
+    """An engine that executes training runs in local processes, each with one thread."""
 
     def __init__(self, runner: Runner, cells: Path, workers: int = 2, start: str = "spawn") -> None:
         self._most, self._runner, self._cells = workers, runner, cells
@@ -473,7 +473,7 @@ class Processes:
                 pass
 
     def close(self) -> None:
-        """Stop all worker processes, and kill those that are still running a cell."""
+        """Stop all worker processes, and kill those that are still training."""
         self.stop()
         for connection, (process, cell) in self._workers.items():
             if cell is None:
@@ -485,7 +485,7 @@ class Processes:
 
 
 def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> None:
-    """Run cells in a worker, one after the other, until it is stopped or its parent has ended."""
+    """Execute training runs one by one, until the worker is stopped or its parent has ended."""
     torch.set_num_threads(1)
     # A terminal sends these signals to all processes, but only the parent stops workers
     for name in ("SIGINT", "SIGHUP"):
@@ -536,7 +536,7 @@ def _leave_with(parent: int) -> None:
 
 
 class _Study:
-    """A running study: it starts cells in order, handles their events, and decides when to end."""
+    """A study in progress: starts training runs, stores their results, and decides when to end."""
 
     def __init__(
         self,
@@ -560,7 +560,7 @@ class _Study:
         self._count()
 
     def _count(self) -> None:
-        """Assign a display name to each cell, and count the cells that are done."""
+        """Assign a display name to each training run, and count the finished ones."""
         self.names = {
             cell.digest: f"{cell.task} {cell.name} {cell.seed}"
             + f" at {cell.profile.rate:g}" * (cell.seed > MOST_SEEDS)
@@ -605,7 +605,7 @@ class _Study:
         return False
 
     def _set_rates(self, rates: Mapping[tuple[str, str], float]) -> None:
-        """Set the chosen learning rate of each cell; leave out rows whose trials are incomplete."""
+        """Set each training run's chosen learning rate, and remove the runs without one."""
         for cell in self.cells:
             if cell.seed <= MOST_SEEDS and (cell.task, cell.name) not in rates:
                 why = "left out: its rate is chosen when the trials of all parts are merged"
@@ -631,7 +631,7 @@ class _Study:
             self.missing[cell.digest] = cell, "left out: there is no time for it"
 
     def _next(self, waiting: list[Cell]) -> Cell | None:
-        """Pop the next cell of the first waiting seed that would finish before the deadline."""
+        """Pop the next training run of the first waiting seed that can end before the deadline."""
         for place, cell in enumerate(waiting):
             if cell.seed != waiting[0].seed:
                 break
@@ -642,7 +642,7 @@ class _Study:
         return None
 
     def _handle_events(self, waiting: list[Cell]) -> None:
-        """Wait for the next events; store outcomes, and put killed cells back into `waiting`."""
+        """Wait for events; store the results of finished runs, and queue killed runs again."""
         for event in self.pool.wait(1.0):
             cell, name = event.cell, self.names[event.cell.digest]
             if event.kind == "progress":
@@ -685,14 +685,14 @@ class _Study:
         shutil.rmtree(self.store.folder / CELLS / cell.digest, ignore_errors=True)
 
     def _finish_up(self) -> None:
-        """Stop the running cells, wait for their checkpoints, and store those that are done."""
+        """Stop the training runs, wait for their checkpoints, and store the finished ones."""
         self.pool.stop()
         until = time.monotonic() + PATIENCE
         while self.pool.busy and time.monotonic() < until:
             self._handle_events([])
 
     def _left(self) -> float | None:
-        """Estimate the seconds until all cells are done; running cells count as half done."""
+        """Estimate the seconds until all training runs are done; one in progress counts as half."""
         seconds = self.pace.of_all(self.kinds)
         if seconds is None:
             return None
@@ -700,7 +700,10 @@ class _Study:
         return (seconds + self.pool.busy * self.pace.mean / 2) / cores
 
     def _fitting(self) -> int | None:
-        """Estimate how many cells will be done when the time limit is reached."""
+        """Estimate the number of training runs that will be done when the time limit is reached.
+
+        Returns None without a time limit.
+        """
         if self.deadline is None:
             return None
         waiting, seconds = self.kinds.total(), self.pace.of_all(self.kinds)
@@ -710,7 +713,7 @@ class _Study:
 
 
 class _Pace:
-    """Mean wall times of finished cells, to estimate those of similar cells.
+    """Mean wall times of finished training runs, to estimate the times of similar runs.
 
     Times are kept as cumulative sums, because an estimate is made at each event and a study may
     have ten thousand cells.
@@ -731,7 +734,7 @@ class _Pace:
             self._sums[some] = count + 1, total + wall
 
     def of(self, kind: Kind) -> float | None:
-        """Return the mean time of the most similar cells; None if none were timed."""
+        """Return the mean time of the most similar training runs; None if none were timed."""
         for some in (kind, kind[:2], kind[:1]):
             if some in self._sums:
                 count, total = self._sums[some]
@@ -739,7 +742,10 @@ class _Pace:
         return None
 
     def of_all(self, kinds: Counter[Kind]) -> float | None:
-        """Return the expected total time of cells, counted by kind; None if a kind is unknown."""
+        """Return the expected total time of training runs, or None if a kind was never timed.
+
+        - `kinds`: number of cells of each kind
+        """
         each = [(self.of(kind), count) for kind, count in kinds.items() if count]
         if () not in self._sums or any(seconds is None for seconds, _ in each):
             return None
@@ -747,12 +753,16 @@ class _Pace:
 
 
 def kind_of(cell: Cell) -> Kind:
-    """Return the properties that determine a cell's time: sizes, task and encoding."""
+    """Return the settings that determine a training run's time: sizes, task and encoding."""
     return replace(cell.profile, rate=1.0), cell.task, cell.encoding
 
 
 def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:
-    """Register the plan in the store. Raises PlanError for changes unless `deviate` is set."""
+    """Register a plan in the store.
+
+    Raises PlanError if the store has another plan, or was made in another environment, unless
+    `deviate` is set.
+    """
     held = writer.contents
     made_by = environment.describe(plan, also)
     if environment.PILOT in also and held.plans and not held.pilot:
@@ -779,7 +789,7 @@ def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str])
 
 
 def _walls(writer: Store) -> list[tuple[Cell, float]]:
-    """List the finished cells and the wall time of each, from times.jsonl."""
+    """List the finished training runs and the wall time of each, from times.jsonl."""
     records = writer.contents.records
     walls = []
     for line in store.times(writer.folder):

@@ -10,7 +10,7 @@ from posenc.lab.study.store import Contents, Store, StoreError
 
 
 def merge(folder: Path, parts: Sequence[Path]) -> int:
-    """Copy the cells of all parts into the store of `folder`; return the number of added cells.
+    """Copy the training runs of all parts into the store of `folder`; return the number added.
 
     The parts are unchanged. Before anything is written, raises StoreError for a part of another
     plan, version or code, and for a cell that has different outcomes in two stores.
@@ -56,9 +56,9 @@ def _joined(whole: Contents, other: Contents, part: Path) -> Contents:
         one, twice = whole.records[name], other.records[name]
         if (one.outcomes, one.failure) != (twice.outcomes, twice.failure):
             raise StoreError(
-                f"{part} has another outcome of {one.cell.task} {one.cell.name}, seed"
-                f" {one.cell.seed}, than a part before it, perhaps from another processor. Leave"
-                " one of them out."
+                f"{part} must have the same outcome of {one.cell.task} {one.cell.name}, seed"
+                f" {one.cell.seed}, as the parts before it, got another. Other processors can"
+                " round differently. Leave out one of these parts."
             )
     return replace(
         whole,

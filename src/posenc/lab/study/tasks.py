@@ -93,7 +93,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A task: a function that writes texts, with a vocabulary and lengths.
+    """A task: a function that generates texts with answers, their vocabulary, and their lengths.
 
     - `name`: name in plans and tables
     - `write`: function (n, random) that returns a prompt and its answer, or a `TaskText`
@@ -127,8 +127,8 @@ class Task:
         twice = [symbol for symbol, times in Counter(self.vocabulary).items() if times > 1]
         if twice:
             raise ValueError(
-                f"`symbols` must differ from one another and from {', '.join(MARKS)} in the task"
-                f" {self.name!r}, got {', '.join(map(repr, twice[:3]))} twice."
+                f"`symbols` must contain no symbol twice, and none of {', '.join(MARKS)}, got"
+                f" {', '.join(map(repr, twice[:3]))} in the task {self.name!r}. Rename one."
             )
 
     @cached_property
@@ -142,10 +142,11 @@ class Task:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The lengths of evaluation: `tested`, or fifths of L, and then every n up to 2 L.
+        """The test lengths: `tested`, or by default lengths up to twice the trained length L.
 
-        Every length beyond L is tested, because encodings may rank differently at the next one. If
-        L is more than 100, a hundred evenly spaced lengths are tested.
+        The default is fifths of L, then L + 1 … 2 L. Every length beyond L is tested, because
+        encodings may rank differently at the next one. If L is more than 100, a hundred evenly
+        spaced lengths are tested.
         """
         fifths = {max(self.least, round(self.trained * part / 5)) for part in range(1, 6)}
         beyond = range(2 * self.trained, self.trained, -ceil(self.trained / 100))
@@ -166,7 +167,7 @@ class Task:
         return TaskText(symbols, [False] * (1 + len(prompt)) + [True] * (len(answer) + 1))
 
     def most_tokens(self) -> int:
-        """Return the most tokens of any text, by writing one text of each length.
+        """Return the number of tokens of the longest text, by writing one text of each length.
 
         Raises the error of the task for a length of which it cannot write a text.
         """
@@ -192,9 +193,10 @@ class Task:
         return Batch(tokens, targets, graded, lengths, points)
 
     def at(self, trained: int | None = None, tested: Sequence[int] = ()) -> "Task":
-        """Return the task with other lengths.
+        """Return a copy of the task with other trained and tested lengths.
 
-        A task trained on a single length still is, unless shorter texts are tested.
+        A task that is trained on texts of one length only keeps this property, unless shorter
+        texts are tested.
         """
         n = self.trained if trained is None else count(trained, "trained")
         lengths = tuple(tested) or (self.tested if trained is None else self._scaled(n))
@@ -210,7 +212,7 @@ class Task:
         return len(self.text(self.trained, Random(0)).symbols)
 
     def _scaled(self, trained: int) -> tuple[int, ...]:
-        """Return the tested lengths in proportion to another trained length."""
+        """Return the tested lengths, scaled in proportion to a new trained length."""
         least = 1 if self.least == self.trained else min(self.least, trained)
         return tuple(sorted({max(least, round(n * trained / self.trained)) for n in self.tested}))
 
@@ -241,7 +243,7 @@ def copy(n: int, random: Random) -> Answered:
 
 
 def unique(words: Symbols) -> Callable[[int, Random], Answered]:
-    """Return the function that copies n different words: the last one determines the next."""
+    """Return the function that copies n different words, of which each determines the next."""
 
     def write(n: int, random: Random) -> Answered:
         if n > len(words):
@@ -288,7 +290,7 @@ def sort(n: int, random: Random) -> Answered:
 
 
 def mode(n: int, random: Random) -> Answered:
-    """Find the most frequent of n symbols; redrawn until there is only one."""
+    """Find the most frequent of n symbols, which are drawn so that exactly one is most frequent."""
     while True:
         numbers = random.choices(NUMBERS[:10], k=n)
         ranked = Counter(numbers).most_common(2)
@@ -297,14 +299,14 @@ def mode(n: int, random: Random) -> Answered:
 
 
 def counting(n: int, random: Random) -> Answered:
-    """Count from word a to word b, n words on a circle of a hundred."""
+    """List n numbered words, from a given first to a given last word; w0 follows w99."""
     first = random.randrange(len(WORDS))
     steps = [WORDS[(first + step) % len(WORDS)] for step in range(n)]
     return [steps[0], steps[-1], SEPARATOR], steps
 
 
 def parity(n: int, random: Random) -> Answered:
-    """Compute the parity of n bits; a negative control, on which longer texts must fail."""
+    """Compute the parity of n bits; a negative control, on which models fail for longer texts."""
     bits = random.choices(BITS, k=n)
     return [*bits, SEPARATOR], [BITS[bits.count("1") % 2]]
 
@@ -319,7 +321,10 @@ def addition(n: int, random: Random) -> Answered:
 
 
 def hinted_addition(n: int, random: Random) -> Answered:
-    """Add with a symbol for its power of ten before each digit; the first symbol is random."""
+    """Add two numbers in which a symbol for its power of ten precedes each digit.
+
+    The symbol for 10⁰ is drawn at random, and the others follow it.
+    """
     if n + 1 > len(HINTS):
         raise ValueError(
             f"`n` must be below {len(HINTS)}, the number of symbols for digits in hinted-addition,"
@@ -376,7 +381,9 @@ def variables(n: int, random: Random, values: int = 2, hops: int = 3) -> TaskTex
 
 
 def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
-    """Draw n instructions, each with a bit: "write" or "ignore" it, or "read" the last written one.
+    """Write a text of n instructions, of which each "read" repeats the bit of the last "write".
+
+    Every instruction is followed by a bit; the bit of an "ignore" is not stored.
 
     The bits after "read" are the answers.
     """
@@ -403,14 +410,14 @@ def _window(n: int, symbols: int, random: Random) -> int:
     """Draw the start of a random window of n symbols in a text of `symbols` symbols."""
     if not 0 <= n <= symbols:
         raise ValueError(
-            f"`n` must be 0 … {symbols:,} for windows of a text of {symbols:,} symbols, got {n:,}."
+            f"`n` must be from 0 to {symbols:,}, the number of symbols in the text, got {n:,}."
             " Use a longer text or shorter windows."
         )
     return random.randrange(symbols - n + 1)
 
 
 def language(text: str, name: str = "language", trained: int = 64, held: float = 0.1) -> Task:
-    """Make a task: predict each of n characters of a text from those before.
+    """Make a task: predict each of n characters of a text from the preceding ones.
 
     - `text`: a text, whose last part is held out for evaluation
     - `name`: name of the task
@@ -441,7 +448,7 @@ def language(text: str, name: str = "language", trained: int = 64, held: float =
 
 
 def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: int = 2_000) -> Task:
-    """Make a task: predict the masked words of a text from all others, in bits per word.
+    """Make a task: predict masked words of a text from all other words; scored in bits per word.
 
     - `text`: words of a text, whose last tenth is held out for evaluation
     - `trained`: length of training texts, in words
@@ -523,7 +530,7 @@ def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int 
 
 
 def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> Task:
-    """Make a task: predict the label of a picture from its pixels; n is the side of the square.
+    """Make a task: predict the label of an n × n picture from its pixels.
 
     - `pictures`: grey values (picture, row, column), trained at their own size and tested scaled to
       up to twice that size; every tenth picture is held out for evaluation
@@ -561,7 +568,7 @@ def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> T
 
 
 def digits() -> Task:
-    """Make the task of scikit-learn's 1,797 handwritten digits, of 8 by 8 pixels."""
+    """Make the image task from scikit-learn's 1,797 handwritten digits, of 8 by 8 pixels."""
     try:
         from sklearn.datasets import load_digits  # type: ignore[import-untyped]
     except ModuleNotFoundError:
@@ -575,7 +582,7 @@ def digits() -> Task:
 
 
 def load_images(path: Path) -> Task:
-    """Make the task of an .npz file with `pictures` (picture, side, side) and `labels`."""
+    """Make the image task from an .npz file: `pictures` (picture, side, side) and `labels`."""
     try:
         import numpy
     except ModuleNotFoundError:
@@ -607,22 +614,26 @@ def _check_sizes(path: Path) -> None:
             size = file.getinfo(name).file_size
             if size > MOST_BYTES:
                 raise ValueError(
-                    f"{name} must have at most {MOST_BYTES:,} bytes unpacked, got {size:,}"
+                    f"{name} must have at most {MOST_BYTES:,} bytes unpacked, got {size:,}."
+                    " Use fewer or smaller pictures."
                 )
             with file.open(name) as array:
                 try:
                     shape, _, dtype = readers[npy.read_magic(array)](array)
                 except Exception as error:
                     # numpy evaluates a header as a Python literal, which may raise any error
-                    raise ValueError(f"{name} must have the header of an array: {error}") from None
+                    raise ValueError(
+                        f"{name} must begin with the header of a NumPy array: {error}"
+                    ) from None
                 if prod(shape) * dtype.itemsize != size - array.tell():
                     raise ValueError(
-                        f"{name} must have the bytes that its header describes, {shape} {dtype}"
+                        f"{name} must have as many bytes as its header states, for shape {shape}"
+                        f" and dtype {dtype}, got {size - array.tell():,} bytes. Save it again."
                     )
 
 
 def load_sentences(path: Path) -> Task:
-    """Make the task of a file whose lines are a label, a tab and a sentence.
+    """Make the sentence task from a file whose lines are a label, a tab and a sentence.
 
     Files of vaderSentiment are accepted too: their lines are an identifier, a valence from −4 to 4
     and a sentence. Sentences with an absolute valence of 0.5 or less are left out. Hutto & Gilbert
@@ -668,7 +679,7 @@ def _grid(n: int) -> list[tuple[int, int]]:
 
 
 def _spread(lengths: Sequence[int], most: int = 12) -> tuple[int, ...]:
-    """Select at most `most` lengths, evenly spaced and with both ends."""
+    """Select at most `most` evenly spaced lengths, with the first and the last."""
     if len(lengths) <= most:
         return tuple(lengths)
     return tuple(sorted({lengths[round(n * (len(lengths) - 1) / (most - 1))] for n in range(most)}))
@@ -688,8 +699,9 @@ def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
     tested = tuple(trained * part for part in (1, 2, 4, 8))
     if trained <= overhead or len(text) <= tested[-1]:
         raise ValueError(
-            f"`trained` must be more than {overhead} characters, and `text` more than"
-            f" {tested[-1]:,}, got {trained} and {len(text):,}."
+            f"`trained` must be more than {overhead} characters, the length of a pass key and its"
+            f" question, and `text` more than {tested[-1]:,}, the longest test, got {trained} and"
+            f" {len(text):,}. Use longer windows or a longer text."
         )
 
     def write(n: int, random: Random) -> Answered:
@@ -764,7 +776,7 @@ def _invented(initial: str, random: Random) -> str:
 
 
 def _share(share: float) -> float:
-    """Return the share of held-out text; raise ValueError unless it is between 0 and 1."""
+    """Check that the held-out share of a text is between 0 and 1, and return it."""
     if not 0 < share < 1:
         raise ValueError(f"`held` must be a share between 0 and 1, got {share}.")
     return share

@@ -95,7 +95,7 @@ def plain(case: VectorCase) -> str:
 
 
 def write(out: Path) -> int:
-    """Write all cases into a new folder, and return their number.
+    """Write all test vectors (cases) into a new folder, and return their number.
 
     Raises FileExistsError if there is anything at `out`.
     """
@@ -142,7 +142,7 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of `check_folder`: the number of equal cases, and a sentence per difference."""
+    """The result of `check_folder`: the number of matching cases, and a sentence per mismatch."""
 
     equal: int
     wrong: tuple[str, ...]
@@ -179,8 +179,8 @@ def _index(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     raise ValueError(
-        f"{folder} must be a folder that `posenc vectors --out` wrote, got no {INDEX} with the"
-        f" format {FORMAT}."
+        f"{folder} must be a folder that `posenc vectors --out` wrote, got none with an"
+        f" {INDEX} of format {FORMAT}. Run this command to make one."
     )
 
 

@@ -52,7 +52,7 @@ class Stretched(TypedDict):
 
 
 class TurningEntry(TypedDict):
-    """A rotation of queries and keys."""
+    """The page's data about a RoPE: its frequencies, trained length, and context extensions."""
 
     turned: int  # channels of a head that turn
     dim: int  # channels of a head
@@ -78,7 +78,7 @@ class Layers(TypedDict):
 
 
 class Outlook(TypedDict):
-    """The risks of a text of `target` tokens."""
+    """The risks of running a model on a text of `target` tokens."""
 
     target: int
     verdict: Verdict  # "fits", "breaks" or "cannot say"
@@ -120,7 +120,7 @@ def architectures() -> tuple[Sequence[ModelEntry], dict[str, TurningEntry]]:
 def published_model(
     name: str, values: Mapping[str, Any]
 ) -> tuple[ModelEntry, dict[str, TurningEntry]]:
-    """Describe the rotation of a published model from its packaged config."""
+    """Describe the RoPE of a published model from its packaged config."""
     spec, file = config.specify(values, name), "config.json"
     inspection = inspect_spec(spec, file, file, None)
     advised = partial(advise, spec.text_stack, file, values=values)
@@ -167,7 +167,9 @@ def _described(
 ) -> tuple[ModelEntry, dict[str, TurningEntry]]:
     spec = inspection.spec
     if not (spec.layers or spec.embedding):
-        raise ModelError(name, "", "has no attention over a text: there is nothing to show")
+        raise ModelError(
+            name, "", "has no attention over a text, so the explorer has nothing to show"
+        )
     turnings: dict[str, TurningEntry] = {}
     layers: list[Layers] = []
     for group in inspection.groups:
@@ -203,7 +205,7 @@ def _described(
 
 
 def turning(inspected: Inspected, trained: int | None) -> TurningEntry:
-    """Return the page's data of a rotation: frequencies, lengths, and context extensions."""
+    """Return the page's data about a RoPE: its frequencies, trained length, and extensions."""
     rotary = inspected.rotary
     trained = inspected.trained or trained
     return {

@@ -91,7 +91,7 @@ def vocabulary(file: Path) -> dict[str, int]:
 
 
 def words(tokens: Mapping[str, int]) -> dict[str, int]:
-    """Return token ids of the page's words and of the first whole lower-case words.
+    """Return token ids of words that the page always shows, and of a model's most common words.
 
     If some tokens are marked as the beginning of a word, unmarked tokens may be parts of words and
     are left out.
@@ -113,12 +113,14 @@ def embedding(folder: Path) -> Tensor:
         if TABLE.fullmatch(name) and len(info.shape) == 2
     ]
     if not tables:
-        raise ModelError(folder, "", "holds no table of embeddings that posenc knows by its name")
+        raise ModelError(
+            folder, "", "has no embedding table with a known name such as `wte.weight`"
+        )
     return weights[min(tables, key=len)]
 
 
 def projected(rows: Tensor, width: int) -> tuple[Tensor, float]:
-    """Project rows to `width` channels with a mean square of 1.
+    """Project vectors to their first `width` singular directions, scaled to mean square 1.
 
     Returns the rows and the share of their squared length that is preserved. A narrower table is
     padded with zeros, which change no dot product.

@@ -90,7 +90,7 @@ def no_room(words):
 
 @needs_full
 def test_a_device_that_is_full_only_later_is_one_line_too(posenc, monkeypatch):
-    monkeypatch.setattr(output, "_ask", lambda out: None)
+    monkeypatch.setattr(output, "_check_writable", lambda out: None)
     for words in (["list"], ["list", "--json"], ["--help"]):
         with FULL.open("w") as out:  # closing it writes the rest
             assert posenc(*words, out=out) == (1, no_room(words))
@@ -124,7 +124,7 @@ def test_a_disk_without_room_is_said_before_the_work(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fstatvfs", lambda number: Disk)
     with (tmp_path / "out").open("w") as out, pytest.raises(OSError, match="No space left"):
-        output._ask(out)
+        output._check_writable(out)
 
 
 def test_signs_keep_their_width_in_tables():

@@ -91,8 +91,8 @@ def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
     mark = kind(**read)
     if not mark.even:
         raise ValueError(
-            f"the lists of a {name} must have equal lengths, got different ones. Pass as many"
-            " numbers in each."
+            f"the lists of a {name} must have equal lengths, got different ones. Pass the"
+            " same number of values in each."
         )
     return mark
 
@@ -116,7 +116,7 @@ def _checked_fields(kind: type, content: Any, what: str) -> dict[str, Any]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Test whether a value from JSON has a type of the annotations in `figure.py`."""
+    """Test whether a JSON value has a type that an annotation in `figure.py` allows."""
     kinds = get_args(hint)
     match get_origin(hint):
         case None if hint is float:

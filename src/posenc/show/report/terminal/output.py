@@ -46,7 +46,7 @@ def writable() -> Iterator[None]:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))
     out = sys.stdout
-    _ask(out)
+    _check_writable(out)
     if not isinstance(out, io.TextIOWrapper):
         yield
         return
@@ -71,8 +71,8 @@ def universal() -> bool:
     return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
-def _ask(out: Any) -> None:
-    """Raise OSError if writing would fail: try zero bytes, and check the free space of a disk."""
+def _check_writable(out: Any) -> None:
+    """Raise OSError if standard output is not writable, such as a closed pipe or a full disk."""
     try:
         number = out.fileno()
     except (OSError, AttributeError):
