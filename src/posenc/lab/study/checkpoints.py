@@ -159,7 +159,7 @@ def differences(there: Mapping[str, Any], asked: Mapping[str, Any], most: int = 
 
 
 def flat(settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a cell's settings as one flat dict, with keys such as "profile.width"."""
+    """Return a training run's settings as one flat dict, with keys such as "profile.width"."""
     rest = dict(settings or {})
     profile = rest.pop("profile", {})
     return rest | {f"profile.{name}": value for name, value in profile.items()}

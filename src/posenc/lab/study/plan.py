@@ -255,7 +255,7 @@ class Plan:
         ]  # fmt: skip
 
     def profile_of(self, row: PlanRow) -> Profile:
-        """Return the model and training settings of a row: the plan's, changed by the row's own."""
+        """Return a row's model and training settings: those of the plan, with the row's changes."""
         return replace(self.profile, **row.profile)
 
     def trials(self) -> list[Cell]:

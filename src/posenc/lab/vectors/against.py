@@ -121,7 +121,7 @@ def against(
     layer: int | None = None,
     layout: Layout | None = None,
 ) -> Verdict:
-    """Find the faults of a RoPE implementation, by comparing its outputs with those of a config.
+    """Find the faults of a RoPE implementation: compare its outputs with those a config implies.
 
     - `apply`: called with q and k, (batch, head, token, channel) in float32, and whole positions,
       (batch, token), or (batch, token, axis) for a model whose config has `mrope_section`; returns
@@ -156,7 +156,7 @@ def against(
 
 
 def _layer(spec: Spec, layer: int | None) -> tuple[Rotary, complex]:
-    """Return the rotation of a layer, and the multiplier of its pairs that stand still."""
+    """Return a layer's RoPE, and the complex factor of pairs with frequency 0 (1 + i for FoPE)."""
     if layer is not None and not 0 <= layer < len(spec.layers):
         raise ValueError(f"`layer` must be from 0 to {len(spec.layers) - 1}, got {layer}.")
     if layer is None:
@@ -580,7 +580,7 @@ def _turns(
 ) -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
     """Yield functions that change cos + i·sin as known faults do; the first is correct.
 
-    - `still`: multiplier of the pairs that stand still, 1, or 1 + i for FoPE
+    - `still`: complex factor of the pairs that do not rotate: 1, or 1 + i for FoPE
     """
     right = partial(_with_still, still)
     yield None, right
@@ -596,7 +596,7 @@ def _turns(
 
 
 def _with_still(value: complex, m: Tensor) -> Tensor:
-    """Replace the multiplier of the pairs that stand still."""
+    """Replace the complex factor of the pairs that do not rotate by `value`."""
     return torch.where(_still(m), torch.tensor(value, dtype=m.dtype), m)
 
 

@@ -50,7 +50,7 @@ FAR, FARTHEST = 1_000_000, 10_000_000
 
 @dataclass(frozen=True)
 class VectorCase:
-    """One test vector. `core` marks those of the small set, which a project can copy.
+    """One test vector; `core` marks vectors of the small set that projects can copy.
 
     - `tolerance`: largest absolute error of an implementation that computes in float32
     """

@@ -150,7 +150,7 @@ def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
 
 
 def position_fault(found: Tensor, given: Tensor) -> tuple[str, str]:
-    """Describe how measured positions differ from the given ones: a name and a sentence."""
+    """Describe how an implementation's positions differ from the ones passed: name and sentence."""
     wrong = found != given
     shift = given[wrong] - found[wrong]
     first = given[wrong].argmin()

@@ -139,7 +139,7 @@ class SliderMaker:
                         yield f"{path}.{key}".lstrip(".")
 
     def constants(self, graph: Graph, name: str, value: float) -> dict[str, Tensor]:
-        """Return the graph's constants for this option value; {} if the encoding refuses it."""
+        """Return the graph's constants for an option value; {} if the encoding rejects it."""
         try:
             encoding = self.encoding(**{name: value})
             encoding.prepare(folded(TOKENS_SERVED, encoding.axes))
