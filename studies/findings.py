@@ -1,4 +1,4 @@
-"""Write studies/README.md and the README.md of each study from the stored outcomes.
+"""Write studies/README.md, older.md and the README.md of each study from the stored outcomes.
 
 With --check, only report which pages are stale. The text of a study is its finding.md: the first
 line is the title, and the line after "> " is the line for studies/README.md. Places in braces are
@@ -72,10 +72,11 @@ the stored outcomes, and a test compares pages and outcomes. Each folder has the
 was registered before the first training, and `results.db` with the outcome of every prompt. To
 repeat a study in another folder:
 
-    posenc study studies/shape-copy/plan.toml --out mine
+    posenc study studies/fair-text/plan.toml --out mine
 
-`posenc results studies/shape-copy` prints its table; `--csv` and `--parquet` export every
-outcome.
+`posenc results studies/fair-text` prints its table; `--csv` and `--parquet` export every outcome.
+`python studies/recompute.py studies/fair-text` recomputes means, intervals and tests from the
+store, with numpy alone and without any code of posenc.
 
 - Every number holds for tiny models, at the stated lengths, learning rates and steps. "No
   difference shown" is not equality.
@@ -90,12 +91,34 @@ outcome.
   continues it.
 
 [A paper](../docs/paper/paper.md) combines the findings of some studies. To test your own encoding,
-use [the arena](../docs/studies.md#the-arena), which has [a board](board/v1.md).
+use [the arena](../docs/studies.md#the-arena), which has [a board](board/v2.md).
 
 ## One line for each study
 
 A difference above 0 favours the row that is named first. Points are percent of the texts with all
-answers right; numbers without a unit are bits per character.
+answers right; numbers without a unit are bits per character. [Older studies](older.md), which
+cannot answer their questions, have a page of their own.
+
+"""
+OLDER = ("shape-copy", "shape-reverse", "pairs-copy", "properties-text", "masked")
+HEAD_OF_OLDER = """\
+# Older studies
+
+**None of these studies shows which encoding is better beyond L.** They have no positive control, a
+row which shows that a gain beyond L is possible, and each row was trained at a single learning
+rate. Their stores are kept, so that later results can be compared with them. Limits of each study:
+
+- `shape-copy`, `shape-reverse`: words may repeat within a text, so that the word before does not
+  determine the next one. Nothing follows for texts of unique words, or for another learning rate.
+  T5 had the bias of an encoder.
+- `pairs-copy`: neither RoPE of its hypothesis copies a text at the length that was measured, and
+  rows without rotation were not trained to the gate. The plan has one rate and few steps.
+- `properties-text`: its models predict letters from the last few ones, so no encoding could gain
+  from more. Three seeds can rank nothing.
+- `masked`: its rows with learned positions, one side of each contrast, have not learned the task
+  within L.
+
+A line for each of them, as on [the page of all other studies](README.md):
 
 """
 
@@ -599,11 +622,13 @@ def pages() -> dict[Path, str]:
     held = ", ".join(
         f"{100 * coverage(n):.0f} % of cases with {n} seeds" for n in (3, 6, 7, 8, 9, 10)
     )
-    lines = [index_line(folder, page) for folder, page in texts.items()]
-    index = HEAD.format(held=held) + "\n".join([*lines, *repeated_cells(done)]) + "\n"
-    return {STUDIES / "README.md": index} | {
-        folder / "README.md": page for folder, page in texts.items()
-    }
+    lines = {folder.name: index_line(folder, page) for folder, page in texts.items()}
+    older = [lines.pop(name) for name in OLDER]
+    index = HEAD.format(held=held) + "\n".join([*lines.values(), *repeated_cells(done)]) + "\n"
+    return {
+        STUDIES / "README.md": index,
+        STUDIES / "older.md": HEAD_OF_OLDER + "\n".join(older) + "\n",
+    } | {folder / "README.md": page for folder, page in texts.items()}
 
 
 def main() -> None:

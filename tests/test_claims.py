@@ -157,7 +157,7 @@ ASKED = (
     "page",
     ["README.md", "docs/glossary.md", "docs/paper/source.md", "CHANGELOG.md",
      "docs/speed.md", "docs/sources.md", "docs/properties.md", "docs/studies.md", "docs/guide.md",
-     "studies/board/v1.md", "src/posenc/show/report/guide.py", "src/posenc/support/glossary.toml",
+     "studies/board/v2.md", "src/posenc/show/report/guide.py", "src/posenc/support/glossary.toml",
      *(f"studies/{path.parent.name}/finding.md" for path in sorted(STUDIES.glob("*/finding.md"))),
      "studies/use-of-length/pilot.md",
      *(f"src/posenc/show/explorer/page/{path.name}"

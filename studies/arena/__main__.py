@@ -1,4 +1,6 @@
-"""Run the arena's suite for an encoding, and add results to the board, from the repository's root.
+"""Run the arena's suite for an encoding, and add results to the board.
+
+In a clone of the repository, or elsewhere with PYTHONPATH=CLONE:
 
 python -m studies.arena                                             describe the suite
 python -m studies.arena my_module.py:Mine --quick                   first look in ten minutes
@@ -22,7 +24,8 @@ from posenc.commands.progress import progress
 from posenc.commands.study import status_printer, write_study_page
 from posenc.support.text import printable
 
-BOARD = Path("studies/board")
+BOARD = Path(__file__).parents[1] / "board"
+BASELINES = Path(__file__).parent / "baselines"
 NAME = "python -m studies.arena"
 app = App(name=NAME, suppress_keyboard_interrupt=False)
 
@@ -32,23 +35,23 @@ def arena(
     encoding: str | None = None,
     /,
     *,
-    suite: str = "v1",
+    suite: str = "v2",
     out: Place | None = None,
     workers: Annotated[int, Parameter(validator=validators.Number(gte=1, lte=4096))] = 2,
     device: Name = "cpu",
     max_minutes: Annotated[float | None, Parameter(validator=validators.Number(gt=0))] = None,
     quick: Flag = False,
+    baselines: Place | None = None,
     add: Place | None = None,
     board: Place = BOARD,
     repeat: Annotated[int, Parameter(validator=validators.Number(gte=4, lte=10_000))] = 4,
     allow_code: AllowCode = (),
     as_json: AsJson = False,
 ) -> None:
-    """Measure an encoding with a frozen suite, together with NoPE, RoPE and RoPE in a window.
+    """Measure an encoding with a frozen suite, together with NoPE, RoPE and the controls.
 
     Each part of the suite is a study in its own folder, and the same command continues after an
-    interruption. Learning rates are chosen within the trained length. docs/studies.md has the
-    rules.
+    interruption. docs/studies.md has the rules.
 
     Parameters
     ----------
@@ -56,7 +59,7 @@ def arena(
         A name in `posenc list`, or my_module.py:Mine, whose code is run. Without one, the suite is
         described.
     suite
-        The name of the suite.
+        The name of the suite: v2 for two cores, or v2-gpu for a larger model.
     out
         A folder for the studies; by default "arena-" and the name of the suite.
     workers
@@ -68,6 +71,9 @@ def arena(
     quick
         Run two seeds of one small study, and show them with the stored rows of
         studies/content-or-place-10. Takes about ten minutes on two cores.
+    baselines
+        A folder with an earlier run of the suite. Its rows, except those of its entry, are used
+        again if code, versions, processor and device are the same.
     add
         A folder with finished studies of the suite: verify it, train some of its cells again, and
         add its row to the board.
@@ -93,7 +99,9 @@ def arena(
         if quick:
             return _quick(chosen, encoding, out or Path("arena-quick"), settings, allow_code)
         folder = Path(f"arena-{suite}") if out is None else out
-        _run(chosen, encoding, folder, settings, max_minutes, [encoding, *allowed(allow_code)])
+        earlier = BASELINES / suite if baselines is None else baselines
+        code = [encoding, *allowed(allow_code)]
+        _run(chosen, encoding, folder, earlier, settings, max_minutes, code)
 
 
 def _quick(
@@ -118,14 +126,17 @@ def _run(
     suite: Any,
     encoding: str,
     folder: Path,
+    earlier: Path,
     settings: dict[str, Any],
     minutes: float | None,
     code: list[str],
 ) -> None:
-    from posenc.lab.study import analysis, execute, store
+    from posenc.lab.study import analysis, environment, execute, store
+    from studies.arena import baselines
 
     begun, missing, wrong = time.monotonic(), 0, 0
     words = [encoding, "--suite", suite.name, "--out", str(folder)]
+    words += [] if earlier.parent == BASELINES else ["--baselines", str(earlier)]
     for name, value in settings.items():
         words.append(f"--{name}={value}")
     resume_line = f"to continue: {NAME} {shlex.join(words)}"
@@ -140,6 +151,9 @@ def _run(
                 continue
             place = folder / name
             line = f"{name}: sha256 {plan.digest}, in {printable(str(place))}"
+            device = environment.device(settings["device"])
+            if copied := baselines.reuse(plan, place, earlier / name, device):
+                print(f"{name}: {copied} stored cells of baselines are used", file=sys.stderr)
             with progress(estimate=False) as update:
                 ended = execute.study(
                     plan, place, max_minutes=None if minutes is None else minutes - spent,
@@ -166,7 +180,7 @@ def _estimate(suite: Any, workers: int) -> str:
         return ""
     return (
         f"suite {suite.name} takes about {sum(hours) / workers:.0f} hours with {workers} workers,"
-        f" {sum(hours):.0f} hours of one core, less for finished cells. It can be interrupted."
+        f" {sum(hours):.0f} hours of one core, less for stored cells. It can be interrupted."
     )
 
 
@@ -206,7 +220,8 @@ def _describe(suite: Any, as_json: bool) -> None:
         print(f"{suite.name} is a draft. {suite.draft}")
     for name, plan in plans.items():
         cells = len(plan.cells()) + len(plan.trials())
-        rates = ", ".join(f"{rate:g}" for rate in plan.rates)
+        profiles = [plan.profile_of(row).rate for row in plan.encodings]
+        rates = ", ".join(f"{rate:g}" for rate in plan.rates or sorted({*profiles}))
         print(
             f"{name}: {', '.join(plan.tasks)}, L = {plan.trained}, {plan.profile.steps:,} steps,"
             f" rates {rates}, {plan.seeds} seeds, {plan.profile.prompts} prompts: {cells} cells"

@@ -24,15 +24,16 @@ import torch
 from posenc.lab.study import analysis, environment, execute, store, user_code_gate
 from posenc.lab.study.analysis import Analysis, Row
 from posenc.lab.study.cell import Cell
-from posenc.lab.study.plan import MOST_SEEDS, Plan
+from posenc.lab.study.plan import BASELINES, MOST_SEEDS, Plan
 from posenc.lab.study.store import Contents, Record
 from posenc.support.arguments import brief
 from posenc.support.text import printable
 from posenc.support.version import __version__
 from posenc.support.writing import write_whole
 from studies.arena import training
-from studies.arena.suite import ENTRY, OBLIGATORY, Suite
+from studies.arena.suite import ENTRY, Suite, is_entry
 
+READINGS = tuple(f" {how}" for how in BASELINES)  # ends of the names of a row's other readings
 NEAR = 0.02  # share of right answers, or bits, by which a cell may always differ on other machines
 REPEATED = 4  # number of cells that are trained again, two of them the entry's
 
@@ -96,9 +97,8 @@ def verify(
         if contents.deviations:
             raise BoardError(f"{where} deviates from its plan: {contents.deviations[0]}")
         result, rates = analysis.analyse(contents), analysis.chosen_rates(plans[name], contents)
-        if lacking := [
-            row.encoding for row in result.rows if (row.task, row.encoding) not in rates
-        ]:
+        lacking = [row.encoding for row in result.rows if (row.task, row.encoding) not in rates]
+        if plans[name].rates and lacking:
             raise BoardError(
                 f"{where} lacks trials of the rate of {lacking[0]}. Run the same command to"
                 " continue."
@@ -123,7 +123,8 @@ def _refuse_other_cells(
 
     Cells outside of the plan would change the choice of the cells to repeat.
     """
-    wanted = {execute.with_rate(cell, rates).digest for cell in execute.cells_of(plan)}
+    cells = execute.cells_of(plan)
+    wanted = {(execute.with_rate(x, rates) if plan.rates else x).digest for x in cells}
     if other := [x for name, x in contents.records.items() if name not in wanted]:
         raise BoardError(
             f"{where} must have only cells of its plan, got {_named(other[0].cell)}. Leave it out."
@@ -166,7 +167,7 @@ def to_repeat(stores: Mapping[str, Contents], count: int = REPEATED) -> list[tup
     entries = [
         (name, digest)
         for name, digest in everything
-        if (cell := stores[name].records[digest].cell).name == ENTRY
+        if is_entry((cell := stores[name].records[digest].cell).name)
         and max(cell.tested) > (cell.trained or 0)
     ]
     random = Random(drawn_by(stores))
@@ -266,7 +267,8 @@ def _spread(rows: Sequence[Mapping[str, Any]], study: str, task: str) -> dict[in
         if not all(cell["equal"] for cell in row["repeat"]["cells"]):
             continue
         for one in row["studies"][study]["rows"]:
-            if one["task"] == task and one["name"] in OBLIGATORY:
+            baseline = not is_entry(one["name"]) and not one["name"].endswith(READINGS)
+            if one["task"] == task and baseline:
                 for n, value in one["spread"].items():
                     spread[int(n)] = max(spread.get(int(n), 0.0), value)
     return spread
@@ -300,7 +302,7 @@ def board_row(suite: Suite, stores: Mapping[str, Contents], again: Repeat) -> di
         "entry_digest": first.sources.get(entry, ""),  # of its file, for code of the user
         "outcomes": outcomes_of(stores),
         "made_by": {name: first.sources.get(name, "") for name in kept},
-        # Only `repeat` was measured by the board's keeper; all other numbers are the author's
+        # Only `repeat` is reproduced; all other numbers are reported by the author
         "repeat": asdict(again),
         "studies": {name: _study(analysis.analyse(contents)) for name, contents in stores.items()},
     }
@@ -397,14 +399,15 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
         "Written by `python -m studies.arena --add`; the rules: docs/studies.md."
         f" Suite `{suite.digest[:16]}…`.",
         "Rows are in the order in which they were added; a smaller number is not a decided",
-        "difference. `entry` is the measured encoding. The others were trained with it, on the",
-        "same machine.",
+        "difference. `entry` is the measured encoding. **Reproduced by us** are the cells named in",
+        "the first table, which were trained again for this board. All other numbers and times are",
+        "**reported by the author** of the entry.",
     ]
     if not rows:
         return "\n".join([*lines, "", "No store has been added yet."]) + "\n"
     lines += [
         "",
-        "| entry | processor, by its author | posenc, torch | trained again by us | outcomes |",
+        "| entry | processor, as reported | posenc, torch | reproduced by us | outcomes |",
         "|---|---|---|---|---|",
     ]
     for row in rows:
@@ -452,7 +455,7 @@ def _tables(study: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
             "trained at n = L",
             "rate",
             "parameters",
-            "ms a step, by its author",
+            "ms a step",
             *(f"n = {n}" for n in lengths),
         ]
         lines += [f"| {' | '.join(heads)} | |", f"|{'---|' * (len(heads) + 1)}"]

@@ -14,7 +14,7 @@ from posenc.lab.study.analysis import Analysis, Row
 from posenc.lab.study.plan import Plan, PlanError, PlanRow
 from studies.arena.suite import ENTRY
 
-BASELINES = Path("studies/content-or-place-10")
+BASELINES = Path(__file__).parents[1] / "content-or-place-10"
 SEEDS = 2
 
 

@@ -1,8 +1,10 @@
 """A suite: the study plans by which the arena measures every encoding, and their digest.
 
 A suite is a TOML file in this folder. Each table of `studies` is the plan of a study (see
-`posenc.lab.study.plan`) without the measured encoding, which is added as a row named `entry`.
-`draft` is the reason why a suite is not final, and `seconds` the time of a cell of each study.
+`posenc.lab.study.plan`) without the measured encoding. The encoding is added as a row named
+`entry`, or as each row of `entries`, such as a second one with another learning rate. `draft` is
+the reason why a suite is not final, and `seconds` the time of a cell of each study. `claims.toml`
+has what papers claim of their encodings, which is the hypothesis of an entry of that name.
 """
 
 import tomllib
@@ -17,9 +19,9 @@ from posenc.lab.study.plan import Plan, PlanError
 from posenc.support.names import find, is_own
 
 FOLDER = Path(__file__).parent
-NEWEST = "v1"
-ENTRY = "entry"  # the label of the measured encoding's row
-OBLIGATORY = ("nope", "rope", "rope in a window")  # rows of every study, also read cropped
+CLAIMS = tomllib.loads((FOLDER / "claims.toml").read_text("utf-8"))["claims"]
+NEWEST = "v2"
+ENTRY = "entry"  # the label of the measured encoding's row, and the beginning of its other labels
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class Suite:
     @classmethod
     def named(cls, name: str = NEWEST) -> "Suite":
         """Read the suite with this name from the arena's folder. Raises PlanError if unknown."""
-        known = sorted(path.stem for path in FOLDER.glob("*.toml"))
+        known = sorted(
+            path.stem for path in FOLDER.glob("*.toml") if path != FOLDER / "claims.toml"
+        )
         if name not in known:
             raise PlanError(f"`--suite` must be one of {', '.join(known)}, got {name!r:.60}.")
         content = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
@@ -54,24 +58,37 @@ class Suite:
         made.
         """
         try:
-            named = encoding if is_own(encoding) else find(encoding)["name"]
+            slug = encoding if is_own(encoding) else find(encoding)["name"]
         except LookupError as error:
             raise PlanError(f"arena: {error.args[0]}") from None
-        if named in OBLIGATORY:
-            raise PlanError(
-                f"the entry must differ from {', '.join(OBLIGATORY)}, which are rows of every"
-                f" study, got {named}. Name another."
-            )
-        row = {"name": ENTRY, "encoding": encoding}
         return {
-            name: Plan.of(
-                {**content, "encodings": [*content["encodings"], row]}, f"{self.name}, {name}"
-            )
+            name: self._plan(name, dict(content), encoding, slug)
             for name, content in self.studies.items()
         }
+
+    def _plan(self, name: str, content: dict[str, Any], encoding: str, slug: str) -> Plan:
+        rows = content["encodings"]
+        theirs = sorted({row if isinstance(row, str) else row["encoding"] for row in rows})
+        if slug in theirs:
+            raise PlanError(
+                f"the entry must differ from {', '.join(theirs)}, which are rows of every study,"
+                f" got {slug}. Name another."
+            )
+        entries = [
+            row | {"encoding": encoding} for row in content.pop("entries", [{"name": ENTRY}])
+        ]
+        content["encodings"] = [*rows, *entries]
+        if slug in CLAIMS:
+            content["hypothesis"] = CLAIMS[slug]["claim"]
+        return Plan.of(content, f"{self.name}, {name}")
 
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the canonical texts of all plans, for the entry `alibi`."""
         texts = (f"{name}\n{plan.text}" for name, plan in self.plans("alibi").items())
         return sha256("\n".join(texts).encode()).hexdigest()
+
+
+def is_entry(label: str) -> bool:
+    """Test whether a row is one of the measured encoding, such as "entry" or "entry 1e-3"."""
+    return label.split(" ")[0] == ENTRY

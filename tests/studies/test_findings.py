@@ -10,6 +10,7 @@ from hashlib import sha256
 from itertools import product
 from math import pi
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from struct import unpack
 
@@ -34,6 +35,7 @@ from posenc.lab.study.analysis import analyse
 from posenc.lab.study.plan import Plan
 from posenc.lab.study.published import published
 from posenc.lab.study.store import read
+from posenc.lab.study.tasks import copy
 from studies.questions import prediction
 
 pytestmark = pytest.mark.repository
@@ -65,6 +67,13 @@ def written():
 
 def index():
     return (STUDIES / "README.md").read_text()
+
+
+OLDER = {"shape-copy", "shape-reverse", "pairs-copy", "properties-text", "masked"}
+
+
+def older():
+    return (STUDIES / "older.md").read_text()
 
 
 @cache
@@ -626,14 +635,16 @@ def test_a_second_run_of_a_whole_study_agrees_as_it_is_written():
 def test_what_is_written_is_what_the_outcomes_say():
     """The page of each study, and the one that has a line for each of them."""
     pages = written()
-    assert {*pages} == {*STUDIES.rglob("README.md")}
+    assert {*pages} == {*STUDIES.rglob("README.md"), STUDIES / "older.md"}
     assert [path for path, text in pages.items() if path.read_text() != text] == []
 
 
 @pytest.mark.parametrize("study", sorted(path.parent.name for path in STUDIES.glob("*/plan.toml")))
 def test_the_index_has_one_line_for_each_study(study):
     """Checks title, first statement of the page, conditions and the link to the page."""
-    (entry,) = (one for one in index().splitlines() if f"({study}/README.md)" in one)
+    whole = older() if study in OLDER else index()
+    assert f"({study}/README.md)" not in (index() if study in OLDER else older())
+    (entry,) = (one for one in whole.splitlines() if f"({study}/README.md)" in one)
     page = section(study)
     statement = re.findall("^> (.*)", page, re.M)
     if not any((STUDIES / study / name).exists() for name in ("results.db", "running.db")):
@@ -643,6 +654,27 @@ def test_the_index_has_one_line_for_each_study(study):
     assert f"[{page.splitlines()[0].removeprefix('# ')}]" in entry
     assert statement[0] in entry
     assert re.search(r"Outcomes hold (.*)\.\n", page)[1] in entry
+
+
+@pytest.mark.parametrize("study", sorted(OLDER))
+def test_an_older_study_lacks_what_the_page_says_it_lacks(study):
+    """No positive control; each is named in the list of what cannot be shown."""
+    assert not plan(study).positive
+    assert f"`{study}`" in older().partition("A line for each")[0]
+
+
+def test_the_reasons_why_older_studies_decide_nothing_are_in_their_stores():
+    """Repeated words, copies at the measured length, seeds, and bits within L."""
+    text = Random(0)
+    words = [copy(10, text)[1] for _ in range(200)]
+    assert any(len({*one}) < 10 for one in words)
+    assert all(
+        plan(study).tasks[0] in ("copy", "reverse") for study in ("shape-copy", "pairs-copy")
+    )
+    assert mean("pairs-copy", "all", *lengths("pairs-copy")) < 0.01
+    assert len({cell["seed"] for cell in settings("properties-text")}) == 3
+    within = {name: mean("masked", name, 32) for name in ("learned", "nope", "rope")}
+    assert within["learned"] > within["nope"] - 0.1 > within["rope"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -60,13 +62,70 @@ def test_without_an_encoding_it_says_what_is_asked_for(arena):
     code, said, _ = arena()
     named = suite.Suite.named()
     assert code == 0
-    assert f"suite v1, sha256 of its plans' texts {named.digest}" in said
-    assert "v1 is a draft" in said
-    assert "takes about 9 hours with 2 workers, 18 hours of one core" in said
-    assert "copy-20: copy-unique, L = 20, 6,000 steps, rates 0.0005, 0.001, 0.002, 8 seeds" in said
+    assert f"suite v2, sha256 of its plans' texts {named.digest}" in said
+    assert "v2 is a draft" in said
+    assert "takes about 10 hours with 2 workers, 20 hours of one core" in said
+    assert "recall: recall, L = 20, 1,500 steps, rates 0.001, 0.004, 8 seeds" in said
     told = json.loads(arena("--json")[1])
     assert told["digest"] == named.digest
     assert {*told["studies"]} == {*named.studies}
+
+
+def test_baselines_of_an_earlier_run_are_not_trained_again(tiny):
+    """Cells and losses as of a run that trains them, with the entry's own trained in any case."""
+    assert tiny("alibi", "--suite", "tiny", "--out", "first")[0] == 0
+    assert tiny("kerple", "--suite", "tiny", "--out", "alone")[0] == 0
+    words = "kerple", "--suite", "tiny", "--baselines", "first"
+    code, _, err = tiny(*words, "--out", "short", "--max-minutes", "0.0000001")
+    assert "--baselines first" in err
+    assert not Path("short").exists()
+    code, _, err = tiny(*words, "--out", "second")
+    assert code == 0
+    assert "near: 15 stored cells of baselines are used" in err
+    first, alone, second = (
+        store.read(Path(name) / "near") for name in ("first", "alone", "second")
+    )
+    assert second.records.keys() == alone.records.keys()
+    kept = second.records.keys() & first.records.keys()
+    assert len(kept) == 15
+    for name, record in second.records.items():
+        assert record.outcomes == alone.records[name].outcomes
+        assert record.losses == alone.records[name].losses
+        assert ("entry" in record.cell.name) == (name not in kept)
+    # Times of steps differ from run to run
+    before, now = (
+        {x["cell"]: x["step"] for x in store.times(Path(name) / "near") if "cell" in x}
+        for name in ("first", "second")
+    )
+    assert {name: now[name] for name in kept} == {name: before[name] for name in kept}
+    assert now.keys() == second.records.keys()
+
+
+@pytest.mark.parametrize("name", ["code", "processor"])
+def test_baselines_of_other_code_or_another_processor_are_not_used(tiny, monkeypatch, name):
+    assert tiny("alibi", "--suite", "tiny", "--out", "first")[0] == 0
+    monkeypatch.setattr(environment, name, lambda: "another")
+    _, _, err = tiny("kerple", "--suite", "tiny", "--baselines", "first", "--out", "second")
+    assert "stored cells" not in err
+    assert len(store.read(Path("second/near")).records) == 20
+
+
+def test_it_runs_in_a_folder_of_ones_own(tmp_path):
+    """The command is that of docs/studies.md, and finds the stored rows of --quick."""
+    clone = Path(__file__).parents[3]
+    page = (clone / "docs/studies.md").read_text("utf-8")
+    assert "PYTHONPATH=~/posenc python -m studies.arena my_module.py:Mine --quick" in page
+    words = "from studies.arena import quick; print(len(quick.stored()[1].rows))"
+    paths = os.pathsep.join([str(clone), str(clone / "src")])
+    ran = subprocess.run(
+        [sys.executable, "-c", words],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(ran.stdout) > 1
 
 
 def test_from_an_encoding_of_ones_own_to_the_board(tiny):

@@ -31,7 +31,7 @@ def merge(folder: Path, parts: Sequence[Path]) -> int:
             new = [record for name, record in whole.records.items() if name not in held]
             for record in new:
                 writer.add(record)
-            _copy_times(writer, parts, {record.cell.digest for record in new})
+            copy_times(writer, parts, {record.cell.digest for record in new})
         finally:
             writer.close()
     return len(new)
@@ -69,7 +69,8 @@ def _joined(whole: Contents, other: Contents, part: Path) -> Contents:
     )
 
 
-def _copy_times(writer: Store, parts: Sequence[Path], cells: set[str]) -> None:
+def copy_times(writer: Store, parts: Sequence[Path], cells: set[str]) -> None:
+    """Copy the times of some cells from the stores in `parts`."""
     for part in parts:
         for line in store.times(part if part.is_dir() else part.parent):
             if "cell" not in line or line["cell"] in cells:

@@ -1,0 +1,59 @@
+"""Reuse of baselines: cells of a suite that are the same for every entry.
+
+With the same versions and code on the same processor, these cells are equal to the bit, so they are
+copied from the stores of an earlier run of the suite.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from posenc.lab.study import analysis, environment, execute, store
+from posenc.lab.study.lock import locked
+from posenc.lab.study.merge import copy_times
+from posenc.lab.study.plan import MOST_SEEDS, Plan
+from posenc.lab.study.store import Contents, Record, Store
+from studies.arena.suite import is_entry
+
+SAME = ("posenc", "torch", "code", "processor", "device")  # sources that must be equal
+
+
+def reuse(plan: Plan, folder: Path, earlier: Path, device: Mapping[str, str]) -> int:
+    """Copy the baselines that an earlier run has into the store of a study.
+
+    - `plan`: plan of the study
+    - `folder`: folder of the study
+    - `earlier`: folder of the same study, for another entry
+    - `device`: device of the study, as `environment.device` returns it
+
+    Returns the number of copied cells: 0 if the earlier run was made with other versions or code,
+    or on another processor or device.
+    """
+    if not any((earlier / name).exists() for name in (store.RESULTS, store.RUNNING)):
+        return 0
+    held = store.read(earlier)
+    here = environment.describe(plan, device)
+    if any(held.sources.get(name) != here.get(name) for name in SAME):
+        return 0
+    with locked(folder):
+        writer = Store(folder)
+        try:
+            new = [x for x in _baselines(plan, held) if x.cell.digest not in writer.finished]
+            for record in new:
+                writer.add(record)
+            copy_times(writer, [earlier], {record.cell.digest for record in new})
+        finally:
+            writer.close()
+    return len(new)
+
+
+def _baselines(plan: Plan, held: Contents) -> list[Record]:
+    """Return the records that are cells of a plan, except those of the entry."""
+    rates = analysis.chosen_rates(plan, held)
+    cells = [cell for cell in execute.cells_of(plan) if not is_entry(cell.name)]
+    if plan.rates:
+        cells = [
+            execute.with_rate(cell, rates)
+            for cell in cells
+            if cell.seed > MOST_SEEDS or (cell.task, cell.name) in rates
+        ]
+    return [held.records[cell.digest] for cell in cells if cell.digest in held.records]
