@@ -25,9 +25,13 @@ from posenc.encodings.additive.learned import Learned as Learned
 from posenc.encodings.relative.shaw import Shaw as Shaw
 from posenc.encodings.relative.transformer_xl import TransformerXL as TransformerXL
 from posenc.encodings.bias.t5 import T5Bias as T5Bias
+from posenc.encodings.additive.sinusoidal_grid import SinusoidalGrid as SinusoidalGrid
 from posenc.encodings.relative.deberta import DeBERTa as DeBERTa
+from posenc.encodings.bias.swin import Swin as Swin
 from posenc.encodings.bias.alibi import ALiBi as ALiBi
 from posenc.encodings.rotary.rope import RoPE as RoPE
+from posenc.encodings.bias.swin_v2 import SwinV2 as SwinV2
+from posenc.encodings.relative.mvitv2 import MViTv2 as MViTv2
 from posenc.encodings.bias.kerple import Kerple as Kerple
 from posenc.encodings.rotary.xpos import XPos as XPos
 from posenc.encodings.rotary.p_rope import PRoPE as PRoPE, p_rope as p_rope

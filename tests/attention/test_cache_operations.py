@@ -50,6 +50,8 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(
             [SelfAttention(WIDTH, HEADS, e, groups) for e in (first, *above)]
         )
+        for encoding in above:
+            encoding.axes = first.axes
         self.pos = folded(64, first.axes)
         for x in self.parameters():
             nn.init.normal_(x, std=0.2)

@@ -177,6 +177,7 @@ def test_positions_are_given_by_name_too(card):
         "transformer-xl",
         "rerope",
         "grape-a",
+        "mvitv2",
     ):
         assert encoding(pos=pos).equal(encoding(pos))
     elif encoding.acts_on == ("on_queries", "on_keys"):

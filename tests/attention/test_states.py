@@ -43,6 +43,7 @@ from posenc import (
     SelfAttention,
     Shaw,
     Sum,
+    SwinV2,
     T5Bias,
     TransformerXL,
     XPos,
@@ -60,6 +61,8 @@ ENCODINGS = {card.name: lambda card=card: card.make(DIM, HEADS) for card in CATA
     "Shaw of many rows": lambda: Shaw(DIM, reach=512),
     "FIRE of short texts": lambda: FIRE(HEADS, 6.0),
     "KERPLE with powers": lambda: Kerple(HEADS, "power"),
+    # Random positive weights of many units would saturate its sigmoid
+    "Swin v2": lambda: SwinV2(HEADS, hidden=4),
     "RoPE in halves": lambda: RoPE(DIM, layout="half"),
     "RoPE that learns": lambda: RoPE(DIM, learned=True),
     "RoPE and ALiBi": lambda: Sum(RoPE(DIM), ALiBi(HEADS)),

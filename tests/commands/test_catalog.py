@@ -38,13 +38,13 @@ def test_shows_what_a_word_means_and_where_it_is(posenc):
 
 def test_shows_who_uses_a_published_name_and_whether_posenc_has_it(posenc):
     """Asked by its name, or by the key of a config."""
-    for name in ("Swin", "relative_position_bias_table"):
+    for name in ("log-CPB", "relative_position_bias_table"):
         code, out, err = posenc("show", name)
         assert (code, err) == (0, "")
         assert "b[Δy, Δx]" in out
         assert "BEiT" in out
-        assert re.search(r"in posenc:.*`T5Bias`", out)
-        assert "posenc show t5" in out
+        assert re.search(r"in posenc:.*`SwinV2`", out)
+        assert "posenc show swin" in out
 
 
 def test_what_is_packaged_is_shown_as_what_is_measured_anew(posenc):

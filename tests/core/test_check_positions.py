@@ -35,6 +35,7 @@ from posenc import (
 )
 from posenc.core.check_positions import checked_at
 from posenc.core.encoding import Encoding
+from posenc.core.positions import folded
 from posenc.core.prepared import Prepared
 from posenc.encodings.bias.falcon import FalconALiBi
 from posenc.encodings.temperature import Temperature
@@ -148,7 +149,8 @@ def test_what_is_added_to_embeddings_has_no_positions_for_each_head(slug, unchec
     encoding = create(slug, 8, 4)
     if "on_embeddings" not in encoding.acts_on:
         return
-    x, pos = torch.randn(2, 5, 32), torch.arange(5).expand(2, 4, 5)
+    pos = folded(5, encoding.axes)
+    x, pos = torch.randn(2, 5, 32), pos.expand(2, 4, *pos.shape)
     with refused(ValueError, "(2, 4, 5)", "(batch, token)"):
         SelfAttention(32, 4, encoding)(x, pos)
 

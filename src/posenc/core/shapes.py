@@ -9,6 +9,7 @@ from torch import Tensor
 Positions = Num[Tensor, "*#batch token"]  # a position is a number: an index, a time, a coordinate
 KeyPositions = Num[Tensor, "*#texts key"]
 Points = Num[Tensor, "*#batch token axis"]  # or a point, for encodings with more than one axis
+KeyPoints = Num[Tensor, "*#texts key axis"]
 HeadPositions = Num[Tensor, "#texts head token"] | Num[Tensor, "#texts head token axis"]
 Embeddings = Float[Tensor, "*batch token channel"]
 Heads = Float[Tensor, "batch head token channel"]  # queries; or keys, where they come alone

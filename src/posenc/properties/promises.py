@@ -369,16 +369,23 @@ def gradients(case: Case) -> Pairs:
     along = {name: torch.randn_like(x) / x.numel() ** 0.5 for name, x in moved.items()}
     slopes = {name: (found[name] * along[name]).sum() for name in moved}
     unit = max(float(slope.abs()) for slope in slopes.values()) / 20
-    for name, x in moved.items():
-        ends = []
+
+    def measured(name: str, step: float) -> Tensor:
+        x, ends = moved[name], []
         with torch.no_grad():
             before = x.clone()
             for sign in (1, -1):
                 x.copy_(before + sign * step * along[name])
                 ends.append(loss())
             x.copy_(before)
-        measured = (ends[0] - ends[1]) / (2 * step)
-        yield MustEqual(f"the slope along `{name}`", slopes[name], measured, "", tolerance, unit)
+        return (ends[0] - ends[1]) / (2 * step)
+
+    for name, slope in slopes.items():
+        found_slope = measured(name, step)
+        # A step across a kink, as of a ReLU, measures the mean of two slopes
+        if (found_slope - slope).abs() > tolerance * max(float(found_slope.abs()), unit):
+            found_slope = measured(name, step / 10)
+        yield MustEqual(f"the slope along `{name}`", slope, found_slope, "", tolerance, unit)
 
 
 def precision(case: Case) -> Pairs:

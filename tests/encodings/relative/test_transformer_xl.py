@@ -1,4 +1,4 @@
-"""Transformer-XL against the four terms of its paper, pair by pair, and transformers' XLNet."""
+"""Transformer-XL against the four terms of its paper, and transformers' XLNet and Conformers."""
 
 import copy
 import math
@@ -6,7 +6,15 @@ import math
 import pytest
 import torch
 from refusals import refused
-from transformers import XLNetConfig
+from transformers import ParakeetEncoderConfig, Wav2Vec2ConformerConfig, XLNetConfig
+from transformers.models.parakeet.modeling_parakeet import (
+    ParakeetEncoderAttention,
+    ParakeetEncoderRelPositionalEncoding,
+)
+from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import (
+    Wav2Vec2ConformerRelPositionalEmbedding,
+    Wav2Vec2ConformerSelfAttention,
+)
 from transformers.models.xlnet.modeling_xlnet import XLNetModel, XLNetRelativeAttention
 
 from posenc import ALiBi, Sum, TransformerXL, attend, masks
@@ -116,3 +124,40 @@ def test_gradients_in_16_bits_are_those_of_float64(path, tokens, alone):
         for right, its in zip(*gradients, strict=True):
             if right is not None:
                 assert (its.double() - right).norm() <= 0.008 * right.norm()
+
+
+def conformer_sides(theirs, names, x):
+    """Return q, k, v and a TransformerXL with the weights of a Conformer's attention."""
+    q, k, v, positions, u, v_bias = (getattr(theirs, name) for name in names)
+    heads, dim = u.shape
+    xl, weight = TransformerXL(dim, heads), positions.weight.unflatten(0, (heads, dim))
+    # Sines and cosines alternate in the channels of W
+    xl.project.data = torch.cat((weight[..., 0::2], weight[..., 1::2]), -1)
+    for bias in (u, v_bias):
+        torch.nn.init.normal_(bias)
+    xl.u.data, xl.v.data = u.unsqueeze(1), v_bias.unsqueeze(1)
+    return *(part(x).unflatten(-1, (heads, dim)).transpose(1, 2) for part in (q, k, v)), xl
+
+
+def test_equals_a_conformer_in_both_directions():
+    """Against the relative shift of Wav2Vec2-Conformer in transformers."""
+    config = Wav2Vec2ConformerConfig(
+        hidden_size=16, num_attention_heads=2, position_embeddings_type="relative"
+    )
+    theirs, x = Wav2Vec2ConformerSelfAttention(config).eval(), torch.randn(2, 7, 16)
+    names = "linear_q", "linear_k", "linear_v", "linear_pos", "pos_bias_u", "pos_bias_v"
+    q, k, v, xl = conformer_sides(theirs, names, x)
+    made = theirs.linear_out(attend(q, k, v, xl).transpose(1, 2).flatten(2))
+    expected = theirs(x, None, Wav2Vec2ConformerRelPositionalEmbedding(config)(x))[0]
+    torch.testing.assert_close(made, expected)
+
+
+def test_equals_the_encoder_of_parakeet():
+    config = ParakeetEncoderConfig(hidden_size=16, num_attention_heads=2)
+    config._attn_implementation = "eager"
+    theirs, x = ParakeetEncoderAttention(config, 0).eval(), torch.randn(2, 7, 16)
+    names = "q_proj", "k_proj", "v_proj", "relative_k_proj", "bias_u", "bias_v"
+    q, k, v, xl = conformer_sides(theirs, names, x)
+    made = theirs.o_proj(attend(q, k, v, xl).transpose(1, 2).flatten(2))
+    expected = theirs(x, ParakeetEncoderRelPositionalEncoding(config)(x))[0]
+    torch.testing.assert_close(made, expected)

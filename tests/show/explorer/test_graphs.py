@@ -61,12 +61,12 @@ def of_each_head(encoding, tokens):
 
 def expected(encoding, content):
     """All that the graph has, by the hooks, as attention calls them, in all heads."""
-    acts_on, at = encoding.acts_on, encoding.prepare(content.pos)
+    pos, acts_on, at = content.pos, encoding.acts_on, encoding.prepare(content.pos)
     found = {}
     if "on_embeddings" in acts_on:
         found["embedded"] = encoding.on_embeddings(content.x, at)
         encoding = create("nope", graphs.DIM, graphs.HEADS)  # nothing else comes before softmax
-        acts_on, at = (), content.pos
+        pos, acts_on = torch.arange(len(pos)), ()
     mask = masks.causal() if encoding.causal else None
     reads = "on_hidden" in acts_on
     if reads:
@@ -74,7 +74,7 @@ def expected(encoding, content):
     if {"on_queries", "on_keys"} & {*acts_on}:
         found["q"] = encoding.on_queries(content.q, at)
         found["k"] = encoding.on_keys(content.k, at)
-    pos, x = content.pos, content.hidden if reads else None
+    x = content.hidden if reads else None
     found["scores"] = scores(encoding, content.q, content.k, pos, pos, x=x, mask=mask)
     if "on_scores" in acts_on:
         plain = content.q @ content.k.mT * encoding.scale(content.q.shape[-1])

@@ -8,7 +8,12 @@ u and v are learned vectors, one for each head; W_h projects the w channels of R
 W_h R is computed per offset rather than per pair, because equally spaced positions have few
 different offsets; see `VectorBias`.
 
-Dai et al. 2019, "Transformer-XL", arXiv:1901.02860, §3.3, which has the names u, v and W_{k,R}.
+Offsets may have either sign, so this is also the relative encoding of Conformers. In their
+published weights the columns of W alternate between sines and cosines; the even ones come first
+here: `project[..., 0::2]`, then `project[..., 1::2]`. Their "relative shift" only reads W_h R.
+
+Dai et al. 2019, "Transformer-XL", arXiv:1901.02860, §3.3, which has the names u, v and W_{k,R};
+Gulati et al. 2020, "Conformer", arXiv:2005.08100, §2.1.
 """
 
 import torch
@@ -74,7 +79,7 @@ CARD = Card(
         year=2019,
         arxiv="1901.02860",
     ),
-    used_by="Transformer-XL, XLNet",
+    used_by="Transformer-XL, XLNet, Conformers such as Parakeet",
     make=lambda dim, heads, **options: TransformerXL(dim, heads, **options),
     holds=RELATIVE,
 )

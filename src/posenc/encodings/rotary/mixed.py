@@ -29,7 +29,7 @@ from posenc.properties import learned, several_axes
 from posenc.properties.card import ROTATION, Card, Paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
-from posenc.support.arguments import query_heads, room, whole_number
+from posenc.support.arguments import query_heads, room, switch, whole_number
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
@@ -59,8 +59,12 @@ class Mixed(Encoding):
     - `heads`: query heads; each has directions of its own
     - `base`: base of the initial θ, 10 by default
     - `layout`: "interleaved" pairs neighbouring channels, "half" channel j with j + dim / 2
+    - `freqs`: θ in radians per cell, (axis, head, pair), for instance `golden_gate`; None: the
+      initial θ of the paper, for two axes
+    - `learned`: False keeps θ constant, in float64
 
-    Points come from `positions.grid`. Raises ValueError if `dim` is not a multiple of 4.
+    Points come from `positions.grid`. Raises ValueError if `dim` is not a multiple of 4, and for
+    `freqs` of another shape.
 
     >>> Mixed(64, heads=6).freqs.shape
     torch.Size([2, 6, 32])
@@ -68,15 +72,29 @@ class Mixed(Encoding):
     Heo et al. 2024, arXiv:2403.13298, RoPE-Mixed.
     """
 
-    axes = 2
     prepared = Turn
 
-    def __init__(self, dim: int, heads: int, base: float = 10.0, layout: Layout = "interleaved"):
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        base: float = 10.0,
+        layout: Layout = "interleaved",
+        freqs: Float[Tensor, "axis head pair"] | None = None,
+        learned: bool = True,
+    ):
         super().__init__()
         self.dim, self.heads, self.base = dim, query_heads(heads), float(base)
         self.layout: Layout = checked(layout)
-        phi = 2 * pi * torch.rand(heads, device="cpu")
-        self.freqs = nn.Parameter(slanted(dim, phi, base).float())
+        if freqs is None:
+            freqs = slanted(dim, 2 * pi * torch.rand(heads, device="cpu"), base)
+        elif freqs.ndim != 3 or len(freqs) < 2 or freqs.shape[1:] != (heads, dim / 2):
+            raise ValueError(
+                f"`freqs` must be θ of shape (axis, {heads}, {dim / 2:g}), with at least two axes,"
+                f" got {tuple(freqs.shape)}."
+            )
+        self.axes = len(freqs)
+        self.freqs = nn.Parameter(freqs.float()) if switch(learned, "learned") else freqs.double()
 
     def prepare(self, pos: Points) -> Turn:
         # Each head has its own θ: (…, token, head · pair)
