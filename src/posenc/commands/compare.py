@@ -1,7 +1,7 @@
 """`posenc compare` and `posenc report`: measurements of encodings on a text."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,8 +56,14 @@ def compare(
     settings = comparison.Settings()
     if rounds is not None:
         settings = replace(settings, cost_rounds=rounds)
-    with user_code_errors(cards), progress() as update:
-        result = comparison.compare(cards, parsed, settings, progress=update)
+    with user_code_errors(cards), progress() as update, _explorer_begun(output.out) as finished:
+
+        def step(doing: str, done: int, of: int) -> None:
+            update(doing, done, of)
+            if doing == "timing":
+                finished()
+
+        result = comparison.compare(cards, parsed, settings, progress=step)
         output.write(result, update, _explorer(cards, output.out))
     output.print_result(result)
 
@@ -129,6 +135,15 @@ def _read_quietly(folder: Path, text: Any) -> Any:
         return real_model.read(folder, text)
     except (ValueError, TypeError, ImportError, OSError) as error:
         raise UsageError(f"--model: {error}") from None
+
+
+def _explorer_begun(out: Path | None) -> AbstractContextManager[Callable[[], None]]:
+    """Begin to measure for the explorer in another process; timing must wait until it has ended."""
+    if out is None:
+        return nullcontext(lambda: None)
+    from posenc.show.explorer import data
+
+    return data.measured_beside()
 
 
 def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:

@@ -80,7 +80,8 @@ def explore(
         open_in_browser(out)
     if lacking:
         print(f"note: {lacking} encodings are measured, once for all pages.", file=sys.stderr)
-    page = write(whole=True)
+    with data.measured_beside():
+        page = write(whole=True)
     for note in page.data["notes"]:
         print(f"note: {printable(note, 2_000)}", file=sys.stderr)
     print(f"{printable(str(out), 4_000)} is written, {len(page.html) / 2**20:.1f} MiB.")

@@ -68,3 +68,16 @@ def test_text_of_the_users_is_kept_as_json(text):
 def test_numbers_that_json_does_not_have_are_refused():
     with refused(ValueError, "JSON"):
         data.to_json({"number": math.inf})
+
+
+@pytest.mark.slow
+def test_another_process_measures_the_whole_catalogue(tmp_path, monkeypatch):
+    monkeypatch.setenv("POSENC_CACHE", str(tmp_path))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    with data.measured_beside() as finished:
+        finished()
+    assert data.unmeasured() == len(CATALOG)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    with data.measured_beside() as finished:
+        finished()
+    assert data.unmeasured() == 0

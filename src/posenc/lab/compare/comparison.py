@@ -237,6 +237,7 @@ def compare(
         for done, (card, encoding) in enumerate(zip(cards, encodings, strict=True), start=1):
             progress(card.name, done, of)
             parts.append(_measure(card, encoding, material))
+        progress("timing", 1 + len(cards), of)
         with _waiting() as waited:
             nope, *costs = _costs(cards, encodings, settings, lambda n: progress("timing", n, of))
         provenance = since(begun, settings.seed)

@@ -7,9 +7,11 @@ of users and models are described when the page is made.
 """
 
 import json
+import multiprocessing
 import os
 import shlex
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
@@ -204,6 +206,23 @@ def catalog(
     for card in lacking:
         found[card.slug] = kept(card, bases) or measure(card, bases)
     return {slug: one for slug, one in found.items() if one is not None}
+
+
+@contextmanager
+def measured_beside() -> Iterator[Callable[[], None]]:
+    """Measure the catalogue in another process as well, if there are two processors.
+
+    Yields a function that waits for its end. The process is stopped at the end of the block.
+    """
+    if (os.cpu_count() or 1) < 2 or not unmeasured():
+        yield lambda: None
+        return
+    process = multiprocessing.get_context("spawn").Process(target=catalog, daemon=True)
+    process.start()
+    try:
+        yield process.join
+    finally:
+        process.terminate()
 
 
 def unmeasured() -> int:
