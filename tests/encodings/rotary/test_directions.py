@@ -127,7 +127,7 @@ def test_golden_gate_refuses_too_few_pairs(dim, still):
         golden_gate(dim, 2, 1.0, 2.0, still=still)
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 8), (1, 2, 8), (2, 8)])
+@pytest.mark.parametrize("shape", [(2, 3, 8), (1, 2, 8), (2, 2, 4)])
 def test_mixed_refuses_frequencies_of_another_shape(shape):
     with refused(ValueError, "`freqs`", shape):
         Mixed(16, heads=2, freqs=torch.ones(shape))
