@@ -304,7 +304,7 @@ def test_a_larger_base_and_the_recipe_of_a_family(posenc, tmp_path):
     assert "rope_theta: 10000.0 → 500000.0" in out
     code, _, err = posenc("extend", config, "--to", 16384, "--method", "yarn", "--base", 1e6)
     assert code == 2
-    assert "`base` must be passed with method base, and only then, got 1,000,000 with yarn" in err
+    assert "`base` must be None with method yarn, got 1,000,000" in err
     code, _, err = posenc("extend", config, "--to", 16384, "--method", "base", "--base", 1e3)
     assert code == 2
     assert "must be above the present base 500,000, got 1,000" in err

@@ -10,10 +10,14 @@ from posenc.positions import multimodal
 GROUP = [0, 0, 1, 1, 1, 1, 1, 1, 0]  # two tokens of text, a picture of 2 × 3 tokens, one of text
 VIDEO = [2] * 4
 WRONG: dict[str, tuple[list[int], dict[str, Any], tuple[str, ...]]] = {
-    "too few pictures": (GROUP, {}, ("`images`", "0 grids", "6 more tokens")),
-    "too many pictures": (GROUP, {"images": [(1, 4, 6)] * 3}, ("`images`", "3 grids", "for 1")),
-    "a larger picture": (GROUP, {"images": [(1, 4, 8)]}, ("`images`", "8 tokens", "of 6")),
-    "a smaller picture": (GROUP, {"images": [(1, 4, 4)]}, ("`images`", "1 grids", "2 more")),
+    "too few pictures": (GROUP, {}, ("`images`", "0 sizes", "next 6 tokens")),
+    "too many pictures": (
+        GROUP,
+        {"images": [(1, 4, 6)] * 3},
+        ("`images`", "3 sizes", "tokens for 1"),
+    ),
+    "a larger picture": (GROUP, {"images": [(1, 4, 8)]}, ("`images`", "8 tokens", "6 tokens")),
+    "a smaller picture": (GROUP, {"images": [(1, 4, 4)]}, ("`images`", "1 sizes", "next 2")),
     "merged twice": (GROUP, {"images": [(1, 2, 3)]}, ("`images`", "columns", "of 2", "3")),
     "a video as picture": (GROUP, {"images": [(2, 2, 6)]}, ("`images`", "(2, 2, 6)", "`videos`")),
     "two numbers": (GROUP, {"images": [(4, 6)]}, ("`images`", "3 numbers", "got 2")),
@@ -35,12 +39,12 @@ WRONG: dict[str, tuple[list[int], dict[str, Any], tuple[str, ...]]] = {
     "video and sound": (
         [2, 3, 2],
         {"rule": "qwen2_5_omni", "videos": [(3, 2, 2)], "seconds": [1.0]},
-        ("`videos`", "3 tokens", "of 2"),
+        ("`videos`", "3 tokens", "2 tokens"),
     ),
     "a short video with sound": (
         [2, 3, 2],
         {"rule": "qwen2_5_omni", "videos": [(1, 2, 2)], "seconds": [1.0]},
-        ("`videos`", "1 tokens", "of 2"),
+        ("`videos`", "1 tokens", "2 tokens"),
     ),
     "an odd video": (
         VIDEO,

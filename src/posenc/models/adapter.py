@@ -182,10 +182,10 @@ def _for_each_site(encoding: Any, base: Any, plan: AdapterPlan) -> list[Any]:
         return _created([encoding] * len(plan.sites), plan.sites)
     if table := getattr(encoding, "embedding", None):
         raise ValueError(
-            "`encoding` must include the table that is added to embeddings, got only the encodings"
-            f" of layers from a config that also has {table}. Use the unmodified model, add a"
-            " table with its rows to the first encoding (`table + encodings[0]`), or pass NoPE() to"
-            " remove the table."
+            "`encoding` must include the position table that is added to the embeddings, got a list"
+            f" of layer encodings without it, whose config has {table}. Add a table of this size to"
+            " the first encoding (`table + encodings[0]`), pass NoPE() to use no table, or leave"
+            " the model unmodified."
         )
     given, layers = [*encoding], getattr(base.config, "num_hidden_layers", 0)
     # The list for a hybrid model may also have entries for layers without attention
@@ -324,13 +324,17 @@ def load(
     entry = config.get(ENTRY)
     if not isinstance(entry, dict):
         raise ModelError(
-            file, ENTRY, "names no encoding. Load the model with transformers, and `apply` one"
+            file,
+            ENTRY,
+            "must describe an applied encoding. Load the folder with transformers' from_pretrained,"
+            " then call `apply(model, encoding)`",
         )
     if encoding is None and "refused" in entry:
         raise ModelError(
             file,
             ENTRY,
-            f"cannot be restored: {printable(str(entry['refused']))}. Pass it as `encoding`",
+            "describes an encoding that cannot be rebuilt"
+            f" ({printable(str(entry['refused']))}). Pass the encoding as `encoding`",
         )
     chosen: Any = restored(entry, file) if encoding is None else encoding
     model = load_without_encoding(root, file, config.get("architectures"), options)
@@ -482,8 +486,8 @@ def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
         if "on_hidden" in part.acts_on:
             raise ValueError(
                 "`encoding` must depend on positions only, got"
-                f" {type(part).__name__}, which reads the input of each layer. Use it in"
-                f" `SelfAttention`; {model} does not pass this input on."
+                f" {type(part).__name__}, which also needs the hidden states of each layer. Use"
+                f" `SelfAttention` instead of {model}, which does not pass them to encodings."
             )
         values = part.dim if {"on_values", "by_weight", "on_output"} & {*part.acts_on} else 0
         for what, size, has in (
@@ -505,8 +509,8 @@ def _refuse_misplaced(encodings: list[Encoding], by_length: list[Encoding], rota
     for i, encoding in enumerate(encodings):
         if "on_embeddings" in encoding.acts_on and encoding is not encodings[0]:
             raise ValueError(
-                f"`encoding` must have {type(encoding).__name__} in layer 0, since it acts on"
-                f" embeddings, got it in layer {i}."
+                f"`encoding` must have {type(encoding).__name__}, which is added to the embeddings,"
+                f" in layer 0 only, got layer {i}. Move it to the first encoding."
             )
     if by_length and not (rotation and all(isinstance(candidate, RoPE) for candidate in by_length)):
         raise ValueError(

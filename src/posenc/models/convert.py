@@ -94,7 +94,9 @@ def convert(
     files = opened_model.files
     if files.config is None and files.format != "gguf":
         raise ModelError(
-            opened_model.path, "", "contains no config.json, which states the order of its heads"
+            opened_model.path,
+            "",
+            "contains no config.json, which is needed to find its heads. Add the config",
         )
     weights = opened_model.weights
     source = (Gguf if files.format == "gguf" else Safetensors)(opened_model, out)
@@ -208,7 +210,7 @@ def _present_layout(
         if mark is not None and mark not in OTHER:
             raise ModelError(shard, KEY, "must be a layout", mark, ", ".join(OTHER))
     if len(set(marks.values())) > 1:
-        raise ModelError(file, "", "its files of weights must have one layout", "both")
+        raise ModelError(file, "", "the metadata of its files must have one layout", "both")
     # All layers of a family have the same layout
     usual = source.spec.rotary[0].layout
     family = families.family(source.spec.model)
@@ -224,7 +226,7 @@ def _present_layout(
     statements = {by: layout for by, layout in statements.items() if layout is not None}
     if len(set(statements.values())) > 1:
         listed = "; ".join(f"{layout!r}: {by}" for by, layout in statements.items())
-        raise ModelError(file, "", f"its layout is stated in two ways, {listed}")
+        raise ModelError(file, "", f"has contradictory evidence of its layout, {listed}")
     by, now = next(iter(statements.items()), ("", None))
     if now and family and family.layout_key and isinstance(source, Safetensors) and now != usual:
         other = "`--was`" if now == from_ and len(statements) == 1 else "the weights"

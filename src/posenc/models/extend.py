@@ -191,9 +191,11 @@ def extended(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the config for texts of `to` = `factor` · `trained` tokens, and notes about it."""
     if (base is not None) != (method == BASE):
-        given = "None" if base is None else f"{base:,.10g}"
+        if base is None:
+            raise ValueError("`base` must be a number with method base, got None. Pass `base`.")
         raise ValueError(
-            f"`base` must be passed with method base, and only then, got {given} with {method}."
+            f"`base` must be None with method {method}, got {base:,.10g}. Leave it out, or pass"
+            " method base."
         )
     if method not in (*METHODS, BASE):
         known = ", ".join((*METHODS, BASE))
@@ -227,7 +229,7 @@ def extended(
             f"is {turn.method!r} already, and two methods cannot be combined. Use"
             f" --method {turn.method}"
             if turn.method in METHODS
-            else f"is {turn.method!r}, whose factors come from a search, not from a formula",
+            else f"is {turn.method!r}, which has no formula for longer texts",
         )
     if main.model in ONLY_TYPE and method not in ("ntk", BASE):
         only = f"must be {ONLY_TYPE[main.model]!r} for {main.model!r} in transformers, not"
@@ -290,7 +292,9 @@ def slowed(
     if turn.method != "default":
         raise ModelError("config.json", "rope_type", f"is {turn.method!r} already")
     if turn.sections:
-        raise ModelError("config.json", "rope_type", "must belong to a rotation with one axis")
+        raise ModelError(
+            "config.json", "rope_type", "cannot be longrope together with mrope_section"
+        )
     values = {
         "factor": to / trained,
         "original_max_position_embeddings": trained,
@@ -356,12 +360,12 @@ def _check_trained(
     if trained == usual:
         return
     if turn.method != "default":
-        raise ModelError(file, key, f"is {usual}, so `trained` must be too", trained)
+        raise ModelError(file, key, f"is {usual}, so `trained` must be {usual}", trained)
     if trained > context:
-        problem = f"is {context}, so `trained` must be at most that"
+        problem = f"is {context}, so `trained` must be at most {context}"
         raise ModelError(file, "max_position_embeddings", problem, trained)
     if method == "dynamic":
-        problem = f"is {context}, where dynamic scaling starts, so `trained` must be too"
+        problem = f"is {context}, where dynamic scaling starts, so `trained` must be {context}"
         raise ModelError(file, "max_position_embeddings", problem, trained)
 
 
@@ -391,10 +395,16 @@ def stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
         )
     if not main.global_rotary:
         raise ModelError(
-            file, "sliding_window", "limits every layer, so longer texts need no other config"
+            file,
+            "sliding_window",
+            "limits every layer, so longer texts need no change of the config",
         )
     if main.context is None:
-        raise ModelError(file, "max_position_embeddings", "is missing, so the length is unknown")
+        raise ModelError(
+            file,
+            "max_position_embeddings",
+            "is missing, so the context length is unknown. Add the key",
+        )
     return main.context, main.global_rotary[0]
 
 
@@ -544,7 +554,7 @@ def _keep(config: Path, raw: bytes) -> Path:
         with suppress(FileExistsError), written_beside(kept) as copy:
             _write_like(config, copy, raw)
             return kept
-    raise ModelError(config, "", "has a thousand copies beside it already")
+    raise ModelError(config, "", "has 999 backups beside it already. Delete the old backups")
 
 
 def _write_like(config: Path, path: Path, raw: bytes) -> None:

@@ -87,7 +87,9 @@ def config_of(weights: Weights, file: str) -> dict[str, Any]:
     turn = specify_gguf(metadata, weights, file).rotary[0]
     if turn.turned != turn.dim:
         key, class_ = f"{kind}.rope.dimension_count", CLASSES[kind]
-        raise ModelError(file, key, f"must be {turn.dim}: {class_} rotates all", turn.turned)
+        raise ModelError(
+            file, key, f"must be {turn.dim}, since {class_} rotates whole heads", turn.turned
+        )
     config = {"architectures": [CLASSES[kind]], **as_config(metadata, weights, file)}
     for key, usual in KEYS.items():
         if (value := metadata.get(f"{kind}.{key}")) is not None:

@@ -206,7 +206,9 @@ def inspect(
     measurements, bare = None, files.config is None and files.format == "safetensors"
     if bare and not weights:
         raise ModelError(
-            path, "", "has no config.json beside it. Pass --weights to measure its tensors"
+            path,
+            "",
+            "has no config.json in its folder. Pass --weights to inspect the tensors alone",
         )
     spec = Spec("", "nothing") if bare else source.spec
     if weights:

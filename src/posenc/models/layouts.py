@@ -237,7 +237,11 @@ def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int
     if place.layer >= len(model.layers):
         last = len(model.layers) - 1
         raise ModelError(
-            info.file, info.name, "must be in a layer of the config", place.layer, f"0 … {last}"
+            info.file,
+            info.name,
+            "must be in one of the layers that the config describes",
+            place.layer,
+            f"0 … {last}",
         )
     rotary = model.rotary(place.layer)
     # A single number applies to all channels

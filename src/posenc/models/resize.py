@@ -82,7 +82,9 @@ def resize(model: Path | Source, to: int, out: Path, part: str = "") -> Resized:
     place: Any = after[part] if part in config else after
     place |= changed
     if specify(after, files.config.name) == specify(config, files.config.name):
-        raise ModelError(files.config, key, f"is {inner.get(key)}, and `to` must differ", to)
+        raise ModelError(
+            files.config, key, f"is {inner.get(key)} already, so `to` must be another size", to
+        )
     size = _written(files, weights, name, new, after, out)
     before = weights.infos[name].shape[-2]
     where = f"{part}.{key}" if part in config else key
@@ -149,7 +151,9 @@ def _lengthened(
     image, patch = (_sides(inner.get(k, family.defaults.get(k))) for k in (key, patches))
     grid, wanted = ((side[0] // patch[0], side[1] // patch[1]) for side in (image, (to, to)))
     if min(wanted) < 1:
-        raise ModelError("config.json", key, f"must be at least a patch of {patch[0]} pixels", to)
+        raise ModelError(
+            "config.json", key, f"must be at least {patch[0]} pixels, the side of a patch", to
+        )
     check_memory(4 * wanted[0] * wanted[1] * table.width, Path(key), name, of="of memory")
     new = learned.resized(wanted, grid, kept=family.extra)
     value = [to, to] if isinstance(inner.get(key), list) else to

@@ -34,9 +34,9 @@ def canvas_ids(row: Tensor, grids: Grids) -> Tensor:
     outside = CROP.search(FRAME.sub(lambda frame: "0" * len(frame.group()), word))
     if outside:
         raise ValueError(
-            "`kinds` must have a 4, the token that begins a picture, before each picture, and a 5,"
-            " the token that begins a slice, before each slice, got"
-            f" {word[max(outside.start() - 1, 0)]} before token {outside.start()}. Set these kinds."
+            "`kinds` must have a mark before each picture (4) and before each slice (5), got"
+            f" {word[max(outside.start() - 1, 0)]} before token {outside.start()}. Set the kind of"
+            " the mark to 4 or 5."
         )
     ids[done:] = start + torch.arange(len(row) - done)[:, None]
     return ids

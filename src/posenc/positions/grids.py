@@ -12,6 +12,7 @@ from posenc.support.arguments import brief, count, number
 Sizes = Sequence[Sequence[int]] | Tensor
 TEXT, PICTURE, VIDEO, SOUND = range(4)
 ARGUMENT = {PICTURE: "images", VIDEO: "videos"}
+NAMES = {PICTURE: "picture", VIDEO: "video"}
 
 
 class Grid(NamedTuple):
@@ -43,7 +44,7 @@ class Grids:
         for grid in self.given[PICTURE]:
             if grid[0] != 1:
                 raise ValueError(
-                    f"`images` must have one frame each, got {grid}. Pass it in `videos`."
+                    f"`images` must have sizes (1, h, w), got {grid}. Pass a video in `videos`."
                 )
         if rule.frames:
             self.given[VIDEO] = [(1, h, w) for t, h, w in self.given[VIDEO] for _ in range(t)]
@@ -57,9 +58,9 @@ class Grids:
         number, grids = self.used[kind], self.given[kind]
         if number == len(grids):
             raise ValueError(
-                f"`{ARGUMENT[kind]}` must have a grid for each run of kind {kind} in `kinds`, got"
-                f" {self._counted(kind)}, and no grid for {tokens} more tokens. Pass the grids of"
-                " all texts."
+                f"`{ARGUMENT[kind]}` must have the size (t, h, w) of each {NAMES[kind]} in `kinds`,"
+                f" got {self._counted(kind)}, and none for the next {tokens} tokens of kind {kind}."
+                " Pass the sizes for all texts of the batch."
             )
         self.used[kind] += 1
         t, h, w = grids[number]
@@ -70,10 +71,9 @@ class Grids:
         grid = Grid(number, times, h // self.merge, w // self.merge + newline)
         if grid.tokens > tokens or (exactly and grid.tokens < tokens):
             raise ValueError(
-                f"`{ARGUMENT[kind]}` must have grids with as many tokens as the runs of kind {kind}"
-                f" in `kinds`, got the grid {(t, h, w)} of {grid.tokens} tokens with"
-                f" `merge`={self.merge}, and a run of {tokens} tokens. Check `merge` and the order"
-                " of the grids."
+                f"`{ARGUMENT[kind]}` must fit the tokens in `kinds`, got size {(t, h, w)}, which is"
+                f" {grid.tokens} tokens with `merge`={self.merge}, for {tokens} tokens of kind"
+                f" {kind}. Check `merge` and the order of the sizes."
             )
         return grid
 
@@ -82,14 +82,14 @@ class Grids:
         for kind, grids in self.given.items():
             if self.used[kind] < len(grids):
                 raise ValueError(
-                    f"`kinds` must have a run of kind {kind} for each grid of `{ARGUMENT[kind]}`,"
-                    f" got {self._counted(kind)}, and runs for {self.used[kind]}. Remove the grids"
-                    " whose tokens are cut off."
+                    f"`kinds` must have tokens of kind {kind} for each size in `{ARGUMENT[kind]}`,"
+                    f" got {self._counted(kind)}, and tokens for {self.used[kind]}. Remove the"
+                    f" sizes of each {NAMES[kind]} that was cut off."
                 )
 
     def _counted(self, kind: int) -> str:
         apart = kind == VIDEO and self.rule.frames
-        return f"{len(self.given[kind])} {'frames' if apart else 'grids'}"
+        return f"{len(self.given[kind])} {'frames' if apart else 'sizes'}"
 
 
 def _times(frames: Tensor, seconds: float, rule: MultimodalRule) -> Tensor:
@@ -106,7 +106,7 @@ def _grids(grids: Sizes, name: str, merge: int, frames: int = 1) -> list[tuple[i
     for row in rows:
         if len(row) != 3:
             raise ValueError(
-                f"`{name}` must be grids of 3 numbers (t, h, w) in patches, got {len(row)} numbers"
+                f"`{name}` must be sizes of 3 numbers (t, h, w) in patches, got {len(row)} numbers"
                 f" in {brief(str(tuple(row)))}. Pass a picture as (1, h, w)."
             )
         t, h, w = (count(n if isinstance(n, int) else int(n), name) for n in row)
@@ -128,8 +128,8 @@ def _seconds(seconds: Any, videos: int, rule: MultimodalRule) -> list[float]:
     given = [] if seconds is None else torch.as_tensor(seconds).flatten().tolist()
     if rule.per_second is None and given:
         raise ValueError(
-            f"`seconds` must be None for {rule.name}, whose ids count frames, got {len(given)}"
-            " numbers. Leave it out."
+            f"`seconds` must be None for {rule.name}, whose position ids count frames, got"
+            f" {len(given)} numbers. Leave it out."
         )
     if rule.per_second is not None and len(given) != videos:
         raise ValueError(

@@ -104,7 +104,8 @@ class Opened:
         if len(ids) < 2 * size or not 0 <= int(ids.min()) <= int(ids.max()) < rows:
             raise ModelError(
                 "the text", "", f"must have at least {2 * size:,} tokens, got {len(ids):,}"
-                if len(ids) < 2 * size else "has tokens outside the vocabulary of the model"
+                if len(ids) < 2 * size
+                else "has tokens outside the model's vocabulary. Use its own tokenizer.json"
             )  # fmt: skip
         starts = torch.linspace(0, len(ids) - size, min(count, len(ids) // size)).long()
         cut = ids[starts[:, None] + torch.arange(size)]

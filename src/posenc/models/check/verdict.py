@@ -288,7 +288,7 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
             if context < LEAST:
                 raise ModelError(
                     source.path, "max_position_embeddings", f"must be at least {LEAST} tokens, the"
-                    " shortest text on which other values of the config can be compared", context,
+                    " shortest text on which losses can be compared", context,
                 )  # fmt: skip
             tokens = min(TOKENS, max(LEAST, model.spec.trained or context))
             near = model.stretches(letters, tokens, STRETCHES)
@@ -319,7 +319,7 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
         raise ModelError(
             source.path,
             "",
-            f"weights are loaded by transformers, and {missing.name} is not installed",
+            f"needs {missing.name} to load the weights. Install {missing.name}",
         ) from None
 
 

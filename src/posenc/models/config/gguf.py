@@ -127,7 +127,7 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
         raise Unread(
             file,
             longrope[0],
-            "contains factors that divide the frequencies, which is not supported",
+            "contains LongRoPE factors, which posenc does not support in a GGUF file",
         )
     return config
 
@@ -208,7 +208,8 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
         return {"rope_type": method, "factor": factor} if scales else {}
     if values.get(f"{YARN}ext_factor", 1.0) != 1:
         key = f"{name}.{YARN}ext_factor"
-        raise Unread(file, key, "applies YaRN only in part, which is not supported")
+        part = values[f"{YARN}ext_factor"]
+        raise Unread(file, key, "must be 1, since YaRN applied in part is not supported", part)
     scaling = {"rope_type": "yarn", "factor": factor}
     scaling |= {usual: values[key] for key, usual in SCALING.items()}
     return scaling | _yarn(values, factor, gain, file, name)
@@ -262,7 +263,11 @@ def _llama3(base: float, stored: Any, file: str) -> dict[str, Any]:
         own = [_llama3_factor(base ** (2 * n / dim), settings) for n in range(dim // 2)]
         if factors and all(abs(a - b) <= 1e-5 * b for a, b in zip(factors, own, strict=True)):
             return {"rope_type": "llama3", **settings}
-    raise Unread(file, LLAMA3, "must contain the factors of Llama 3's scaling")
+    raise Unread(
+        file,
+        LLAMA3,
+        "must contain the divisors of Llama 3's scaling, since posenc supports no others",
+    )
 
 
 def _llama3_factor(wavelength: float, settings: Mapping[str, float]) -> float:
@@ -285,7 +290,7 @@ def _granite(config: dict[str, Any], values: Mapping[str, Any], file: str) -> No
     config["attention_multiplier"] = values["attention.scale"] or even
     if values.get("rope.scaling.finetuned") is False and config["model_type"] == "granite":
         key = "granite.rope.scaling.finetuned"
-        raise Unread(file, key, "switches RoPE off, which is not supported", False)
+        raise Unread(file, key, "must be true, since Granite without RoPE is not supported", False)
 
 
 def _granite_hybrid(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
@@ -330,7 +335,12 @@ def _by_heads(config: dict[str, Any], without: str, with_: str) -> None:
 def _llama4(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
     if not values["attention.sliding_window"]:
         key = "llama4.attention.sliding_window"
-        raise Unread(file, key, "switches chunked attention off, which is not supported", 0)
+        raise Unread(
+            file,
+            key,
+            "must be above 0, since Llama 4 without chunked attention is not supported",
+            0,
+        )
 
 
 def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
@@ -373,7 +383,9 @@ def _deepseek(config: dict[str, Any], values: Mapping[str, Any], file: str) -> N
     config.pop("qk_rope_head_dim", None)
     if type(whole) is not int or type(turned) is not int or not 0 < turned < whole:
         key = "deepseek2.rope.dimension_count"
-        raise ModelError(file, key, "must be below the channels of a head", turned, f"1 … {whole}")
+        raise ModelError(
+            file, key, "must be below the number of channels of a head", turned, f"1 … {whole}"
+        )
     config |= {"qk_rope_head_dim": turned, "qk_nope_head_dim": whole - turned}
     config["num_key_value_heads"] = config["num_attention_heads"]
 
@@ -428,7 +440,7 @@ def _rotary_dim(
         return None
     key = f"{name}.rope.dimension_count"
     if not 0 < rotary_dim <= dim:
-        raise ModelError(file, key, "must be at most a head's channels", rotary_dim, f"1 … {dim}")
+        raise ModelError(file, key, "must be at most the head size", rotary_dim, f"1 … {dim}")
     if rotary_dim % 2:
         raise ModelError(file, key, "must be even, since channels are rotated in pairs", rotary_dim)
     method = config.get("rope_scaling", {}).get("rope_type")

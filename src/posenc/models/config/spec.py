@@ -311,8 +311,8 @@ class Layer:
         if self.kind == "chunked_attention":
             if pos is None:
                 raise ValueError(
-                    "`pos` must be positions for chunked attention, got None. Pass the positions of"
-                    " the queries."
+                    "`pos` must be the positions of the queries for a layer with chunked attention,"
+                    " got None. Pass `pos`."
                 )
             k_pos = pos if k_pos is None else k_pos
             near = masks.documents(pos // self.window, k_pos // self.window)

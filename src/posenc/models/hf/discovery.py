@@ -459,7 +459,7 @@ def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Ten
     rows = [outs[0][module] for module in tables]
     width = base.get_input_embeddings().weight.shape[1]
     if any(row.shape[1] != width for row in rows):
-        raise _Unsuitable("has a table and embeddings of different widths")
+        raise _Unsuitable("has a position table whose width differs from that of its embeddings")
     return tables, torch.stack(rows).sum(0) if rows else None
 
 

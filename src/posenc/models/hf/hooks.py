@@ -95,7 +95,7 @@ class ModelHook:
             if self.bottom.by_length and (isinstance(start, Tensor) or start):
                 raise ValueError(
                     f"`use_cache` must be False with {type(self.bottom).__name__}, which depends on"
-                    " the length of the text. Pass `use_cache=False`."
+                    " the length of the text, got a cache with tokens. Pass `use_cache=False`."
                 )
             ids, x = arguments.pop("input_ids", None), arguments.get("inputs_embeds")
             x = base.get_input_embeddings()(ids) if x is None else x
@@ -116,8 +116,8 @@ class ModelHook:
         if pos is not None and pos.ndim == 3:
             if not _traced() and (pos != pos[:1]).any():
                 raise ValueError(
-                    "`position_ids` must be (batch, token), the positions of a text, got several"
-                    " axes that differ, as images have."
+                    "`position_ids` must be the same on all axes, as for a text without images, got"
+                    " axes that differ. Pass (batch, token), for text only."
                 )
             pos = pos[0]
         counted = (torch.arange(x.shape[1], device=x.device) + start).unsqueeze(0)
@@ -147,13 +147,13 @@ class ModelHook:
             assert_async(counted, "texts packed into one row need `use_cache=False`")
         elif self.by_length and not counted:
             raise ValueError(
-                "`position_ids` must be those of one text in each row, got packed texts. The"
-                " encoding depends on the length of the text, so pass each in its own row."
+                "`position_ids` must not decrease within a row, got several texts packed into one"
+                " row. The encoding depends on the length of the text. Pass each text as a row."
             )
         elif not counted:
             raise ValueError(
-                "`use_cache` must be False for texts packed into one row, which otherwise see each"
-                " other in transformers. Pass `use_cache=False`."
+                "`use_cache` must be False for texts packed into one row, got True, with which"
+                " transformers does not separate the texts. Pass `use_cache=False`."
             )
 
 
@@ -190,7 +190,7 @@ def _recorded_in_place(
     if room is None and (isinstance(start, Tensor) or start):
         _refuse_foreign(start, pos[:, :0], pos)
     if room is not None and len(room) != batch:
-        _refuse_foreign(start, room, pos)
+        _refuse_foreign(start, room, pos.expand(batch, -1))
     if room is None:
         room = pos.new_zeros(batch, max(cache.get_max_length(), tokens))
     elif isinstance(start, int) and start + tokens > room.shape[1]:
@@ -204,9 +204,9 @@ def _recorded_in_place(
 def _refuse_foreign(start: int | Tensor, known: Tensor, pos: Tensor) -> None:
     tokens = "" if isinstance(start, Tensor) else f"{start} "
     raise ValueError(
-        f"the {tokens}tokens in the cache must have been computed with this encoding, got"
-        f" {known.shape[1]} such tokens in {len(known)} rows, and {len(pos)} new rows. Start from"
-        " an empty cache."
+        f"`past_key_values` must contain {tokens}tokens that were computed with this encoding, for"
+        f" a batch of {len(pos)}, got {known.shape[1]} such tokens for a batch of {len(known)}."
+        " Start from an empty cache."
     )
 
 
@@ -289,9 +289,9 @@ class SiteHook:
             cached, current = by_length[before], by_length[now]
             if not torch.equal(cached.freqs, current.freqs) or cached.gain != current.gain:
                 raise ValueError(
-                    f"`use_cache` must be False here: a text of {now} tokens has other frequencies"
-                    f" than the {before} in the cache, and cached keys and values of deeper layers"
-                    " depend on them. Pass the whole text again with `use_cache=False`."
+                    f"`use_cache` must be False if RoPE's frequencies change with the length, got"
+                    f" {before} cached tokens in a text of {now}. Cached keys and values of deeper"
+                    " layers would be wrong. Pass the whole text again with `use_cache=False`."
                 )
         rows = zip(new, run.all_pos[:, -run.pos.shape[1] :], strict=True)
         turns = [by_length[tokens].prepare(row) for tokens, row in rows]
@@ -404,8 +404,8 @@ class Attention:
             kind = seen.dtype if isinstance(seen, Tensor) else type(seen).__name__
             name = type(self.rest if isinstance(self.turning, NoPE) else self.turning).__name__
             raise TypeError(
-                f"`attention_mask` must be 2-D, or 4-D and boolean (True: seen), with {name}, got"
-                f" {kind}."
+                "`attention_mask` must be 2-D, or 4-D and boolean with True for visible keys, while"
+                f" {name} is applied, got {kind}. Pass the 2-D mask of the tokenizer."
             )
         if k.shape[2] > self.keys:
             k, v = k[:, :, : self.keys], v[:, :, : self.keys]

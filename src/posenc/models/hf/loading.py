@@ -189,7 +189,9 @@ def _refuse_unsafe_keys(config: Mapping[str, Any], path: str = "") -> None:
         if key.strip("_").removesuffix("_internal") in CHOICES and any(
             "/" in x for x in _texts(value)
         ):
-            raise ModelError("config.json", at, "must not name kernels of a hub", value)
+            raise ModelError(
+                "config.json", at, "must not name kernels on a hub, which posenc never loads", value
+            )
         for n, inner in enumerate(value if isinstance(value, list) else [value]):
             if isinstance(inner, dict):
                 _refuse_unsafe_keys(inner, f"{at}.{n}." if isinstance(value, list) else f"{at}.")
@@ -241,7 +243,7 @@ def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any
 
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
-        raise ModelError("config.json", "model_type", "must be a type in transformers", kind)
+        raise ModelError("config.json", "model_type", "must be a model type of transformers", kind)
     choices = [f"{before}{key}" for key in CHOICES for before in ("", "_")]
     choices += [f"_{key}_internal" for key in CHOICES]
     plain = _without(config, {*choices, *LABELS})
@@ -283,7 +285,7 @@ def load_without_encoding(root: Path, file: Path, names: Any, options: dict[str,
     name = names[0] if isinstance(names, list) and names else names
     kind: Any = getattr(transformers, name, None) if isinstance(name, str) else None
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
-        raise ModelError(file, "architectures", "must name a model of transformers", names)
+        raise ModelError(file, "architectures", "must name a model class of transformers", names)
     settings: Any = kind.config_class
     # The stored choice is posenc's attention, so the caller's choice replaces it
     chosen = options.pop("attn_implementation", None)

@@ -42,8 +42,8 @@ def attention_function(
     attend: Callable[..., Tensor] | None = kwargs.get(NAME) or getattr(module, CALL, None)
     if attend is None:
         raise ValueError(
-            f"The config of this {type(module).__name__} must not be shared with a model to which"
-            " an encoding is applied. Build each from its own config."
+            f"The config of this {type(module).__name__} must not be shared with another model that"
+            " has an encoding applied. Build each from its own config."
         )
     causal = kwargs.get("is_causal")
     out = attend(

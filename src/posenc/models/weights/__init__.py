@@ -125,7 +125,7 @@ def _sharded(root: Path, index: Path, kind: str) -> list[Part]:
                 most = f"up to {MOST_SHARDS} and {MOST_IN_SHARDS}"
                 raise ModelError(index, "weight_map", big, allowed=most)
         if name not in shards[at].infos:
-            raise Broken(index, name, f"is not in the file that the index names, {at!r}")
+            raise Broken(index, name, f"is not in {at!r}, the file that the index names")
     return [
         part._replace(infos={k: v for k, v in part.infos.items() if places.get(k) == at})
         for at, part in shards.items()

@@ -119,7 +119,9 @@ class _Header:
     def text(self) -> bytes:
         size = self.number("Q")
         if size > MOST_TEXT:
-            raise ModelError(self.path, "", f"has a text of {size} bytes", allowed=str(MOST_TEXT))
+            raise ModelError(
+                self.path, "", f"contains a string of {size} bytes", allowed=str(MOST_TEXT)
+            )
         return self.take(size)
 
     def name(self) -> str:
@@ -195,8 +197,9 @@ class _Header:
         dtypes = [name for name, _, _ in TYPES.values()]
         info = checked_info(name, dtype, reversed(sizes), self.path, dtypes)
         if (sizes[0] if sizes else 1) % block:
-            rows = f"has rows of {sizes[0] if sizes else 1}"
-            raise ModelError(self.path, name, rows, allowed=f"whole blocks of {block} in {dtype}")
+            rows = f"has rows of {sizes[0] if sizes else 1} numbers"
+            most = f"multiples of {block}, the block size of {dtype}"
+            raise ModelError(self.path, name, rows, allowed=most)
         return info, offset, info.elements // block * size
 
 
