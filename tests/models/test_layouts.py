@@ -216,5 +216,5 @@ def test_models_that_do_not_turn_have_no_layout():
 
 
 def test_weights_without_layers_are_refused():
-    with pytest.raises(ModelError, match="contains no queries and keys of layers"):
+    with pytest.raises(ModelError, match="contains no query and key projections of layers"):
         plan({}, CONFIG, "half")

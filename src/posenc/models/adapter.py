@@ -177,7 +177,7 @@ def _uninstall(base: Any) -> None:
 
 
 def _for_each_site(encoding: Any, base: Any, plan: AdapterPlan) -> list[Any]:
-    """Expand an encoding, or a list of encodings, to a list with one per attention module."""
+    """Return a list with one encoding per attention module, from one encoding or from a list."""
     if isinstance(encoding, str) or not isinstance(encoding, Sequence | nn.ModuleList):
         return _created([encoding] * len(plan.sites), plan.sites)
     if table := getattr(encoding, "embedding", None):
@@ -279,7 +279,7 @@ def _reproduces(base: Any, plan: AdapterPlan, *, rotation: bool) -> bool:
 
 
 def _outputs(base: Any, ids: Tensor) -> Tensor:
-    """Return the hidden states of a text; its last token is decoded with a cache if possible."""
+    """Return the hidden states of a text; the last token is decoded with a cache if possible."""
     first = base(ids[:, :-1], return_dict=True)
     cache = getattr(first, "past_key_values", None)
     if cache is None or isinstance(cache, tuple):
@@ -410,7 +410,7 @@ def applied(model: nn.Module, encoding: Applicable | Sequence[Applicable]) -> It
 
 
 class Applied(nn.Module):
-    """Submodule with the applied encodings, and the changes that `undo` reverts.
+    """Submodule that holds the applied encodings, and the changes that `undo` reverts.
 
     As a submodule, its parameters belong to the model. Changes refer to modules by their path, so
     that they are copied and pickled with the model.
@@ -444,7 +444,7 @@ class Applied(nn.Module):
 
 
 def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
-    """Split an encoding into the part that acts on q and k only, and the rest.
+    """Split an encoding in two: what acts on q and k only (as RoPE), and the rest (as ALiBi).
 
     Keys encoded by the first part can be cached.
 

@@ -243,7 +243,7 @@ def _present_layout(
 
 
 def _named_model(source: Safetensors | Gguf) -> str:
-    """Format the model type and the format of its files, such as "'llama' in transformers"."""
+    """Return the model type and its file format, such as "'llama' in GGUF"."""
     place = "GGUF" if isinstance(source, Gguf) else "transformers"
     return f"{printable(source.spec.model)!r} in {place}"
 

@@ -48,7 +48,7 @@ MOST_TOKENS, MOST_TIMES = 2**53, 2**20  # limits of lengths in tokens, and of `f
 
 @dataclass(frozen=True)
 class Change:
-    """Value of one key of the config, before and after."""
+    """Change of one config key: its path, its old value and its new value."""
 
     key: str
     before: Any  # None: missing

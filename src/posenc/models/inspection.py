@@ -65,7 +65,7 @@ ROUNDING = 1e-9  # turns
 
 @dataclass(frozen=True)
 class Turning:
-    """Measurements of one RoPE: its pairs, the angles covered by training, and its reach."""
+    """Measurements of one RoPE: its pairs, the angles met in training, and its usable distance."""
 
     rotary: Rotary
     # Largest distance in training, limited by a window; if `declared` is set, before extension
@@ -508,7 +508,7 @@ def _word(path: str) -> str:
 
 
 def _refused(values: Values, target: int, method: str) -> str:
-    """Return the reason why `extend` would not write the config, or ""."""
+    """Return the reason why `extend` would not write the config, or "" if it would."""
     try:
         extended(dict(values), target, method)
     except ModelError as error:

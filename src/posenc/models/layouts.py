@@ -218,7 +218,7 @@ def _stack(
         stacks = [stack for stack in stacks if not NOT_TEXT.search(stack)]
     file = next(iter(infos.values())).file if infos else "weights"
     if not stacks:
-        raise ModelError(file, "", "contains no queries and keys of layers")
+        raise ModelError(file, "", "contains no query and key projections of layers")
     if len(stacks) > 1:
         first = ", ".join(stacks[:4])
         raise ModelError(file, "", "contains several stacks of layers", first, "one")

@@ -1,4 +1,4 @@
-"""Find the rows of W_q and W_k whose output rotary layers rotate.
+"""Find the rows of W_q and W_k whose output is rotated in rotary layers.
 
     q, k = projection.rotary_rows(weights)     each (head, channel, input); keys repeated by group
 

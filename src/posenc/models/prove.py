@@ -171,7 +171,7 @@ def prove(
 def ways(
     config: Mapping[str, Any], to: int, base: float | None = None, trained: int | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Map the name of each method to the config that it gives.
+    """Map the name of each method to the extended config.
 
     Also returns notes about methods that cannot be applied to the model.
 
@@ -242,7 +242,7 @@ def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) ->
 def _pair_by_pair(
     model: Opened, plain: dict[str, Any], best: Way, ids: Tensor, trained: int
 ) -> Way | str:
-    """Search over the divisor (at least 1) of each pair's θ, starting from the best method so far.
+    """Search divisors of each pair's θ for the lowest loss, starting from the best method.
 
     Returns the reason as a string if the result is not better by `ENOUGH`: servers support
     formulas, so a small gain is not worth a search.

@@ -161,7 +161,7 @@ def _rope_parameters(
 
 
 def _complete(turn: Rotary, stated: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of one rotation, completed with values that a config may omit."""
+    """Return the rope settings of one RoPE, completed with values that a config may omit."""
     settings = {"rope_type": turn.method, "rope_theta": turn.base}
     settings |= {key: x for key, x in stated.items() if key not in (*settings, "type")}
     if "type" in stated:

@@ -238,7 +238,7 @@ def _table_size(info: Info) -> str:
 
 
 def _specs(spec: Spec | None) -> Iterator[Spec]:
-    """Yield the specification and those nested in it, at any depth."""
+    """Yield a specification and, at any depth, those nested in it."""
     if spec:
         yield spec
         for part in spec.parts.values():

@@ -43,7 +43,7 @@ def canvas_ids(row: Tensor, grids: Grids) -> Tensor:
 
 
 def _draw(ids: Tensor, word: str, start: int, grids: Grids) -> int:
-    """Fill in the position ids of one sliced picture; return its longer side in tokens."""
+    """Fill in the position ids of one sliced picture; return the longer side of its canvas."""
     crops = [crop.span() for crop in CROP.finditer(word)]
     sizes = [grids.next(int(word[1]), end - first, exactly=True) for first, end in crops]
     (thumb, *slices), columns = sizes, _columns(crops[1:])

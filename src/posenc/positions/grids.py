@@ -84,7 +84,7 @@ class Grids:
                 raise ValueError(
                     f"`kinds` must have tokens of kind {kind} for each size in `{ARGUMENT[kind]}`,"
                     f" got {self._counted(kind)}, and tokens for {self.used[kind]}. Remove the"
-                    f" sizes of each {NAMES[kind]} that was cut off."
+                    f" sizes of each {NAMES[kind]} whose tokens were cut off."
                 )
 
     def _counted(self, kind: int) -> str:

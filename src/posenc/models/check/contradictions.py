@@ -1,4 +1,4 @@
-"""Find contradictions between keys of a config whose values are valid one by one.
+"""Find keys of a config that contradict each other although each value is valid.
 
 Each function returns a sentence with the values, or "" if there is no contradiction.
 """
@@ -56,7 +56,7 @@ def window_of_one(spec: Spec) -> str:
 
 
 def other_class(config: Mapping[str, Any], spec: Spec) -> str:
-    """Report a class in `architectures` that belongs to another model than `model_type`.
+    """Report a class in `architectures` that does not belong to the model's `model_type`.
 
     Unknown names are ignored, since models may have their own classes.
     """

@@ -1,4 +1,4 @@
-"""List the positional settings in which two models differ, by their effect on attention.
+"""List the positional settings, such as RoPE frequencies, in which two models differ.
 
     differences(spec, other)
 

@@ -1,4 +1,4 @@
-"""Measure the loss of a model, in bits per token, under alternative readings of its config.
+"""Measure a model's loss, in bits per token, under its config and under changed settings.
 
 The model is loaded once, with its head, and each reading is applied to it by `models.adapter`. All
 readings use the same excerpts, so losses are compared in pairs, with a confidence interval over
@@ -44,7 +44,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Trial:
-    """Loss under one alternative reading of a config, and its difference from a reference loss."""
+    """Loss of a model under one changed config, and its difference from a reference loss."""
 
     kind: str
     name: str
@@ -157,9 +157,9 @@ def trials(
     progress: Progress = lambda doing, count, of: None,
     than: Reading | None = None,
 ) -> list[Trial]:
-    """Measure the loss under the config, under transformers' own code, and under each alternative.
+    """Measure the loss under the config, under transformers' own code, and under each change.
 
-    An alternative is a `Reading`: the config with one or two changed settings.
+    A change is a `Reading`, the config with one or two settings changed.
 
     With `than`, try that reading and the others only, and compare them with it. Raises ModelError
     for a model whose encoding cannot be replaced.
@@ -198,7 +198,7 @@ def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[fl
 
 @contextmanager
 def read_as(opened: Opened, spec: Spec, length: int, rows: str = "") -> Iterator[None]:
-    """Apply the encodings and windows of a spec to the model within a `with` block.
+    """Apply the encodings and windows of a specification to the model in a `with` block.
 
     With `rows` "q" or "k", the rows of queries or of keys are read in the other layout.
     """
@@ -261,7 +261,7 @@ def bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _judged(reading: Reading, losses: list[float], own: list[float], tests: int) -> Trial:
-    """Compare the losses under an alternative reading with those under the config."""
+    """Compare the losses under a changed config with those under the unchanged config."""
     mean, low, high = _interval([x - y for x, y in zip(losses, own, strict=False)], tests)
     bits, count = fmean(losses), len(losses)
     return Trial(reading.kind, reading.name, bits, count, mean, low, high, tuple(losses))

@@ -65,7 +65,7 @@ def table() -> dict[str, Any]:
 
 @cache
 def readers() -> dict[str, ConfigReader]:
-    """Return the description of each reader by its name."""
+    """Map the name of each program that reads configs to its description."""
     kept = ("title", "version", "repository", "commit")
     return {
         name: ConfigReader(name, *(entry[key] for key in kept))
@@ -74,7 +74,7 @@ def readers() -> dict[str, ConfigReader]:
 
 
 def named(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of readers without duplicates. Raises ValueError for an unknown name."""
+    """Return these names of programs without duplicates. Raises ValueError for an unknown name."""
     for name in names:
         if name not in readers():
             near = get_close_matches(name.lower(), readers(), n=1)
@@ -131,7 +131,7 @@ def findings(
 
 
 def lost_settings(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
-    """Map each program that would ignore or refuse settings to a sentence about these settings."""
+    """Map each program that would ignore or refuse rope settings to a warning that names them."""
     keys = stated(config, spec)
     found = {}
     for name, reader in readers().items():

@@ -1,4 +1,4 @@
-"""Alternative readings of a config: settings with which the weights may have been trained.
+"""Variants of a config, with settings under which the weights may have been trained.
 
 A faulty config has another base, layout, share of channels, scaling, factor, gain, softmax scale or
 window than in training. Each reading is the spec of the config with one of these changed. Readings
@@ -56,7 +56,7 @@ ENDS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
 
 @dataclass(frozen=True)
 class Reading:
-    """Alternative reading of a config: its spec with one or two changed settings, and their names.
+    """Variant of a config: its specification with one or two settings changed, and their names.
 
     With `rows` the rows of queries alone ("q") or of keys alone ("k") are read in the other layout,
     which the spec does not state.
@@ -69,7 +69,7 @@ class Reading:
 
 
 def readings(spec: Spec) -> list[Reading]:
-    """Return the alternative readings of a text model's config, without duplicates."""
+    """Return the variants of a text model's config with one changed setting, without duplicates."""
     spec, found = spec.text_stack, []
     for reading in _all(spec):
         same = not differences(spec, reading.spec)
@@ -80,7 +80,7 @@ def readings(spec: Spec) -> list[Reading]:
 
 
 def further(first: Reading) -> list[Reading]:
-    """Return readings with the change of `first` and a second change, to a different config key."""
+    """Return variants with the change of `first` and a change of another config key."""
     return [
         replace(
             second,
@@ -99,7 +99,7 @@ def key_of(kind: str) -> str:
 
 
 def _all(spec: Spec) -> Iterator[Reading]:
-    """Yield every reading with one change, including those equivalent to the config."""
+    """Yield every variant with one changed setting, even if it has the same effect."""
     if not spec.rotary:
         return
     yield Reading("none", "no positions", _turned(spec, lambda turn: None))
@@ -206,7 +206,7 @@ def _regained(turn: Rotary) -> Rotary:
 
 
 def _turned(spec: Spec, change: Callable[[Rotary], Rotary | None]) -> Spec:
-    """Return the spec with `change` applied to the rotation of each rotary layer."""
+    """Return the specification with `change` applied to the RoPE of each rotary layer."""
 
     def of(layer: Layer) -> Layer:
         turn = layer.encoding

@@ -234,7 +234,7 @@ def _rule_named(name: str) -> str:
 
 
 def _hidden(findings: list[Fault], kept: list[Fault], found: faults.Faults) -> Iterator[str]:
-    """Yield a reason for each error that ended the check of a file but whose rule is ignored."""
+    """Yield a sentence for each error that ended the check although `ignore` names its rule."""
     for finding in findings:
         if finding not in kept and (found.spec is None or finding.rule is BROKEN_FILE):
             yield f"{finding.rule.name} is ignored, but it ends the check: {finding.message}"
@@ -270,7 +270,7 @@ def _key(difference: Difference) -> str:
 
 
 def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[list[Trial], int]:
-    """Measure the loss of a model under alternative readings of its config.
+    """Measure the loss of a model under its config and under variants with changed settings.
 
     Returns the trials, and the number of tokens of the texts. The trained length limits the texts,
     but not below LEAST tokens, since a wrong factor may shorten it.
@@ -351,18 +351,18 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Return the trials that are better than `first` alone, compared with the config's loss."""
+    """Return the trials with lower loss than `first`, now compared with the unchanged config."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
 def _changes(pair: Reading, first: Reading) -> bool:
-    """Test whether the second change of a pair sets the same config key as `first` differently."""
+    """Test whether a pair's second change is another value for the key that `first` changes."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
 
 
 def _refuse_uniform(bits: float) -> None:
-    """Raise ModelError for a text too repetitive for its loss to distinguish readings."""
+    """Raise ModelError for a text so repetitive that its loss cannot distinguish settings."""
     if bits < LEAST_BITS:
         problem = f"is too uniform: its tokens have {bits:.2f} bits of entropy"
         raise ModelError("the text", "", problem, allowed=f"{LEAST_BITS:g} or more")
@@ -434,7 +434,7 @@ def _best(tried: list[Trial]) -> Trial | None:
 
 
 def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
-    """Return each other trial as a pair: itself, and its comparison with the best trial."""
+    """Return each trial except the best, paired with its comparison to the best trial."""
     on = {trial.tokens: trial for trial in tried if trial.name == best}
     others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
     return [(trial, trial.than(on[trial.tokens], len(others))) for trial in others]

@@ -31,7 +31,7 @@ OLD_NAMES = {  # type of layer in older configs → in transformers 5
 
 
 class Fields:
-    """A JSON object of a config whose keys are read by their standard (Llama) names.
+    """JSON object of a config; keys are read by their standard names, such as "hidden_size".
 
     - `names`: standard name of a key → its name in configs of this model
     - `defaults`: values of the class for keys that the config does not state
@@ -64,7 +64,7 @@ class Fields:
         return usual if renamed is None else renamed
 
     def value(self, key: str) -> Any:
-        """Return the value in the config, null included, or the default if the key is missing."""
+        """Return the value of a key, null included; the default of the class if it is missing."""
         value, name = self.stated(key), self.names.get(key, key)
         if value is not None or name in self.values or key in self.values:
             return value
@@ -269,7 +269,7 @@ class Config(Fields):
         return kinds
 
     def by_depth(self) -> list[str]:
-        """Return the types of layers by Qwen2's rule: sliding from `max_window_layers` on."""
+        """Return layer types by Qwen2's rule: sliding window from layer `max_window_layers` on."""
         count, first = self.depth(), self.count("max_window_layers", least=0)
         if self.flag("use_sliding_window") is False or self.count("sliding_window") is None:
             first = None

@@ -90,7 +90,7 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
 
 
 def _present(config: Fields, family: Family, name: str) -> Family:
-    """Return the facts about one stack, without its own key names that the config does not use."""
+    """Return the facts about one stack; its own key names are used only if the config has them."""
     own, one = family.stacks[name], family.stack(name)
     keys = {
         usual: key
@@ -283,7 +283,7 @@ def _without_ignored_keys(config: Config) -> dict[str, Any]:
 
 
 def _refuse_other_layers(config: Config) -> None:
-    """Raise Unread if a key that selects the attention layers has not been used."""
+    """Raise Unread if the config has an unused key that selects the attention layers."""
     if config.stated("layer_types") is not None:
         return
     family = config.family

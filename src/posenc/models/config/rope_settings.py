@@ -418,7 +418,7 @@ def _check_sections(rope: Fields, sections: tuple[int, ...], interleaved: bool) 
 
 
 def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
-    """Return the channels of a head, its rotated channels, and `partial_rotary_factor`."""
+    """Return (channels of a head, its rotated channels, `partial_rotary_factor`)."""
     dim, family, notes = head_dim(config), config.family, config.notes
     rest = (
         config.count("qk_nope_head_dim", least=0, most=WIDEST) or 0

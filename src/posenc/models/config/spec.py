@@ -105,7 +105,7 @@ class Rotary:
         return frequencies(self.turned, self.base)
 
     def frequencies(self, length: int | None = None) -> Frequencies:
-        """Return θ as a float64 tensor (pair,), for M-RoPE (axis, pair).
+        """Return θ as a float64 tensor of shape (pair,), or (axis, pair) for M-RoPE.
 
         Raises ValueError if θ depends on the length and `length` is None.
         """

@@ -36,7 +36,7 @@ def learned(config: Config) -> Table:
 
 
 def waves(config: Config) -> Waves:
-    """Return the sinusoidal table, with the base and the order of sines that the family has."""
+    """Return the sinusoidal table, whose base and channel order depend on the model family."""
     width, rows = config.count("hidden_size"), config.count("max_position_embeddings")
     if width is None:
         config.fail("hidden_size", "is missing")

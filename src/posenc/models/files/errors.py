@@ -32,4 +32,4 @@ class Broken(ModelError):
 
 
 class Unread(ModelError):
-    """Valid model that posenc does not support; the message states the reason."""
+    """Error for a valid model that posenc does not support; the message states the reason."""

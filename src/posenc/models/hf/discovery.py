@@ -134,7 +134,7 @@ def discover(base: Any) -> AdapterPlan:
 
 
 def random_tokens(base: Any) -> Tensor:
-    """Return eight different token ids, (1, token), none of which is special in the config."""
+    """Return eight different ordinary token ids, not BOS, EOS or padding, (1, token)."""
     try:
         weight = getattr(base.get_input_embeddings(), "weight", None)
     except NotImplementedError:
@@ -155,7 +155,7 @@ def random_tokens(base: Any) -> Tensor:
 
 
 def configs(base: nn.Module) -> list[str]:
-    """Return module paths, one for each distinct config object in the model."""
+    """Return one module path for each distinct config object in the model."""
     paths = {
         id(module.config): name for name, module in base.named_modules() if _has_config(module)
     }
@@ -317,7 +317,7 @@ def _hooked(modules: Any, after: Callable[..., Any], before: Any = None) -> Iter
 
 
 def identity_rotation(module: Any, args: tuple[Any, ...], kwargs: Any, out: Any) -> Any:
-    """Forward hook: replace the output of a rotary module (a table, or q and k) by the identity."""
+    """Forward hook of a rotary module: change its output so that q and k are not rotated."""
     if isinstance(out, Tensor):
         return torch.ones_like(out) if out.is_complex() else torch.zeros_like(out)
     if not (isinstance(out, tuple) and len(out) == 2):
@@ -359,7 +359,7 @@ def _with_cache(base: Any, ids: Tensor) -> tuple[list[_AttentionCall], list[Tens
 def _without_rotation(
     base: Any, ids: Tensor, rotated: list[_AttentionCall], rotary: list[Any], modules: list[Any]
 ) -> tuple[list[_AttentionCall], dict[Any, tuple[str, int]], bool]:
-    """Run without rotation, with attention outputs replayed from the run with rotation.
+    """Run the model unrotated; attention returns the outputs recorded in the rotated run.
 
     Returns the calls; for each attention, the argument with its table and the number of the table;
     and whether keyword arguments of the model reach its attention modules.
@@ -528,7 +528,7 @@ def _site(
 def _rotation(
     rotated: _AttentionCall, plain: _AttentionCall, widths: list[int]
 ) -> tuple[Encoding, int]:
-    """Return the RoPE that the model applies to q and k, fitted, and its number of channels."""
+    """Fit the RoPE that a model applies to q and k; return the RoPE and its channel count."""
     pairs = [(plain.q, rotated.q), (plain.k, rotated.k)]
     for name, (before, _) in zip(("queries", "keys"), pairs, strict=True):
         if not before.any():

@@ -110,7 +110,7 @@ class ModelHook:
     def positions(
         self, base: Any, arguments: dict[str, Any], x: Tensor, start: int | Tensor
     ) -> Tensor:
-        """Return the caller's positions, or count from 0 at the first token after padding."""
+        """Return `position_ids` if passed, otherwise count from 0 at the first real token."""
         pos, mask = arguments.get("position_ids"), arguments.get("attention_mask")
         # M-RoPE has positions on three axes, which are equal for text
         if pos is not None and pos.ndim == 3:
@@ -261,7 +261,7 @@ class SiteHook:
         setattr(module, CALL, attention)
 
     def current_pass(self, module: Any, cache: Any, arguments: dict[str, Any]) -> Pass:
-        """Return the current `Pass` when the model has not forwarded it as an argument."""
+        """Return the current `Pass` if the model did not forward it as an argument."""
         if self.running is not None and self.running.run is not None:
             return self.running.run
         if "position_ids" in arguments:
@@ -272,14 +272,14 @@ class SiteHook:
         )
 
     def pass_of_positions(self, cache: Any, pos: Tensor) -> Pass:
-        """Build a `Pass` from `position_ids`, all that GPT-J's attention modules receive."""
+        """Build a `Pass` from `position_ids`, since GPT-J's attention modules receive no `Pass`."""
         start = 0 if cache is None else cache.get_seq_length(self.site.index)
         start = int(start) if isinstance(start, Tensor) and not _traced() else start
         run = Pass(pos, start, getattr(cache, self.record, pos))
         return run if run.end is None else replace(run, all_pos=run.all_pos[:, : run.end])
 
     def angles(self, run: Pass) -> Turn | None:
-        """Return the cosines and sines for the model's own rotation code; None for angle 0."""
+        """Return cosines and sines for the model's own rotation code; None to rotate nothing."""
         if isinstance(self.encoding, Encoding):
             turns = self.rotation and isinstance(self.encoding, RoPE)
             return self.encoding.prepare(run.pos) if turns else None

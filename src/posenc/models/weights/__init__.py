@@ -73,7 +73,7 @@ class Weights(Tensors):
 
 
 def open_weights(files: ModelFiles) -> Weights:
-    """Return the weights of a model, with their headers read."""
+    """Return the weights of a model, of which only the headers have been read."""
     if files.format is None:
         if not files.weights:
             raise ModelError(files.root.resolve(), "", "contains a config but no weights")

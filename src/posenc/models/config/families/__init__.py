@@ -108,7 +108,7 @@ class Family:
         return self.replaced(causal=name != "encoder", stacks={}, **self.stacks[name])
 
     def replaced(self, **changed: Any) -> "Family":
-        """Return a copy with changed fields; mappings `keys` and `defaults` are merged instead."""
+        """Return a copy with changed fields; new entries are merged into `keys` and `defaults`."""
         return replace(self, **merged({k: getattr(self, k) for k in changed}, changed))
 
     @property

@@ -1,4 +1,4 @@
-"""Command A MoE: full-attention layers have no RoPE, except among the dense (not MoE) layers.
+"""Command A MoE: full-attention layers have no RoPE, unless their MLP is dense.
 
 Dense layers are rotated if `prefix_dense_sliding_window_pattern` is missing or 1.
 """

@@ -1,4 +1,4 @@
-"""DINOv3: rotation by row and column of the patches."""
+"""DINOv3: axial RoPE over the rows and columns of the patches."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import Config, Layer, stack

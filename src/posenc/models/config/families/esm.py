@@ -1,4 +1,4 @@
-"""ESM: rotation or a learned table, as `position_embedding_type` states."""
+"""ESM: RoPE or a learned table, as `position_embedding_type` states."""
 
 from posenc.models.config import tables
 from posenc.models.config.layers import Config, Layer, no_encoding, stack

@@ -1,4 +1,4 @@
-"""Falcon: rotation, or ALiBi with a bias divided by √channels and rounded to bfloat16."""
+"""Falcon: RoPE, or ALiBi with a bias divided by √channels and rounded to bfloat16."""
 
 from posenc.models.config.families.bloom import with_slopes
 from posenc.models.config.fields import head_dim

@@ -1,4 +1,4 @@
-"""Muse: every fourth layer, counted from the last, has full attention without rotation."""
+"""Muse: every fourth layer, counted from the last, has full attention without RoPE."""
 
 from posenc.models.config.layers import Config, Layer, drop_encodings, stack
 

@@ -1,4 +1,4 @@
-"""SmolLM3: every fourth layer has no RoPE but, with `use_sliding_window`, a sliding window."""
+"""SmolLM3: every fourth layer has no RoPE, and a sliding window if `use_sliding_window` is true."""
 
 from posenc.models.config.layers import FULL, SLIDING, Config, Layer, drop_encodings, stack
 
