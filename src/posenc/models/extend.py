@@ -558,7 +558,7 @@ def _keep(config: Path, raw: bytes) -> Path:
 
 
 def _write_like(config: Path, path: Path, raw: bytes) -> None:
-    """Write a new file with the mode and, if permitted, the owner of the config."""
+    """Write a new file with the permissions and, if possible, the owner of the config."""
     with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
         file.write(raw)
         as_it_was = config.stat()

@@ -86,7 +86,7 @@ class Turning:
 
     @property
     def seen(self) -> list[Seen]:
-        """Coverage by training of the angles of each pair: "all", "part", "new" or "still".
+        """State of each pair, by the angles that training covered: "all", "part", "new" or "still".
 
         "all": a whole turn; "part": less, and the text needs no more; "new": the text continues
         beyond the angles of training; "still": the pair is not rotated.

@@ -65,7 +65,7 @@ def length_risks(
 
 
 def _beside(full_spec: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
-    """Yield path and specification of the other stacks that read text, such as an encoder."""
+    """Yield (path, specification) of each other text stack in the config, such as an encoder."""
     for name, part in full_spec.parts.items():
         if NOT_TEXT.search(name) or NOT_TEXT.search(part.model):
             continue
@@ -113,7 +113,7 @@ def _rotary_problems(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
 
 
 def _extension_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]:
-    """Yield a warning if training may have ended before the context extension.
+    """Yield a warning if the model may not have been trained after its context extension.
 
     Then some pairs reach angles that did not occur in training.
     """

@@ -201,7 +201,7 @@ def _keys_of(source: Source, spec: Spec, to: int) -> dict[str, Any]:
 
 
 def _measured(model: Opened, name: str, config: dict[str, Any], ids: Tensor, trained: int) -> Way:
-    """Measure the losses, recall and copying of one method."""
+    """Measure the losses of one method, and its accuracy in recalling a key and copying a text."""
     spec, to = specify(config).text_stack, ids.shape[-1]
     with read_as(model, spec, to):
         choose, measure = (_bits(model.model, rows) for rows in (ids[::2], ids[1::2]))
@@ -293,7 +293,7 @@ def _with(config: dict[str, Any], key: str, value: float) -> dict[str, Any]:
 
 @torch.no_grad()
 def _bits(model: Any, ids: Tensor) -> Tensor:
-    """Return the bits of each token except the first, (excerpt, token)."""
+    """Return the loss of each token except the first, in bits, (excerpt, token)."""
     head, cap = model.get_output_embeddings(), model.config.get_text_config()
     cap = getattr(cap, "final_logit_softcapping", None)
     rows = []
@@ -340,7 +340,7 @@ def _copied(model: Opened, to: int) -> float:
 
 
 def _keys(model: Opened, ids: Tensor) -> Iterator[Tensor]:
-    """Yield one text for each depth in DEPTHS; a marker and a key are inserted there.
+    """Yield texts with a marker and a key inserted, one text for each depth in DEPTHS.
 
     Marker and key also end the text, where the model should repeat the key.
     """

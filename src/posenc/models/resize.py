@@ -113,7 +113,7 @@ def _family(found: Spec, whole: Spec, part: str) -> Family:
 
 
 def _tensor(weights: Weights, family: Family, table: Table, part: str, file: str) -> str:
-    """Return the name of the tensor that stores the table."""
+    """Return the name of the tensor that stores the position table."""
     shape = [table.rows + table.offset, table.width]
     stem = part.removesuffix("_config")
     named = [

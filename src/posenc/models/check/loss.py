@@ -251,7 +251,7 @@ def _one_side(encoding: Encoding, rows: str) -> Encoding:
 
 @torch.no_grad()
 def bits(model: Any, ids: Tensor) -> Tensor:
-    """Return the loss in bits of each token except the first, (excerpt, token)."""
+    """Return the loss of each token except the first, in bits, (excerpt, token)."""
     logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
     losses = [
         torch.nn.functional.cross_entropy(row.float(), right[1:], reduction="none")
@@ -261,7 +261,7 @@ def bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _judged(reading: Reading, losses: list[float], own: list[float], tests: int) -> Trial:
-    """Compare the losses under a changed config with those under the unchanged config."""
+    """Compare losses between a changed and the unchanged config, excerpt by excerpt."""
     mean, low, high = _interval([x - y for x, y in zip(losses, own, strict=False)], tests)
     bits, count = fmean(losses), len(losses)
     return Trial(reading.kind, reading.name, bits, count, mean, low, high, tuple(losses))

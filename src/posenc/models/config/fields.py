@@ -276,7 +276,7 @@ class Config(Fields):
         return [FULL if first is None or i < first else SLIDING for i in range(count)]
 
     def every(self, steps: int, one: str = FULL, other: str = SLIDING, at: int = -1) -> list[str]:
-        """Return layer types with a period of `steps`: `one` at index `at`, `other` at the rest."""
+        """Return layer types: in each `steps` layers `one` at index `at`, otherwise `other`."""
         return [one if i % steps == at % steps else other for i in range(self.depth())]
 
     def period(self, key: str, usual: int) -> int:

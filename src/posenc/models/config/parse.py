@@ -58,9 +58,9 @@ def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
 
 
 def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
-    """Return the specification of a config; `defaults` are added to those of its class.
+    """Return the specification of a config, with `defaults` for keys that it lacks.
 
-    In a nested config they come from the class of the outer config.
+    For a nested config, `defaults` come from the class of the outer config.
     """
     model = config.stated("model_type") or ""
     if not isinstance(model, str):

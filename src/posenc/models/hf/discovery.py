@@ -75,7 +75,7 @@ class AttentionSite:
         return cos.to(dtype), sin.to(dtype)
 
     def can_rotate(self, encoding: Encoding) -> bool:
-        """Test whether the model's own rotation code, with another table, can apply `encoding`."""
+        """Test whether the model's own rotation code can apply `encoding` if cos and sin change."""
         if isinstance(encoding, NoPE) or encoding.acts_on == ("on_embeddings",):
             return not self.rotated or bool(self.form)
         if type(encoding) is not RoPE or not self.form:
@@ -422,7 +422,7 @@ def _gptj_identity(base: Any) -> Iterator[None]:
 
 
 def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Tensor | None]:
-    """Find the modules that add a row per position to the embeddings, and the sum of their rows.
+    """Return the modules that add a row per position to the embeddings, and the sum of the rows.
 
     Raises _Unsuitable if queries, keys or values depend on positions without them.
     """

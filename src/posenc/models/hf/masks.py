@@ -31,7 +31,7 @@ def mask_of(
 
 
 def _from_matrix(seen: Tensor) -> Mask | None:
-    """Return the band of a boolean mask if it is one, otherwise the mask itself."""
+    """Return the mask low ≤ i − j ≤ high that equals a boolean mask, otherwise a dense mask."""
     batch, heads, queries, keys = seen.shape
     matrix = seen[0, 0]
     alike = heads == 1 and (batch == 1 or not seen.stride(0) or bool((seen == seen[:1]).all()))

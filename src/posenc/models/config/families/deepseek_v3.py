@@ -1,4 +1,4 @@
-"""DeepSeek V2 and V3: the last channels of a head are rotated, the others come from latents (MLA).
+"""DeepSeek V2 and V3: latent attention (MLA), with RoPE on the last channels of each head.
 
 YaRN also multiplies the softmax scale by g(mscale_all_dim)², with g(m) = 0.1 m ln(factor) + 1.
 """

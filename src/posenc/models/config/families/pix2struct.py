@@ -1,4 +1,4 @@
-"""The text model of Pix2Struct: T5's decoder."""
+"""Text model of Pix2Struct, which is built like the decoder of T5."""
 
 from posenc.models.config.families.t5 import layers as layers
 
