@@ -29,11 +29,13 @@ def test_a_line_break_begins_a_row_of_slices():
 
 
 def test_a_picture_without_its_mark_is_refused():
-    with pytest.raises(ValueError, match=r"`kinds` must have a 4.*got 0 before token"):
+    with pytest.raises(
+        ValueError, match=r"`kinds` must have a mark before each picture \(4\).*got 0 before token"
+    ):
         multimodal(torch.tensor([[0, 1, 1]]), "minicpmv4_7", images=[(1, 4, 8)])
 
 
 def test_a_slice_of_another_size_is_refused():
     grids = [*GRIDS[:2], (1, 4, 4)]
-    with pytest.raises(ValueError, match=r"`images`.*1 tokens.*run of 2"):
+    with pytest.raises(ValueError, match=r"`images`.*1 tokens.*for 2 tokens"):
         multimodal(torch.tensor([PICTURE]), "minicpmv4_7", images=grids)

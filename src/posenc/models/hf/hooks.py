@@ -147,7 +147,7 @@ class ModelHook:
             assert_async(counted, "texts packed into one row need `use_cache=False`")
         elif self.by_length and not counted:
             raise ValueError(
-                "`position_ids` must not decrease within a row, got several texts packed into one"
+                "`position_ids` must be ascending within a row, got several texts packed into one"
                 " row. The encoding depends on the length of the text. Pass each text as a row."
             )
         elif not counted:
