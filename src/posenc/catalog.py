@@ -60,6 +60,7 @@ from posenc.encodings.rotary.remaps import (
 from posenc.encodings.rotary.remapped import Remapped as Remapped
 from posenc.encodings.bias.grape_a import GRAPEA as GRAPEA
 from posenc.encodings.rotary.repo import RePo as RePo
+from posenc.encodings.relative.inkling import Inkling as Inkling
 # isort: on
 
 # Names on cards that differ from the name of the class

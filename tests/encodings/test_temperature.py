@@ -7,7 +7,7 @@ import torch
 from refusals import refused
 
 from posenc import NoPE, Sum, attend, masks
-from posenc.encodings.temperature import Temperature
+from posenc.encodings.temperature import SSMax, Temperature
 
 
 @pytest.mark.parametrize(("every", "start"), [(1, 0), (4, 1), (8192, 1), (2.5, 0)])
@@ -35,3 +35,23 @@ def test_one_factor_serves_all_heads_of_each_text():
     assert at.factor.shape == (2, 1, 3, 1)
     with refused(ValueError, 3, 2):
         encoding.on_queries(torch.randn(3, 2, 3, 8), at)
+
+
+def test_scalable_softmax_sees_as_many_keys_as_came_before():
+    """Softmax of s ln(n) scores by loops, each head with its own s."""
+    encoding = Sum(NoPE(), SSMax(2))
+    encoding.parts[1].factors.data = torch.tensor([0.5, 2.0])
+    q, k, v = torch.randn(3, 1, 2, 6, 4)
+    pos = torch.tensor([[0, 1, 2, 3, 0, 1]])
+    mask = masks.causal() & masks.documents(torch.tensor([[0, 0, 0, 0, 1, 1]]))
+    made = attend(q, k, v, encoding, pos, mask=mask)
+    for h, s in enumerate((0.5, 2.0)):
+        for i, (first, p) in enumerate([(0, 0), (0, 1), (0, 2), (0, 3), (4, 0), (4, 1)]):
+            keys = range(first, i + 1)
+            assert len(keys) == p + 1
+            scores = [s * math.log(len(keys)) * float(q[0, h, i] @ k[0, h, j]) / 2 for j in keys]
+            total = sum(math.exp(score) for score in scores)
+            right = sum(
+                math.exp(score) / total * v[0, h, j] for score, j in zip(scores, keys, strict=True)
+            )
+            torch.testing.assert_close(made[0, h, i], right)

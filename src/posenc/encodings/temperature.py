@@ -1,27 +1,30 @@
 """Temperature: scale queries up with their position, so that attention stays sharp in long texts.
 
-    q′(p) = q · (1 + a ln(1 + n)),  n = max(0, ⌊(p + start) / every⌋)      p: position of the query
+    Temperature   q′(p) = q · (1 + a ln(1 + n)),  n = max(0, ⌊(p + start) / every⌋)
+    SSMax         q′(p) = q · s_h ln(p + 1)                  p: position of the query; h: its head
 
-The softmax over n keys becomes flatter as n grows; this factor sharpens it again, in steps. It does
-not depend on positions of keys, so add it to an encoding: `Sum(NoPE(), Temperature(8192))`.
+The softmax over n keys becomes flatter as n grows; these factors sharpen it again, the first in
+steps. They do not depend on positions of keys, so add them to an encoding: `Sum(NoPE(),
+Temperature(8192))`. With causal attention, a query at p sees n = p + 1 keys.
 
 Llama 4 counts positions from 1 (`start=1`) and uses it in layers without RoPE, with a = 0.1 and
 every = 8,192. Ministral 3 and Mistral 4 count from 0 and use it in all layers, with `every` equal
-to the trained length. After Nakanishi 2025, "Scalable-Softmax Is Superior for Attention",
-arXiv:2501.19399.
+to the trained length. SSMax: Nakanishi 2025, "Scalable-Softmax Is Superior for Attention",
+arXiv:2501.19399, with a learned s for each head; initial s as in gdevos010/Scalable-Softmax.
 """
 
 from math import inf
 from typing import NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import for_heads, refuse_broadcast
 from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, Positions
-from posenc.support.arguments import number, real, whole_number
+from posenc.support.arguments import number, query_heads, real, whole_number
 
 
 class Factor(Prepared, NamedTuple("Factor", [("factor", Tensor)])):
@@ -53,3 +56,31 @@ class Temperature(Encoding):
     def on_queries(self, q: Heads, at: Factor) -> Heads:
         refuse_broadcast(q, at.factor)
         return (q * at.factor).to(q.dtype)
+
+
+class SSMax(Encoding):
+    """Scalable softmax: scores times the logarithm of the number of keys, `SSMax(heads=8)`.
+
+    - `heads`: query heads; each learns a factor s
+    - `initial`: s before training, 0.43 by default
+
+    Positions must count from 0 in each text.
+
+    Nakanishi 2025, arXiv:2501.19399.
+    """
+
+    prepared = Factor
+
+    def __init__(self, heads: int, initial: float = 0.43):
+        super().__init__()
+        self.heads = query_heads(heads)
+        self.factors = nn.Parameter(torch.full((heads,), number(initial, "initial")))
+
+    def prepare(self, pos: Positions) -> Factor:
+        # Queries at negative positions see as many keys as the first
+        keys = (exact(pos) + 1).clamp_min(1)
+        return Factor(for_heads(keys.double().log().float().unsqueeze(-1)))
+
+    def on_queries(self, q: Heads, at: Factor) -> Heads:
+        refuse_broadcast(q, at.factor)
+        return (q * at.factor * self.factors[:, None, None]).to(q.dtype)
