@@ -79,7 +79,9 @@ class Inkling(Encoding):
         return q if self.floor is None else (q * self._growth(at.pos)).to(q.dtype)
 
     def on_scores(self, q: Heads, k: Keys, q_at: Mixtures, k_at: Mixtures, scale: float) -> Bias:
-        shares = q_at.shares if self.floor is None else q_at.shares * self._growth(q_at.pos)
+        shares = q_at.shares.expand(len(q), -1, -1, -1)
+        if self.floor is not None:
+            shares = shares * self._growth(q_at.pos)
         # A row of zeros for distances without a bias
         profiles = nn.functional.pad(self.bank.mT, (0, 0, 0, 1)).to(shares.dtype)
         return TableBias(q_at.pos, k_at.pos, self.reach, self.row, shares, profiles)

@@ -10,7 +10,7 @@ cos and sin are those of the exact product p·θ of a position and a θ in float
 multiples of 1/8 that every precision represents, made without a random generator.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -25,6 +25,11 @@ from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, frequencies, join, split
 from posenc.encodings.additive.learned import Learned
 from posenc.encodings.rotary import extension
+from posenc.encodings.rotary.axial import axial
+from posenc.encodings.rotary.dinov3 import dinov3
+from posenc.encodings.rotary.mrope import mrope, spatial_first
+from posenc.encodings.rotary.p_rope import p_rope
+from posenc.encodings.rotary.remaps import dual_chunk, rerope, self_extend
 from posenc.models import published
 from posenc.models.config import specify
 from posenc.models.config.spec import Layer, Rotary
@@ -43,6 +48,15 @@ PRECISIONS = {
 }
 # Options that keep the tables of parameters small
 SMALL: Mapping[str, dict[str, Any]] = {"Learned": {"length": 16}, "DeBERTa": {"reach": 8}}
+# Encodings with other options than their defaults
+VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("ReRoPE", {"remap": rerope(2)}),
+    ("ReRoPE", {"remap": self_extend(2, 3)}),
+    ("ReRoPE", {"remap": dual_chunk(3, 1)}),
+    ("FoPE", {"length": 64, "rest": 1.0}),
+    ("xPos", {"span": 64, "centre": 100}),
+    ("p-RoPE", {"p": 0.5, "base": 100.0}),
+)
 LAYOUTS: tuple[Layout, Layout] = ("interleaved", "half")
 TOKENS = 6
 FAR, FARTHEST = 1_000_000, 10_000_000
@@ -66,9 +80,9 @@ class VectorCase:
 
 def cases() -> Iterator[VectorCase]:
     """Yield every test vector (case)."""
-    for group in (of_rotations, of_extensions, of_configs, of_encodings, of_texts, of_diffusion):
+    groups = of_rotations, of_extensions, of_axes, of_configs, of_encodings, of_texts, of_diffusion
+    for group in (*groups, of_masks):
         yield from group()
-    yield from of_masks()
 
 
 def pattern(*shape: int, start: int = 0) -> Tensor:
@@ -191,25 +205,77 @@ def of_extensions() -> Iterator[VectorCase]:
     pos = torch.tensor([0, 1, 4095, FAR])
     for dim, base, factor in product((32, 64, 128), (1e4, 5e5, 1e7), (2.0, 4.0, 8.0, 32.0)):
         theta = frequencies(dim, base)
-        for method, stretched in _stretched(theta, factor).items():
+        for method, (stretched, more) in _stretched(theta, factor).items():
             settings = {"dim": dim, "base": base, "method": method, "factor": factor}
             name = f"angles/{method}/{dim}/{base:g}/x{factor:g}"
-            core = (dim, base, factor) == (32, 1e4, 8.0)
-            yield _angles(name, settings | {"trained": 4096}, stretched, pos, core)
+            core = (dim, base) == (32, 1e4) and factor in (2.0, 8.0)
+            yield _angles(name, settings | {"trained": 4096} | more, stretched, pos, core)
 
 
-def _stretched(theta: Tensor, factor: float) -> dict[str, Tensor]:
-    """Return θ extended by each method, for a RoPE that was trained on 4,096 tokens."""
-    ways: dict[str, Callable[[], Tensor]] = {
-        "default": lambda: theta,
-        "linear": lambda: extension.interpolate(theta, factor),
-        "ntk": lambda: extension.ntk(theta, factor),
-        "dynamic": lambda: extension.dynamic_ntk(theta, round(4096 * factor), 4096, factor),
-        "yarn": lambda: extension.yarn(theta, factor, 4096),
-        "llama3": lambda: extension.llama3(theta, factor, 4096),
-        "riflex": lambda: extension.riflex(theta, 4096 * factor, 4096.0),
+def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str, Any]]]:
+    """Return θ by each method, for a RoPE that was trained on 4,096 tokens, and more settings."""
+    length = round(4096 * factor)
+    # Factors for each pair that a search might have found
+    short, long = ([1 + j * by for j in range(len(theta))] for by in (1 / 32, 1 / 4))
+    gain, scales = extension.yarn_gain(factor), {"mscale": 0.75, "mscale_all_dim": 1.0}
+    ends: dict[str, Any] = {"slow": 2.0, "fast": 16.0}
+    softmax_gain = extension.yarn_logit_gain(factor, scales["mscale_all_dim"])
+    lists = {"short": short, "long": long, "gain": extension.longrope_gain(factor, 4096)}
+    return {
+        "default": (theta, {}),
+        "linear": (extension.interpolate(theta, factor), {}),
+        "ntk": (extension.ntk(theta, factor), {}),
+        "dynamic": (extension.dynamic_ntk(theta, length, 4096, factor), {"length": length}),
+        "by parts": (extension.by_parts(theta, factor, 4096), {}),
+        "by parts, ends": (extension.by_parts(theta, factor, 4096, **ends), ends),
+        "yarn": (extension.yarn(theta, factor, 4096), {"gain": gain}),
+        "yarn, ends": (
+            extension.yarn(theta, factor, 4096, **ends, rounded=False),
+            ends
+            | scales
+            | {
+                "truncate": False,
+                "gain": extension.yarn_gain(factor, **scales),
+                "softmax_gain": softmax_gain,
+            },
+        ),
+        "llama3": (extension.llama3(theta, factor, 4096), {}),
+        "longrope, short": (extension.longrope(theta, 4096, 4096, short, long), lists),
+        "longrope, long": (extension.longrope(theta, length, 4096, short, long), lists),
+        "riflex": (extension.riflex(theta, 4096 * factor, 4096.0), {"repeats": 4096}),
     }
-    return {method: way() for method, way in ways.items()}
+
+
+def of_axes() -> Iterator[VectorCase]:
+    """Yield cases of θ for points, a matrix (axis, pair): axial RoPE, M-RoPE and DINOv3."""
+    points, line, shares = (
+        torch.tensor([[0, 0, 0], [1, 2, 3], [100, 5, 70]]),
+        frequencies(32),
+        (6, 5, 5),
+    )
+    spread: dict[str, Any] = {"axes": 3, "base": (1e4, 2000.0, 256.0), "sections": shares}
+    of_sections: dict[str, Any] = {"base": 1e4, "sections": shares}
+    made: dict[str, tuple[Tensor, dict[str, Any]]] = {
+        "axial": (axial(32), {"axes": 2, "base": 1e4}),
+        "axial, sections": (axial(32, **spread), spread),
+        "axial, yarn": (
+            extension.yarn(axial(64), 8.0, 64),
+            {"axes": 2, "base": 1e4, "factor": 8.0, "trained": 64},
+        ),
+        "axial, by parts": (
+            extension.by_parts(axial(64), 8.0, 64),
+            {"axes": 2, "base": 1e4, "factor": 8.0, "trained": 64},
+        ),
+        "m-rope": (mrope(line, shares), of_sections),
+        "m-rope, interleaved": (mrope(line, shares, True), of_sections),
+        "m-rope, spatial first": (spatial_first(line, shares), of_sections),
+        "m-rope, ntk": (extension.ntk(mrope(line, shares), 4.0), of_sections | {"factor": 4.0}),
+        "m-rope, p-rope": (p_rope(mrope(line, shares), 0.5), of_sections | {"p": 0.5}),
+        "dinov3": (dinov3(32), {"axes": 2, "base": 100.0}),
+    }
+    for method, (theta, settings) in made.items():
+        settings = {"dim": 2 * theta.shape[1], "method": method} | settings
+        yield _angles(f"angles/{method}", settings, theta, points[:, : len(theta)], True)
 
 
 def of_configs() -> Iterator[VectorCase]:
@@ -255,6 +321,7 @@ def _of_layer(
             (rotary.dim - rotary.turned) * rotary.trailing,
             precision,
             rotary.gain,
+            core=core and rotary.gain != 1 and (where, precision) == ("shuffled", "float64"),
         )
 
 
@@ -265,12 +332,11 @@ def _points(pos: Tensor, rotary: Rotary) -> Tensor:
 
 def of_encodings() -> Iterator[VectorCase]:
     """Yield cases of every encoding in the catalogue, at two sizes and several positions."""
-    for card in CATALOG:
-        for dim, heads in ((8, 2), (16, 4)):
-            made = create(card.name, dim, heads, **SMALL.get(card.name, {}))
-            encoding = _filled(in_float64(made))
-            for where, (pos, k_pos) in _pairs(encoding, heads).items():
-                yield _encoding(card.name, encoding, dim, heads, where, pos, k_pos)
+    usual = [(card.name, SMALL.get(card.name, {})) for card in CATALOG]
+    for (name, options), (dim, heads) in product((*usual, *VARIANTS), ((8, 2), (16, 4))):
+        encoding = _filled(in_float64(create(name, dim, heads, **options)))
+        for where, (pos, k_pos) in _pairs(encoding, heads).items():
+            yield _encoding(name, options, encoding, dim, heads, where, pos, k_pos)
 
 
 def _filled(encoding: Encoding) -> Encoding:
@@ -301,7 +367,14 @@ def _pairs(encoding: Encoding, heads: int) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _encoding(
-    name: str, encoding: Encoding, dim: int, heads: int, where: str, pos: Tensor, k_pos: Tensor
+    name: str,
+    options: Mapping[str, Any],
+    encoding: Encoding,
+    dim: int,
+    heads: int,
+    where: str,
+    pos: Tensor,
+    k_pos: Tensor,
 ) -> VectorCase:
     points = encoding.axes > 1
     batch = len(pos) if pos.ndim > 1 + points else 1
@@ -324,11 +397,13 @@ def _encoding(
             found = found.masked_fill(~outputs["seen"], 0.0)
         outputs["scores"] = found
     settings = {"encoding": name, "dim": dim, "heads": heads, "causal": encoding.causal}
-    settings |= SMALL.get(name, {}) | {"softmax_scale": encoding.scale(dim)}
-    core = dim == 8 and where == "start"
+    settings |= options | {"softmax_scale": encoding.scale(dim)}
+    chosen = (name, options) in VARIANTS
+    core = dim == 8 and where in (("start", "far", "per head") if chosen else ("start", "grid"))
+    label = f"{name}, {', '.join(map(str, options.values()))}" if chosen else name
     outputs = {key: value.detach() for key, value in outputs.items()}
     return VectorCase(
-        f"encoding/{name}/{dim}x{heads}/{where}", "encoding", settings, inputs, outputs, core=core
+        f"encoding/{label}/{dim}x{heads}/{where}", "encoding", settings, inputs, outputs, core=core
     )
 
 
@@ -354,7 +429,9 @@ def of_texts() -> Iterator[VectorCase]:
             inputs = {"kinds": text, "mask": mask.long()}
             outputs = {"ids": ids, "delta": delta}
             name = f"ids/{rule.name}/{number}"
-            yield VectorCase(name, "ids", settings, inputs, outputs, 0.0, core=number < 2)
+            yield VectorCase(
+                name, "ids", settings, inputs, outputs, 0.0, core=number < 3 + 3 * rule.canvas
+            )
 
 
 Grids = list[tuple[int, int, int]]
@@ -369,6 +446,11 @@ def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
         if rule.canvas:
             images.append((1, *grid))
             kinds += [4, *[1] * (rows * columns), 4]
+            across, down = number % 3, 1 + (number + part) % 2
+            for place in range(1, across * down + 1):
+                images.append((1, 2 * rule.merge, columns * rule.merge))
+                last_of_row = place % across == 0 and place < across * down
+                kinds += [5, *[1] * (2 * columns), 4, *[4] * last_of_row]
         elif 3 in rule.kinds and (number + part) % 3 == 2:
             kinds += [3] * (rows + columns)
         elif 2 in rule.kinds and (number + part) % 2:
@@ -396,7 +478,7 @@ def of_diffusion() -> Iterator[VectorCase]:
             settings |= {"rate": rate} if rate else {}
             ids = text_and_grid(words, grid, rule, references, rate)
             name = f"ids/{rule.name}/{number}"
-            yield VectorCase(name, "ids", settings, {}, {"ids": ids}, 1e-9, core=number == 0)
+            yield VectorCase(name, "ids", settings, {}, {"ids": ids}, 1e-9, core=number < 4)
 
 
 def of_masks() -> Iterator[VectorCase]:

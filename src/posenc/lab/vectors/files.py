@@ -193,6 +193,9 @@ def differences(data: Mapping[str, Any], case: VectorCase | None) -> Iterator[st
     if case is None:
         yield f"{data['name']} is not a case of this version."
         return
+    # Lists and tuples are equal in JSON
+    if data["settings"] != json.loads(json.dumps(case.settings)):
+        yield f"{case.name}: the settings differ."
     for part in ("inputs", "outputs"):
         for name, x in getattr(case, part).items():
             other = decoded(data[part][name])
