@@ -397,7 +397,7 @@ def _encoding(
             found = found.masked_fill(~outputs["seen"], 0.0)
         outputs["scores"] = found
     settings = {"encoding": name, "dim": dim, "heads": heads, "causal": encoding.causal}
-    settings |= options | {"softmax_scale": encoding.scale(dim)}
+    settings |= {**options, "softmax_scale": encoding.scale(dim)}
     chosen = (name, options) in VARIANTS
     core = dim == 8 and where in (("start", "far", "per head") if chosen else ("start", "grid"))
     label = f"{name}, {', '.join(map(str, options.values()))}" if chosen else name
