@@ -47,7 +47,11 @@ PRECISIONS = {
     "float16": torch.float16,
 }
 # Options that keep the tables of parameters small
-SMALL: Mapping[str, dict[str, Any]] = {"Learned": {"length": 16}, "DeBERTa": {"reach": 8}}
+SMALL: Mapping[str, dict[str, Any]] = {
+    "Learned": {"length": 16},
+    "DeBERTa": {"reach": 8},
+    "Inkling": {"rank": 2, "reach": 4, "floor": 3},
+}
 # Encodings with other options than their defaults
 VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ReRoPE", {"remap": rerope(2)}),
