@@ -355,3 +355,12 @@ def test_hidden_words_are_told_by_rope_alone():
     )
     assert max(x - y for x, y in zip(rope, none, strict=True)) < -1
     assert min(x - y for x, y in zip(learned, none, strict=True)) > -0.1
+
+
+def test_the_approaches_of_text_002_stand_beside_the_bits_of_the_guide():
+    """The guide's table, which is made from the store, has the same numbers."""
+    said = page("docs/sources.md")
+    for name in ("RoPE", "ALiBi"):
+        row = re.search(rf"\| {name} \| \S+ \| (\S+) \| (\S+) \|", page("docs/guide.md"))
+        assert row
+        assert f"needs {row[1]} bits at 2 L, and {row[2]} if it reads only the last L" in said

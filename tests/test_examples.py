@@ -7,14 +7,16 @@ import runpy
 import subprocess
 import sys
 from importlib.util import find_spec
-from math import cos, exp, log, pi, sqrt
+from math import cos, exp, floor, log, log2, pi, sin, sqrt
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 from small_models import minilm_folder
 
+from posenc import NoPE, RoPE, attend
 from posenc.catalog import find
 from posenc.properties import check
 from posenc.show.report.drawing import matplotlib
@@ -22,7 +24,7 @@ from posenc.show.report.drawing import matplotlib
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parent.parent / "examples"
-WHOLE = {"tiny_transformer"}  # the whole way by hand
+TRAIN = {"tiny_transformer", "specialised_heads", "far_distances", "learned_frequencies"}
 SCRIPTS = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
 
 
@@ -38,7 +40,7 @@ def run(name, run_name=None):
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_is_short(name):
-    assert len(SCRIPTS[name].read_text().splitlines()) < (100 if name in WHOLE else 60)
+    assert len(SCRIPTS[name].read_text().splitlines()) < (100 if name in TRAIN else 60)
 
 
 def test_each_is_listed_and_tested():
@@ -57,7 +59,7 @@ def test_the_gallery_shows_the_picture_of_each_script_that_draws():
     assert sorted(shown) == sorted({*draw} - {"gemma"})  # whose weights are a download of their own
     pictures = {path.stem: path for path in (FOLDER / "pictures").iterdir()}
     assert sorted(pictures) == sorted(shown)
-    assert sum(path.stat().st_size for path in pictures.values()) < 1.5e6
+    assert sum(path.stat().st_size for path in pictures.values()) < 2e6
     for name in ("shuffle_test", "wavelengths"):
         with Image.open(pictures[name]) as picture:
             figure = run(name)[0]["figure"]
@@ -83,7 +85,6 @@ def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):
         "image_grid",
         "key_cache",
         "own_encoding",
-        "patterns_out_of_reach",
         "table_off_rotation_on",
         "tiny_transformer",
     ]
@@ -460,3 +461,105 @@ def test_sharp_patterns_are_out_of_the_reach_of_sinusoids():
     assert left[0] < 1e-6
     assert sqrt(1 - 32 / 255) <= left[1] < 1
     assert left[2] > 0.5
+
+
+def test_equal_steps_crowd_the_slow_octaves():
+    """Against waves of 2πj tokens counted one by one, and the eigenvalues of products of rows."""
+    made, _ = run("linear_frequencies")
+    octaves = [floor(log2(2 * pi * j)) for j in range(1, 257)]
+    assert made["pairs"]["equal steps"] == [octaves.count(n) for n in range(2, 16)]
+    assert sum(made["pairs"]["equal steps"][7:9]) == 175
+    assert set(made["pairs"]["powers of 10,000"][1:]) == {18, 19, 20}
+    assert made["longest"]["equal steps"] == pytest.approx([2 * pi * 255, 2 * pi * 256])
+    for name, theta in (
+        ("equal steps", [1 / j for j in range(1, 257)]),
+        ("powers of 10,000", [10_000 ** (-j / 256) for j in range(256)]),
+    ):
+        apart = np.subtract.outer(np.arange(512), np.arange(512))
+        squares = np.linalg.eigvalsh(sum(np.cos(t * apart) for t in theta))[::-1]
+        wanted = 1 + int((squares.cumsum() < 0.99 * squares.sum()).sum())
+        assert made["needed"][name][3] == wanted
+    assert made["needed"]["equal steps"][3] == 30
+
+
+def test_a_head_finds_the_object_of_a_verb_by_positions_only():
+    """Equal words get equal weights without positions: four nouns, and two full stops."""
+    found = run("specialised_heads")[0]["found"]
+    for task, share in (
+        ("from the verb to its object", 1 / 4),
+        ("to the end of the sentence", 1 / 2),
+    ):
+        one = found[task]
+        assert one["NoPE"] == pytest.approx([share] * 13, abs=0.01)
+        assert min(one["RoPE"]) > 0.95
+        assert min(one["Sinusoidal"][:6]) > 0.95
+        assert sum(one["Sinusoidal"][6:]) / 7 < 0.8
+
+
+def test_a_longer_key_stays_best_near_and_a_turned_one_moves():
+    made, _ = run("longer_or_turned_keys")
+    assert [*made["best"].values()] == [0, 0, 100]
+    theta = [10_000 ** (-2 * j / 64) for j in range(32)]
+    for score, factor, at in zip(made["scores"].values(), (1, 2, 1), (0, 0, 100), strict=True):
+        for m in (0, 1, 100, 725):
+            wanted = factor * sum(cos((m - at) * t) for t in theta) / 32
+            assert float(score[m]) == pytest.approx(wanted)
+    assert made["equal"][725] < 0
+
+
+def test_ropes_matrix_is_almost_all_zero():
+    made, said = run("sparse_matrix")
+    assert made["zero"] == pytest.approx(1 - 2 / 128)
+    assert made["apart"] < 1e-12
+    assert float(re.search(r"posenc.rotate by (\S+)", said)[1]) < 1e-6
+    assert "16,384" in said
+
+
+def test_rotated_values_cancel_and_tell_where_they_are():
+    """Against sums of complex numbers, by weights that a layer gives to unit vectors."""
+    made, _ = run("rotated_values")
+    names = ["values as they are", "rotated", "rotated, output turned back"]
+    assert made["moved"][names[0]] < 1e-5
+    assert made["moved"][names[1]] > 0.1
+    assert made["moved"][names[2]] < 1e-5
+    assert made["kept"][names[0]] == pytest.approx(1)
+    assert made["kept"][names[1]] == pytest.approx(made["kept"][names[2]])
+    q, k = RoPE(64)(made["q"], made["k"])
+    weights = attend(q, k, torch.eye(64)[None, None], NoPE())[0, 0].double().numpy()
+    theta = np.array([10_000 ** (-2 * j / 64) for j in range(32)])
+    wanted = np.abs(weights @ np.exp(1j * np.outer(np.arange(64), theta))).mean(0)
+    assert made["pairs"]["rotated"] == pytest.approx(wanted, abs=1e-5)
+
+
+def test_learned_frequencies_find_a_period_on_a_short_text_only():
+    """Against the least squares of NumPy for fixed frequencies."""
+    missed = run("learned_frequencies")[0]["missed"]
+    theta = np.array([10_000 ** (-2 * j / 16) for j in range(8)])
+    for tokens in (96, 128):
+        angle = np.outer(np.arange(tokens), theta)
+        wave = np.cos(2 * pi * np.arange(tokens) / 24)
+        rows = np.concatenate([np.sin(angle), np.cos(angle)], 1)
+        left = wave - rows @ np.linalg.lstsq(rows, wave, rcond=1e-6)[0]
+        share = (left @ left) / (wave @ wave)
+        assert missed[tokens, "fixed frequencies"] == pytest.approx(share, abs=0.02)
+    assert missed[96, "learned frequencies"] < 0.01
+    assert missed[128, "learned frequencies"] > 0.5
+
+
+def test_far_distances_can_be_clipped():
+    made, _ = run("far_distances")
+    clipped = made["clipped"]
+    assert all(abs(clipped[reach] - clipped[31]) < 0.02 for reach in (4, 8, 16))
+    assert clipped[0] > clipped[31] + 0.05
+    assert made["without"] > clipped[31] + 0.03
+    shaw = made["model"][1].attention.encoding  # clipped to 0 at the end
+    assert bool((shaw.relative_keys[shaw.reach :] == shaw.relative_keys[shaw.reach]).all())
+
+
+def test_three_bits_jump_between_corners():
+    made, _ = run("binary_in_space")
+    flips = [bin(p ^ (p + 1)).count("1") for p in range(7)]
+    assert made["steps"]["binary"] == pytest.approx([sqrt(n) for n in flips])
+    first = sqrt(2 - 2 * cos(1) + sin(0.1) ** 2)
+    assert made["steps"]["sinusoids"][0] == pytest.approx(first)
+    assert max(made["steps"]["sinusoids"]) < 1

@@ -36,7 +36,17 @@ trigonometric, collision, ambiguity, weight matrix, second hand, hour hand, conv
 position embeddings, positional embeddings, tokenizer, language model, bert, gemma, kazemnejad,
 Su et al., press, raffel, content-position, position-position, position-content, dimensions,
 interference, disentangled, quantized, get_encoding, why 10000, a man threw, big dog, offset,
-absolute + relative, structural attention patterns
+absolute + relative, structural attention patterns, verb-object pairs, syntax,
+sentence boundaries, semantic information, embeddings, rotation, angle, magnitude, transpose,
+signatures, vectorized, GPT-3, position similarity, encoding pattern, locality bias,
+multi-resolution, torus manifold, incommensurate frequencies, orthogonality, group structure,
+norm distribution, semantic similarity, local bias, entanglement, length extrapolation,
+information interference, fixed frequency spectrum, flexibility, seq2seq, order matters, clip,
+content-based key vectors, pure rotations, efficient realization, MRPC, set operation,
+least significant bit, most significant bit, jumpy, discrete, 2D pairs, chunks, coordinate,
+signal processing, low-precision arithmetic, vanishing gradients, quantisation, unique encoding,
+deterministic process, multiple dimensions, sine and cosine, why sine and cosine, why not V,
+useless beyond a distance, compensate, linear scale, redundant dimensions, learned frequencies
 """
 PUBLISHED = """
 mrope_section, mrope_interleaved, position ids, get_rope_index, rope_deltas, axes_dims_rope,

@@ -207,6 +207,26 @@ def test_a_sentence_is_typed_and_shuffled(visit):
     has_address(page, "causal")
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "a man threw a ball",
+        "in the garden a man threw a ball",
+        "once upon a time the pig chased the dog",
+        "the big dog",
+    ],
+)
+def test_sentences_of_the_five_texts_are_examples(visit, sentence):
+    """A chosen sentence replaces the typed one, and a typed one deselects the example."""
+    page = visit("#v1/order/rope?text=dog+bites+man&order=2,1,0")
+    expect(page.get_by_label("Examples")).to_have_value("dog bites man")
+    page.get_by_label("Examples").select_option(sentence)
+    expect(page.get_by_label("Sentence")).to_have_value(sentence)
+    expect(page.locator(".chips li button")).to_have_text(sentence.split())
+    page.get_by_label("Sentence").fill("one two")
+    expect(page.get_by_label("Examples")).to_have_value("")
+
+
 def test_hands_are_moved_where_pairs_turn_and_else_that_is_said(visit):
     page = visit("#v1/rotation/sinusoidal")
     says(page, ".instead", "does not rotate separate pairs")
@@ -612,7 +632,7 @@ def test_nothing_is_said_to_a_mouse_alone(visit):
     expect(explained).to_contain_text("Normalized, norm constant: ")
     for _ in range(9):
         page.keyboard.press("ArrowUp")
-    expect(explained).to_contain_text("norm constant: Each row has the same length")
+    expect(explained).to_contain_text("norm constant: All of the first")
     page.get_by_role("button", name="decaying").click()
     expect(explained).to_contain_text("decaying: The score of two tokens")
 

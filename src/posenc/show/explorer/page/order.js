@@ -2,11 +2,11 @@
 
 import { encodingChoice, instead, reason } from "./app.js";
 import { adds, apart, headsOf, obstacle, shuffled } from "./compute.js";
-import { button, html, newId, slider, tick } from "./dom.js";
+import { button, choice, html, newId, slider, tick } from "./dom.js";
 import { heatMap } from "./draw.js";
 import { attention, changed, lexiconOf, twins } from "./layer.js";
 import { largest } from "./scales.js";
-import { MOST_WORDS } from "./state.js";
+import { FIRST, MOST_WORDS } from "./state.js";
 import { integer, joined, percent, shown, tokensOf } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
@@ -23,6 +23,13 @@ export function standing(state) {
 /** @param {State} state @param {number} n @returns {{i: number, j: number}} a pair of words, wherever the cursor was among more */
 const cursor = ({ i, j }, n) => ({ i: i % (n || 1), j: j % (n || 1) });
 
+const EXAMPLES = [ // sentences of texts on positions, some of them alone and later in a sentence
+  FIRST.text, "the dog chased another dog", "the brown dog chased the black dog", "dog bites man",
+  "a man threw a ball", "in the garden a man threw a ball",
+  "the pig chased the dog", "once upon a time the pig chased the dog",
+  "the big dog", "we saw the big dog",
+];
+
 /** @param {App} app @returns {View} */
 export function orderView(app) {
   const picker = encodingChoice(app, (encoding) => !obstacle(encoding));
@@ -37,6 +44,10 @@ export function orderView(app) {
   const field = html("input", { type: "text", id, maxlength: 300, autocomplete: "off", spellcheck: "false" });
   field.addEventListener("input", () => app.set({ text: field.value, order: [] }, "text"));
   const typed = html("div", { class: "control sentence" }, html("label", { for: id }, "Sentence"), field);
+  const examples = choice({
+    name: "Examples", chosen: (text) => (text ? app.set({ text, order: [] }) : field.focus()),
+    groups: [["", [["", "your own sentence"], ...EXAMPLES.map((text) => /** @type {[string, string]} */ ([text, text]))]]],
+  });
   const chips = html("ol", { class: "chips", "aria-label": "Words in their order" });
   let shuffles = 0;
   /** @param {number} step */
@@ -69,7 +80,7 @@ export function orderView(app) {
     html("h2", {}, "Does attention see the order?"),
     html("p", { class: "summary" }, "Attention compares words in pairs. Its output for a word is the same in every order, unless an encoding or a mask makes positions differ."),
     html("div", { class: "controls" }, picker.element, causal.element, seeded.element, head.element),
-    html("div", { class: "controls" }, typed, buttons), chips, trouble, claims, pair, below,
+    html("div", { class: "controls" }, typed, examples.element, buttons), chips, trouble, claims, pair, below,
     origin);
 
   /** @param {{i?: number, j?: number}} place */
@@ -134,6 +145,7 @@ export function orderView(app) {
       seeded.set(state.seeded);
       origin.textContent = originOf(words, state.seeded ? null : app.data.words);
       if (field.value !== state.text) field.value = state.text;
+      examples.set(EXAMPLES.includes(state.text) ? state.text : "");
       const place = cursor(state, words.length);
       earlier.disabled = words.length < 2 || place.i === 0;
       later.disabled = words.length < 2 || place.i === words.length - 1;
