@@ -77,13 +77,10 @@ def _page(title: str, about: str, terms: Iterable[Term]) -> str:
 
 def _entries(terms: Iterable[Term]) -> Iterator[str]:
     for term in sorted(terms, key=lambda one: one.word.lower()):
-        yield f"**{term.word}**: {term.means}"
-        if term.used_by:
-            yield f"Used by {term.used_by}."
-        if term.here:
-            yield f"In posenc: {term.here}"
+        used = f" Used by {term.used_by}." if term.used_by else ""
+        here = f" In posenc: {term.here}" if term.here else ""
         also = f" Also found as: {', '.join(term.also)}." if term.also else ""
-        yield f"→ {_linked(term.where)}.{also}"
+        yield f"**{term.word}**: {term.means}{used}{here} → {_linked(term.where)}.{also}"
         yield ""
 
 
