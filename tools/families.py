@@ -46,7 +46,8 @@ POSITIONAL = (
     " attn_temperature_tuning floor_scale attn_scale image_size patch_size num_channels"
     " max_source_positions max_target_positions embedding_size input_embedding_size"
     " query_pre_attn_scalar attention_multiplier attn_logit_softcapping position_embeddings_type"
-    " attn_type".split(),
+    " attn_type embed_dim spatial_merge_size window_size fullatt_block_indexes"
+    " num_position_embeddings pos_emb_height pos_emb_width posemb_grid_size".split(),
 )
 
 

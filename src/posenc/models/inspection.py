@@ -17,13 +17,16 @@ from posenc.analysis.dials import Dial, by_method
 from posenc.analysis.frequencies import LONGEST, Pair, pairs, reach, smallest_base
 from posenc.analysis.rounding import ROUNDED, phase_error
 from posenc.models import config
+from posenc.models.config.fields import PATCH_WINDOW
 from posenc.models.config.source import Source
 from posenc.models.config.spec import (
     Buckets,
     Disentangled,
     Fourier,
     Layer,
+    PatchOrder,
     PatchRotary,
+    PatchTable,
     Projected,
     Rotary,
     Slopes,
@@ -392,7 +395,9 @@ def describe_layer(layer: Layer) -> str:
     if not layer.attends:
         return "no attention"
     words = describe_encoding(layer.encoding) if layer.encoding else NOTHING
-    if layer.window:
+    if layer.window and layer.kind == PATCH_WINDOW:
+        words += f", windows of {layer.window} × {layer.window} patches"
+    elif layer.window:
         words += f", window of {layer.window:,} tokens"
     if layer.temperature:
         t = layer.temperature
@@ -409,6 +414,7 @@ def describe_encoding(
     | Projected
     | PatchRotary
     | Table
+    | PatchTable
     | Waves,
 ) -> str:
     """Describe an encoding in a few words.
@@ -443,14 +449,32 @@ def describe_encoding(
         case Projected():
             return f"Transformer-XL, projected sinusoids of {encoding.width} channels"
         case PatchRotary():
-            dim, base = encoding.dim, encoding.base
-            return f"axial RoPE over an image scaled to −1 … 1, {dim} channels, base {base:g}"
+            where = "an image scaled to −1 … 1" if encoding.scaled else " and ".join(encoding.axes)
+            words = f"axial RoPE over {where}, {encoding.dim} channels, base {encoding.base:,.10g}"
+            return words + ("" if encoding.scaled else f", {describe_order(encoding.order)}")
+        case PatchTable():
+            rows, columns = encoding.grid
+            words = f"learned table, {rows} × {columns} patches of {encoding.width} channels"
+            return words + (
+                f", resized to each image ({encoding.resized})" * bool(encoding.resized)
+            )
         case Table():
             first = f", from stored row {encoding.offset}" if encoding.offset else ""
             return f"learned table, {encoding.rows:,} rows of {encoding.width}{first}"
         case Waves():
             order = "sines before cosines" if encoding.halves else "sines and cosines alternating"
             return f"sinusoidal, {encoding.width} channels, base {encoding.base:,.10g}, {order}"
+
+
+def describe_order(order: PatchOrder) -> str:
+    """Describe the order of patches.
+
+    >>> describe_order(PatchOrder("windows", 2, 8))
+    'patches in windows of 8 × 8, in blocks of 2 × 2'
+    """
+    sides = {"windows": order.window, "blocks": order.merge}
+    parts = [f"{name} of {n} × {n}" for name, n in sides.items() if n > 1 and order.order != "rows"]
+    return f"patches in {', in '.join(parts)}" if parts else "patches in rows"
 
 
 def scaling(rotary: Rotary) -> str:

@@ -18,6 +18,7 @@ from posenc.models.config.spec import (
     Disentangled,
     Fourier,
     PatchRotary,
+    PatchTable,
     Rotary,
     Slopes,
     Spec,
@@ -144,6 +145,8 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
         if spec.model:
             yield f"the layers of {printable(spec.model)!r} that attend to text are unknown"
         return
+    if isinstance(spec.embedding, PatchTable):
+        yield "its table has rows for patches of an image, so a number of tokens has no meaning"
     if isinstance(spec.embedding, Waves) and not spec.context:
         yield "the config does not state the number of trained positions"
     far = [layer.encoding for layer in attending if layer.window is None]
@@ -168,6 +171,8 @@ def _weight_problems(
 ) -> Iterator[str]:
     """Yield the failures that follow from the weights."""
     for table in text_tables(measurements):
+        if _of_patches(table, full_spec):
+            continue
         offset = _offset(table, full_spec)
         rows, name = table.rows - offset, printable(table.tensor)
         if target > rows:
@@ -221,9 +226,15 @@ def text_tables(measurements: WeightMeasurements) -> list[Positions]:
 
 def _offset(table: Positions, spec: Spec) -> int:
     """Return the number of rows of a stored table before position 0; 0 if unknown."""
-    if spec.embedding and spec.stored == (table.rows, table.width):
+    if isinstance(spec.embedding, Table | Waves) and spec.stored == (table.rows, table.width):
         return spec.embedding.offset
     return max((_offset(table, part) for part in spec.parts.values()), default=0)
+
+
+def _of_patches(table: Positions, spec: Spec) -> bool:
+    """Test whether a stored table has the rows of a grid of patches."""
+    own = isinstance(spec.embedding, PatchTable) and spec.stored == (table.rows, table.width)
+    return own or any(_of_patches(table, part) for part in spec.parts.values())
 
 
 def _stored(spec: Spec, measurements: WeightMeasurements | None) -> bool:

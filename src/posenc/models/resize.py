@@ -28,7 +28,7 @@ from posenc.encodings.additive.learned import Learned
 from posenc.models.config import families, specify
 from posenc.models.config.families import Family
 from posenc.models.config.source import Source
-from posenc.models.config.spec import Spec, Table
+from posenc.models.config.spec import PatchTable, Spec, Table
 from posenc.models.convert import PIECE, exactly, header_bytes, other_files
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import (
@@ -99,6 +99,9 @@ def _chosen(config: dict[str, Any], file: str, part: str) -> tuple[dict[str, Any
     if part not in specs or not isinstance((found := specs[part]).embedding, Table):
         others = f". Pass `part`, one of {', '.join(filter(None, tables))}" if any(tables) else ""
         whose = part or spec.model
+        if part in specs and isinstance(specs[part].embedding, PatchTable):
+            why = f"{whose!r} resizes its table of patches to each image, so it needs no other"
+            raise ModelError(file, part or "model_type", why)
         raise ModelError(file, part or "model_type", f"{whose!r} has no learned table{others}")
     inner = config[part] if part in config else config
     family = _family(found, spec, part)

@@ -13,6 +13,7 @@ from posenc.core.positions import skipped as skipped
 from posenc.positions.diffusion import DiffusionRule as DiffusionRule
 from posenc.positions.diffusion import text_and_grid as text_and_grid
 from posenc.positions.multimodal import multimodal as multimodal
+from posenc.positions.patches import patches as patches
 from posenc.positions.rules import MultimodalRule as MultimodalRule
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "multimodal",
     "packed",
     "padded",
+    "patches",
     "randomised",
     "sequence",
     "skipped",

@@ -130,6 +130,7 @@ qianfan_ocr_vision: NNNNNNNN, both ways, table
 qwen2_5_omni_talker: RRRRRRRR, base 1e+06
 qwen2_5_omni_text: RRRRRRRR, base 1e+06
 qwen2_5_vl_text: RRRRRRRR, base 1e+06
+qwen2_5_vl_vision: bbbbbbbB, both ways, window 8
 qwen2_moe: RRRRRRRR, base 10000
 qwen2_vl_text: RRRRRRRR, base 1e+06
 qwen3_5_moe_text: ---R---R, base 10000

@@ -16,6 +16,7 @@ from posenc.models.config import specify
 from posenc.models.config.spec import (
     Buckets,
     Disentangled,
+    PatchOrder,
     PatchRotary,
     Projected,
     Rotary,
@@ -36,7 +37,7 @@ def test_a_picture_is_turned_by_rows_and_columns():
     """The 35th published model, DINOv3, has base 100 on coordinates from −1 to 1."""
     config = {"model_type": "dinov3_vit", "hidden_size": 384, "num_attention_heads": 6}
     spec = specify(config | {"num_hidden_layers": 12, "rope_theta": 100.0})
-    assert [layer.encoding for layer in spec.layers] == [PatchRotary(64, 100.0)] * 12
+    assert [layer.encoding for layer in spec.layers] == [PatchRotary(64, 100.0, scaled=True)] * 12
     turn = spec.encodings()[0]
     assert (turn.axes, turn.dim, turn.layout) == (2, 64, "half")
     assert turn.freqs[0, 0].item() == pytest.approx(2 * math.pi)
@@ -227,13 +228,26 @@ def test_comfyui_calls_dinov3_so():
     """ComfyUI's image_encoders/dino3_large.json uses this name."""
     config = {"model_type": "dinov3", "hidden_size": 1024, "num_attention_heads": 16}
     config |= {"num_hidden_layers": 24, "rope_theta": 100.0, "pos_embed_rescale": 2.0}
-    assert [layer.encoding for layer in specify(config).layers] == [PatchRotary(64, 100.0)] * 24
+    assert [layer.encoding for layer in specify(config).layers] == [
+        PatchRotary(64, 100.0, scaled=True)
+    ] * 24
 
 
 def test_a_part_that_is_not_read_is_in_the_notes():
-    for name in ("Qwen2.5-VL", "MiniMax-M3-VL"):
-        (note,) = specify(MINE[name][0]).notes
-        assert note.startswith("config.json:vision_config.")
+    text = {"model_type": "gemma3n_text", "num_hidden_layers": 5}
+    vision = {"model_type": "gemma3n_vision"}
+    spec = specify({"model_type": "gemma3n", "text_config": text, "vision_config": vision})
+    assert any(note.startswith("config.json:vision_config.") for note in spec.notes)
+    assert [*spec.parts] == ["text_config"]
+
+
+def test_the_vision_part_of_a_published_file_is_read():
+    """Qwen2.5-VL-7B has 16 heads of 80 channels, and windows of 112 pixels, 8 patches of 14."""
+    spec = specify(MINE["Qwen2.5-VL"][0])
+    near, *_, far = spec.parts["vision_config"].layers
+    assert near.encoding == PatchRotary(80, 1e4, order=PatchOrder("windows", 2, 8))
+    assert (near.window, far.window, far.encoding) == (8, None, near.encoding)
+    assert spec.notes == ()
 
 
 def test_nothing_is_said_of_what_was_not_read():

@@ -217,7 +217,8 @@ def _of_stack(model_type: str, config: Any, known: Family, name: str, spec: Spec
         yield from _of_buckets(config, name, spec)
     if Disentangled in kinds:
         yield from _of_disentangled(config, spec)
-    if PatchRotary in kinds:
+    # Other towers are compared in test_vision.py
+    if any(isinstance(x.encoding, PatchRotary) and x.encoding.scaled for x in spec.layers):
         yield from _of_pictured(config, spec)
     seen = _ran(config)
     if name:

@@ -2,6 +2,7 @@
 
 from math import isqrt, prod
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -28,3 +29,37 @@ def on_a_grid(
     cells = rows.T.unflatten(-1, grid)[None].float()
     new = F.interpolate(cells, to, mode="bicubic", antialias=antialias)
     return new.flatten(-2)[0].T.to(rows.dtype)
+
+
+def resized(cells: Tensor, to: tuple[int, int], method: str) -> Tensor:
+    """Fit a learned grid, (row, column, channel), to an image of `to` rows and columns of patches.
+
+    - `method`: "bilinear", "bicubic" or "nearest"; "bilinear, corners aligned" maps corner cells to
+      corner patches; ", antialiased" averages if the image is smaller; "bilinear, zeros outside"
+      reads zeros beyond the edge; "cropped" keeps the first rows and columns, "repeated" tiles; ""
+      resizes nothing
+
+    Raises ValueError if the method cannot make this size.
+    """
+    grid = tuple(cells.shape[:2])
+    if grid == to:
+        return cells
+    if not method or (method == "cropped" and (to[0] > grid[0] or to[1] > grid[1])):
+        raise ValueError(
+            f"`to` must be {'at most ' * bool(method)}{grid[0]} × {grid[1]} patches, the size of"
+            f" the stored grid, got {to[0]} × {to[1]}. Resize the image."
+        )
+    if method in ("cropped", "repeated"):
+        copies = [-(-new // old) for new, old in zip(to, grid, strict=True)]
+        return cells.repeat(*copies, 1)[: to[0], : to[1]]
+    images, (mode, _, how) = cells.permute(2, 0, 1)[None], method.partition(", ")
+    if how == "zeros outside":
+        places = [(2 * torch.arange(n, device=cells.device) + 1) / n - 1 for n in to]
+        row, column = torch.meshgrid(*places, indexing="ij")
+        points = torch.stack((column, row), -1)[None].to(cells.dtype)
+        new = F.grid_sample(images, points, mode=mode, align_corners=False)
+    else:
+        corners = None if mode == "nearest" else how == "corners aligned"
+        new = F.interpolate(images, to, mode=mode, align_corners=corners,
+                            antialias=how == "antialiased")  # fmt: skip
+    return new[0].permute(1, 2, 0)

@@ -21,6 +21,7 @@ LEAST_MARGIN = 1e-9
 
 FULL, SLIDING = "full_attention", "sliding_attention"  # types of layers
 LINEAR, INDEXED = "linear_attention", "indexed_attention"
+PATCH_WINDOW = "window_attention"  # in windows of patches
 USUAL = (FULL, SLIDING)  # types that any class may have
 OLD_NAMES = {  # type of layer in older configs → in transformers 5
     "attention": FULL,

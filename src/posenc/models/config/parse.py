@@ -21,6 +21,7 @@ from posenc.models.config.spec import (
     Fourier,
     Layer,
     PatchRotary,
+    PatchTable,
     Projected,
     Rotary,
     Slopes,
@@ -46,7 +47,8 @@ KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
     Buckets: "t5",
     Disentangled: "deberta",
     Projected: "transformer-xl",
-    PatchRotary: "dinov3",
+    PatchRotary: "axial",
+    PatchTable: "learned",
     Table: "learned",
     Waves: "sinusoidal",
 }
@@ -229,11 +231,13 @@ def _with_direction(layer: Layer, config: Config) -> Layer:
 def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
     """Return the context and trained length of a stack without RoPE, as fields of `Spec`.
 
-    Relative positions have no maximum, unless a table is added to the embeddings too.
+    Relative positions and patches of an image have no maximum number of tokens, unless a table of
+    tokens is added to the embeddings too.
     """
     if isinstance(spec.embedding, Table):
         return {"context": spec.embedding.rows, "trained": spec.embedding.rows}
     relative = any(isinstance(x.encoding, (Buckets, Projected, PatchRotary)) for x in spec.layers)
+    relative |= isinstance(spec.embedding, PatchTable)
     longest = None if relative else config.count("max_position_embeddings")
     return {"context": longest, "trained": longest}
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from posenc.core.encoding import Encoding
     from posenc.core.frequencies import Layout
     from posenc.core.masks import Mask
-    from posenc.core.shapes import Frequencies
+    from posenc.core.shapes import Frequencies, Points
     from posenc.encodings.additive.learned import Learned
     from posenc.encodings.additive.sinusoidal import Sinusoidal
     from posenc.encodings.bias.alibi import ALiBi
@@ -34,8 +34,15 @@ Method = Literal[
 ]
 
 
+# Methods by which `resampling.resized` fits a grid of rows to an image
+Resizing = Literal[
+    "", "bilinear", "bilinear, corners aligned", "bilinear, zeros outside", "bilinear, antialiased",
+    "bicubic", "bicubic, antialiased", "nearest", "cropped", "repeated",
+]  # fmt: skip
+
 # Keys of nested configs that describe a text model
 TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_config")
+AXES = ("frame", "row", "column")  # of a point
 IDLE = ("linear_attention", "conv", "moe", "mlp")  # types of layers that do not attend
 
 
@@ -235,20 +242,86 @@ class Projected:
 
 
 @dataclass(frozen=True)
-class PatchRotary:
-    """DINOv3's rotation by row and column of image patches, both scaled to −1 … 1.
+class PatchOrder:
+    """Order of the patches of an image, as in `positions.patches`."""
 
-    Positions are points, as returned by `positions.centred`.
+    order: Literal["rows", "blocks", "windows"] = "rows"
+    merge: int = 1  # patches along each side of a block
+    window: int = 1  # patches along each side of a window
+
+    def points(self, *sizes: int) -> Points:
+        """Return the points of an image of rows and columns of patches, or of a video."""
+        from posenc.positions.patches import patches
+
+        return patches(*sizes, order=self.order, merge=self.merge, window=self.window)
+
+
+@dataclass(frozen=True)
+class PatchRotary:
+    """Rotation by the row and column of an image patch, in some models by its frame too.
+
+    Positions are points, as returned by `points`.
     """
 
     dim: int
     base: float
+    axes: tuple[str, ...] = ("row", "column")  # in the order of their pairs
+    pairs: Literal["blocks", "turns", "split"] = "blocks"  # see `theta`
+    layout: Literal["half", "interleaved", "half of each axis"] = "half"
+    scaled: bool = False  # True: points from −1 to 1 across the image, and 2π θ
+    first: int = 0  # row and column of the first patch
+    step: float = 1.0  # distance of neighbouring patches
+    order: PatchOrder = PatchOrder()
 
-    def encoding(self) -> RoPE:
+    def theta(self) -> Frequencies:
+        """Return θ of each axis and pair, (axis, pair), with axes in the order of the points.
+
+        blocks    pairs of the first axis, then of the next, with θ_c = base^(−c/m) for m pairs
+        turns     the axes take the pairs in turn, with the same θ
+        split     blocks, but axis a of n has every n-th θ of one head, base^(−2(nc + a)/d)
+        """
+        import torch
+
+        from posenc.core.frequencies import frequencies
+        from posenc.encodings.rotary.axial import axial
         from posenc.encodings.rotary.dinov3 import dinov3
+
+        axes = len(self.axes)
+        theta = dinov3(self.dim, self.base) if self.scaled else axial(self.dim, axes, self.base)
+        theta = theta[:, : axes * (self.dim // (2 * axes))]
+        if self.pairs == "turns":
+            theta = theta.unflatten(-1, (axes, -1)).transpose(-1, -2).flatten(-2)
+        elif self.pairs == "split":
+            each = frequencies(self.dim, self.base).unflatten(-1, (-1, axes)).T
+            theta = torch.block_diag(*(row[None] for row in each))
+        return theta[[self.axes.index(axis) for axis in AXES if axis in self.axes]]
+
+    def encoding(self) -> Encoding:
+        from posenc.core.encoding import Sum
         from posenc.encodings.rotary.rope import RoPE
 
-        return RoPE(dinov3(self.dim, self.base), layout="half")
+        theta = self.theta()
+        if self.layout != "half of each axis":
+            return RoPE(theta, self.dim, layout=self.layout)
+        first, last = theta.chunk(2, -1)
+        return Sum(
+            RoPE(first, self.dim, layout="half"),
+            RoPE(last, self.dim, layout="half", trailing=True),
+        )
+
+    def points(self, *sizes: int) -> Points:
+        """Return the positions of the patches of an image or video in the model's order.
+
+        `sizes` are rows and columns of patches, or frames, rows and columns; the frame is an axis
+        only if the model rotates by the frame.
+        """
+        from posenc.core.positions import centred
+
+        if self.scaled:
+            return centred(*sizes)
+        points = self.order.points(*sizes)
+        points = points if "frame" in self.axes else points[:, -2:]
+        return self.step * points + self.first if self.step != 1 else points + self.first
 
 
 @dataclass(frozen=True)
@@ -278,7 +351,9 @@ class Layer:
     ) = None
     kind: str = "full_attention"  # type of the layer in transformers' terms
     attends: bool = True  # False: a convolution or a recurrence
-    window: int | None = None  # number of tokens that a query sees, itself included; None: all
+    # Number of tokens that a query sees, itself included; None: all. If `kind` is
+    # "window_attention", the side of the windows of patches within which layers attend
+    window: int | None = None
     temperature: QueryScale | None = None
     causal: bool = True  # False: a query also sees later keys
     scale: float | None = None  # softmax scale; None: the encoding's own, usually 1/√channels
@@ -308,17 +383,26 @@ class Layer:
 
         if self.window is None:
             return masks.causal(pos, k_pos) if self.causal else None
-        if self.kind == "chunked_attention":
+        if self.kind in ("chunked_attention", "window_attention"):
             if pos is None:
                 raise ValueError(
-                    "`pos` must be the positions of the queries for a layer with chunked attention,"
-                    " got None. Pass `pos`."
+                    f"`pos` must be the positions of the queries for a layer with"
+                    f" {self.kind.replace('_', ' ')}, got None. Pass `pos`."
                 )
             k_pos = pos if k_pos is None else k_pos
-            near = masks.documents(pos // self.window, k_pos // self.window)
+            near = masks.documents(*(self._part(one, self.window) for one in (pos, k_pos)))
         else:
             near = masks.window(self.window, pos, k_pos)
         return near & masks.causal(pos, k_pos) if self.causal else near
+
+    def _part(self, pos: Tensor, size: int) -> Tensor:
+        """Return the number of the chunk of each token, or of the window of each patch."""
+        if self.kind == "chunked_attention":
+            return pos // size
+        first = self.encoding.first if isinstance(self.encoding, PatchRotary) else 0
+        row, column = ((pos[..., axis] - first) // size for axis in (-2, -1))
+        # Cantor's numbering of pairs: one number for each window
+        return (row + column) * (row + column + 1) // 2 + column
 
 
 @dataclass(frozen=True)
@@ -333,6 +417,49 @@ class Table:
         from posenc.encodings.additive.learned import Learned
 
         return Learned(self.rows, self.width)
+
+
+@dataclass(frozen=True)
+class PatchTable:
+    """Learned rows of a grid of patches, added to the embeddings, without their weights.
+
+    A model with `resized` interpolates the rows for an image of another size.
+    """
+
+    grid: tuple[int, int]  # stored rows and columns of patches
+    width: int
+    resized: Resizing = ""  # "": an image must have the size of the grid
+    before: int = 0  # stored rows before those of patches, such as that of a class token
+    after: int = 0  # stored rows after them
+    # True: patches, counted row by row, have the rows of an image with rows and columns exchanged
+    exchanged: bool = False
+    order: PatchOrder = PatchOrder()
+
+    @property
+    def rows(self) -> int:
+        """Number of all stored rows."""
+        return self.before + self.grid[0] * self.grid[1] + self.after
+
+    def encoding(self) -> Learned:
+        from posenc.encodings.additive.learned import Learned
+
+        return Learned(self.rows, self.width)
+
+    def rows_of(self, table: Tensor, *sizes: int) -> Tensor:
+        """Return the row of each patch of an image, (token, channel), in the model's order.
+
+        - `table`: all stored rows, (row, channel)
+        - `sizes`: rows and columns of patches of the image, or frames, rows and columns
+
+        Raises ValueError for an image of another size than the grid if the model resizes none.
+        """
+        from posenc.encodings.additive.resampling import resized
+
+        (rows, columns), points = sizes[-2:], self.order.points(*sizes)
+        cells = table[self.before : self.before + self.grid[0] * self.grid[1]]
+        to = (columns, rows) if self.exchanged else (rows, columns)
+        fitted = resized(cells.unflatten(0, self.grid), to, self.resized).flatten(0, 1)
+        return fitted[points[:, -2] * columns + points[:, -1]]
 
 
 @dataclass(frozen=True)
@@ -357,7 +484,7 @@ class Waves:
 class LayerEncodings(list["Encoding"]):
     """List of a model's layer encodings; `embedding` is the table that is added to embeddings."""
 
-    def __init__(self, encodings: Iterable[Encoding], embedding: Table | Waves | None):
+    def __init__(self, encodings: Iterable[Encoding], embedding: Table | PatchTable | Waves | None):
         super().__init__(encodings)
         self.embedding = embedding
 
@@ -373,7 +500,7 @@ class Spec:
     model: str  # `model_type` of the config
     kind: str  # one of `families.Kind`
     layers: tuple[Layer, ...] = ()
-    embedding: Table | Waves | None = None
+    embedding: Table | PatchTable | Waves | None = None
     heads: int = 0
     groups: int = 0  # heads of keys and values
     context: int | None = None  # tokens that the config states as its context
@@ -447,6 +574,8 @@ class Spec:
         match self.embedding:
             case Table(rows=int(rows)) | Waves(rows=int(rows)):
                 return rows + self.embedding.offset, self.embedding.width
+            case PatchTable():
+                return self.embedding.rows, self.embedding.width
         return None
 
     @property

@@ -57,11 +57,11 @@ def first_row(config: Config) -> int:
 def _rows(config: Config) -> int | None:
     if not config.family.grid:
         return config.count("max_position_embeddings")
-    image, patch = (_sides(config, key) for key in config.family.grid)
+    image, patch = (sides(config, key) for key in config.family.grid)
     return (image[0] // patch[0]) * (image[1] // patch[1])
 
 
-def _sides(config: Fields, key: str) -> tuple[int, ...]:
+def sides(config: Fields, key: str) -> tuple[int, ...]:
     """Return (height, width) in pixels; a single number in the config counts for both."""
     sides = (
         config.counts(key, least=1) if isinstance(config.value(key), list) else config.count(key)

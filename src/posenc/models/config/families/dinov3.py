@@ -13,4 +13,4 @@ def layers(config: Config) -> list[Layer]:
         config.fail("rope_theta", "is missing")
     if dim % 4:
         config.fail("hidden_size", "must give heads a multiple of 4 channels, for two axes", dim)
-    return stack(config, encode=lambda kind: PatchRotary(dim, base))
+    return stack(config, encode=lambda kind: PatchRotary(dim, base, scaled=True))

@@ -1,0 +1,179 @@
+"""Tiny vision towers of transformers, with the functions that rotate and attend recorded."""
+
+import inspect
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import CONFIG_MAPPING
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+import watched
+
+PATCH = 4  # pixels of a side
+SIZES = {
+    **dict.fromkeys(("hidden_size", "embed_dim"), 32),
+    **dict.fromkeys(("num_attention_heads", "num_heads"), 2),
+    **dict.fromkeys(("num_hidden_layers", "depth"), 4),
+    **dict.fromkeys(("intermediate_size", "moe_intermediate_size"), 40),
+    **dict(patch_size=PATCH, num_channels=3, in_channels=3, head_dim=16, out_hidden_size=32),
+    **dict(num_key_value_heads=2, num_local_experts=2, num_experts_per_tok=1),
+}
+OWN: dict[str, dict[str, Any]] = {  # other sizes, or sizes that follow from these
+    "qwen2_5_vl_vision": dict(window_size=16, fullatt_block_indexes=[1, 3]),
+    "qwen2_5_omni_vision_encoder": dict(window_size=16, fullatt_block_indexes=[1, 3]),
+    "exaone4_5_vision": dict(window_size=16, fullatt_block_indexes=[1, 3], num_key_value_heads=1),
+    "cohere_compass_vision": dict(deepstack_visual_indexes=[]),
+    "dots3_note_vision_encoder": dict(
+        adapter_in_dim=32, adapter_out_dim=32, mlp_layer_types=["dense"] * 4, per_layer_config={}
+    ),
+    "qwen3_vl_vision": dict(deepstack_visual_indexes=[]),
+    "qwen3_vl_moe_vision": dict(deepstack_visual_indexes=[]),
+    "qwen3_omni_moe_vision_encoder": dict(deepstack_visual_indexes=[]),
+    "lfm3_vl_vision": dict(layer_types=["conv", "full_attention"] * 2),
+    "llama4_vision_model": dict(
+        image_size=24,
+        intermediate_size=128,
+        vision_output_dim=32,
+        projector_input_dim=32,
+        projector_output_dim=32,
+    ),
+    "step3p5_vision": dict(image_size=20, max_position_embeddings=25),
+    "paddleocr_vl_vision": dict(image_size=20),
+    "glm4v_vision": dict(image_size=20),
+    "glm4v_moe_vision": dict(image_size=20),
+    "muse_glimmer_vision": dict(pos_emb_height=4, pos_emb_width=4),
+    "muse_spark_vision": dict(pos_emb_height=4, pos_emb_width=4),
+    "kimi_k25_vision": dict(pos_emb_height=4, pos_emb_width=4),
+}
+
+
+@dataclass
+class Calls:
+    """The rotated queries before and after, (token, head, channel), and the calls of attention."""
+
+    turned: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
+    attended: list[tuple[int, int, float]] = field(default_factory=list)  # queries, keys, scale
+
+
+def tower(model_type: str, **more: Any) -> Any:
+    """Return a tiny random vision tower, with a table of 16 to 25 rows if it has one."""
+    kind: Any = CONFIG_MAPPING[model_type]
+    usual = kind().to_dict()
+    sizes = {k: v for k, v in SIZES.items() if k in usual and usual[k] is not None}
+    sizes |= {k: 16 for k in ("num_position_embeddings",) if k in usual}
+    sizes |= {k: 4 for k in ("posemb_grid_size",) if k in usual}
+    config = kind(**{**sizes, **OWN.get(model_type, {}), **more})
+    config._attn_implementation = "eager"
+    torch.manual_seed(0)
+    model_class: Any = watched.model_class(kind)
+    model = model_class(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.normal_(std=0.3)
+    return model
+
+
+def given(model: Any, rows: int, columns: int) -> dict[str, Any]:
+    """Return the arguments of a call with one random image of rows and columns of patches."""
+    config, frames = model.config, 1
+    names = inspect.signature(model.forward).parameters
+    channels = getattr(config, "num_channels", None) or getattr(config, "in_channels", 3)
+    depth = getattr(config, "temporal_patch_size", 1)
+    grid = torch.tensor([[frames, rows, columns]])
+    match config.model_type:
+        case "pixtral" | "llama4_vision_model" | "step3p5_vision":
+            return {"pixel_values": torch.randn(1, channels, rows * PATCH, columns * PATCH)}
+        case "paddleocr_vl_vision":
+            pixels = torch.randn(1, rows * columns, channels, PATCH, PATCH)
+            return {"pixel_values": pixels, "grid_thw": grid}
+        case "kimi_k25_vision":
+            pixels = torch.randn(rows * columns, channels, PATCH, PATCH)
+            return {"pixel_values": pixels, "grid_thw": grid}
+        case "inkling2_vision":
+            merge = config.spatial_merge_size
+            side, grid = PATCH * merge, grid // torch.tensor([1, merge, merge])
+            return {
+                "pixel_values": torch.randn(int(grid.prod()), side, side, channels),
+                "image_grid_thw": grid,
+            }
+        case "muse_glimmer_vision" | "muse_spark_vision":
+            depth = config.patch_temporal
+    flat = torch.randn(rows * columns, channels * depth * PATCH**2)
+    pixels = "hidden_states" if "hidden_states" in names else "pixel_values"
+    found = {pixels: flat, "grid_thw": grid}
+    if "merge_sizes" in names:
+        found["merge_sizes"] = torch.ones(1, dtype=torch.long)
+    return found
+
+
+def recorded(model: Any, rows: int, columns: int, monkeypatch: Any) -> Calls:
+    """Run a tower on an image, and return its rotations and calls of attention."""
+    calls, module = Calls(), sys.modules[type(model).__module__]
+    for name, function in list(vars(module).items()):
+        if name.endswith("eager_attention_forward"):
+            monkeypatch.setattr(module, name, _attention(calls, function))
+        elif inspect.isfunction(function) and watched.TURNS.search(name):
+            monkeypatch.setattr(module, name, _turning(calls, function))
+    with torch.no_grad():
+        model(**given(model, rows, columns))
+    return calls
+
+
+def _turning(calls: Calls, function: Any) -> Any:
+    def turning(*arguments: Any, **named: Any) -> Any:
+        count = len(calls.turned)
+        out = function(*arguments, **named)
+        # Rotations within this function are part of this one
+        del calls.turned[count:]
+        first = out[0] if isinstance(out, tuple) else out
+        calls.turned.append((arguments[0].squeeze(0), first.squeeze(0)))
+        return out
+
+    return turning
+
+
+def _attention(calls: Calls, function: Any) -> Any:
+    def attend(module: Any, q: Any, k: Any, v: Any, *rest: Any, **named: Any) -> Any:
+        scale = named.get("scaling", rest[1] if len(rest) > 1 else None)
+        # Llama 4 passes None, and its function divides by √d
+        calls.attended.append((q.shape[2], k.shape[2], scale or q.shape[-1] ** -0.5))
+        return function(module, q, k, v, *rest, **named)
+
+    return attend
+
+
+NAMED = re.compile(r"pos", re.IGNORECASE)
+BLOCK = re.compile(r"(layers|layer|blocks|block|resblocks)\.\d+(\.|$)")
+
+
+def added(model: Any, elements: int, *sizes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the stored table of positions, and its effect on the input of the first layer.
+
+    Norms before the first layer are switched off, so that the effect is a sum.
+    """
+    named = [
+        weight
+        for name, weight in model.named_parameters()
+        if NAMED.search(name) and weight.numel() == elements
+    ]
+    (table,) = named
+    first = next(m for n, m in model.named_modules() if re.search(r"(layers?|blocks?)\.0$", n))
+    for name, module in model.named_modules():
+        if "Norm" in type(module).__name__ and not BLOCK.search(name):
+            module.forward = lambda x, *_, **__: x
+    seen: list[torch.Tensor] = []
+    first.register_forward_pre_hook(
+        lambda module, given, named: seen.append((*given, *named.values())[0].detach().clone()),
+        with_kwargs=True,
+    )
+    arguments, stored = given(model, *sizes), table.detach().clone()
+    with torch.no_grad():
+        for values in (stored, torch.zeros_like(stored)):
+            table.copy_(values)
+            model(**arguments)
+    effect = (seen[0] - seen[1]).flatten(0, -2)
+    return stored.reshape(-1, effect.shape[-1]), effect
