@@ -203,8 +203,8 @@ def test_which_models_pair_channels_in_which_way():
 
 def test_most_kinds_of_layers_in_transformers_turn():
     """ "Most open decoders use it", of the stacks that are read and have positions at all."""
-    kinds = [one.kind for name in model_types() if (one := family(name))]
-    others = {*kinds} - {"rotary", "refused", "parts", "nothing"}
+    kinds = [one.kind for name in model_types() if (one := family(name)) and one.causal]
+    others = {*kinds} - {"rotary", "refused", "parts", "nothing", "given"}
     assert others == {"learned", "sinusoidal", "none"}  # of biases, the type is "none"
     assert kinds.count("rotary") > sum(kinds.count(kind) for kind in others)
 

@@ -47,7 +47,10 @@ POSITIONAL = (
     " max_source_positions max_target_positions embedding_size input_embedding_size"
     " query_pre_attn_scalar attention_multiplier attn_logit_softcapping position_embeddings_type"
     " attn_type embed_dim spatial_merge_size window_size fullatt_block_indexes"
-    " num_position_embeddings pos_emb_height pos_emb_width posemb_grid_size".split(),
+    " num_position_embeddings pos_emb_height pos_emb_width posemb_grid_size pretrain_image_size"
+    " max_image_size num_patches n_cls_tokens max_img_size num_windows window_block_indices"
+    " interpolate_mode num_mel_bins max_length frequency_stride time_stride is_native"
+    " use_absolute_position_embeddings use_relative_position_embeddings fpn_hidden_size".split(),
 )
 
 
@@ -57,7 +60,7 @@ def line(model_type: str) -> dict[str, Any]:
     made: dict[str, Any] = {"folder": kind.__module__.split(".")[-2]}
     if "parts" in hand:
         return made | {"inner": inner(model_type, hand["parts"])}
-    if hand.get("kind") in ("refused", "nothing"):
+    if hand.get("kind") in ("refused", "nothing", "given"):
         return made
     config = watched.config(model_type)
     made["parts"] = parts(model_type)
@@ -212,7 +215,7 @@ def parts(model_type: str) -> list[str]:
     return [
         key
         for key, name in inner.items()
-        if name in CONFIG_MAPPING and families.by_hand(name).get("kind") != "nothing"
+        if name in CONFIG_MAPPING and families.by_hand(name).get("kind") not in ("nothing", "given")
     ]
 
 

@@ -20,6 +20,8 @@ from posenc.models import config
 from posenc.models.config.fields import PATCH_WINDOW
 from posenc.models.config.source import Source
 from posenc.models.config.spec import (
+    Added,
+    AxisTables,
     Buckets,
     Disentangled,
     Fourier,
@@ -27,6 +29,8 @@ from posenc.models.config.spec import (
     PatchOrder,
     PatchRotary,
     PatchTable,
+    PatchWaves,
+    PointWaves,
     Projected,
     Rotary,
     Slopes,
@@ -406,16 +410,7 @@ def describe_layer(layer: Layer) -> str:
 
 
 def describe_encoding(
-    encoding: Rotary
-    | Fourier
-    | Slopes
-    | Buckets
-    | Disentangled
-    | Projected
-    | PatchRotary
-    | Table
-    | PatchTable
-    | Waves,
+    encoding: Rotary | Fourier | Slopes | Buckets | Disentangled | Projected | PatchRotary | Added,
 ) -> str:
     """Describe an encoding in a few words.
 
@@ -461,6 +456,17 @@ def describe_encoding(
         case Table():
             first = f", from stored row {encoding.offset}" if encoding.offset else ""
             return f"learned table, {encoding.rows:,} rows of {encoding.width}{first}"
+        case AxisTables():
+            sizes = zip(encoding.sizes, encoding.axes, strict=True)
+            rows = " and ".join(f"{size:,} of the {axis}" for size, axis in sizes)
+            return f"learned tables, rows {rows}, {encoding.width} channels, added together"
+        case PatchWaves():
+            unit = "an image spans 2π" if encoding.normalised else "patches are counted"
+            words = f"sinusoids of {' and '.join(encoding.axes)}, {encoding.width} channels"
+            place = ", added to queries and keys of each layer" * encoding.each_layer
+            return f"{words}, base {encoding.base:,.10g}, {unit}{place}"
+        case PointWaves():
+            return f"Fourier features of random directions, {encoding.width} channels"
         case Waves():
             order = "sines before cosines" if encoding.halves else "sines and cosines alternating"
             return f"sinusoidal, {encoding.width} channels, base {encoding.base:,.10g}, {order}"

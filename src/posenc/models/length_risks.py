@@ -14,6 +14,7 @@ from math import pi
 from typing import TYPE_CHECKING
 
 from posenc.models.config.spec import (
+    IN_IMAGES,
     Buckets,
     Disentangled,
     Fourier,
@@ -145,8 +146,8 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
         if spec.model:
             yield f"the layers of {printable(spec.model)!r} that attend to text are unknown"
         return
-    if isinstance(spec.embedding, PatchTable):
-        yield "its table has rows for patches of an image, so a number of tokens has no meaning"
+    if isinstance(spec.embedding, IN_IMAGES):
+        yield "its positions are patches of an image, so a number of tokens has no meaning"
     if isinstance(spec.embedding, Waves) and not spec.context:
         yield "the config does not state the number of trained positions"
     far = [layer.encoding for layer in attending if layer.window is None]

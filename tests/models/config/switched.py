@@ -39,7 +39,7 @@ class Switched:
 def variants(model_type: str) -> Iterator[dict[str, Any]]:
     known = families.family(model_type)
     assert known
-    if not known.refused and known.kind not in ("parts", "nothing"):
+    if not known.refused and known.kind not in ("parts", "nothing", "given"):
         yield from switches.switches(model_type)
 
 
@@ -48,7 +48,7 @@ def sample() -> list[tuple[str, dict[str, Any]]]:
     having: dict[str, list[str]] = defaultdict(list)
     for model_type in understood.models():
         known = families.family(model_type)
-        if known and not known.refused and known.kind not in ("parts", "nothing"):
+        if known and not known.refused and known.kind not in ("parts", "nothing", "given"):
             for key in switches.stated(model_type):
                 having[key].append(model_type)
     chosen = []

@@ -86,6 +86,7 @@ hunyuan_v1_moe: RRRRRRRR, base 10000, unlike
 hy_v4: RRRRRRRR, base 10000, sinks, unlike
 hyperclovax: RRRRRRRR, base 10000, scale 0.0884
 imagegpt: NNNNNNNN, table
+idefics3_vision: NNNNNNNN, both ways, patchtable
 internvl_vision: NNNNNNNN, both ways, table
 jamba: ----N---
 kimi_linear: ----N---
@@ -143,6 +144,8 @@ qwen3_vl_text: RRRRRRRR, base 500000
 qwen4_exp_text: ---R---R, base 1e+07, unlike
 recurrent_gemma: --r--r--, base 10000, window 2048
 roformer: RRRRRRRR, base 10000, both ways
+sam2_prompt_encoder: , pointwaves
+sam2_vision_model: , patchwaves
 sapiens2: BBBBBBBB, both ways
 smollm3: RRRNRRRN, base 2e+06
 step3p5: RRRRRRRR, base 10000, scale 0.0884

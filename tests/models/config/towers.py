@@ -3,6 +3,7 @@
 import inspect
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,15 @@ OWN: dict[str, dict[str, Any]] = {  # other sizes, or sizes that follow from the
     "muse_glimmer_vision": dict(pos_emb_height=4, pos_emb_width=4),
     "muse_spark_vision": dict(pos_emb_height=4, pos_emb_width=4),
     "kimi_k25_vision": dict(pos_emb_height=4, pos_emb_width=4),
+    "cosmos3_edge_vision": dict(num_patches=16),
+    "siglip2_vision_model": dict(num_patches=16),
+    "audio-spectrogram-transformer": dict(
+        num_mel_bins=12, max_length=20, frequency_stride=2, time_stride=4
+    ),
+    "rf_detr_dinov2": dict(num_windows=1),
+    "radio": dict(max_img_size=16, patch_dim=48),
+    "molmo2_vision": dict(image_size=[16, 16], num_position_embeddings=16),
+    "lw_detr_vit": dict(num_windows=1),
 }
 
 
@@ -66,15 +76,34 @@ def tower(model_type: str, **more: Any) -> Any:
     sizes = {k: v for k, v in SIZES.items() if k in usual and usual[k] is not None}
     sizes |= {k: 16 for k in ("num_position_embeddings",) if k in usual}
     sizes |= {k: 4 for k in ("posemb_grid_size",) if k in usual}
+    sizes |= {k: 16 for k in ("image_size", "pretrain_image_size", "max_image_size") if k in usual}
     config = kind(**{**sizes, **OWN.get(model_type, {}), **more})
     config._attn_implementation = "eager"
     torch.manual_seed(0)
-    model_class: Any = watched.model_class(kind)
-    model = model_class(config).eval()
+    model = _class(model_type, kind)(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.normal_(std=0.3)
     return model
+
+
+class _Loss:
+    def __new__(cls, **_: Any) -> Any:
+        return torch.nn.Identity()
+
+
+def _class(model_type: str, kind: Any) -> Any:
+    if model_type == "idefics_vision":
+        from transformers.models.idefics.vision import IdeficsVisionTransformer
+
+        return IdeficsVisionTransformer
+    found: Any = watched.model_class(kind)
+    if model_type in ("lw_detr_vit", "rf_detr_dinov2"):
+        return getattr(sys.modules[found.__module__], found.__name__.replace("Encoder", "Backbone"))
+    if model_type == "eomt":
+        # The loss needs another package, and is not used here
+        sys.modules[found.__module__].EomtLoss = _Loss  # type: ignore[attr-defined]
+    return found
 
 
 def given(model: Any, rows: int, columns: int) -> dict[str, Any]:
@@ -85,14 +114,6 @@ def given(model: Any, rows: int, columns: int) -> dict[str, Any]:
     depth = getattr(config, "temporal_patch_size", 1)
     grid = torch.tensor([[frames, rows, columns]])
     match config.model_type:
-        case "pixtral" | "llama4_vision_model" | "step3p5_vision":
-            return {"pixel_values": torch.randn(1, channels, rows * PATCH, columns * PATCH)}
-        case "paddleocr_vl_vision":
-            pixels = torch.randn(1, rows * columns, channels, PATCH, PATCH)
-            return {"pixel_values": pixels, "grid_thw": grid}
-        case "kimi_k25_vision":
-            pixels = torch.randn(rows * columns, channels, PATCH, PATCH)
-            return {"pixel_values": pixels, "grid_thw": grid}
         case "inkling2_vision":
             merge = config.spatial_merge_size
             side, grid = PATCH * merge, grid // torch.tensor([1, merge, merge])
@@ -100,11 +121,43 @@ def given(model: Any, rows: int, columns: int) -> dict[str, Any]:
                 "pixel_values": torch.randn(int(grid.prod()), side, side, channels),
                 "image_grid_thw": grid,
             }
+        case "paddleocr_vl_vision":
+            pixels = torch.randn(1, rows * columns, channels, PATCH, PATCH)
+            return {"pixel_values": pixels, "grid_thw": grid}
+        case "kimi_k25_vision":
+            pixels = torch.randn(rows * columns, channels, PATCH, PATCH)
+            return {"pixel_values": pixels, "grid_thw": grid}
+        case "hunyuan_vl_vision":
+            pixels = torch.randn(rows * columns, channels * PATCH**2)
+            return {"pixel_values": pixels, "grid_thw": grid}
+        case "siglip2_vision_model":
+            pixels = torch.randn(1, rows * columns, channels * PATCH**2)
+            seen = torch.ones(1, rows * columns, dtype=torch.long)
+            return {
+                "pixel_values": pixels,
+                "pixel_attention_mask": seen,
+                "spatial_shapes": grid[:, 1:],
+            }
+        case "audio-spectrogram-transformer":
+            return {"input_values": torch.randn(1, config.max_length, config.num_mel_bins)}
         case "muse_glimmer_vision" | "muse_spark_vision":
             depth = config.patch_temporal
+    if "grid_thw" not in names and config.model_type != "molmo2_vision":
+        found = {"pixel_values": torch.randn(1, channels, rows * PATCH, columns * PATCH)}
+        if "target_sizes" in names:
+            cut = found["pixel_values"].unfold(3, PATCH, PATCH).unfold(2, PATCH, PATCH)
+            pixels = cut.permute(0, 1, 5, 2, 3, 4).reshape(1, channels, PATCH, -1)
+            return {"pixel_values": pixels, "target_sizes": grid[:, 1:]}
+        if "patch_attention_mask" in names:
+            found["patch_attention_mask"] = torch.ones(1, rows, columns, dtype=torch.bool)
+        if "interpolate_pos_encoding" in names:
+            found["interpolate_pos_encoding"] = True
+        return found
     flat = torch.randn(rows * columns, channels * depth * PATCH**2)
     pixels = "hidden_states" if "hidden_states" in names else "pixel_values"
     found = {pixels: flat, "grid_thw": grid}
+    if config.model_type == "molmo2_vision":
+        return {"pixel_values": flat[None]}
     if "merge_sizes" in names:
         found["merge_sizes"] = torch.ones(1, dtype=torch.long)
     return found
@@ -150,6 +203,10 @@ NAMED = re.compile(r"pos", re.IGNORECASE)
 BLOCK = re.compile(r"(layers|layer|blocks|block|resblocks)\.\d+(\.|$)")
 
 
+class _Seen(Exception):
+    """Raised at the first layer, whose input is all that is compared."""
+
+
 def added(model: Any, elements: int, *sizes: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the stored table of positions, and its effect on the input of the first layer.
 
@@ -166,14 +223,20 @@ def added(model: Any, elements: int, *sizes: int) -> tuple[torch.Tensor, torch.T
         if "Norm" in type(module).__name__ and not BLOCK.search(name):
             module.forward = lambda x, *_, **__: x
     seen: list[torch.Tensor] = []
-    first.register_forward_pre_hook(
-        lambda module, given, named: seen.append((*given, *named.values())[0].detach().clone()),
-        with_kwargs=True,
-    )
+
+    def see(module: Any, given: Any, named: Any) -> None:
+        seen.append((*given, *named.values())[0].detach().clone())
+        raise _Seen
+
+    first.register_forward_pre_hook(see, with_kwargs=True)
     arguments, stored = given(model, *sizes), table.detach().clone()
     with torch.no_grad():
         for values in (stored, torch.zeros_like(stored)):
             table.copy_(values)
-            model(**arguments)
-    effect = (seen[0] - seen[1]).flatten(0, -2)
-    return stored.reshape(-1, effect.shape[-1]), effect
+            with suppress(_Seen):
+                model(**arguments)
+    effect = seen[0] - seen[1]
+    if effect.ndim == 4 and model.config.model_type == "vitdet":
+        # Layers of ViTDet have channels first
+        effect = effect.movedim(1, -1)
+    return stored.reshape(-1, stored.shape[-1]), effect.flatten(0, -2)

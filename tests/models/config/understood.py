@@ -9,6 +9,7 @@ the specification of a file that states no defaults.
 """
 
 import importlib.util
+import inspect
 import json
 import re
 import subprocess
@@ -95,7 +96,7 @@ def result(model_type: str) -> Result:
         return Result(model_type, known.folder, "refused", str(error).partition(": ")[2])
     except Exception as error:  # an error in one model must not hide the others
         wrong = f"cannot be compared: {type(error).__name__}: {error}"
-    done = "none needed" if known.kind == "nothing" else "equal"
+    done = "none needed" if known.kind in ("nothing", "given") else "equal"
     return Result(model_type, known.folder, wrong or done)
 
 
@@ -144,6 +145,9 @@ def differences(model_type: str, known: Family) -> Iterator[str]:
         return
     if known.kind == "nothing":
         yield from _of_none(watched.config(model_type))
+        return
+    if known.kind == "given":
+        yield from _of_given(watched.config(model_type))
         return
     config, file = given(model_type)
     if known.kind == "rotary" and not _ran(config):
@@ -240,6 +244,19 @@ def _of_none(config: Any) -> Iterator[str]:
         yield f"it has {found[0]}"
     if (seen := _ran(config)) and seen.main:
         yield "it turns queries"
+
+
+def _of_given(config: Any) -> Iterator[str]:
+    """Check that a model has no positions of its own, and an argument for those of another part."""
+    own = type(config).__name__.removesuffix("Config").lower()
+    kind = next(kind for name, kind in _classes(config).items() if name.lower() == own)
+    with torch.device("meta"):
+        model = kind(config)
+    found = [n for n, p in _named(model) if p.is_floating_point() and KNOWS.search(n)]
+    if found:
+        yield f"it has {found[0]}"
+    if not any("pos" in name for name in inspect.signature(model.forward).parameters):
+        yield "no argument of its call has positions"
 
 
 def _mended(model_type: str) -> Any:

@@ -36,7 +36,9 @@ def resized(cells: Tensor, to: tuple[int, int], method: str) -> Tensor:
 
     - `method`: "bilinear", "bicubic" or "nearest"; "bilinear, corners aligned" maps corner cells to
       corner patches; ", antialiased" averages if the image is smaller; "bilinear, zeros outside"
-      reads zeros beyond the edge; "cropped" keeps the first rows and columns, "repeated" tiles; ""
+      reads zeros beyond the edge; ", square" makes a square of the longer side, and crops it;
+      ", sides + 0.1" samples as for sides that are a tenth of a patch longer, as DINO's code does;
+      "cropped" keeps the first rows and columns, "repeated" tiles; ""
       resizes nothing
 
     Raises ValueError if the method cannot make this size.
@@ -52,12 +54,18 @@ def resized(cells: Tensor, to: tuple[int, int], method: str) -> Tensor:
     if method in ("cropped", "repeated"):
         copies = [-(-new // old) for new, old in zip(to, grid, strict=True)]
         return cells.repeat(*copies, 1)[: to[0], : to[1]]
+    if method == "bilinear, square":
+        longer = max(to)
+        return resized(cells, (longer, longer), "bilinear")[: to[0], : to[1]]
     images, (mode, _, how) = cells.permute(2, 0, 1)[None], method.partition(", ")
     if how == "zeros outside":
         places = [(2 * torch.arange(n, device=cells.device) + 1) / n - 1 for n in to]
         row, column = torch.meshgrid(*places, indexing="ij")
         points = torch.stack((column, row), -1)[None].to(cells.dtype)
         new = F.grid_sample(images, points, mode=mode, align_corners=False)
+    elif how == "sides + 0.1":
+        factors = tuple((n + 0.1) / old for n, old in zip(to, grid, strict=True))
+        new = F.interpolate(images, scale_factor=factors, mode=mode)
     else:
         corners = None if mode == "nearest" else how == "corners aligned"
         new = F.interpolate(images, to, mode=mode, align_corners=corners,

@@ -15,13 +15,17 @@ from posenc.models.config.fields import Config, Fields
 from posenc.models.config.layers import stack
 from posenc.models.config.rope_settings import PLACES, lengths
 from posenc.models.config.spec import (
+    IN_IMAGES,
     TEXT,
+    AxisTables,
     Buckets,
     Disentangled,
     Fourier,
     Layer,
     PatchRotary,
     PatchTable,
+    PatchWaves,
+    PointWaves,
     Projected,
     Rotary,
     Slopes,
@@ -40,6 +44,7 @@ LAYER_KEYS = {  # keys that choose the layers with attention, in various classes
     *("attn_layer_period", "full_attention_interval", "layer_group_size", "hybrid_layer_ids"),
 }
 WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")  # keys of window sizes
+GIVEN = "its positions are computed by another part, and passed to it"
 KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
     Rotary: "rotary",
     Fourier: "fope",
@@ -49,6 +54,9 @@ KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
     Projected: "transformer-xl",
     PatchRotary: "axial",
     PatchTable: "learned",
+    AxisTables: "learned",
+    PatchWaves: "sinusoidal",
+    PointWaves: "sinusoidal",
     Table: "learned",
     Waves: "sinusoidal",
 }
@@ -167,6 +175,8 @@ def _stack(config: Fields, family: Family) -> Spec:
     """Return the specification of one stack of layers, such as a decoder."""
     if family.kind == "nothing":
         return Spec(family.name, family.kind)
+    if family.kind == "given":
+        return Spec(family.name, family.kind, notes=(GIVEN,))
     code = families.code(family)
     file = Config(config.values, config.file, config.path, family)
     values = _without_unread_names(
@@ -237,7 +247,7 @@ def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
     if isinstance(spec.embedding, Table):
         return {"context": spec.embedding.rows, "trained": spec.embedding.rows}
     relative = any(isinstance(x.encoding, (Buckets, Projected, PatchRotary)) for x in spec.layers)
-    relative |= isinstance(spec.embedding, PatchTable)
+    relative |= isinstance(spec.embedding, IN_IMAGES)
     longest = None if relative else config.count("max_position_embeddings")
     return {"context": longest, "trained": longest}
 

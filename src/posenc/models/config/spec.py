@@ -6,7 +6,7 @@ imported only by the methods that build frequencies, encodings or masks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -37,12 +37,13 @@ Method = Literal[
 # Methods by which `resampling.resized` fits a grid of rows to an image
 Resizing = Literal[
     "", "bilinear", "bilinear, corners aligned", "bilinear, zeros outside", "bilinear, antialiased",
-    "bicubic", "bicubic, antialiased", "nearest", "cropped", "repeated",
+    "bilinear, square",
+    "bicubic", "bicubic, antialiased", "bicubic, sides + 0.1", "nearest", "cropped", "repeated",
 ]  # fmt: skip
 
 # Keys of nested configs that describe a text model
 TEXT = ("text_config", "decoder", "llm_config", "language_config", "thinker_config")
-AXES = ("frame", "row", "column")  # of a point
+AXES: tuple[str, ...] = ("frame", "row", "column")  # of a point
 IDLE = ("linear_attention", "conv", "moe", "mlp")  # types of layers that do not attend
 
 
@@ -463,6 +464,72 @@ class PatchTable:
 
 
 @dataclass(frozen=True)
+class AxisTables:
+    """Learned tables, one for each axis of an image or video, whose rows are added to a token."""
+
+    sizes: tuple[int, ...]  # rows of each table
+    width: int
+    axes: tuple[str, ...]  # axis of each table: "frame", "row" or "column"; "patch" counts rows
+
+    def rows_of(self, tables: Sequence[Tensor], *sizes: int) -> Tensor:
+        """Return the sum of the rows of each patch, (token, channel), row by row.
+
+        - `tables`: rows of each axis, (row, channel)
+        - `sizes`: rows and columns of patches of the image, or frames, rows and columns
+        """
+        from posenc.core.positions import grid
+
+        points = dict(zip(AXES[-len(sizes) :], grid(*sizes).unbind(-1), strict=True))
+        points["patch"] = points["row"] * sizes[-1] + points["column"]
+        each = zip(tables, self.axes, strict=True)
+        return sum((table[points[axis]] for table, axis in each), tables[0].new_zeros(()))
+
+
+@dataclass(frozen=True)
+class PatchWaves:
+    """Sines and cosines of the row and the column of a patch (`SinusoidalGrid`)."""
+
+    width: int
+    base: float = 10_000.0
+    halves: bool = False  # all sines of an axis before its cosines; False: alternating
+    axes: tuple[str, ...] = ("row", "column")  # in the order of their channels
+    normalised: bool = False  # True: rows and columns from 1, scaled so that an image spans 2π
+    each_layer: bool = False  # True: added to queries and keys of each layer, not to embeddings
+
+    def points(self, *sizes: int) -> Points:
+        """Return the positions of the patches, row by row, with axes in the order of channels."""
+        from math import pi
+
+        import torch
+
+        from posenc.core.positions import grid
+
+        points = grid(*sizes)
+        if self.normalised:
+            # DETR adds 10⁻⁶ to the divisor
+            points = (points + 1) / (torch.tensor(sizes) + 1e-6) * (2 * pi)
+        return points[:, [AXES.index(axis) + len(sizes) - 3 for axis in self.axes]]
+
+
+@dataclass(frozen=True)
+class PointWaves:
+    """Sines and cosines of random directions in an image (Fourier features), as in SAM."""
+
+    width: int
+
+    def rows_of(self, directions: Tensor, points: Tensor) -> Tensor:
+        """Return the features of points, (…, channel).
+
+        - `directions`: stored matrix (2, width / 2), in turns per half an image
+        - `points`: (…, 2), column and row from 0 to 1 across the image
+        """
+        import torch
+
+        angles = 2 * torch.pi * ((2 * points - 1) @ directions)
+        return torch.cat((angles.sin(), angles.cos()), -1)
+
+
+@dataclass(frozen=True)
 class Waves:
     """Sines and cosines added to the embeddings (`Sinusoidal`)."""
 
@@ -481,10 +548,15 @@ class Waves:
         return Sinusoidal(self.width, base, "half" if self.halves else "interleaved")
 
 
+Added = Table | PatchTable | AxisTables | Waves | PatchWaves | PointWaves
+# Positions of these are places in an image or video, not tokens of a text
+IN_IMAGES = PatchTable, AxisTables, PatchWaves, PointWaves
+
+
 class LayerEncodings(list["Encoding"]):
     """List of a model's layer encodings; `embedding` is the table that is added to embeddings."""
 
-    def __init__(self, encodings: Iterable[Encoding], embedding: Table | PatchTable | Waves | None):
+    def __init__(self, encodings: Iterable[Encoding], embedding: Added | None):
         super().__init__(encodings)
         self.embedding = embedding
 
@@ -500,7 +572,7 @@ class Spec:
     model: str  # `model_type` of the config
     kind: str  # one of `families.Kind`
     layers: tuple[Layer, ...] = ()
-    embedding: Table | PatchTable | Waves | None = None
+    embedding: Added | None = None
     heads: int = 0
     groups: int = 0  # heads of keys and values
     context: int | None = None  # tokens that the config states as its context

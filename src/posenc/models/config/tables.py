@@ -1,9 +1,13 @@
 """Read the position table that a model adds to its embeddings: learned rows, or sinusoids."""
 
+from math import isqrt
+
 from posenc.models.config.fields import Config, Fields
 from posenc.models.config.spec import Table, Waves
 
 LARGEST = 2**30  # bytes of a table
+# Keys that state the size of a grid of patches: pixels of the image, sides, or number of patches
+IMAGE, EDGES, SQUARE = "image_size", "pos_emb_height", "num_position_embeddings"
 
 
 def embedding(config: Config) -> Table | Waves | None:
@@ -69,3 +73,28 @@ def sides(config: Fields, key: str) -> tuple[int, ...]:
     if sides is None or (isinstance(sides, tuple) and len(sides) != 2):
         config.fail(key, "must be one or two numbers of pixels", config.value(key))
     return sides if isinstance(sides, tuple) else (sides, sides)
+
+
+def grid(config: Config, key: str) -> tuple[int, int]:
+    """Return rows and columns of a table of patches, from the key that states the size."""
+    if key.endswith((IMAGE, "img_size")):
+        image, patch = sides(config, key), sides(config, "patch_size")
+        found = image[0] // patch[0], image[1] // patch[1]
+        if min(found) < 1:
+            config.fail(key, f"must be at least a patch of {max(patch)} pixels", min(image))
+        return found
+    if key == EDGES:
+        return required(config, key), required(config, "pos_emb_width")
+    count = required(config, key)
+    side = isqrt(count) if key in (SQUARE, "num_patches") else count
+    if side != count and side**2 != count:
+        config.fail(key, "must be the square of a whole number", count)
+    return side, side
+
+
+def required(config: Config, key: str) -> int:
+    """Return a whole number of at least 1 that the config or the class must state."""
+    count = config.count(key)
+    if count is None:
+        config.fail(key, "is missing")
+    return count

@@ -36,6 +36,7 @@ Kind = Literal[
     "sinusoidal",  # a fixed row for each position is added
     "none",  # none of these; the family's module may add a bias
     "nothing",  # no attention over a sequence, so no positions
+    "given",  # attention with positions that another part computes and passes to it
     "parts",  # only nested configs have positions
     "refused",  # not supported, for the reason in `Family.refused`
 ]

@@ -4,13 +4,12 @@ A config does not state the order of the patches, the axis of each pair, or how 
 to an image. They are in the code of each class, and here as data.
 """
 
-from math import isqrt
 from typing import Any
 
 from posenc.models.config.fields import FULL, PATCH_WINDOW, head_dim
 from posenc.models.config.layers import IDLE, Config, Layer, hybrid, stack
 from posenc.models.config.spec import PatchOrder, PatchRotary, PatchTable
-from posenc.models.config.tables import sides
+from posenc.models.config.tables import EDGES, IMAGE, SQUARE, grid, required, sides
 
 ORDERS = {  # order of the patches → models
     "blocks": "qwen2_vl_vision qwen3_vl_vision qwen3_vl_moe_vision qwen3_5_vision"
@@ -35,13 +34,12 @@ ROTATIONS: dict[str, dict[str, Any]] = {  # fields of `PatchRotary` that differ 
     "pixtral": {"pairs": "split"},
     "step3p5_vision": COLUMN_FIRST,
 }
-SIDE, IMAGE, EDGES = "num_position_embeddings", "image_size", "pos_emb_height"
 ALIGNED = "bilinear, corners aligned"
 TABLES: dict[str, tuple[str, dict[str, Any]]] = {  # key of the size, and fields of `PatchTable`
     **dict.fromkeys(
         "qwen3_vl_vision qwen3_vl_moe_vision qwen3_5_vision qwen3_5_moe_vision"
         " qwen3_omni_moe_vision_encoder qwen4_exp_vision cohere_compass_vision".split(),
-        (SIDE, {"resized": ALIGNED}),
+        (SQUARE, {"resized": ALIGNED}),
     ),
     "glm4v_vision": (IMAGE, {"resized": "bicubic"}),
     "glm4v_moe_vision": (IMAGE, {"resized": "bicubic"}),
@@ -108,11 +106,11 @@ def patch_order(config: Config) -> PatchOrder:
     if order == "rows":
         return PatchOrder()
     if "muse" in config.family.name:
-        return PatchOrder("windows", 1, _count(config, EDGES))
-    merge = _count(config, "spatial_merge_size")
+        return PatchOrder("windows", 1, required(config, EDGES))
+    merge = required(config, "spatial_merge_size")
     if order == "blocks":
         return PatchOrder("blocks", merge)
-    pixels, patch = _count(config, "window_size"), sides(config, "patch_size")[0]
+    pixels, patch = required(config, "window_size"), sides(config, "patch_size")[0]
     if pixels < merge * patch:
         config.fail("window_size", f"must be at least a block of {merge * patch} pixels", pixels)
     return PatchOrder("windows", merge, pixels // merge // patch * merge)
@@ -138,26 +136,5 @@ def embedding(config: Config) -> PatchTable | None:
     if config.family.name not in TABLES:
         return None
     key, fields = TABLES[config.family.name]
-    width = _count(config, "hidden_size")
-    return PatchTable(_grid(config, key), width, order=patch_order(config), **fields)
-
-
-def _grid(config: Config, key: str) -> tuple[int, int]:
-    """Return rows and columns of the stored table."""
-    if key == IMAGE:
-        image, patch = sides(config, key), sides(config, "patch_size")
-        return image[0] // patch[0], image[1] // patch[1]
-    if key == EDGES:
-        return _count(config, key), _count(config, "pos_emb_width")
-    count = _count(config, key)
-    side = isqrt(count) if key == SIDE else count
-    if key == SIDE and side**2 != count:
-        config.fail(key, "must be the square of a whole number", count)
-    return side, side
-
-
-def _count(config: Config, key: str) -> int:
-    count = config.count(key)
-    if count is None:
-        config.fail(key, "is missing")
-    return count
+    width = required(config, "hidden_size")
+    return PatchTable(grid(config, key), width, order=patch_order(config), **fields)

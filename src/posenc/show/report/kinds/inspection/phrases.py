@@ -20,6 +20,7 @@ def facts(inspection: Inspection) -> str:
     """Return layers, heads and lengths: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
     spec = inspection.spec
     nothing = "no attention, nothing to encode" if spec.model else "no config beside it"
+    nothing = "positions from another part" if spec.kind == "given" else nothing
     parts = [f"{len(spec.layers)} layers"] if spec.layers else [nothing]
     if spec.heads:
         shared = "" if spec.groups == spec.heads else f" in {spec.groups} groups"

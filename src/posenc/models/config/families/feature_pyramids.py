@@ -1,0 +1,20 @@
+"""SAM's vision models: a backbone, whose features get sinusoids of row and column at each size."""
+
+from posenc.models.config.layers import Config, Layer
+from posenc.models.config.spec import PatchWaves
+from posenc.models.config.tables import required
+
+MODELS = "sam2_vision_model sam3_vision_model edgetam_vision_model"
+
+
+def layers(config: Config) -> list[Layer]:
+    """Return no layers: those of the backbone are in its own config."""
+    return []
+
+
+def embedding(config: Config) -> PatchWaves:
+    width = required(config, "fpn_hidden_size")
+    if width % 4:
+        config.fail("fpn_hidden_size", "must be a multiple of 4, pairs for each of two axes", width)
+    config.notes.append("the sinusoids are passed on to the layers that attend to the features")
+    return PatchWaves(width, normalised=True)
