@@ -80,7 +80,7 @@ def test_refuses_a_width_that_the_axes_cannot_share(width, axes):
         SinusoidalGrid(width, axes)
 
 
-def test_refuses_positions_that_are_no_points():
+def test_refuses_positions_that_are_no_points(unchecked):
     with refused(ValueError, "`pos`", "2"):
         SinusoidalGrid(8).prepare(torch.arange(5))
 
