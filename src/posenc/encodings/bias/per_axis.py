@@ -3,8 +3,8 @@
     score(i, j) = qᵢ · kⱼ · scale + Σ_a B_a(h, Δ_a)        Δ = pᵢ − pⱼ
 
 B_a is any bias of distance, such as T5's buckets. Unlike the table of Swin, the axes have separate
-numbers, and each axis has a reach of its own. LayoutLMv2 and v3 have three axes:
-the index of a word in the text, and the left and lower edges of its box on the page, 0 … 1000:
+numbers, and each axis has a reach of its own. LayoutLMv2 and v3 have three axes: the index of a
+word in the text, and the left and lower edges of its box on the page, 0 … 1000:
 
     PerAxis(T5Bias(12, 32, 128), T5Bias(12, 64, 256), T5Bias(12, 64, 256))
 
@@ -32,8 +32,8 @@ class PerAxis(Encoding):
     - `parts`: an encoding with a bias of distance for each axis, at least two: `ALiBi`, `T5Bias` or
       `Kerple`, and `FIRE` up to its length
 
-    Positions are whole numbers. Raises TypeError for parts without a bias of distance, and ValueError for
-    a single part or different numbers of heads.
+    Positions are whole numbers. Raises TypeError for parts without a bias of distance, and
+    ValueError for a single part or different numbers of heads.
 
     >>> from posenc import ALiBi
     >>> from posenc.positions import grid
