@@ -114,9 +114,9 @@ def test_a_slow_layer_is_timed_in_fewer_rounds_and_the_others_in_all(monkeypatch
     clock = Clock(monkeypatch)
     (base, all_rounds), (slow, few) = clock.layer(1e-3), clock.layer(60.0)
     times = cost._in_turns({"base": base, "slow": slow}, 15, lambda: None)
-    assert (len(all_rounds), len(few)) == (15, 3)
+    assert (len(all_rounds), len(few)) == (15, cost.FEWEST)
     ratio = cost._ratio(times["slow"], times["base"])
-    assert (ratio.median, ratio.rounds) == (pytest.approx(60_000), 3)
+    assert (ratio.median, ratio.rounds) == (pytest.approx(60_000), cost.FEWEST)
 
 
 @pytest.mark.parametrize(("rounds", "left_out"), [(3, 0), (5, 0), (6, 0), (9, 1), (15, 3), (20, 5)])

@@ -28,8 +28,8 @@ from posenc.core.masks import causal
 from posenc.core.positions import folded
 
 # CPU seconds up to which a pass is timed in every round; slower passes are timed in fewer rounds
-AFFORDED = 0.05
-FEWEST = 3  # rounds in which every pass is timed
+AFFORDED = 0.075
+FEWEST = 2  # rounds in which every pass is timed
 # The CPU clock of Windows advances in steps of 16 ms, which is longer than a pass
 CLOCK = time.perf_counter if sys.platform == "win32" else time.process_time
 READ_TO_CHECK = torch.ops.aten.aminmax.default  # the operation that checks positions

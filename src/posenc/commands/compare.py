@@ -45,7 +45,7 @@ def compare(
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     rounds
-        The number of timings of each layer, 9 by default. More rounds take longer and give narrower
+        The number of timings of each layer, 6 by default. More rounds take longer and give narrower
         intervals.
     """
     cards = cards_of(names)

@@ -149,7 +149,7 @@ def test_whose_cost_grows_most_is_said_only_where_the_intervals_are_apart(everyt
     old = everything.encodings[1].cost_ratio_by_length
     grows = [
         replace(one, time=t, low=0.9 * t, high=1.1 * t, memory=1.0)
-        for one, t in zip(old, (1.0, 2.0, 4.0, 8.0), strict=True)
+        for one, t in zip(old, (1.0, 4.0, 8.0), strict=True)
     ]
     level = [replace(one, time=1.0, low=0.9, high=1.1, memory=1.0) for one in old]
     level[-1] = replace(level[-1], time=None, low=None, high=None, memory=None)
