@@ -43,6 +43,7 @@ deepseek_v2: RRRRRRRR, base 10000
 deepseek_v3: RRRRRRRR, base 10000
 deepseek_v32: RRRRRRRR, base 10000, unlike
 deepseek_v4: rrrrrrrr, base 160000, sinks, unlike, window 128
+detr: NNNNNNNN, both ways, patchwaves
 dia_decoder: RRRRRRRR, base 10000, scale 1
 dia_encoder: RRRRRRRR, base 10000, both ways, scale 1
 diffllama: RRRRRRRR, base 10000, unlike

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from posenc.core.shapes import Frequencies, Points
     from posenc.encodings.additive.learned import Learned
     from posenc.encodings.additive.sinusoidal import Sinusoidal
+    from posenc.encodings.additive.sinusoidal_grid import SinusoidalGrid
     from posenc.encodings.bias.alibi import ALiBi
     from posenc.encodings.bias.falcon import FalconALiBi
     from posenc.encodings.bias.t5 import T5Bias
@@ -493,8 +494,15 @@ class PatchWaves:
     base: float = 10_000.0
     halves: bool = False  # all sines of an axis before its cosines; False: alternating
     axes: tuple[str, ...] = ("row", "column")  # in the order of their channels
-    normalised: bool = False  # True: rows and columns from 1, scaled so that an image spans 2π
+    normalised: bool = False  # True: rows and columns are scaled so that an image spans 2π
+    first: float = 0.0  # number of the first row and column, before they are scaled
     each_layer: bool = False  # True: added to queries and keys of each layer, not to embeddings
+
+    def encoding(self) -> SinusoidalGrid:
+        from posenc.encodings.additive.sinusoidal_grid import SinusoidalGrid
+
+        layout: Layout = "half" if self.halves else "interleaved"
+        return SinusoidalGrid(self.width, len(self.axes), self.base, layout)
 
     def points(self, *sizes: int) -> Points:
         """Return the positions of the patches, row by row, with axes in the order of channels."""
@@ -504,10 +512,10 @@ class PatchWaves:
 
         from posenc.core.positions import grid
 
-        points = grid(*sizes)
+        points = grid(*sizes) + self.first
         if self.normalised:
             # DETR adds 10⁻⁶ to the divisor
-            points = (points + 1) / (torch.tensor(sizes) + 1e-6) * (2 * pi)
+            points = points / (torch.tensor(sizes) + 1e-6) * (2 * pi)
         return points[:, [AXES.index(axis) + len(sizes) - 3 for axis in self.axes]]
 
 

@@ -17,4 +17,4 @@ def embedding(config: Config) -> PatchWaves:
     if width % 4:
         config.fail("fpn_hidden_size", "must be a multiple of 4, pairs for each of two axes", width)
     config.notes.append("the sinusoids are passed on to the layers that attend to the features")
-    return PatchWaves(width, normalised=True)
+    return PatchWaves(width, normalised=True, first=1.0)
