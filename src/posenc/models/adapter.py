@@ -478,8 +478,8 @@ def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
     encoding = given if isinstance(given, Encoding) or not callable(given) else given(1)
     if not isinstance(encoding, Encoding):
         raise TypeError(
-            "`encoding` must be an `Encoding`, or a function from the length of a text to one, got"
-            f" {type(encoding).__name__}."
+            "`encoding` must be an `Encoding`, or a function that returns an `Encoding` for the"
+            f" length of a text, got {type(encoding).__name__}."
         )
     model, width = type(base).__name__, base.get_input_embeddings().weight.shape[1]
     for part in leaves(encoding):
@@ -514,6 +514,6 @@ def _refuse_misplaced(encodings: list[Encoding], by_length: list[Encoding], rota
             )
     if by_length and not (rotation and all(isinstance(candidate, RoPE) for candidate in by_length)):
         raise ValueError(
-            "`encoding` as a function of the length must return RoPE with the rotated channels and"
-            " the layout of the model, and other layers must have RoPE or NoPE."
+            "`encoding` must return RoPE with the model's rotated channels and pair layout if it is"
+            " a function of the length. Pass RoPE or NoPE for the other layers."
         )

@@ -152,9 +152,11 @@ def _copied(path: Path, name: str, new: bytes, out: Path) -> Path:
     """Copy a model folder to the new folder `out`, with another config."""
     root, out = Path(os.path.realpath(path)), unused_folder(out)
     if not root.is_dir():
-        raise ValueError(f"`path` must be a model folder to be copied to `out`, got {path}.")
+        raise ValueError(
+            f"`path` must be a folder to be copied to `out`, got {path}. Pass the model folder."
+        )
     if out.is_relative_to(root):
-        raise ValueError(f"`out` must be outside the model folder, got {out}.")
+        raise ValueError(f"`out` must be outside the model folder, got {out}. Pass another folder.")
     files = [file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()]
     with written_beside(out) as unfinished:
         unfinished.mkdir(parents=True)

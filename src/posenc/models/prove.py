@@ -141,7 +141,9 @@ def prove(
         count = min(MOST_STRETCHES, max(STRETCHES, READ // to))
         ids = loaded.stretches(letters, to, count)
         if len(ids) < 2:
-            raise ModelError("the text", "", f"must have at least {2 * to:,} tokens")
+            raise ModelError(
+                "the text", "", f"must have at least {2 * to:,} tokens. Pass more text"
+            )
         total, found = len(configs) + 2, []
         for number, (name, tried) in enumerate(configs.items()):
             progress(name, number, total)

@@ -103,7 +103,9 @@ class Opened:
         size = tokens - (first is not None)
         if len(ids) < 2 * size or not 0 <= int(ids.min()) <= int(ids.max()) < rows:
             raise ModelError(
-                "the text", "", f"must have at least {2 * size:,} tokens, got {len(ids):,}"
+                "the text",
+                "",
+                f"must have at least {2 * size:,} tokens, got {len(ids):,}. Pass more text"
                 if len(ids) < 2 * size
                 else "has tokens outside the model's vocabulary. Use its own tokenizer.json"
             )  # fmt: skip

@@ -106,7 +106,12 @@ def _text(raw: bytes, file: Path) -> str:
     if not raw.strip():
         raise Broken(file, "", "is empty", allowed="a JSON object")
     if raw.startswith(b"\xef\xbb\xbf"):
-        raise Broken(file, "", "starts with a byte order mark", allowed="UTF-8 without one")
+        raise Broken(
+            file,
+            "",
+            "starts with a byte order mark. Save it as UTF-8 without this mark",
+            allowed="UTF-8 without one",
+        )
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:4]:
         raise Broken(file, "", "is UTF-16 or UTF-32", allowed="UTF-8")
     try:
