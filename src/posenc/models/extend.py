@@ -312,7 +312,7 @@ def slowed(
 
 
 def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
-    """Return the config with a larger stated length and unchanged frequencies."""
+    """Return the config with a larger context length and unchanged frequencies."""
     spec = specify(config)
     longer = deepcopy(config)
     inner = _at(longer, spec.text_keys)

@@ -82,7 +82,7 @@ def serving(
 def overrides(
     before: Mapping[str, Any], after: Mapping[str, Any], spec: Spec
 ) -> dict[str, Any] | None:
-    """Return the config attributes to override so that the old config acts like the new one.
+    """Return config attributes that make a server treat the old config like the new one.
 
     None if they are unknown.
 

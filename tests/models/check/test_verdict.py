@@ -17,7 +17,7 @@ from trained_models import planted, text, trained
 from weight_files import save_gguf
 
 from posenc.models.check.loss import STRETCHES, Trial, opened, read_as
-from posenc.models.check.verdict import Check, _proved, _untold, check
+from posenc.models.check.verdict import Check, _proved, _inconclusive, check
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
 
@@ -151,10 +151,10 @@ def test_a_reading_that_seems_better_on_too_short_a_text_leaves_it_open():
     own = Trial("as read", "as read", 6.274, 6)
     seems = Trial("base", "base 100,000", 6.011, 6, -0.262, -0.544, 0.020)
     worse = Trial("none", "no positions", 8.0, 4, 1.8, 0.1, 3.6)
-    checked = Check("m", "config.json", (), (), tuple(_untold([own, seems, worse])), ())
+    checked = Check("m", "config.json", (), (), tuple(_inconclusive([own, seems, worse])), ())
     assert checked.verdict == "cannot say"
     assert "read with base 100,000 it may be better, -0.262 ± 0.282" in checked.unknown[0]
-    assert [*_untold([own, worse])] == []
+    assert [*_inconclusive([own, worse])] == []
 
 
 def test_a_model_that_takes_no_encoding_is_left_open(llama, tmp_path):

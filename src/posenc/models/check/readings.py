@@ -171,10 +171,10 @@ def _factors(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
         if factor <= 1:
             continue
         if factor != turn.factor:
-            yield "factor", f"factor {factor:g}", _regained(replace(turn, factor=factor))
+            yield "factor", f"factor {factor:g}", _with_default_gain(replace(turn, factor=factor))
         original = round(context / factor)
         if turn.method == "yarn" and original > 1 and original != turn.trained:
-            changed = _regained(replace(turn, factor=factor, trained=original))
+            changed = _with_default_gain(replace(turn, factor=factor, trained=original))
             yield "factor", f"factor {factor:g} on {original:,} tokens", changed
 
 
@@ -194,10 +194,10 @@ def _partly(turn: Rotary) -> Iterator[tuple[Kind, str, Rotary]]:
 def _stretched(turn: Rotary, method: Method, factor: float, trained: int) -> Rotary:
     ends = ENDS.get(method, (0.0, 0.0))
     changed = replace(turn, method=method, factor=factor, trained=trained, ends=ends, gain=1.0)
-    return _regained(changed) if method == "yarn" else changed
+    return _with_default_gain(changed) if method == "yarn" else changed
 
 
-def _regained(turn: Rotary) -> Rotary:
+def _with_default_gain(turn: Rotary) -> Rotary:
     """Set YaRN's attention factor to the default for its scaling factor.
 
     Rotations with other methods are returned unchanged.

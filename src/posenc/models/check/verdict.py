@@ -197,7 +197,7 @@ def check(
             tried, tokens = _tried(source, letters, progress)
             asked.append(f"{len({trial.name for trial in tried}) - 2} other readings by their loss")
             findings += _proved(tried, found.file)
-            unknown += _untold(tried)
+            unknown += _inconclusive(tried)
         except Broken as error:
             findings.append(Fault(BROKEN_FILE, str(error), found.file))
         except ModelError as error:
@@ -293,11 +293,13 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
             tokens = min(TOKENS, max(LEAST, model.spec.trained or context))
             near = model.stretches(letters, tokens, STRETCHES)
             _refuse_uniform(bits_by_frequency(near.flatten().tolist()))
-            others, size = readings(model.spec), _enough(model.spec)
+            others, size = readings(model.spec), _length_for_windows(model.spec)
             far = size > tokens and size <= max(context, model.spec.trained or 0)
             reach = size if far else tokens
             windows = [
-                x for x in others if x.kind == "window" and _hides(model.spec, x.spec, reach)
+                x
+                for x in others
+                if x.kind == "window" and _windows_differ(model.spec, x.spec, reach)
             ]
             rest = [x for x in others if x.kind != "window"]
             found = trials(model, rest if far else [*rest, *windows], near, progress)
@@ -368,13 +370,13 @@ def _refuse_uniform(bits: float) -> None:
         raise ModelError("the text", "", problem, allowed=f"{LEAST_BITS:g} or more")
 
 
-def _hides(spec: Spec, other: Spec, tokens: int) -> bool:
+def _windows_differ(spec: Spec, other: Spec, tokens: int) -> bool:
     """Test whether two specifications have different windows for a text of `tokens` tokens."""
     windows = ([min(layer.window or tokens, tokens) for layer in x.layers] for x in (spec, other))
     return next(windows) != next(windows)
 
 
-def _enough(spec: Spec) -> int:
+def _length_for_windows(spec: Spec) -> int:
     """Return the text length for testing windows, twice the largest; 2⁵³ if over MOST_TOKENS."""
     size = 2 * max(layer.window or 0 for layer in spec.layers)
     return size if size <= MOST_TOKENS else 2**53
@@ -454,7 +456,7 @@ def _unfit(best: Trial, rivals: list[Trial]) -> str:
     return ""
 
 
-def _untold(tried: list[Trial]) -> Iterator[str]:
+def _inconclusive(tried: list[Trial]) -> Iterator[str]:
     """Yield the reasons why the losses are inconclusive, such as an untrained model."""
     if _best(tried):
         return

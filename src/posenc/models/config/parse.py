@@ -297,7 +297,7 @@ def _without_ignored_keys(config: Config) -> dict[str, Any]:
 
 
 def _refuse_other_layers(config: Config) -> None:
-    """Raise Unread if the config has an unused key that selects the attention layers."""
+    """Raise Unread if the config selects its attention layers by a key that was not used."""
     if config.stated("layer_types") is not None:
         return
     family = config.family

@@ -336,7 +336,7 @@ def row_zero(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def zero_hook(module: Any, args: Any, kwargs: Any, out: Any) -> Any:
-    """Forward hook: replace the output of a table by zeros."""
+    """Forward hook: replace the output of a position table by zeros."""
     return torch.zeros_like(out)
 
 

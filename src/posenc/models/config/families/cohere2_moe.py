@@ -9,15 +9,15 @@ from posenc.models.config.layers import FULL, SLIDING, Config, Layer, drop_encod
 def layers(config: Config) -> list[Layer]:
     first = min(config.count("first_k_dense_replace", least=0) or 0, config.depth())
     pattern = config.count("prefix_dense_sliding_window_pattern")
-    usual = _turns(first, pattern or 1)
-    usual += _turns(config.depth() - first, config.period("sliding_window_pattern", 4))
+    usual = _periodic_types(first, pattern or 1)
+    usual += _periodic_types(config.depth() - first, config.period("sliding_window_pattern", 4))
     rotated = _dense(config, first) if pattern in (None, 1) else ()
     return drop_encodings(
         stack(config, usual), lambda i, layer: layer.kind == FULL and i not in rotated
     )
 
 
-def _turns(count: int, period: int) -> list[str]:
+def _periodic_types(count: int, period: int) -> list[str]:
     """Return `count` layer types: full attention in every `period`-th layer, otherwise sliding."""
     return [SLIDING if (i + 1) % period else FULL for i in range(count)]
 

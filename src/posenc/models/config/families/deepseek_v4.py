@@ -34,7 +34,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def _by_ratio(config: Config) -> list[str]:
-    """Return the type of each layer, determined by its key compression ratio."""
+    """Return the type of each layer, by the layer's entry in `compress_ratios`."""
     count, ratios = config.depth(), config.counts("compress_ratios")
     if ratios is None:
         return [HEAVY, HEAVY, *config.repeated((HEAVY, SPARSE))[2:]][:count]
