@@ -17,7 +17,7 @@ from trained_models import planted, text, trained
 from weight_files import save_gguf
 
 from posenc.models.check.loss import STRETCHES, Trial, opened, read_as
-from posenc.models.check.verdict import Check, _proved, _inconclusive, check
+from posenc.models.check.verdict import Check, _inconclusive, _proved, check
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
 
