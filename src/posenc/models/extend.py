@@ -153,7 +153,7 @@ def _copied(path: Path, name: str, new: bytes, out: Path) -> Path:
     root, out = Path(os.path.realpath(path)), unused_folder(out)
     if not root.is_dir():
         raise ValueError(
-            f"`path` must be a folder to be copied to `out`, got {path}. Pass the model folder."
+            f"`path` must be a model folder to be copied to `out`, got {path}. Pass the folder."
         )
     if out.is_relative_to(root):
         raise ValueError(f"`out` must be outside the model folder, got {out}. Pass another folder.")
