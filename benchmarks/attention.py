@@ -125,11 +125,11 @@ class KeysTurnedBefore:
     """RoPE on a cache of rotated keys, as in inference engines; only the query is rotated."""
 
     rope: RoPE
+    plain: Run
 
     def __call__(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         at, _, _ = _prepared_step(self.rope, q.shape[2], k.shape[2])
-        step = _prepared_step(PLAIN, q.shape[2], k.shape[2])
-        return attend(self.rope.on_queries(q, at), k, v, PLAIN, *step)
+        return self.plain(self.rope.on_queries(q, at), k, v)
 
 
 PLAIN = NoPE()
@@ -388,11 +388,12 @@ def _implementations(tokens: int, kind: str) -> dict[str, Run]:
         for name in (*without, *FROM_HIDDEN):
             # DeBERTa as published has no cache; for one query at the end no key is masked
             ways.pop(name, None)
-        turned = KeysTurnedBefore(RoPE(DIM))
+        rope, plain = RoPE(DIM), Candidate(PLAIN)
         ways |= {
             LIMIT: torch_attention,
-            "posenc NoPE": Candidate(PLAIN),
-            f"posenc {KEYS_TURNED}": turned,
+            "posenc NoPE": plain,
+            f"posenc {KEYS_TURNED}": KeysTurnedBefore(rope, plain),
+            f"posenc {KEYS_TURNED}, row held": KeysTurnedBefore(rope, RowHeld(PLAIN)),
             **{f"posenc {name}, row held": RowHeld(encoding) for name, encoding in HELD.items()},
         }
         if tokens == LONGEST_CACHE:
