@@ -1,10 +1,12 @@
-"""Write docs/paper from source.md and stored results: paper.md, its figures and their CSV.
+"""Write docs/paper from stored results: paper.md from source.md, its figures and their CSV.
 
-With --check, only report stale files. A place in source.md is {study|place}. It can be any place of
-a finding.md (see findings.py), or
+draft.md, the draft of the paper that is to replace it, is written from draft-source.md in the same
+way, but has numbers of complete studies only. With --check, only report stale files. A place in a
+source is {study|place}. It can be any place of a finding.md (see findings.py), or
 
     {bands-copy|state}        the number of finished cells, and of seeds in each row
-    {bands-copy|digest}       the digest of the plan
+    {bands-copy|digest}       the digest of the plan;  |hypothesis}, |withdraw}  its text
+    {names-64|controls}       whether the positive control gains
     {pairs-text|design}       sizes and steps;  |conditions}  lengths, rates, steps, seeds
     {pairs-text|processors}   processors of the training;  |intervals}  the kind of intervals
     {pairs-text|band all 128 4-7 slowed}    the recovery by a band;  |bands all 128}  a table
@@ -47,6 +49,8 @@ BAND = re.compile(r"band (\w+) (\d+) (\d+)-(\d+) (slowed|still)")
 TURNS = re.compile(r"turns (\w+) (\d+)-(\d+)")
 TOGETHER = re.compile(BAND.pattern.replace("band", "together", 1))
 BANDS = re.compile(r"bands (\w+) (\d+)")
+DRAFT = "draft-source.md"
+PENDING = "*This study is not complete.*"
 ONE_RATE = "properties-text"  # the study with which chosen rates are compared
 SHOWN = ("none", "all", "period-7", "period-11", "period-16", "period-23")  # of bands-copy
 
@@ -76,8 +80,8 @@ def fill_place(folder: Path, place: str) -> str:
     """Return the text for a placeholder of the paper, from the study in `folder`."""
     if place == "state":
         return state(folder)
-    if place == "digest":
-        return f"{Plan.read(folder / 'plan.toml').digest[:16]}…"
+    if place in PLANNED:
+        return PLANNED[place](Plan.read(folder / "plan.toml"))
     held = store(folder)
     if held is None:
         sys.exit(f"{folder.name} must have outcomes for the place {place}, got none.")
@@ -206,7 +210,13 @@ def contrasts(folder: Path, contents: Contents, result: Analysis) -> str:
     )
 
 
+PLANNED = {
+    "digest": lambda plan: f"{plan.digest[:16]}…",
+    "hypothesis": lambda plan: plan.hypothesis,
+    "withdraw": lambda plan: plan.withdraw,
+}
 ANSWERS = {
+    "controls": lambda folder, contents, result: " ".join(phrases.controls(result)),
     "design": lambda folder, contents, result: phrases.design(result),
     "conditions": lambda folder, contents, result: phrases.conditions(result),
     "intervals": lambda folder, contents, result: phrases.intervals(result.rows),
@@ -219,11 +229,16 @@ ANSWERS = {
 }
 
 
-def paper_text(studies: Path = STUDIES) -> str:
-    """Return the text of the paper."""
-    source = (PAPER / "source.md").read_text("utf-8")
-    text = PLACE.sub(lambda place: fill_place(studies / place[1], place[2]), source)
-    return f"<!-- written by `python -m studies.paper` from source.md -->\n\n{text}"
+def paper_text(studies: Path = STUDIES, name: str = "source.md") -> str:
+    """Return the text of the paper that is written from a source, "source.md" or DRAFT."""
+
+    def fill(place: re.Match[str]) -> str:
+        folder = studies / place[1]
+        ready = (folder / RESULTS).exists() or place[2] in PLANNED
+        return fill_place(folder, place[2]) if ready or name != DRAFT else PENDING
+
+    text = PLACE.sub(fill, (PAPER / name).read_text("utf-8"))
+    return f"<!-- written by `python -m studies.paper` from {name} -->\n\n{text}"
 
 
 def figures(studies: Path = STUDIES) -> dict[str, Figure]:
@@ -320,8 +335,8 @@ def _rows(panels: Sequence[Panel]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def main() -> None:
-    text, drawn = paper_text(), figures()
-    files = {PAPER / "paper.md": text}
+    drawn = figures()
+    files = {PAPER / "paper.md": paper_text(), PAPER / "draft.md": paper_text(name=DRAFT)}
     files |= {PAPER / f"{name}.csv": numbers(figure) for name, figure in drawn.items()}
     if "--check" in sys.argv:
         stale = [

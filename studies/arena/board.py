@@ -310,6 +310,7 @@ def board_row(suite: Suite, stores: Mapping[str, Contents], again: Repeat) -> di
 
 def _study(result: Analysis) -> dict[str, Any]:
     return {
+        "hypothesis": result.hypothesis,
         "rows": [_row(row) for row in (*result.rows, *result.baselines)],
         "contrasts": [
             {
@@ -465,6 +466,8 @@ def _tables(study: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
                     lines.append(_line(row["entry"], one, lengths))
         lines.append("")
         for row in rows:
+            hypothesis = _plain(row["studies"][study]["hypothesis"])
+            lines.append(f"- {_plain(row['entry'])}, hypothesis, as registered: *{hypothesis}*")
             for one in row["studies"][study]["contrasts"]:
                 if one["task"] == task:
                     lines.append(f"- {_plain(row['entry'])}: {_contrast(one, some['unit'])}")

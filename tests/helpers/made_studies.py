@@ -61,7 +61,9 @@ def made_store(folder, seeds):
     fast = {row.name: max(rates) for row in asked.encodings[::2]}
     rate = {(task, row.name): fast.get(row.name, min(rates))
             for task in asked.tasks for row in asked.encodings}  # fmt: skip
-    done = asked.cells(rate)[: max(0, seeds * len(asked.encodings) * len(asked.tasks) - 2)]
+    done = asked.cells(rate if asked.rates else {})[
+        : max(0, seeds * len(asked.encodings) * len(asked.tasks) - 2)
+    ]
     length = asked.trained
     lengths = asked.tested or (length, length * 5 // 4, length * 3 // 2, 2 * length, 8 * length)
     kinds = {"language": ("sliding", "cropped", "windowed"), "masked": ("apart", "windowed")}
@@ -70,7 +72,7 @@ def made_store(folder, seeds):
     for cell in (asked.trials() if asked.rates and seeds else []) + done:
         draw = random.Random(f"{cell.task} {cell.name} {cell.seed}")
         tested = [n for n in lengths if n <= length] if cell.seed > 10_000 else lengths
-        cell = replace(cell, trained=asked.trained, tested=tuple(tested), told=65)
+        cell = replace(cell, trained=cell.trained or length, tested=tuple(tested), told=65)
         cell = cell if asked.told else replace(cell, told=None)
         better = 0.2 * (cell.profile.rate == rate[cell.task, cell.name])
         outcomes = {}

@@ -12,6 +12,7 @@ from studies.arena.suite import ENTRY, Suite
 ROOT = Path(__file__).parents[2]
 PROFILE = {name: value for name, value in asdict(TINY).items() if name != "rate"}
 STUDY = {
+    "hypothesis": "The entry copies more texts than RoPE does.",
     "tasks": ["copy"],
     "trained": 10,
     "tested": [5, 10, 15, 20],

@@ -49,13 +49,16 @@ def swapped(name, length, first):
 def test_it_is_what_its_command_writes(tool):
     """Text and numbers of figures; figures are drawn of these numbers by the same command."""
     assert (PAPER / "paper.md").read_text("utf-8") == tool["paper_text"]()
+    assert (PAPER / "draft.md").read_text("utf-8") == tool["paper_text"](name="draft-source.md")
     for name, figure in tool["figures"]().items():
         assert (PAPER / f"{name}.csv").read_text("utf-8") == tool["numbers"](figure)
         assert (PAPER / f"{name}.svg").read_text("utf-8").startswith("<?xml")
 
 
-def test_its_source_has_no_number_of_its_own():
-    text = (PAPER / "source.md").read_text("utf-8").partition("## References")[0]
+@pytest.mark.parametrize("source", ["source.md", "draft-source.md"])
+def test_its_source_has_no_number_of_its_own(source):
+    text = (PAPER / source).read_text("utf-8").partition("## References")[0]
+    text = text.replace('"decides 3: 1 for more, 2 for fewer"', "")  # a quotation
     text = re.sub(
         r"\{[^{}\n]+\}|`[^`]+`|arXiv:[\d.]+|\b(19|20)\d\d\b|\b(\d(\.\d)? L|T5)\b", "", text
     )
@@ -123,6 +126,25 @@ def test_the_figure_of_bands_shows_their_means():
         assert float(value) == pytest.approx(
             100 * fmean(found[name, length, first, "slowed"]), abs=1e-3
         )
+
+
+def test_the_draft_has_numbers_of_complete_studies_only(tool, tmp_path):
+    """A made store, complete, fills the places of one study and no other."""
+    text = (PAPER / "draft.md").read_text("utf-8")
+    source = (PAPER / "draft-source.md").read_text("utf-8")
+    asked = re.findall(r"\{([\w-]+)\|(controls|contrasts)\}", source)
+    waiting = [study for study, _ in asked if not (STUDIES / study / "results.db").exists()]
+    assert text.count("*This study is not complete.*") == len(waiting)
+    for folder in STUDIES.iterdir():
+        (tmp_path / folder.name).symlink_to(folder)
+    (tmp_path / "recall-20").unlink()
+    (tmp_path / "recall-20").mkdir()
+    shutil.copy(STUDIES / "recall-20/plan.toml", tmp_path / "recall-20")
+    made_store(tmp_path / "recall-20", 8)
+    new = tool["paper_text"](tmp_path, "draft-source.md")
+    assert new.count("*This study is not complete.*") == len(waiting) - 2
+    one, other = (mean(str(tmp_path / "recall-20"), name, 80) for name in ("yarn", "rope"))
+    assert f"yarn − rope: {100 * (one - other):+.0f} points [" in new
 
 
 @pytest.fixture

@@ -128,6 +128,8 @@ def test_a_row_says_what_its_stores_hold(done, honest):
             seed for seed, share in zip(one.seeds, one.curve[10], strict=True) if share < 0.95
         ]
     page = board.as_page(SUITE, [row])
+    assert row["studies"]["near"]["hypothesis"] == found.hypothesis
+    assert f"- alibi, hypothesis, as registered: *{found.hypothesis}*" in page
     assert f"| alibi | entry | {100 * rows['entry']['area']['value']:.1f} [" in page
     assert f" | {rows['entry']['parameters']:,} | {rows['entry']['milliseconds']:.1f} | " in page
     assert row["made_by"]["processor"] == environment.processor()
