@@ -111,10 +111,11 @@ def test_baselines_of_other_code_or_another_processor_are_not_used(tiny, monkeyp
 
 
 def test_it_runs_in_a_folder_of_ones_own(tmp_path):
-    """The command is that of docs/studies.md, and finds the stored rows of --quick."""
+    """The command is that of both pages, and finds the stored rows of --quick."""
     clone = Path(__file__).parents[3]
-    page = (clone / "docs/studies.md").read_text("utf-8")
-    assert "PYTHONPATH=~/posenc python -m studies.arena my_module.py:Mine --quick" in page
+    for page in ("docs/studies.md", "studies/arena/README.md"):
+        text = (clone / page).read_text("utf-8")
+        assert "PYTHONPATH=~/posenc python -m studies.arena my_module.py:Mine --quick" in text
     words = "from studies.arena import quick; print(len(quick.stored()[1].rows))"
     paths = os.pathsep.join([str(clone), str(clone / "src")])
     ran = subprocess.run(
