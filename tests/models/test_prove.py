@@ -12,10 +12,13 @@ from refusals import refused
 from thorough import THOROUGH
 from trained_models import slowed, text, trained
 
+from posenc import Remapped
+from posenc.encodings.rotary.remaps import dual_chunk, regions, rerope, self_extend
+from posenc.models.adapter import applied
 from posenc.models.check.loss import bits, opened
 from posenc.models.config import specify
 from posenc.models.files.errors import ModelError
-from posenc.models.prove import ENOUGH, PAIRS, Proof, Way, _bits, prove, ways
+from posenc.models.prove import ENOUGH, PAIRS, Proof, Way, _bits, prove, remaps, ways
 
 LETTERS = text(4_000, seed=1)
 GEMMA_V5 = {
@@ -191,3 +194,34 @@ def test_a_case_of_the_page_comes_out_as_it_says(tmp_path):
     model = cases.MODELS[2]
     (case,) = cases.cases(cases.make(model, tmp_path), factors=(2,))
     assert f"| {model.name} | {case.to} | {case.chosen} | {case.best} |" in PAGE.read_text("utf-8")
+
+
+def test_methods_without_training_are_measured_and_not_chosen(proof, stretched):
+    """Each loss again, by the model with `Remapped` in all layers."""
+    assert [way.name for way in proof.remapped] == ["ReRoPE", "Self-Extend", "dual chunk"]
+    assert proof.chosen not in {way.name for way in proof.remapped}
+    maps = {
+        "ReRoPE": rerope(16),
+        "Self-Extend": self_extend(4, 16),
+        "dual chunk": dual_chunk(24, 4),
+    }
+    with opened(stretched) as model:
+        theta = model.spec.global_rotary[0].frequencies()
+        ids = model.stretches(LETTERS, 64, 32)[1::2]
+        for way in proof.remapped:
+            encoding = Remapped(theta, maps[way.name], "half")
+            with applied(model.model, encoding):
+                far = bits(model.model, ids)[:, 31:].mean().item()
+            assert way.far == pytest.approx(far, abs=1e-4), way.name
+    plain = next(way for way in proof.ways if way.name == "as it is")
+    assert min(way.far for way in proof.remapped) < plain.far
+
+
+def test_no_map_reaches_beyond_the_trained_offsets():
+    for to, known in ((128, 64), (192, 64), (512, 64), (100_000, 4096)):
+        for name, remap in remaps(to, known).items():
+            of, places = regions(remap)
+            i, j = torch.tensor([to - 1])[:, None], torch.arange(to)
+            new = torch.stack([f(i) - g(j) for f, g in places])
+            offset = new.gather(0, of(i, j)[None].long())
+            assert 0 <= int(offset.min()) <= int(offset.max()) <= known, (name, to)

@@ -11,7 +11,9 @@ copy      `to`/2 random tokens, twice: the share of the second half predicted co
 
 The methods are those of `extend`, a YaRN with a search over its ends and gain, and a search over
 the factor of each pair, or of bands of neighbouring pairs, from the best of these. Every other
-excerpt of the text is used to choose a method, and the others to measure its loss.
+excerpt of the text is used to choose a method, and the others to measure its loss. ReRoPE,
+Self-Extend and dual chunk attention are measured for comparison, and never chosen: they change the
+attention, which a config cannot.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from math import log
 from pathlib import Path
 from statistics import fmean
@@ -28,11 +30,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from posenc.core.encoding import Encoding
+from posenc.encodings.rotary.remapped import Remapped
+from posenc.encodings.rotary.remaps import Remap, dual_chunk, rerope, self_extend
+from posenc.encodings.rotary.rope import RoPE
 from posenc.encodings.rotary.theta import yarn_gain
 from posenc.models.check.loss import Opened, opened, read_as
 from posenc.models.config.parse import specify
 from posenc.models.config.source import Source
-from posenc.models.config.spec import Spec
+from posenc.models.config.spec import Layer, Spec
 from posenc.models.extend import (
     NEW,
     OLD,
@@ -62,6 +68,7 @@ KEY, MARKER, DEPTHS = 5, 3, (0.1, 0.5, 0.9)  # lengths in tokens; places as shar
 ENOUGH = 0.01  # bits per token by which a method must beat the sliding window
 
 Progress = Callable[[str, int, int], None]
+Change = Callable[[Layer, Encoding], Encoding]  # layer, its encoding -> the encoding to apply
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,7 @@ class Proof:
     cache: int  # bytes of cached keys and values for one text of `to` tokens
     notes: list[str]
     gguf_keys: dict[str, Any]  # settings of the best method, if the model is a GGUF file
+    remapped: list[Way] = field(default_factory=list)  # methods that no config can state
     name: str = ""  # name of the model's folder or file
     provenance: Provenance | None = None
     precision: str = "float32"
@@ -103,7 +111,9 @@ class Proof:
         return best.name if best.far < self.sliding - ENOUGH else ""
 
     def to_json(self) -> dict[str, Any]:
-        plain = {"chosen": self.chosen, "ways": [vars(way) for way in self.ways]}
+        plain = {"chosen": self.chosen} | {
+            key: [vars(way) for way in getattr(self, key)] for key in ("ways", "remapped")
+        }
         return vars(self) | plain | {"provenance": self.provenance and asdict(self.provenance)}
 
 
@@ -161,13 +171,14 @@ def prove(
             found.append(searched)
         else:
             notes.append(f"{PAIRS}: {searched}")
+        remapped = [*_remapped(loaded, configs[AS_IT_IS], ids, length, notes)]
         sliding = _sliding(loaded, ids[1::2], length)
     found.sort(key=lambda way: way.chosen_by)
     spec = specify(found[0].config)
     keys = _keys_of(source, spec, to)
     made = name_of(source.path), since(start)
     cache = cache_bytes(spec, to)
-    return Proof(length, to, sliding, found, cache, notes, keys, *made, precision)
+    return Proof(length, to, sliding, found, cache, notes, keys, remapped, *made, precision)
 
 
 def ways(
@@ -202,10 +213,54 @@ def _keys_of(source: Source, spec: Spec, to: int) -> dict[str, Any]:
     return gguf_keys(source.weights.metadata["general.architecture"], spec, to)
 
 
-def _measured(model: Opened, name: str, config: dict[str, Any], ids: Tensor, trained: int) -> Way:
-    """Measure the losses of one method, and its accuracy in recalling a key and copying a text."""
+def remaps(to: int, trained: int) -> dict[str, Remap]:
+    """Return maps of offsets that keep texts of `to` tokens within the trained offsets.
+
+    ReRoPE and Self-Extend keep the offsets below half of the trained length, and Self-Extend has
+    the smallest group that suffices. Dual chunk attention has the sizes of its authors' code.
+    """
+    near = trained // 2
+    # ⌊i/G⌋ − ⌊j/G⌋ + w − ⌊w/G⌋ is at most (i − j − w)/G + w + 2
+    group = -(-(to - near) // max(1, trained - near - 2))
+    return {
+        "ReRoPE": rerope(near),
+        "Self-Extend": self_extend(group, near),
+        "dual chunk": dual_chunk(trained * 3 // 4, trained // 8),
+    }
+
+
+def _remapped(
+    model: Opened, config: dict[str, Any], ids: Tensor, trained: int, notes: list[str]
+) -> Iterator[Way]:
+    """Measure the methods that remap offsets, with the model's own θ in layers without a window."""
+    for name, remap in remaps(ids.shape[-1], trained).items():
+
+        def change(layer: Layer, own: Encoding, remap: Remap = remap) -> Encoding:
+            if layer.window is not None or not isinstance(own, RoPE):
+                return own
+            if own.turned < own.dim or own.axes > 1 or own.gain != 1:
+                raise ValueError("its layers must rotate whole heads by one axis, without a gain.")
+            made = Remapped(own.theta, remap, own.layout)
+            made.softmax_scale = own.scale(own.dim)
+            return made
+
+        try:
+            yield _measured(model, name, config, ids, trained, change)
+        except ModelError as error:
+            notes.append(f"{name}: {error}")
+
+
+def _measured(
+    model: Opened,
+    name: str,
+    config: dict[str, Any],
+    ids: Tensor,
+    trained: int,
+    change: Change | None = None,
+) -> Way:
+    """Return a method's losses, recall and copying; `change` replaces the layers' encodings."""
     spec, to = specify(config).text_stack, ids.shape[-1]
-    with read_as(model, spec, to):
+    with read_as(model, spec, to, change):
         choose, measure = (_bits(model.model, rows) for rows in (ids[::2], ids[1::2]))
         copy = _copied(model, to)
         recall = fmean(_share_predicted(model.model, row, KEY) for row in _keys(model, ids))

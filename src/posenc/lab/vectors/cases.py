@@ -27,7 +27,7 @@ from posenc.encodings.additive.learned import Learned
 from posenc.encodings.rotary import extension
 from posenc.encodings.rotary.axial import axial
 from posenc.encodings.rotary.dinov3 import dinov3
-from posenc.encodings.rotary.mrope import mrope, spatial_first
+from posenc.encodings.rotary.mrope import MRoPE, mrope, spatial_first
 from posenc.encodings.rotary.p_rope import p_rope
 from posenc.encodings.rotary.remaps import dual_chunk, rerope, self_extend
 from posenc.models import published
@@ -35,7 +35,7 @@ from posenc.models.config import specify
 from posenc.models.config.spec import Layer, Rotary
 from posenc.positions.diffusion import DIFFUSION, text_and_grid
 from posenc.positions.multimodal import multimodal
-from posenc.positions.rules import RULES, MultimodalRule
+from posenc.positions.rules import RULES, MultimodalRule, rule_of
 from posenc.properties.probe import in_float64
 from posenc.rotation.rotate import formula, rotate
 from posenc.rotation.table import turn
@@ -54,6 +54,7 @@ SMALL: Mapping[str, dict[str, Any]] = {
 }
 # Encodings with other options than their defaults
 VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("RoPE", {"base": None, "gain": 2.0, "logit_gain": 1.25}),
     ("ReRoPE", {"remap": rerope(2)}),
     ("ReRoPE", {"remap": self_extend(2, 3)}),
     ("ReRoPE", {"remap": dual_chunk(3, 1)}),
@@ -61,8 +62,48 @@ VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("xPos", {"span": 64, "centre": 100}),
     ("p-RoPE", {"p": 0.5, "base": 100.0}),
 )
+
+
+def _llama(context: int, base: float, **scaling: Any) -> dict[str, Any]:
+    return {
+        "model_type": "llama",
+        "hidden_size": 32,
+        "num_attention_heads": 1,
+        "num_hidden_layers": 1,
+        "max_position_embeddings": context,
+        "rope_theta": base,
+        "rope_scaling": scaling,
+    }
+
+
+# Scalings that no published config has, such as a ramp of YaRN that leaves the pairs at either end
+UNPUBLISHED: dict[str, dict[str, Any]] = {
+    "YaRN of 16 tokens": _llama(
+        64, 1e4, rope_type="yarn", factor=4.0, original_max_position_embeddings=16
+    ),
+    "YaRN of 200,000 tokens": _llama(
+        800_000,
+        50.0,
+        rope_type="yarn",
+        factor=4.0,
+        original_max_position_embeddings=200_000,
+        beta_fast=10_000.0,
+    ),
+    "YaRN of equal ends": _llama(
+        4096,
+        1e4,
+        rope_type="yarn",
+        factor=4.0,
+        original_max_position_embeddings=1024,
+        beta_fast=1.001,
+        truncate=False,
+    ),
+    "dynamic": _llama(4096, 1e4, rope_type="dynamic", factor=4.0),
+    "proportional": _llama(4096, 1e4, rope_type="proportional", partial_rotary_factor=0.5),
+}
 LAYOUTS: tuple[Layout, Layout] = ("interleaved", "half")
 TOKENS = 6
+SECONDS = (0.5, 0.7, 0.3, 0.1)  # from one frame to the next, of each video of a text
 FAR, FARTHEST = 1_000_000, 10_000_000
 
 
@@ -233,6 +274,8 @@ def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str
         "by parts": (extension.by_parts(theta, factor, 4096), {}),
         "by parts, ends": (extension.by_parts(theta, factor, 4096, **ends), ends),
         "yarn": (extension.yarn(theta, factor, 4096), {"gain": gain}),
+        "yarn, slow pairs": (extension.yarn(theta, factor, 16), {"trained": 16}),
+        "yarn, fast pairs": (extension.yarn(theta, factor, 10**9), {"trained": 10**9}),
         "yarn, ends": (
             extension.yarn(theta, factor, 4096, **ends, rounded=False),
             ends
@@ -275,16 +318,18 @@ def of_axes() -> Iterator[VectorCase]:
         "m-rope, spatial first": (spatial_first(line, shares), of_sections),
         "m-rope, ntk": (extension.ntk(mrope(line, shares), 4.0), of_sections | {"factor": 4.0}),
         "m-rope, p-rope": (p_rope(mrope(line, shares), 0.5), of_sections | {"p": 0.5}),
+        "m-rope, qwen": (MRoPE(32).freqs, {"base": 1e4}),
         "dinov3": (dinov3(32), {"axes": 2, "base": 100.0}),
     }
     for method, (theta, settings) in made.items():
         settings = {"dim": 2 * theta.shape[1], "method": method} | settings
-        yield _angles(f"angles/{method}", settings, theta, points[:, : len(theta)], True)
+        at = positions.centred(2, 3) if method == "dinov3" else points[:, : len(theta)]
+        yield _angles(f"angles/{method}", settings, theta, at, True)
 
 
 def of_configs() -> Iterator[VectorCase]:
     """Yield cases with the angles and rotations of layers in published model configs."""
-    for model, config in published.configs().items():
+    for model, config in (published.configs() | UNPUBLISHED).items():
         spec = specify(config, model).text_stack
         turning = [layer for layer in spec.layers if isinstance(layer.encoding, Rotary)]
         for number, layer in enumerate(dict.fromkeys(turning)):
@@ -355,8 +400,11 @@ def _pairs(encoding: Encoding, heads: int) -> dict[str, tuple[Tensor, Tensor]]:
     """Return pairs of query positions and key positions by name, such as "far" or "decode"."""
     if encoding.axes > 1:
         grid = positions.folded(TOKENS, encoding.axes)
-        return {name: (pos, pos) for name, pos in (("grid", grid), ("moved", grid + 100))}
-    line = torch.arange(TOKENS)
+        by_head = torch.stack([grid + 2 * head for head in range(heads)])[None]
+        points = {"grid": grid, "moved": grid + 100}
+        points |= {} if "on_embeddings" in encoding.acts_on else {"per head": by_head}
+        return {name: (pos, pos) for name, pos in points.items()}
+    line = positions.sequence(TOKENS)
     alone = {
         "start": line,
         "shuffled": torch.tensor([3, 0, 5, 1, 4, 2]),
@@ -367,6 +415,7 @@ def _pairs(encoding: Encoding, heads: int) -> dict[str, tuple[Tensor, Tensor]]:
         alone["far"] = 1000 + line
     if "on_embeddings" not in encoding.acts_on:
         alone["per head"] = torch.stack([line + 2 * head for head in range(heads)])[None]
+        alone["grouped"] = alone["per head"]
     return {name: (pos, pos) for name, pos in alone.items()} | {"decode": (line[-1:], line)}
 
 
@@ -385,7 +434,10 @@ def _encoding(
     queries, keys = (at.shape[-2 if points else -1] for at in (pos, k_pos))
     width = dim * heads
     x = pattern(batch, keys, width)
-    q, k = (pattern(batch, heads, n, dim, start=n + 3) for n in (queries, keys))
+    q = pattern(batch, heads, queries, dim, start=queries + 3)
+    # In grouped attention, two query heads share a key
+    key_heads = heads // 2 if where == "grouped" else heads
+    k = pattern(batch, key_heads, keys, dim, start=keys + 3)
     inputs = {"positions": pos, "key_positions": k_pos, "x": x, "q": q, "k": k}
     inputs |= {f"parameter {key}": value.detach() for key, value in encoding.state_dict().items()}
     outputs: dict[str, Tensor] = {}
@@ -403,7 +455,8 @@ def _encoding(
     settings = {"encoding": name, "dim": dim, "heads": heads, "causal": encoding.causal}
     settings |= {**options, "softmax_scale": encoding.scale(dim)}
     chosen = (name, options) in VARIANTS
-    core = dim == 8 and where in (("start", "far", "per head") if chosen else ("start", "grid"))
+    usual = ("grid", "per head") if name == "RoPE-Mixed" else ("start", "grid")
+    core = dim == 8 and where in (("start", "far", "per head", "grouped") if chosen else usual)
     label = f"{name}, {', '.join(map(str, options.values()))}" if chosen else name
     outputs = {key: value.detach() for key, value in outputs.items()}
     return VectorCase(
@@ -419,25 +472,42 @@ def _indices(*sizes: int) -> list[Tensor]:
 
 def of_texts() -> Iterator[VectorCase]:
     """Yield cases of position ids for text with images, video and audio, by each model's rule."""
-    for rule in RULES.values():
+    known: dict[str, tuple[MultimodalRule, Any]] = {
+        name: (rule, rule) for name, rule in RULES.items()
+    } | {name: (rule_of(config), config) for name, config in RULE_CONFIGS.items()}
+    for label, (rule, stated) in known.items():
         for number in range(12):
             kinds, images, videos = _text(rule, number)
             given: dict[str, Any] = {"images": images, "videos": videos}
-            given |= {"seconds": [0.5] * len(videos)} if rule.per_second else {}
+            given |= {"seconds": SECONDS[: len(videos)]} if rule.per_second else {}
             mask = torch.ones(1, len(kinds))
             if number % 3 == 1:
                 kinds, mask = [0, 0, *kinds], torch.tensor([[0, 0, *mask[0].long().tolist()]])
             text = torch.tensor([kinds])
-            ids, delta = multimodal(text, rule, mask=mask.long(), **given)
+            ids, delta = multimodal(text, stated, mask=mask.long(), **given)
             settings = {"rule": rule.name, "merge": rule.merge} | given
+            settings |= {} if stated is rule else {"config": stated}
             inputs = {"kinds": text, "mask": mask.long()}
             outputs = {"ids": ids, "delta": delta}
-            name = f"ids/{rule.name}/{number}"
+            name = f"ids/{label}/{number}"
             yield VectorCase(
                 name, "ids", settings, inputs, outputs, 0.0, core=number < 3 + 3 * rule.canvas
             )
 
 
+# Configs with other rules than the defaults of their classes
+RULE_CONFIGS: dict[str, dict[str, Any]] = {
+    "minicpmv4_7, 4x": {"model_type": "minicpmv4_7", "downsample_mode": "4x"},
+    "minicpmv4_7, 16x": {"model_type": "minicpmv4_7", "downsample_mode": "16x"},
+    "hunyuan_vl, 5 axes": {
+        "model_type": "hunyuan_vl",
+        "text_config": {"rope_scaling": {"xdrope_section": [4, 3, 3, 3, 3]}},
+    },
+    "qwen2_5_vl, 2 a second": {
+        "model_type": "qwen2_5_vl",
+        "vision_config": {"spatial_merge_size": 3, "tokens_per_second": 2},
+    },
+}
 Grids = list[tuple[int, int, int]]
 
 
@@ -455,16 +525,21 @@ def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
                 images.append((1, 2 * rule.merge, columns * rule.merge))
                 last_of_row = place % across == 0 and place < across * down
                 kinds += [5, *[1] * (2 * columns), 4, *[4] * last_of_row]
+        elif 3 in rule.kinds and number > 6 and not part:
+            # Two frames with the sound of each, between two marks on each side
+            videos.append((2 * rule.merge_time, *grid))
+            kinds += ([2] * (rows * columns) + [3] * columns) * 2 + [0]
         elif 3 in rule.kinds and (number + part) % 3 == 2:
             kinds += [3] * (rows + columns)
         elif 2 in rule.kinds and (number + part) % 2:
-            frames = rule.merge_time * (1 + number % 2)
+            frames = rule.merge_time * (8 if number == 8 else 1 + number % 2)
             videos.append((frames, *grid))
             runs, tokens = (frames, 1) if rule.frames else (1, frames // rule.merge_time)
             kinds += ([2] * (tokens * rows * columns) + [0]) * runs
         else:
             images.append((1, *grid))
-            kinds += [1] * (rows * (columns + rule.newline))
+            marks = 2 * (rule.newline and part % 2)
+            kinds += [1] * (rows * (columns + rule.newline) + marks)
         kinds += [0] * (1 + part)
     return kinds, images, videos
 

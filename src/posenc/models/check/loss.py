@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from math import log, log2
 from pathlib import Path
 from statistics import fmean, stdev
@@ -194,15 +195,21 @@ def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[fl
         if reading is None:
             yield from bits(opened.model, rows).mean(-1).tolist()
             continue
-        with read_as(opened, reading.spec, ids.shape[-1], reading.rows):
+        change = partial(_read_by_side, reading.rows) if reading.rows else None
+        with read_as(opened, reading.spec, ids.shape[-1], change):
             yield from bits(opened.model, rows).mean(-1).tolist()
 
 
 @contextmanager
-def read_as(opened: Opened, spec: Spec, length: int, rows: str = "") -> Iterator[None]:
+def read_as(
+    opened: Opened,
+    spec: Spec,
+    length: int,
+    change: Callable[[Layer, Encoding], Encoding] | None = None,
+) -> Iterator[None]:
     """Apply the encodings and windows of a specification to the model in a `with` block.
 
-    With `rows` "q" or "k", the rows of queries or of keys are read in the other layout.
+    `change` returns the encoding of a layer that is applied instead of its own.
     """
     settings = opened.model.config
     kept = getattr(settings, "sliding_window", None)
@@ -213,8 +220,9 @@ def read_as(opened: Opened, spec: Spec, length: int, rows: str = "") -> Iterator
         with ExitStack() as stack:
             try:
                 encodings = spec.encodings(length, "half")
-                if rows:
-                    encodings = [_one_side(encoding, rows) for encoding in encodings]
+                attending = [layer for layer in spec.layers if layer.attends]
+                if change:
+                    encodings = [*map(change, attending, encodings)]
                 stack.enter_context(applied(opened.model, encodings))
             except (TypeError, ValueError) as error:
                 raise ModelError("config.json", "model_type", str(error)) from None
@@ -249,6 +257,10 @@ class OneSide(Encoding):
 
 def _one_side(encoding: Encoding, rows: str) -> Encoding:
     return OneSide(encoding, rows) if isinstance(encoding, RoPE) else encoding
+
+
+def _read_by_side(rows: str, _: Layer, encoding: Encoding) -> Encoding:
+    return _one_side(encoding, rows)
 
 
 @torch.no_grad()

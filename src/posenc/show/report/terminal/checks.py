@@ -74,11 +74,14 @@ def print_proof(proved: "Proof", console: Console) -> None:
     table.add_column("read whole" + (", bfloat16" if proved.precision == "bfloat16" else ""))
     for name in (f"bits to {trained}", f"bits to {to}", "key recalled", "copied"):
         table.add_column(name, justify="right")
-    for way in proved.ways:
+    for way in (*proved.ways, *proved.remapped):
         shares = f"{way.recall:.0%}", f"{way.copy:.0%}"
         table.add_row(way.name, f"{way.near:.3f}", f"{way.far:.3f}", *shares)
     table.add_row(f"sliding, {trained} at a time", "", f"{proved.sliding:.3f}", "", "")
     console.print(table)
+    if proved.remapped:
+        names = ", ".join(way.name for way in proved.remapped)
+        console.print(Text(f"{names}: for comparison, because no config can state them"))
     for note in proved.notes:
         console.print(Text(f"note: {note}", "yellow"))
     if proved.chosen:
