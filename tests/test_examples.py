@@ -563,3 +563,25 @@ def test_three_bits_jump_between_corners():
     first = sqrt(2 - 2 * cos(1) + sin(0.1) ** 2)
     assert made["steps"]["sinusoids"][0] == pytest.approx(first)
     assert max(made["steps"]["sinusoids"]) < 1
+
+
+def test_dype_fades_as_the_noise_falls():
+    """Both ramps by a loop over pairs; at the first step, the ends are 16, 2, 1.25 and ¾ turns."""
+    made, said = run("dype")
+    for t, ratio in made["ratios"].items():
+        for j in range(28):
+            own = 10_000 ** (-j / 28)
+
+            def kept(fast, slow, t=t, j=j):
+                first, last = (
+                    28 * log(64 / (2 * pi * turns * t**2)) / log(10_000) for turns in (fast, slow)
+                )
+                first, last = max(floor(first), 0), min(-floor(-last), 55)
+                return 1 - min(max((j - first) / (last - first), 0), 1)
+
+            aware = own * 4 ** (-j / 27)
+            mixed = own / 4 + kept(1.25, 0.75) * (aware - own / 4)
+            right = mixed + kept(16, 2) * (own - mixed)
+            assert ratio[j].item() == pytest.approx(own / right, rel=1e-9), (t, j)
+    counts = [int(n) for n in re.findall(r"(\d+) of 28", said)]
+    assert counts == sorted(counts)

@@ -57,7 +57,10 @@ MHRoPE, CircleRoPE, V2PE, wav2vec 2, PEG, Inkling, d_rel, rel_extent, log_scalin
 beam, Spiral RoPE, golden gate, PoSE, random positions, SHAPE, Abacus, RePo, DyPE, Enformer,
 Borzoi, TAPA, CARoPE, SeqPE, TUPE, tAPE, LapPE, RWPE, GTA, ViT-5, spherical RoPE, LongRoPE2,
 DroPE, SWAN, rope_parameters, rope_scaling, inv_freq, attention sink, sandwich, low-rank bias,
-p-RoPE, M-RoPE, Selective RoPE, PaTH, LieRE, STRING, FoX, YaRN, DINOv3
+p-RoPE, M-RoPE, Selective RoPE, PaTH, LieRE, STRING, FoX, YaRN, DINOv3, Qwen2-VL, FLUX.1, FLUX.2,
+Qwen-Image, Z-Image, Wan, GRAPE-AP, M-RoPE-Interleave, ERNIE-VL, XDRoPE, chunk_size, local_size,
+identify_k, FlashBias, PVT v2, Gemma 4, Llama 4, delta, attention_factor, beta_fast, mscale,
+truncate, low_freq_factor, short_factor, alpha, DynamicNTK-alpha, spatial_first, Multimodal-RoPEs
 """
 NAMES = [" ".join(name.split()) for name in PUBLISHED.split(",")]
 WORDS = ["10,000", *(" ".join(word.split()) for word in PHRASES.split(","))]
