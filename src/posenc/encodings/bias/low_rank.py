@@ -16,7 +16,6 @@ is no card, because the properties are those of the bias.
 """
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from posenc.attention.scores import scores
@@ -36,9 +35,7 @@ class LowRank(Encoding):
     Positions must be whole numbers below the number of rows. Raises ValueError for other shapes.
     """
 
-    def __init__(
-        self, of_queries: Float[Tensor, "head row rank"], of_keys: Float[Tensor, "head row rank"]
-    ):
+    def __init__(self, of_queries: Tensor, of_keys: Tensor):
         super().__init__()
         if of_queries.ndim != 3 or of_queries.shape != of_keys.shape:
             raise ValueError(
