@@ -462,3 +462,25 @@ def test_everybody_can_read_each_scene(visit, scheme, width):
             for one in found["violations"]
             for node in one["nodes"]
         ] == []
+
+
+BECKONS = "getComputedStyle(document.querySelector('.handle.guessed'), '::before').animationName"
+
+
+def test_the_handle_beckons_until_the_first_guess(visit):
+    """The handle rests if the system prefers less motion."""
+    page = visit("#v1/story?scene=1")
+    assert page.evaluate(BECKONS) == "beckon"
+    page.get_by_role("slider").first.press("ArrowUp")
+    assert page.evaluate(BECKONS) == "none"
+    assert visit("#v1/story?scene=1", reduced_motion="reduce").evaluate(BECKONS) == "none"
+
+
+def test_a_coloured_word_points_at_its_colour_in_the_figure(visit):
+    page = visit("#v1/story?scene=1&seen")
+    look = "one => getComputedStyle(one).opacity"
+    blue, orange = (page.locator(f".board .{colour}").last for colour in ("low", "high"))
+    before = orange.evaluate(look)
+    page.hover(".words em.low")
+    assert float(orange.evaluate(look)) == 0.15 < float(before)
+    assert float(blue.evaluate(look)) > 0.15

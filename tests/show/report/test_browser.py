@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import re
 import time
 from dataclasses import dataclass
+from importlib.resources import files
 from xml.etree import ElementTree
 
 import pytest
@@ -163,6 +165,69 @@ def test_the_first_figure_of_compare_is_in_the_first_screen(pages, chromium, wid
             assert box["height"] > 40
             assert box["y"] + box["height"] < 900
             assert page.locator(".figure .plot image").count() > 20
+
+
+A4 = {"format": "A4", "margin": dict.fromkeys(("top", "bottom", "left", "right"), "12mm")}
+
+
+def paper(context, path):
+    """Open a page, and print it on A4."""
+    page = context.new_page()
+    page.goto(path.resolve().as_uri())
+    return page, page.pdf(**A4)
+
+
+def count_pages(pdf):
+    return len(re.findall(rb"/Type\s*/Page\b", pdf))
+
+
+def test_compare_on_paper_has_its_overview_and_the_sections_that_are_open(pages, chromium):
+    """A4 as Chromium prints it: every encoding closed, and one of them open."""
+    with chromium.new_context(offline=True) as context:
+        page, pdf = paper(context, pages / "all" / "index.html")
+        closed = count_pages(pdf)
+        assert 6 <= closed <= 16
+        page.locator("details.entry").first.evaluate("one => { one.open = true }")
+        opened = count_pages(page.pdf(**A4))
+        assert closed <= opened <= closed + 2
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 718, "height": 1032})  # A4 within the margins, at 96 dpi
+        top = page.locator(".figure .panel").nth(7).bounding_box()
+        assert top["y"] + top["height"] < 1032  # the first page has pictures
+        tall = page.locator(".panel").evaluate_all("all => all.map(one => one.offsetHeight)")
+        assert max(tall) < 1032  # so that none is cut by the end of a page
+
+
+def test_the_meaning_of_columns_is_printed(pages, chromium):
+    with chromium.new_context(offline=True) as context:
+        page, _ = paper(context, pages / "compare" / "index.html")
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        for text in ("the change of the output of attention", "1,024"):
+            assert page.locator("details.meaning dd", has_text=text).first.is_visible()
+
+
+def test_compare_begins_with_the_story(everything):
+    """The links of its first lines open the scenes of the explorer beside it, by their names."""
+    views = {one.slug: one.slug for one in everything.encodings}
+    head = page.render(everything, views).partition("<h1>")[2].partition('class="figure"')[0]
+    links = re.findall(r'href="explore\.html#v1/story\?scene=(\d)">(?:<b>)?([^<]+)', head)
+    story = files("posenc.show.explorer") / "page/story/story.js"
+    names = re.search(r"const NAMES = (\[.+\]);", story.read_text("utf-8"))[1]
+    assert [int(scene) for scene, _ in links] == [*range(7)]
+    assert [name.rpartition(": ")[2] for _, name in links] == json.loads(names)
+    assert "explore.html" not in page.render(everything)  # without an explorer
+
+
+def test_rows_of_numbers_are_one_line_high_on_a_phone(pages, chromium):
+    """The table scrolls sideways; its cells do not wrap."""
+    with chromium.new_context(offline=True, viewport={"width": 390, "height": 844}) as context:
+        page = context.new_page()
+        page.goto((pages / "all" / "index.html").resolve().as_uri())
+        rows = page.locator("table[data-explained]:not(.matrix) tbody tr")
+        heights = rows.evaluate_all("all => all.map(one => one.offsetHeight)")
+        assert len(heights) > 20
+        assert max(heights) < 45
 
 
 def test_values_witnesses_and_rows_are_reached_by_keys(pages, chromium):

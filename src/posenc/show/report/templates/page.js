@@ -203,7 +203,7 @@ document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: tru
 for (const table of document.querySelectorAll("table[data-explained]")) {
   const asked = [...table.querySelectorAll("td[data-why]")];
   if (!asked.length) continue;
-  const line = make("p", { className: "why soft", role: "status", textContent: "Choose a mark, with the pointer or with Tab and the arrow keys, to see its number and witness." });
+  const line = make("p", { className: "why soft", role: "status", textContent: "Choose a mark to see its number and witness." });
   const heads = [...table.tHead.rows[0].cells].map(cell => cell.textContent);
   const say = cell => {
     for (const one of asked) one.tabIndex = one === cell ? 0 : -1;
@@ -251,10 +251,10 @@ for (const table of document.querySelectorAll("table[data-chosen]")) {
   table.closest(".scroll").before(make("div", { className: "choose" }, families, properties, count));
 }
 
-// ---- Open all sections for printing.
+// ---- Open sections for printing. Of a list of entries only those that readers opened are printed.
 addEventListener("beforeprint", () => {
   document.documentElement.classList.add("printing");
-  for (const card of document.querySelectorAll(".card")) card.open = true;
+  for (const section of document.querySelectorAll(".card:not(.entry), .meaning")) section.open = true;
 });
 addEventListener("afterprint", () => document.documentElement.classList.remove("printing"));
 
