@@ -206,8 +206,8 @@ GUIDE = (
         "EVA-02 and Pixtral use the first, Qwen2.5-VL the second",
         "convention",
         "Axial RoPE: EVA-02, Pixtral; M-RoPE: Qwen2.5-VL",
-        "Positions with *several axes* are in the table of properties; RoPE-Mixed, LieRE and STRING"
-        " have them too.",
+        "The table of properties shows which encodings accept positions with *several axes*."
+        " RoPE-Mixed, LieRE and STRING accept them too.",
         "Which one is best: no study here is trained on pictures.",
     ),
 )
