@@ -40,13 +40,14 @@ def test_the_interval_is_the_published_one():
 
 def test_the_docs_state_what_the_record_holds():
     text = " ".join((ROOT / "docs/tests.md").read_text("utf-8").split())
-    assert len(FAULTS) == sum(PLANTED.values())
+    assert all((ROOT / fault["file"]).is_file() for fault in FAULTS)
     noticed = len(FAULTS) - RUNS["none"]
     low, high = interval(RUNS["default"], noticed)
     harmless = sum("equivalent" in fault for fault in FAULTS)
     since = sum("since" in fault for fault in FAULTS)
     for stated in (
         f"commit `{RECORD['commit'][:7]}`",
+        f"keeps the {len(FAULTS)} of {sum(PLANTED.values())} whose files",
         f"Of {len(FAULTS)} faults, drawn",
         f"the default tests noticed {RUNS['default']}",
         f"only the slow or compiled tests {RUNS['slow'] + RUNS['compiled']}",
