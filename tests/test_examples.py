@@ -1,5 +1,6 @@
 """examples/: each is short, draws a figure, and prints numbers that other sources confirm."""
 
+import ast
 import contextlib
 import io
 import re
@@ -16,7 +17,7 @@ import torch
 from PIL import Image
 from small_models import minilm_folder
 
-from posenc import NoPE, RoPE, attend
+from posenc import NoPE, RoPE, attend, plot
 from posenc.catalog import find
 from posenc.properties import check
 from posenc.show.report.drawing import matplotlib
@@ -67,6 +68,27 @@ def test_the_gallery_shows_the_picture_of_each_script_that_draws():
                 figure.title,
                 figure.alt,
             )
+
+
+def patterns(path):
+    """Yield each string of a file as a pattern, with .* for what an f-string puts in."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        texts = [getattr(part, "value", None) for part in parts]
+        if any(isinstance(text, str) for text in texts):
+            yield "".join(re.escape(t) if isinstance(t, str) else ".*" for t in texts)
+
+
+@pytest.mark.repository
+@pytest.mark.parametrize("picture", sorted((FOLDER / "pictures").iterdir()), ids=lambda p: p.stem)
+def test_the_title_of_a_picture_is_one_of_its_script(picture):
+    """Read from the file, and found in the script or in the figures that it uses."""
+    figures = Path(plot.__file__).parent / "report/figures"
+    sources = [SCRIPTS[picture.stem], *figures.glob("*.py")]
+    known = [pattern for path in sources for pattern in patterns(path) if pattern.strip(".*")]
+    with Image.open(picture) as image:
+        title = image.info["Title"]
+    assert any(re.fullmatch(pattern, title) for pattern in known if len(pattern) > 8)
 
 
 def test_an_argument_names_a_file_for_the_picture(tmp_path, monkeypatch):
