@@ -110,11 +110,15 @@ def _quick(
     """Train two seeds, print their curve with stored ones, and print the command for a verdict."""
     from studies.arena import quick
 
-    with progress(estimate=False) as update:
-        code = [encoding, *allowed(allow_code)]
-        found = quick.run(
-            encoding, folder, status_printer(update, f"in {folder}"), allow_code=code, **settings
-        )
+    code = [encoding, *allowed(allow_code)]
+    try:
+        with progress(estimate=False) as update:
+            line = status_printer(update, f"in {folder}")
+            found = quick.run(encoding, folder, line, allow_code=code, **settings)
+    except KeyboardInterrupt:
+        words = [encoding, "--quick", "--out", str(folder)]
+        print(f"\nto continue: {NAME} {shlex.join(words)}", file=sys.stderr)
+        raise
     print("\n".join(quick.lines(*found)))
     print(
         f"A first look, not a verdict: {quick.SEEDS} seeds and one learning rate. For a verdict run"

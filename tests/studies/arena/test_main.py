@@ -222,3 +222,6 @@ def test_an_interrupted_arena_says_how_to_go_on(tiny, monkeypatch):
     code, _, err = tiny("alibi", "--suite", "tiny", "--out", "mine", "--workers", "3")
     assert code != 0
     assert "to continue: python -m studies.arena alibi --suite tiny --out mine --workers=3" in err
+    code, _, err = tiny("alibi", "--quick", "--suite", "tiny", "--out", "look")
+    assert code != 0
+    assert "to continue: python -m studies.arena alibi --quick --out look" in err
