@@ -155,7 +155,8 @@ def page(
         "begin": "context" if models and not own else "encoding" if cards else "story",
         "story": story(),
         "models": [*(model for model, _ in models), *usual],
-        "turnings": turnings | usual_turnings,
+        # Equal θ side by side, which halves the compressed size
+        "turnings": dict(sorted((turnings | usual_turnings).items(), key=_theta_text)),
         "words": spoken,
         "study": None if study is None else dict(study),
         "notes": [
@@ -165,6 +166,11 @@ def page(
         ],
         "missing": len(CATALOG) - len(known),
     }
+
+
+def _theta_text(named: tuple[str, TurningEntry]) -> str:
+    """Return the text of a rotation's θ, to sort by."""
+    return json.dumps(named[1]["theta"])
 
 
 def encoding(card: Card, measured: Measurements) -> PageEntry:
