@@ -195,3 +195,26 @@ def test_a_rotary_tower_has_no_table_for_sinusoids():
 def test_an_encoding_that_reads_the_input_of_layers_is_rejected():
     with refused(ValueError, "`encoding`", "FoX"), applied(MADE["vit"](), FoX(32, 2)):
         pass
+
+
+def test_a_tower_with_positions_elsewhere_is_rejected():
+    """The embeddings of this tower gain rows that are neither a table nor a rotation."""
+    tower, _ = lively("vit")
+    rows = torch.randn(13, 32)
+    tower.embeddings.register_forward_hook(lambda module, args, out: out + rows)
+    with refused(TypeError, "ViTModel", "positions"), applied(tower, NoPE()):
+        pass
+
+
+def test_a_tower_with_another_attention_is_rejected():
+    """The output of this attention is twice that of softmax attention."""
+
+    def doubled(module, query, key, value, attention_mask, scaling=None, **options):
+        out = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scaling)
+        return 2 * out.transpose(1, 2), None
+
+    hf.AttentionInterface.register("doubled", doubled)
+    tower, _ = lively("vit")
+    tower.set_attn_implementation("doubled")
+    with refused(TypeError, "ViTModel", "attention"), applied(tower, NoPE()):
+        pass
