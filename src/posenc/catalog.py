@@ -107,7 +107,7 @@ def find(name: str | Card | Encoding) -> Card:
 
 
 def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
-    """Return the cards of the chosen encodings; equal ones once, equal names with a number.
+    """Return the cards of the chosen encodings without duplicates; number cards of equal names.
 
     >>> from posenc import ALiBi
     >>> [card.name for card in choose(["alibi", "rope", ALiBi(4), "RoPE"])]
@@ -148,8 +148,8 @@ def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
     if len(parts) > 1:
         if options:
             raise TypeError(
-                f"`options` must be left out for a sum, got {', '.join(options)} for {name!r}."
-                f" Pass options to each part: `create({parts[0]!r}, …) + create({parts[1]!r}, …)`."
+                f"`options` must be omitted for a sum, {name!r}, got {', '.join(options)}. Pass the"
+                f" options to each encoding: `create({parts[0]!r}, …) + create({parts[1]!r}, …)`."
             )
         return Sum(*[create(part, dim, heads) for part in parts])
     card, dim, heads = find(name), channels(dim), query_heads(heads)
@@ -177,7 +177,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _options(card: Card, dim: int, heads: int) -> list[str]:
-    """Return the names of an encoding's optional arguments, without `dim` and `heads`."""
+    """Return the names of an encoding's optional arguments, except `dim` and `heads`."""
     parameters = [*signature(card.make).parameters.values()]
     if parameters[-1].kind is Parameter.VAR_KEYWORD:
         parameters += signature(type(card.make(dim, heads))).parameters.values()

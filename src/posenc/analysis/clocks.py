@@ -1,4 +1,4 @@
-"""Show each rotary pair as a clock: its two hands are a query and a key at a fixed distance.
+"""Show each rotary pair as a clock with two hands: the rotated query and the rotated key.
 
     query at m        hand at m θ          key at n        hand at n θ
     m − n fixed       the angle from key to query is (m − n) θ at every n
@@ -25,7 +25,7 @@ SEVENTHS_SHOWN = 0, 1, 3, 7  # sevenths of the way from the fastest pair to the 
 
 @dataclass(frozen=True)
 class Clock:
-    """One rotary pair as a clock: the hands of query and key at each step."""
+    """The rotations of a query and a key in one rotary pair, drawn as the two hands of a clock."""
 
     channels: tuple[int, int]
     theta: float  # radians per token, measured over one token
@@ -41,7 +41,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Clocks:
-    """The clocks of a query that stays `gap` tokens after a key while both move through a text."""
+    """The rotations of a query and a key, `gap` tokens apart, while both move through a text."""
 
     gap: int
     position: list[int]  # position of the key, step by step
@@ -50,7 +50,7 @@ class Clocks:
 
 @torch.no_grad()
 def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks:
-    """Return the clocks of four pairs of a rotary encoding, from the fastest to the slowest."""
+    """Return the rotations of query and key in four rotary pairs, from fastest to slowest."""
     encoding, pos = in_float64(encoding), torch.tensor(list(positions))
     channels = encoding.dim or 16
     pairs = channel_pairs(encoding, channels)
@@ -110,7 +110,7 @@ def _hands(rows: Tensor, first: int, second: int) -> list[Hand]:
 
 
 def _turned(before: Hand | Tensor, after: Hand | Tensor) -> float:
-    """Return the angle from one hand of a clock to another, −π … π."""
+    """Return the angle from one two-dimensional vector to another, −π … π."""
     (x, y), (u, v) = map(float, before), map(float, after)
     return atan2(x * v - y * u, x * u + y * v)
 

@@ -66,7 +66,7 @@ def clouds(text: Text, vectors: Tensor, encoding: Encoding, seed: int = 0) -> Cl
 
 
 def _groups(text: Text, vectors: Tensor) -> tuple[list[int], list[int]]:
-    """Return the word ids, one group after another, and for each word the index of its group."""
+    """Choose groups of similar words; return the word ids and the group index of each word."""
     frequent = text.ids.bincount(minlength=len(text.distinct)).argsort(descending=True, stable=True)
     words = [n for n in frequent.tolist() if len(text.distinct[n]) > 3][:FREQUENT]
     if len(words) < GROUPS * WORDS_EACH:

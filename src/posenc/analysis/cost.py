@@ -177,7 +177,7 @@ def _ratio(times: Mapping[int, float], baseline: Mapping[int, float]) -> Ratio:
 
 
 def ratio_of(quotients: Sequence[float]) -> Ratio:
-    """Return the median of quotients and its 95 % interval.
+    """Return the median of time ratios and the 95 % confidence interval of the median.
 
     The k-th smallest and the k-th largest of n quotients enclose the median, unless fewer than k of
     n fair coins show the same side.

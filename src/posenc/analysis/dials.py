@@ -23,7 +23,7 @@ LIKE_YARN = "by_parts"  # left out, because it equals "yarn" except for the roun
 
 @dataclass(frozen=True)
 class Dial:
-    """The shares of the full circle that one RoPE pair's angles cover, in training and beyond."""
+    """Shares of the full circle that the angles of one RoPE pair cover, in training and beyond."""
 
     wavelength: float  # tokens per turn in the longer text; infinite if it is not rotated
     met: float  # share of the circle that training used
@@ -44,7 +44,7 @@ def by_method(
     configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
-    """Return, per context extension method, the shares of the circle that each pair's angles use.
+    """Return, per context extension method, the share of the circle that each pair's angles cover.
 
     The keys are "none", "configured" and the methods of extension; "longrope" needs its factors,
     `long`.

@@ -1,4 +1,4 @@
-"""Fit a sinusoidal formula to a table: the order of sine and cosine, base, offset and size.
+"""Fit a sinusoidal formula to a position table: order of sine and cosine, base, offset, amplitude.
 
     z(r, j) = cos + i·sin of pair j in row r = A exp(i (r + offset) θⱼ)        θⱼ = base^(−2j/d)
 
@@ -27,7 +27,7 @@ PAIRS_TRIED = 1024  # pairs in the search for the offset
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula fitted to a table: row r is `size` · sin and `size` · cos of (r + offset) · θⱼ."""
+    """A formula fitted to a position table: table[r] is `size` · sin and cos of (r + offset) θⱼ."""
 
     layout: Layout  # "interleaved" alternates sine and cosine, "half" has all of one kind first
     sine_first: bool
@@ -41,7 +41,7 @@ class Formula:
 
 @torch.no_grad()
 def fit_formula(table: Tensor) -> Formula | None:
-    """Fit a sinusoidal formula to a table (row, channel); return None if the fit is bad."""
+    """Fit a sinusoidal formula to a table (position, channel); return None if the fit is bad."""
     filled = table.any(-1)
     if filled.sum() < FEWEST_ROWS or table.shape[-1] < 4 or table.shape[-1] % 2:
         return None

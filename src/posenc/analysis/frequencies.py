@@ -82,7 +82,7 @@ class Extended:
 def extended(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> Extended:
-    """Extend frequencies by every method's defaults; by LongRoPE only with its factors `long`."""
+    """Apply all context extension methods with their defaults; LongRoPE only if `long` is given."""
     target = round(trained * factor)
     methods = {
         name: ExtendedPairs(pairs(freqs, now, trained, factor), gain, reach(now, target))
@@ -95,7 +95,7 @@ def extended(
 def stretched(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> dict[str, tuple[Theta, float]]:
-    """Return the frequencies and the factor of cos and sin of each context extension method.
+    """Return the frequencies of each context extension method, and its factor of cos and sin.
 
     All methods have their default settings.
 
@@ -191,7 +191,7 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """Read, per head size, the table of RoPE bases and the longest text that each base allows."""
+    """Read, per head size, the packaged table of RoPE bases and the longest text of each."""
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 
 

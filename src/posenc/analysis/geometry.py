@@ -40,7 +40,7 @@ class Plane:
 
 @dataclass(frozen=True)
 class Turned:
-    """Word vectors of two channels, each rotated in proportion to its position."""
+    """Two-channel word vectors, before and after rotation in proportion to their positions."""
 
     words: list[str]
     position: list[int]
@@ -82,7 +82,7 @@ def project(
 
 
 def plane(x: Float[Tensor, "token channel"]) -> tuple[Tensor, float]:
-    """Return the first two principal components of `x`, (token, 2), and their share of variance.
+    """Return `x` projected to two principal components, (token, 2), and their share of variance.
 
     The sign of each axis makes its largest weight positive, so that pictures are reproducible.
     """

@@ -18,7 +18,7 @@ from posenc.core.shapes import Embeddings
 
 @dataclass(frozen=True)
 class FarChange:
-    """The relative change of the output when the text starts at position `start` instead of 0."""
+    """Relative change of a layer's output when its text starts at position `start` instead of 0."""
 
     start: int
     change: float | None  # None: the encoding raised an error, with the message `why`
@@ -27,7 +27,10 @@ class FarChange:
 
 @torch.no_grad()
 def far_changes(layer: SelfAttention, x: Embeddings, starts: Iterable[int]) -> list[FarChange]:
-    """Compute the change of the output for `x`, (window, token, channel), at each of `starts`."""
+    """Return the change of a layer's output when its text starts at each of `starts` instead of 0.
+
+    `x` are embeddings, (window, token, channel).
+    """
     pos = folded(x.shape[-2], layer.encoding.axes)
     here = layer(x, pos, causal())
     changes = []

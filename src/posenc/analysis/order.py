@@ -38,7 +38,10 @@ class Order:
 
 @torch.no_grad()
 def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
-    """Return the change of each token's output when `x`, (1, token, …), is permuted by `order`."""
+    """Return the relative change of each token's output when the tokens of `x` are permuted.
+
+    `x` is (1, token, …), and the tokens are read in the order `order`.
+    """
     before, after = read(x), read(x[:, order])
     change = torch.empty_like(before)
     change[:, order] = after - before[:, order]
@@ -47,7 +50,7 @@ def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
 
 @torch.no_grad()
 def difference(read: Read, x: Tensor, i: int, j: int) -> float:
-    """Return the relative difference between the outputs of tokens i and j."""
+    """Return the relative difference between the outputs of `read` at tokens i and j of a text."""
     out = read(x)
     return _share(out[:, i] - out[:, j], out[:, i])
 
@@ -62,12 +65,12 @@ def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | Non
 def duplicate(
     layer: SelfAttention, x: Embeddings, i: int, j: int, mask: Mask | None = None
 ) -> float:
-    """Return the relative difference of a layer's outputs at i and j, where `x` is equal."""
+    """Return the relative difference of a layer's outputs at tokens i and j with equal inputs."""
     return difference(reader_of(layer, mask), x, i, j)
 
 
 def reader_of(layer: SelfAttention, mask: Mask | None = None) -> Read:
-    """Return a function that applies one layer at positions 0, 1, 2, …"""
+    """Return a function that applies a layer to embeddings at positions 0, 1, 2, …"""
 
     @torch.no_grad()
     def read(x: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
 
 @dataclass(frozen=True)
 class Precision:
-    """Errors of RoPE by the first position of a window, for each way to compute its angles.
+    """RoPE's errors in windows of text at several start positions, per method to compute angles.
 
     NaN is stored as None.
     """

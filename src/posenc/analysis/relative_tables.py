@@ -20,7 +20,7 @@ from posenc.encodings.bias.t5 import bucket, starts
 
 @dataclass(frozen=True)
 class Steps:
-    """The T5 bias at the first and last distance of each bucket, within which it is constant."""
+    """T5 biases at the first and last distance of each bucket; the bias is constant in between."""
 
     distance: list[int]  # position of the query − position of the key
     heads: list[list[float]]  # the bias at each distance, in logits
@@ -49,7 +49,7 @@ def t5(weight: Tensor, reach: int = 128, bidirectional: bool = True) -> Steps:
 
 @torch.no_grad()
 def shaw(table: Tensor) -> Vectors:
-    """Return norms and similarities of the vectors in a Shaw table (row, channel), by distance."""
+    """Return norms and similarities of the vectors in a Shaw table, (distance, channel)."""
     reach = len(table) // 2
     table = table.double()
     return Vectors(

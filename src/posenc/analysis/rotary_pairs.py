@@ -43,7 +43,7 @@ class Evidence:
 
     @property
     def verdict(self) -> Layout | None:
-        """The layout of the weights; None if the evidence is too weak."""
+        """The channel layout with which the model was trained; None if evidence is weak."""
         best, worst = sorted(self.t, key=lambda layout: self.t[layout], reverse=True)
         clear = self.t[best] >= DECISIVE_T and self.t[worst] < self.t[best] / 2
         return best if clear and self.count >= FEWEST_PAIRS else None

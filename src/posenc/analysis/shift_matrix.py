@@ -75,7 +75,7 @@ def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None
 
 
 def _fitted(by: int, here: Tensor, there: Tensor, near: int) -> Shift:
-    """Fit a matrix that maps the rows `here` to `there`, on all rows after the first `near`.
+    """Fit a linear map from the vectors `here` to the vectors `there`, without the first `near`.
 
     The first `near` rows test the fit.
     """

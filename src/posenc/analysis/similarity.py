@@ -38,7 +38,7 @@ from posenc.rotation.table import turn
 
 @dataclass(frozen=True)
 class Between:
-    """Similarities of all pairs of positions, (position, position)."""
+    """Dot products and cosines of the position vectors of all pairs of positions."""
 
     position: list[int] | list[list[int]]
     dot: list[list[float]]
@@ -101,7 +101,7 @@ class Effect(Curve):
 
 @torch.no_grad()
 def between(encoding: Encoding, tokens: int, start: int = 0) -> Between | None:
-    """Return the similarities of all pairs of positions, by the encoding's vectors at them.
+    """Return similarities of all pairs of positions, computed from the encoding's position vectors.
 
     The vectors are PE(p), or a vector of ones that is encoded at p. Returns None for encodings
     without such vectors, as ALiBi.
@@ -230,7 +230,7 @@ def curve(scores: Float[Tensor, "batch head token token"]) -> Curve:
 
 
 def _quantile(values: Tensor, nth: int, of: int) -> float:
-    """Return the quantile nth/of as `torch.quantile` does, without sorting the values."""
+    """Return the quantile `nth` / `of` of a vector as `torch.quantile` does, without sorting."""
     place, rest = divmod((len(values) - 1) * nth, of)
     low = values.kthvalue(place + 1).values.item()
     if not rest:

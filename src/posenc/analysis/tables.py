@@ -73,7 +73,7 @@ def directions(centred: Tensor) -> float:
 
 
 def boundary(table: Tensor) -> tuple[int, Untrained]:
-    """Return the number of trained rows of a table, and the kind of untrained rows after them."""
+    """Return the number of trained rows in a position table, and the kind of its untrained rows."""
     rows = len(table)
     same = int((table == table[-1]).all(-1).flip(0).long().cumprod(0).sum())
     if same > 1:
@@ -97,7 +97,7 @@ def boundary(table: Tensor) -> tuple[int, Untrained]:
 
 
 def falls(likeness: Tensor) -> int | None:
-    """Return the row after which adjacent rows of a table grow less similar, or None."""
+    """Return the row from which adjacent rows of a position table are less similar, or None."""
     if len(likeness) < 4 * WINDOW:
         return None
     usual = likeness.median()
@@ -109,7 +109,7 @@ def falls(likeness: Tensor) -> int | None:
 
 
 def seam(norms: Tensor, likeness: Tensor) -> int | None:
-    """Return the first row that later training on shorter texts left unchanged, or None.
+    """Return the first table row that later training on shorter texts left unchanged, or None.
 
     The last row of training texts may differ from its neighbours, so of adjacent drops the last one
     is used.
@@ -134,7 +134,7 @@ def seam(norms: Tensor, likeness: Tensor) -> int | None:
 
 
 def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
-    """Return for each n the log-likelihood of x[:n] under a normal distribution fitted to it.
+    """Return the log-likelihood of each prefix x[:n] under a normal distribution fitted to it.
 
     The variance is at least `least`.
     """
@@ -145,7 +145,7 @@ def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
 
 
 def _likelihood_from(x: Tensor, variance: float, centred: bool = False) -> Tensor:
-    """Return for each n the log-likelihood of x[n:] under a normal distribution of this variance.
+    """Return the log-likelihood of each suffix x[n:] under a normal distribution of `variance`.
 
     The mean is 0, or that of x[n:] if `centred`.
     """

@@ -30,7 +30,7 @@ MOST_DISTINCT = 2**19  # words; their vectors of 256 channels take half a GiB
 
 @dataclass(frozen=True)
 class Text:
-    """The words of a text."""
+    """A text split into words and punctuation marks, with the starts of its paragraphs."""
 
     source: str
     words: list[str]  # words in lower case, and punctuation marks
@@ -43,7 +43,7 @@ class Text:
 
     @cached_property
     def ids(self) -> Tensor:
-        """The words as indices in `distinct`."""
+        """The index in `distinct` of each word of the text, as a tensor."""
         number = {word: n for n, word in enumerate(self.distinct)}
         return torch.tensor([number[word] for word in self.words])
 

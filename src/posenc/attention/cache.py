@@ -56,7 +56,7 @@ class CachedTokens:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "CachedTokens":
-        """Return a copy with `of_tensor` applied to keys and values, and `of_at` to positions."""
+        """Return a copy with keys and values mapped by `of_tensor`, and positions by `of_at`."""
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
         k, v = of_tensor(self.k), of_tensor(self.v)
@@ -125,8 +125,8 @@ class Cache:
         least = min([held.tokens for held in self.held.values()], default=0)
         if not 0 <= left <= least:
             raise ValueError(
-                f"`tokens` must leave from 0 to {least} tokens, because a layer has cached no more,"
-                f" got {tokens}."
+                f"`tokens` must keep at least 0 and at most {least} tokens, as many as every layer"
+                f" has cached, got {tokens}. Pass {least} to keep all of them."
             )
         some = slice(left)
         self.held = self._mapped(
@@ -146,11 +146,14 @@ class Cache:
         batch = max([held.k.shape[0] for held in self.held.values()], default=0)
         if not isinstance(texts, Tensor) or texts.ndim != 1 or texts.dtype not in INTEGERS:
             raise TypeError(
-                f"`texts` must be a tensor of indices of texts, (new batch,), got {brief(texts)}."
+                f"`texts` must be a vector of batch indices, integers, got {brief(texts)}."
                 " Pass `torch.tensor([0, 0, 2])`, for instance."
             )
         if texts.numel() and not 0 <= int(texts.min()) <= int(texts.max()) < batch:
-            raise IndexError(f"`texts` must be from 0 to {batch - 1}, got {texts.tolist()}.")
+            raise IndexError(
+                f"`texts` must be batch indices from 0 to {batch - 1}, because {batch} texts are"
+                f" cached, got {texts.tolist()}."
+            )
         take = lambda x: x.index_select(0, texts.to(x.device))  # noqa: E731
         self.held = self._mapped(
             lambda held: held.mapped(
@@ -177,7 +180,7 @@ INTEGERS = (torch.int64, torch.int32)
 
 
 def refuse_by_length(encoding: Encoding) -> None:
-    """Raise ValueError for an encoding, or a part of a sum, that depends on the text's length."""
+    """Raise ValueError if the encoding, or one in a sum, depends on the length of the text."""
     for leaf in leaves(encoding):
         if leaf.by_length:
             raise ValueError(
@@ -200,8 +203,8 @@ def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: 
             return torch.arange(start, start + x.shape[-2], device=x.device)
         if axes > 1:
             raise ValueError(
-                f"`pos` must be points of {axes} axes, got None. Pass the points of the new tokens,"
-                " because the next point does not follow from the cached ones."
+                f"`pos` must be points (token, {axes}), got None. Pass the points of the new"
+                " tokens, because the next point does not follow from the cached ones."
             )
         pos = known[..., -1:] + torch.arange(1, x.shape[-2] + 1, device=x.device)
     if cache is not None:
@@ -304,8 +307,8 @@ def _held(
     if held is None:
         if any([other.called_before for other in cache.held.values()]):
             raise ValueError(
-                "`cache` must have no tokens of earlier passes when a layer first uses it, got"
-                f" {cache.tokens}. Call every layer from the first token on, and copy layers"
+                f"`cache` must be empty when a layer first uses it, got {cache.tokens} tokens of"
+                " earlier passes. Call every layer from the first token on, and copy layers"
                 " together with their cache, `copy.deepcopy((layers, cache))`."
             )
         encoded = keeps_keys(encoding, k, at)

@@ -66,7 +66,7 @@ class Decoding:
         return attend(q, k, v, self.encoding, self.at, self.k_at, scale=scale)
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
-        """Return True if torch's kernel can be used, and the new token's bias (None for no bias).
+        """Return a flag, True if torch's kernel can be used, and the bias of the new token or None.
 
         - `q`, `k`, `v`: the arguments of `attend`
         - `scale`: factor of q · k

@@ -127,4 +127,6 @@ def _first(call: Call, passed: dict[str, str]) -> Path:
         if not reason:
             return path
         passed[name] = reason
-    raise AssertionError("the implementation 'reference' must accept every call")
+    raise AssertionError(
+        "the implementation 'reference' must accept every call. Please report this call."
+    )

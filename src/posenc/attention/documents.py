@@ -114,7 +114,7 @@ def _documents(ids: Tensor) -> list[tuple[tuple[int, ...], slice]]:
 
 
 def _calls(call: Call, mask: Mask, spans: list[DocumentSpan], texts: slice) -> list[Call]:
-    """Split a call into one call per document span; `texts` are the batch rows of its tensors."""
+    """Split a call into one call per document span; `texts` is the slice of its batch."""
     rows, keys = ([span[side] for span in spans] for side in (0, 1))
     tensors = _pieces(call.q, rows), _pieces(call.k, keys), _pieces(call.v, keys)
     where, calls = where_tokens(call.encoding.axes), []

@@ -1,4 +1,4 @@
-"""Points as one integer, so that a table of offsets along two axes is a `DistanceBias`.
+"""Pack a point into one integer, so that a bias by two-axis offset becomes a `DistanceBias`.
 
     line(p) = Σ_a p_a · 2^(b (n − 1 − a)),      b = ⌊62/n⌋ bits for each of n axes
 
@@ -15,7 +15,7 @@ from posenc.support.arguments import brief, count
 
 
 def on_a_line(points: Points, name: str) -> Positions:
-    """Return one integer for each point, (*batch, token).
+    """Pack the coordinates of each point into one integer, (*batch, token).
 
     - `points`: whole numbers, (*batch, token, axis)
     - `name`: name of the encoding, for the error message of fractions
@@ -25,7 +25,7 @@ def on_a_line(points: Points, name: str) -> Positions:
 
 
 def along_axes(apart: Tensor, axes: int) -> list[Tensor]:
-    """Return the offset along each axis, for differences of two numbers of `on_a_line`."""
+    """Unpack the difference of two integers from `on_a_line` into the offset along each axis."""
     offsets = []
     for axis in range(axes - 1):
         stride = 2 ** _exponent(axes, axis)
@@ -37,7 +37,7 @@ def along_axes(apart: Tensor, axes: int) -> list[Tensor]:
 
 
 def sides_of(window: int | tuple[int, int], name: str) -> tuple[int, int]:
-    """Check the size of a window and return its rows and columns."""
+    """Check the size of a window of patches, and return its numbers of rows and columns."""
     sides = window if isinstance(window, tuple) else (window, window)
     if len(sides) != 2:
         raise ValueError(f"`{name}` must be one number or (rows, columns), got {brief(window)}.")
@@ -46,7 +46,7 @@ def sides_of(window: int | tuple[int, int], name: str) -> tuple[int, int]:
 
 
 def cell(apart: Tensor, sides: tuple[int, int]) -> Tensor:
-    """Return the index of each offset in a table of a window's offsets, in row-major order.
+    """Return each offset's index in a flat table of all offsets in a window, in row-major order.
 
     - `apart`: differences of two numbers of `on_a_line`
     - `sides`: rows and columns of the window, M; offsets beyond ±(M − 1) are clamped

@@ -1,4 +1,4 @@
-"""CoPE's bias, read from a table at sums of gates, and CPU attention with this bias.
+"""CoPE's bias, interpolated in a table at cumulative sums of gates, and its CPU attention.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), last )
 

@@ -122,7 +122,7 @@ def _own_keys(strip: Strip, rows: slice) -> slice:
 
 
 def _fall(c: Tensor, keys: slice) -> float:
-    """Return the largest decrease, over heads, of c from the first to the last of `keys`."""
+    """Return the largest decrease of the cumulative log gates c over `keys`, of any head."""
     some = c[..., keys]
     return float((some[..., 0] - some[..., -1]).amax())
 

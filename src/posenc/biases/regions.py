@@ -10,7 +10,7 @@ from posenc.core.shapes import Heads, Keys
 
 
 class RegionBias(ScoreBias):
-    """The score of a pair by its own range of offsets, minus the usual score q · k · scale.
+    """Bias that replaces q · k · scale by a score that depends on the pair's range of offsets.
 
     Encodings such as ReRoPE rotate near and far pairs differently; each range is a region.
 

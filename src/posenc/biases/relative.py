@@ -80,7 +80,7 @@ class RelativeBias(ScoreBias):
 
 
 class Units(NamedTuple):
-    """Indices of hidden units that are positive in a whole tile, and of those that change sign."""
+    """Hidden units of a ReLU network in one tile: always positive ones, and those changing sign."""
 
     on: list[int]
     bend: list[int]
@@ -114,7 +114,7 @@ class TiledRelative(TiledBias):
         return slice(first, first + sum(tile.size) - 1)
 
     def basis(self, tile: Tile, t: Tensors, size: int) -> tuple[Tensor, Tensor]:
-        """Return a buffer for the hidden units of a tile, and the input y of its network.
+        """Return a buffer for the hidden units of one tile, and the input y of the ReLU network.
 
         The buffer (size, query, key) begins with a matrix of ones and y = ψ · ρ.
 
@@ -140,7 +140,7 @@ class TiledRelative(TiledBias):
         return bias
 
     def hide(self, tile: Tile, bias: Tensor) -> None:
-        """Set the bias to −∞ for the masked pairs of a tile, which are in two of its corners."""
+        """Set the bias to −∞ at the masked pairs of a tile, which are in two of its corners."""
         strip, rows, keys = self.strip, tile.rows, tile.keys
         i = torch.arange(rows.stop - 1, rows.start - 1, -1).unsqueeze(-1)
         for some in (

@@ -110,7 +110,7 @@ class TableBias(ScoreBias):
         return of_pair
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """Return the bias of some queries and keys, from the products of queries and tables."""
+        """Return the bias of the queries `rows` and keys `keys`, from products with the tables."""
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
@@ -172,7 +172,7 @@ def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
 
 
 def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
-    """Return q, k, v and the tensors for `TiledTables`, in float32 where gradients need it."""
+    """Return q, k, v and the tensors of `TiledTables`, in float32 where gradients need it."""
     row = bias.query_row(offsets)
     a, c = (bias.query_table * bias.scale).to(call.exact).index_select(-2, row), None
     b = y = None
@@ -188,7 +188,7 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
 
 
 def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[tuple[slice, bool]]:
-    """Split the keys of the queries `rows` into near and far slices; yield each, with True if far.
+    """Yield the near and the far slices of the keys of the queries `rows`, each with True if far.
 
     In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
     after, and the corner above the other edge. Most parts are empty.

@@ -128,7 +128,7 @@ class TransportedKeys(RunningSums):
         return self.past[..., :0, :]
 
     def precomputed(self: Any, k: Keys) -> Any:
-        """Transport the keys of all full chunks except the last, and keep them in `past`.
+        """Transport the cached keys of all full chunks except the last, and store them in `past`.
 
         `Cache.crop` may shorten the last full chunk.
         """
@@ -141,7 +141,7 @@ class TransportedKeys(RunningSums):
         return self._replace(past=past)
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
-        """Return the `Chunks` for the keys k of the tokens `some`."""
+        """Return the `Chunks` of the tokens in the slice `some`, whose keys are `k`."""
         raise NotImplementedError
 
 
@@ -151,7 +151,7 @@ def alike(x: Tensor, y: Tensor) -> bool:
 
 
 def in_chunks(x: Tensor) -> Tensor:
-    """Split (…, token, channel) into (…, chunk, token, channel), padded with the last token."""
+    """Split tokens into chunks, (…, chunk, token, channel), repeating the last token as padding."""
     missing = -x.shape[-2] % CHUNK
     if missing:
         x = torch.cat((x, x[..., -1:, :].expand(*x.shape[:-2], missing, -1)), -2)
@@ -213,7 +213,7 @@ class _Transported(torch.autograd.Function):
 def _chunked(
     chunks: Cut, heads: slice, graph: bool, *given: Tensor
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Compute the chunks of some heads as `Chunks` tensors; return the inputs and the chunks.
+    """Split the inputs of some heads into chunks for `Chunks`; return the inputs and the chunks.
 
     The latter are own, q, k, step, and v in chunks. With `graph`, they have gradients for the
     inputs.

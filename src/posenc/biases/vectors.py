@@ -69,7 +69,7 @@ class VectorBias(ScoreBias):
 
     @property
     def x(self) -> Tensor:
-        """The queries (q + v) · scale of Transformer-XL's term with position vectors."""
+        """The vectors (q + v) · scale of Transformer-XL's position term; v is a learned vector."""
         return (self.q + self.v).to(self.exact) * self.scale
 
     @property
@@ -104,7 +104,7 @@ class VectorBias(ScoreBias):
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
     def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
-        """Return products of z with the sinusoids of offsets for few queries; None for many.
+        """Return the products of z with the sinusoids of offsets; None if there are many queries.
 
         Offsets are low + size · c + f, with far fewer values of c and f than keys, and thus fewer
         sines.
@@ -138,7 +138,7 @@ class VectorBias(ScoreBias):
         return sinusoids if pos.ndim == 3 else sinusoids.unsqueeze(-3)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Fold the term with u into the queries, and if `wholly` the other term into q and k."""
+        """Fold the bias term of u into the queries; if `wholly`, also the other into q and k."""
         dtype = q.dtype
         if wholly and self.learns_in_16_bits:
             return q, k, self
@@ -203,7 +203,7 @@ class TiledVectors(TiledBias):
         self.held = local()
 
     def room(self, x: Tensor) -> Tensor:
-        """Return the buffer for the bias of a tile, which one thread uses for all its tiles."""
+        """Return the buffer in which one thread stores the bias of each of its tiles in turn."""
         if not hasattr(self.held, "room"):
             size = len(self.tensors[0]) * HEADS * ROWS * (self.strip.keys + ROWS)  # type: ignore
             self.held.room = x.new_empty(size)

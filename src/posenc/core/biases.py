@@ -68,7 +68,7 @@ class ScoreBias:
         raise NotImplementedError
 
     def hold(self) -> None:
-        """Precompute values that all blocks need, so that the backward pass can reuse them."""
+        """Compute and store values that all blocks share, in the forward and the backward pass."""
 
     def pair(self) -> PairBias | None:
         """Return a function (b, h, i, j) -> bias of one pair for fused kernels, or None.
@@ -203,7 +203,7 @@ def _total(functions: list[Any]) -> Any:
 
 
 def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Return a function that indexes `values`: (batch, head, token) indices -> value.
+    """Return a function that reads the tensor `values` at (batch, head, token) indices.
 
     `values` are (token,), (batch, token) or (batch, head, token).
     """

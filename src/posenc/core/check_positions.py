@@ -152,8 +152,8 @@ def _check_positions(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> No
         raise ValueError(not_positions(pos.shape))
     if encoding.axes > 1 and pos.shape[-1] != encoding.axes:
         raise ValueError(
-            f"{name} must be points of {encoding.axes} axes for this {type(encoding).__name__}, got"
-            f" positions of shape {tuple(pos.shape)}."
+            f"{name} must be points (…, token, {encoding.axes}) for this {type(encoding).__name__},"
+            f" got shape {tuple(pos.shape)}. Pass one coordinate for each axis."
         )
     if len(shape) == 3:
         # Several query heads may share one key head
@@ -169,5 +169,5 @@ def _check_positions(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> No
     if len(shape) > 1 and shape[0] not in (1, x.shape[0]):
         raise ValueError(
             f"{name} must be for a batch of {x.shape[0]}, like q, k and v, got {shape[0]}. Pass"
-            " positions (token,) for all texts, or one row of positions for each text."
+            " positions (token,) for all texts, or (batch, token) for each text its own."
         )

@@ -106,7 +106,7 @@ class Encoding(nn.Module):
     prepared: type = Tensor  # class of `at`, the argument of the hooks
 
     def prepare(self, pos: Positions | Points) -> Any:
-        """Compute the argument `at` of all hooks; the default is the positions in a fixed shape.
+        """Compute the argument `at` of all hooks from positions; by default, only reshape them.
 
         - `pos`: (token,), (batch, token) or (batch, head, token); points have a trailing axis
 
@@ -431,11 +431,14 @@ class Sum(Encoding):
 
 
 def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
-    """Return a size, such as `heads`, on which all encodings agree, or 0 if none requires one."""
+    """Return the value of a size, such as `heads`, that all encodings share; 0 if none sets it."""
     sizes = {getattr(part, name): type(part).__name__ for part in parts if getattr(part, name)}
     if len(sizes) > 1:
         listed = ", ".join(f"{part} {size}" for size, part in sizes.items())
-        raise ValueError(f"`parts` of `Sum` must have the same `{name}`, got {listed}.")
+        raise ValueError(
+            f"`parts` of `Sum` must have the same `{name}`, got {listed}. Create all of them with"
+            f" one `{name}`."
+        )
     return next(iter(sizes), 0)
 
 

@@ -45,7 +45,7 @@ BASE = 10_000.0  # base of Vaswani et al., and of RoPE
 
 
 def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
-    """Check frequencies and return them; compute θ if `freqs` is a number of channels."""
+    """Check frequencies and return them; for a number of channels, return RoPE's frequencies."""
     if not isinstance(freqs, Tensor):
         return frequencies(freqs, BASE if base is None else base)
     if base is not None:

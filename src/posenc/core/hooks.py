@@ -20,7 +20,7 @@ OF_KEYS = ("on_keys", "on_values")  # the hooks that receive the positions of th
 
 
 class Placed(NamedTuple):
-    """One encoding of a call with its overridden hooks and prepared positions (`at`, `k_at`)."""
+    """An encoding in an attention call, with its overridden hooks and its prepared positions."""
 
     encoding: Any  # an `Encoding`; `encoding.py` imports this file
     acts_on: tuple[str, ...]
@@ -95,8 +95,8 @@ def hidden(encoding: Any, x: Embeddings, at: Any) -> Any:
     at = encoding.on_hidden(x, at)
     if at is None:
         raise TypeError(
-            f"`{type(encoding).__name__}.on_hidden` must return the `at` of the other hooks, got"
-            " None. End with `return at`."
+            f"`{type(encoding).__name__}.on_hidden` must return `at`, the argument of the other"
+            " hooks, got None. End with `return at`."
         )
     return at
 
@@ -152,7 +152,7 @@ def _check_function(encoding: Any, bias: Any) -> None:
 
 
 def check_broadcast(encoding: Any, hook: str, out: Any, due: Shape) -> None:
-    """Check that the result of a hook can be broadcast to the shape `due`."""
+    """Check that the result of a hook can be broadcast to the required shape `due`."""
     if torch.compiler.is_compiling():
         return
     if isinstance(out, Tensor) and out.dtype is not torch.bool and not out.is_complex():

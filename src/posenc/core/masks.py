@@ -301,7 +301,7 @@ class _SameId:
 
 @dataclass(frozen=True, eq=False)
 class _From:
-    """A mask function for slices of batch, queries and keys, which adds their starts to indices."""
+    """A mask function on a slice of batch, queries and keys: adds the slice's starts to indices."""
 
     sees: Seen
     text: int
@@ -313,7 +313,7 @@ class _From:
 
 
 def _of_texts(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
-    """Slice positions by texts and tokens, or only by tokens if all texts share them."""
+    """Slice positions by texts and tokens, or by tokens if all texts share their positions."""
     pos = pos[..., tokens]
     return pos if pos.ndim == 1 or len(pos) == 1 else pos[texts]
 
@@ -351,7 +351,7 @@ def _banded(
     if pos is None:
         if k_pos is not None:
             raise TypeError(
-                "`pos` must be given with `k_pos`, got None. Pass the positions of queries too."
+                "`pos` must be the positions of queries if `k_pos` is given, got None. Pass both."
             )
         return Mask(see(), (NOWHERE,), bands=(OffsetRange(low, high),), made_of=())
     q = exact_copy(pos)

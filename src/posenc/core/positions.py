@@ -158,7 +158,7 @@ def grid(*sizes: int) -> Points:
 
 
 def centred(*sizes: int) -> Points:
-    """Return coordinates from −1 to 1 of the cells of a `grid`, at their centres, in float64.
+    """Return the centres of the patches of a `grid` as coordinates from −1 to 1, in float64.
 
     - `sizes`: cells along each axis, one argument each
 
@@ -172,7 +172,7 @@ def centred(*sizes: int) -> Points:
 
 
 def folded(tokens: int, axes: int) -> Positions | Points:
-    """Return the first `tokens` positions of a sequence or, by `axes`, of a square or cube.
+    """Return the first `tokens` positions of a sequence (`axes` = 1), a square (2) or a cube (3).
 
     - `tokens`: number of positions
     - `axes`: coordinates of a position, 1 for a sequence
@@ -282,7 +282,9 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
             " the result of a function of `posenc.positions`."
         )
     if not pos.ndim:
-        raise ValueError(f"`{name}` must have an axis of tokens, got the number {pos}. Add one.")
+        raise ValueError(
+            f"`{name}` must have an axis of tokens, got the number {pos}. Pass a vector."
+        )
     if pos.dtype is torch.int64:
         if is_eager_cpu(pos) and pos.numel():
             if pos.numel() == 1:

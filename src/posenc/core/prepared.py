@@ -76,7 +76,7 @@ class Prepared:
         return self.with_fields(map(appended, self._each(), more._each(), self.places))
 
     def precomputed(self: P, k: Tensor) -> P:
-        """Return a copy with precomputed values of cached keys, which later queries reuse.
+        """Return a copy with values precomputed from cached keys, for reuse by later queries.
 
         `k` are the keys of these tokens after `on_keys`.
         """

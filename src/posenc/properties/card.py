@@ -150,7 +150,7 @@ def findings(card: Card) -> dict[str, Any]:
 
 
 def kept_findings(card: Card) -> dict[str, Finding]:
-    """Return the cached result of `check` for this card; infinite defects become NaN."""
+    """Return the cached measurements of the card's encoding; infinite defects become NaN."""
     kept = _kept(card)
     found = {}
     for name, one in kept["properties"].items():

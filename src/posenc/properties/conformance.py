@@ -61,7 +61,7 @@ class PromiseOutcome:
 
     @property
     def found(self) -> str:
-        """The reason of the result, with the smallest sizes at which a broken promise fails."""
+        """The reason of the outcome, with the smallest sizes at which a broken promise fails."""
         return f"{self.why.rstrip('.')} ({self.smallest})" if self.smallest else self.why
 
     def __str__(self) -> str:

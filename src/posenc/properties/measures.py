@@ -36,7 +36,7 @@ NEAREST = 4096  # pairs of rows whose distance is computed exactly, of those tha
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of measuring a property: `defect`, near 0 if it holds, and `why`, the evidence."""
+    """A measured property: `defect` is near 0 if the property holds, and `why` is the evidence."""
 
     defect: float
     why: str

@@ -74,7 +74,7 @@ class Probe:
 
     @cached_property
     def tokens(self) -> int:
-        """The number of tokens to test; the encoding accepts at least twice as many positions."""
+        """The number of tokens in the test text, at most half as many as the accepted positions."""
         return max(1, min(TOKENS, self.limit // 2))
 
     @cached_property
@@ -176,7 +176,7 @@ class Probe:
         return other
 
     def alike(self, pos: Tensor) -> Tensor:
-        """Return scores (curve, query, key) between tokens of equal content.
+        """Return the scores between tokens of equal content, (1 or head, query, key).
 
         The content is 0 for encodings that add rows to embeddings, and 1 for all others.
         """

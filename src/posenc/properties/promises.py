@@ -147,7 +147,7 @@ def paths(case: Case) -> Pairs:
 
 
 def cache(case: Case) -> Pairs:
-    """A text read in parts or token by token with a `Cache` gives the result of the whole text."""
+    """A text read token by token with a `Cache` gives the result of the whole text in one call."""
     if case.sizes.tokens < 2:
         return
     layer, x, pos = case.layer(), case.x(), case.line()
@@ -167,7 +167,7 @@ def packed_texts(case: Case) -> Pairs:
     lengths = [n for n in (tokens // 2, tokens - tokens // 2 - tokens // 8, tokens // 8) if n]
     layer, x = case.layer(), case.x()
     if layer.encoding.by_length:
-        raise NotApplicable("the encoding depends on the length of the whole row")
+        raise NotApplicable("the encoding depends on the length of the whole packed sequence")
     pos = torch.cat([case.line(n) for n in lengths])
     mask = masks.causal() & masks.documents(positions.documents(lengths))
     alone = [
@@ -509,10 +509,10 @@ REMEDIES = {
     "paths": "Let all forms of the bias (`block`, `pair`, `distance`) be the same function of the"
     " positions that the hook receives.",
     "cache": f"{BY_ITSELF}; if it must depend on the length, set `by_length = True` in the class.",
-    "packed_texts": f"{BY_ITSELF}, because the row contains other documents.",
-    "padding": f"{BY_ITSELF}, because the row contains padding.",
-    "batches": "Compute each text only from itself and its own row of positions.",
-    "positions_by_head": "Compute each head from its own row of positions, (batch, head, token).",
+    "packed_texts": f"{BY_ITSELF}, because the sequence contains other documents.",
+    "padding": f"{BY_ITSELF}, because the sequence contains padding.",
+    "batches": "Compute each text only from itself and its own positions.",
+    "positions_by_head": "Compute each head from its own positions, (batch, head, token).",
     "grouped_heads": "Repeat keys that heads share with"
     " `k.repeat_interleave(q.shape[1] // k.shape[1], 1)`.",
     "dtypes": "Compute in float32 or float64, and end with `.to(q.dtype)`.",

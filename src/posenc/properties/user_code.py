@@ -36,7 +36,7 @@ FILLED = {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
 
 @dataclass(frozen=True)
 class Maker:
-    """A function that creates a user's encoding by its class or function, or as a copy.
+    """A function that returns a user's encoding: a new one, or a copy of an existing one.
 
     `dim`, `heads` and `width` = dim · heads are passed to a class or function if it has arguments
     of these names. A copied encoding keeps its sizes.
@@ -49,7 +49,8 @@ class Maker:
         if isinstance(self.source, Encoding):
             if options:
                 raise TypeError(
-                    f"an instance accepts no options, got {', '.join(options)}. Pass its class."
+                    f"an encoding object must have no options, got {', '.join(options)}. Pass its"
+                    " class."
                 )
             return copied(self.source)
         sizes = {"dim": dim, "heads": heads, "width": dim * heads}

@@ -55,7 +55,7 @@ def load_numba() -> Any:
 
 
 def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
-    """Raise an error if x and the table do not fit, for instance in sizes that would broadcast."""
+    """Raise an error if x and the rotation table do not fit; some wrong sizes would broadcast."""
     checked(layout)
     if not isinstance(x, Tensor) or not isinstance(by, Turn):
         raise TypeError(

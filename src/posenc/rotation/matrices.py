@@ -66,7 +66,7 @@ def rotations(
 
 
 def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return s and u with points = s · u if all points are on a line through 0; otherwise None."""
+    """Return s and u such that points = s · u, if all points are on a line through 0, or None."""
     flat = points.flatten(0, -2)
     row, axis = divmod(int(flat.abs().argmax()), flat.shape[-1])
     s, farthest = points[..., axis], flat[row]
@@ -76,7 +76,7 @@ def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _powers(s: Tensor, eigenvalues: Tensor, v: Tensor) -> Tensor:
-    """Return exp(s A) for all numbers s, from the eigenvalues λ and eigenvectors v of iA.
+    """Return exp(s A) for each number in s, from the eigenvalues λ and eigenvectors v of iA.
 
     exp(s A) = Σ_m exp(−isλ_m) v_m v_m*, computed by one product.
 
@@ -95,7 +95,7 @@ def _powers(s: Tensor, eigenvalues: Tensor, v: Tensor) -> Tensor:
 
 
 def _apart(eigenvalues: Tensor) -> bool:
-    """Test whether eigenvalues are far enough apart to divide by their differences."""
+    """Test whether eigenvalues differ enough for a division by their differences."""
     gaps = eigenvalues.diff(dim=-1)  # eigenvalues ascend
     return bool((gaps > 1e-7 * eigenvalues[..., -1:]).all())
 
@@ -190,7 +190,7 @@ def _inverse(a: Tensor) -> Tensor:
 
 
 def turned(x: Heads, by: Tensor) -> Heads:
-    """Rotate each block of channels of x by the block's matrix at each position.
+    """Rotate blocks of channels of x, each by its matrix at the token's position.
 
     The matrices are (*batch, 1, token, block, row, column).
 

@@ -145,7 +145,7 @@ def room(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> tuple[int, ...]:
-    """Raise ValueError if a tensor of this shape would exceed the memory; return the shape."""
+    """Return a tensor's shape; raise ValueError if the tensor would exceed the machine's memory."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
     device = torch.get_default_device() if device is None else torch.device(device)
     needed, most = prod(shape) * dtype.itemsize, memory()

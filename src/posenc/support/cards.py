@@ -107,7 +107,7 @@ def in_plain_data(
 
 
 def read(catalog: str) -> Iterator[dict[str, Any]]:
-    """Read the cards of the encodings that the module of a catalogue imports, in its order."""
+    """Read the cards of the encodings that a catalogue module imports, in import order."""
     for module, name, source in _cards(catalog):
         card = source[name]
         yield in_plain_data(

@@ -53,7 +53,7 @@ def version(package: str) -> str | None:
 
 
 def _without_own(required: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Replace requirements such as "posenc[report]" by the packages of that extra."""
+    """Expand requirements such as "posenc[report]" into the packages of that extra."""
 
     def packages(extra: str) -> list[str]:
         found: list[str] = []

@@ -44,7 +44,7 @@ def read(kind: str, name: str, modules: Iterable[str], given: str = "") -> Any:
 def keep(
     kind: str, name: str, modules: Iterable[str], data: Mapping[str, Any], given: str = ""
 ) -> None:
-    """Write data to the user's cache; errors are ignored, because data can be computed again."""
+    """Write data to the user's cache; ignore write errors, because data can be computed again."""
     folder = cache_folder()
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)

@@ -12,11 +12,11 @@ CARD = "border-left:3px solid #0072B2;padding:2px 0 2px 12px;margin:4px 0;line-h
 
 
 class Html(str):
-    """HTML for a cell of a table, which is not escaped."""
+    """A string of HTML, which `table` inserts without escaping it."""
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """Return a table; the first cell of each row is its heading.
+    """Return an HTML table, in which the first cell of each row is the heading of the row.
 
     >>> table(["name", "holds"], [["a < b", "✓"]]).count("&lt;")
     1
@@ -38,7 +38,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str =
 
 
 def card(title: str, lines: Iterable[str], formula: str = "", more: str = "") -> str:
-    """Return a card with a title, lines and a formula; `more` is HTML to append."""
+    """Return an HTML card with a title, lines and a formula; `more` is HTML to append."""
     body = "".join(f"<div>{escape(line)}</div>" for line in lines if line)
     shown = f'<pre style="margin:6px 0">{escape(formula)}</pre>' if formula else ""
     return f'<div style="{CARD}"><b>{escape(title)}</b>{body}{shown}{more}</div>'

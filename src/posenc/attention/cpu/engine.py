@@ -85,18 +85,20 @@ class TiledBias:
     what = "attention by tiles"
 
     def again(self) -> list[Tile]:
-        """Return the tiles to use in the backward pass of a learned bias."""
+        """Return the tiles for the backward pass of a learned bias; by default, the same tiles."""
         return self.tiles
 
     def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
-        """Return the matrix E of a near tile, the bias by row and distance, multiplied by `unit`.
+        """Return the bias of a near tile as a matrix E (query, distance), multiplied by `unit`.
 
         Returns None if the whole bias is in `extra`.
         """
         return None
 
     def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor | None:
-        """Return a further bias of a tile, multiplied by `unit`, (text, head, query, key), or None.
+        """Return a bias of a tile in addition to `near`, (text, head, query, key), or None.
+
+        It is multiplied by `unit`.
 
         The last query comes first.
         """
@@ -124,7 +126,7 @@ class TiledBias:
         """Backpropagate from a far tile's bias terms to the bias parameters, and add to `grads`."""
 
     def values(self, tile: Tile, t: Tensors) -> Tensor | None:
-        """Return vectors by distance that are added to the values, or None.
+        """Return vectors, one per distance, to add to the values of attention, or None.
 
         Shape: (n + m − 1, value) in a near tile, (1, value) in a far one.
         """
@@ -214,13 +216,13 @@ def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]
 
 
 def thread_count(scores: int, parts: int) -> int:
-    """Return the number of threads for `scores` scores that can be split into `parts`."""
+    """Return the number of threads to compute `scores` attention scores, at most `parts`."""
     few = MOST_THREADS if FEWEST_SCORES <= scores <= MOST_SCORES else 1
     return min(few, parts, free_threads())
 
 
 def calm(q: Tensor, k: Tensor) -> AbstractContextManager[None]:
-    """Limit torch to one thread while tiles are distributed; do nothing for very large calls.
+    """Return a context that limits torch to one thread, except for very large attention calls.
 
     Operations with several threads of torch would wait for the slowest thread each.
     """
@@ -268,7 +270,7 @@ def _forward(
 def _part(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, tile: Tile, t: Tensors, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and log-sum-exps of one tile, before results of other tiles are merged."""
+    """Return the output and the log-sum-exps of attention within one tile, before merging tiles."""
     heads = tile.heads if q.shape[1] == k.shape[1] else key_heads(tile, q, k)
     q, k, v = q[:, tile.heads, tile.rows], k[:, heads, tile.keys], v[:, heads, tile.keys]
     n, m, c = q.shape[2], k.shape[2], bias.values(tile, t) if bias.adds_values else None
@@ -377,7 +379,7 @@ class _Gradients:
         return dq, dk, dv, self.of_sinks, None, None, *self.grads
 
     def apart(self) -> "_Gradients":
-        """Return a copy with its own gradient sums for another thread.
+        """Return a copy for another thread, with gradient sums of its own.
 
         dq is shared, because threads write different rows of it.
         """
@@ -388,11 +390,11 @@ class _Gradients:
         return other
 
     def sums(self) -> list[Any]:
-        """Return the gradients that threads must sum separately: all except dq."""
+        """Return the gradient tensors that each thread sums separately: all except dq."""
         return [self.dk, self.dv, self.of_sinks, *self.grads]
 
     def add(self, tiles: list[Tile]) -> None:
-        """Add the gradients of these tiles to the sums."""
+        """Compute the gradients of these tiles, and add them to this object's gradient sums."""
         for tile in tiles:
             if tile.far or not self.bias.learned:
                 self.by_kernel(tile)

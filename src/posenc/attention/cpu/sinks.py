@@ -54,7 +54,7 @@ def attended(
 
 
 def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v with equally many contiguous channels, which the kernel needs."""
+    """Return q, k and v padded to equally many channels and contiguous, for the CPU kernel."""
     wide = max(q.shape[-1], v.shape[-1])
     if q.shape[-1] == v.shape[-1] and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
         return q, k, v

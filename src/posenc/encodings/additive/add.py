@@ -46,8 +46,8 @@ def add(x: Embeddings, rows: Tensor) -> Embeddings:
         )
     if given not in ((), (1,), batch):
         raise ValueError(
-            f"positions must be for the batch of `x`, {tuple(batch)}, got {tuple(given)}. Pass one"
-            " row of positions for all texts, or one for each."
+            f"positions must be for the batch of `x`, {tuple(batch)}, got {tuple(given)}. Pass"
+            " positions (token,) for all texts, or (batch, token) for each text its own."
         )
     # bfloat16 would round whole numbers above 256
     exact = torch.promote_types(x.dtype, torch.float32)

@@ -35,7 +35,7 @@ Beyond = Literal["refuse", "clamp"]
 
 
 class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
-    """Row indices of positions. Rows are looked up in each pass, because training changes them."""
+    """Table indices of positions. The table is read in each pass, because training changes it."""
 
     shape = "token"
 
@@ -61,7 +61,7 @@ class Learned(Encoding):
         if not isinstance(beyond, str) or beyond not in ("refuse", "clamp"):
             raise ValueError(f"`beyond` must be 'refuse' or 'clamp', got {brief(beyond)}.")
         if whole_number(length, "length") < 1:
-            raise ValueError(f"`length` must be at least 1 row, got {length}.")
+            raise ValueError(f"`length` must be at least 1 position, got {length}.")
         self.width, self.length = channels(width, "width"), length
         self.beyond: Beyond = beyond
         self.table = nn.Parameter(torch.randn(room("a table", length, width)) * 0.02)

@@ -23,8 +23,9 @@ def on_a_grid(
     grid = (isqrt(len(rows)), isqrt(len(rows))) if grid is None else grid
     if prod(grid) != len(rows):
         raise ValueError(
-            f"`grid` must have {len(rows)} cells, one for each row of the table except the `kept`"
-            f" ones, got {grid}. Pass the (rows, columns) of the patches, or another `kept`."
+            f"`grid` must have {len(rows)} patches, one for each row of the position table after"
+            f" the `kept` ones, got {grid}. Pass the (rows, columns) of the patches, or another"
+            " `kept`."
         )
     cells = rows.T.unflatten(-1, grid)[None].float()
     new = F.interpolate(cells, to, mode="bicubic", antialias=antialias)
@@ -49,7 +50,7 @@ def resized(cells: Tensor, to: tuple[int, int], method: str) -> Tensor:
     if not method or (method == "cropped" and (to[0] > grid[0] or to[1] > grid[1])):
         raise ValueError(
             f"`to` must be {'at most ' * bool(method)}{grid[0]} × {grid[1]} patches, the size of"
-            f" the stored grid, got {to[0]} × {to[1]}. Resize the image."
+            f" the learned grid, got {to[0]} × {to[1]}. Resize the image."
         )
     if method in ("cropped", "repeated"):
         copies = [-(-new // old) for new, old in zip(to, grid, strict=True)]

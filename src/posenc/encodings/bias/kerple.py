@@ -39,7 +39,7 @@ LEAST = 0.01
 
 
 def bounded(x: Tensor, most: float = float("inf")) -> Tensor:
-    """Clamp x from LEAST to `most` but keep its gradient, so that training can leave the limits."""
+    """Clamp x to LEAST … `most`, but keep its gradient, so that training can leave the limits."""
     return x + (x.clamp(LEAST, most) - x).detach()
 
 

@@ -87,7 +87,7 @@ class SwinV2(Encoding):
         return 16 * logits.sigmoid().mT
 
     def _f(self, axis: int) -> Tensor:
-        """Return the logarithms f of all offsets along an axis, the most negative first."""
+        """Return the scaled logarithms of the offsets along an axis, most negative offset first."""
         reach = self.sides[axis] - 1
         Δ = torch.arange(-reach, reach + 1, dtype=torch.float64, device="cpu")
         return Δ.sign() * (1 + 8 * Δ.abs() / (self.window[axis] - 1)).log2() / log2(8)

@@ -54,7 +54,7 @@ def bucket(offset: Tensor, buckets: int, reach: int, clamped: bool = True) -> Te
 
 
 class DeBERTa(Encoding):
-    """Scores between content and learned rows of distances: `DeBERTa(64, heads=12)`.
+    """Scores between content and learned vectors of distances: `DeBERTa(64, heads=12)`.
 
     - `dim`: channels of a head
     - `heads`: query heads
@@ -107,7 +107,7 @@ class DeBERTa(Encoding):
         self.to_queries = made[1] if "p2c" in terms else None
 
     def delta(self, offset: Tensor) -> Tensor:
-        """Return the row of the table P for each offset.
+        """Return the index of each offset in the table P of learned vectors.
 
         - `offset`: query − key, in tokens
         """
@@ -132,7 +132,7 @@ class DeBERTa(Encoding):
         )  # fmt: skip
 
     def met(self, row: OfOffset, q_at: Positions, k_at: KeyPositions) -> tuple[OfOffset, Tensor]:
-        """Return a function from offset to row, and the rows of the table P that it can return.
+        """Return a function from offset to table index, and the part of P that it indexes.
 
         - `row`: function from an offset to its row index in all of P
         - `q_at`, `k_at`: positions of queries and keys

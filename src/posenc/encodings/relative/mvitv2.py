@@ -54,7 +54,7 @@ class MViTv2(Encoding):
         return SumBias([self._along(axis, q, q_at, k_at) for axis in (0, 1)])
 
     def _along(self, axis: int, q: Heads, q_at: Points, k_at: KeyPoints) -> TableBias:
-        """Return the term of one axis."""
+        """Return the bias that depends on the offset along one axis: rows (0) or columns (1)."""
         reach = self.size[axis] - 1
 
         def row(δ: Tensor) -> Tensor:

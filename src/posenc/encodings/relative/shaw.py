@@ -45,7 +45,7 @@ class Shaw(Encoding):
         self.relative_values = nn.Parameter(torch.randn(2 * reach + 1, dim) * dim**-0.5)
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the row of the table for each offset.
+        """Return the index of each offset in the tables of learned keys and values.
 
         - `distance`: offset in tokens, query − key
         """

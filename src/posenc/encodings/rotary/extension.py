@@ -323,7 +323,7 @@ def _speed(freqs: Theta) -> Tensor:
 
 
 def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
-    """Return the index j of each pair in θ = base^(−2j/d), and the number of different indices."""
+    """Return the exponent j of each pair in θ = base^(−2j/d), and the number of different j."""
     speed, pairs = _speed(freqs).detach(), freqs.shape[-1]
     index = arange(pairs, dtype=freqs.dtype, device=freqs.device)
     if freqs.ndim > 1:

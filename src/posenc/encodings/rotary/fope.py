@@ -1,4 +1,4 @@
-"""FoPE: RoPE in which each pair turns by a sum of waves instead of one.
+"""FoPE: RoPE in which a mixture of waves of several frequencies replaces each pair's cos and sin.
 
     cosⱼ(p) = Σ_i cos(p ω_i) C_ij,   sinⱼ(p) = Σ_i sin(p ω_i) S_ij       for each head its own C, S
     (a, b) → (a cosⱼ − b sinⱼ, b cosⱼ + a sinⱼ)
@@ -40,7 +40,7 @@ from posenc.support.arguments import channels, count, number, switch
 
 
 class FoPE(Encoding):
-    """Rotation of pairs by sums of waves: `FoPE(128, heads=8, length=4096)`.
+    """Rotation of pairs by mixtures of waves: `FoPE(128, heads=8, length=4096)`.
 
     - `dim`: channels of a head
     - `heads`: heads with waves of their own, those of queries or of keys; 1, the default and what

@@ -54,7 +54,7 @@ class RunningAngles(
 
 
 class SelectiveRoPE(Encoding):
-    """Rotation by angles that depend on the tokens between: `SelectiveRoPE(512, heads=8)`.
+    """Rotation by angles summed over the tokens from key to query: `SelectiveRoPE(512, heads=8)`.
 
     - `width`: channels of the layer's input
     - `heads`: query heads, a divisor of `width`
