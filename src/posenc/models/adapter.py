@@ -469,7 +469,7 @@ def _together(parts: list[Encoding]) -> Encoding:
 
 
 def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
-    """Return an encoding after checking its sizes; for a function, its result for length 1."""
+    """Return an encoding with checked sizes; a function is called with length 1 to get one."""
     if isinstance(given, type):
         raise TypeError(
             f"`encoding` must be an encoding, got the class {given.__name__}. Make an instance,"

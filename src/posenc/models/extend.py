@@ -109,7 +109,7 @@ def write(
     to: int | None = None,
     out: Path | None = None,
 ) -> Extension:
-    """Write the config `after` for texts of `to` tokens, in place or into a copy."""
+    """Write `after`, a config for texts of `to` tokens, in place or into a copy of the folder."""
     source = Source.of(model)
     config, path = _own_config(source, out), source.path
     raw, before = config.read_bytes(), source.config("so there is nothing to extend")
@@ -321,7 +321,7 @@ def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
 
 
 def _at(config: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
-    """Return the nested config at the path `place`; a missing key of the path is skipped."""
+    """Return the nested config at the path `place`; keys that the config lacks are skipped."""
     for name in place:
         config = config.get(name, config)
     return config

@@ -93,7 +93,7 @@ class Turning:
 
     @property
     def seen(self) -> list[Seen]:
-        """State of each pair, by the angles that training covered: "all", "part", "new" or "still".
+        """State of each RoPE pair by its angles in training: "all", "part", "new" or "still".
 
         "all": a whole turn; "part": less, and the text needs no more; "new": the text continues
         beyond the angles of training; "still": the pair is not rotated.
@@ -306,7 +306,7 @@ def inspect_spec(
 
 
 def _numbering(values: Values) -> list[str]:
-    """Return sentences on the position ids of image and audio tokens; [] for a text model."""
+    """Return sentences on how image and audio tokens get position ids; [] for a text model."""
     if not {"vision_config", "thinker_config"} & values.keys():
         return []
     from posenc.models.numbering import numbering

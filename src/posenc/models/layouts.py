@@ -229,7 +229,7 @@ def _stack(
 
 
 def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int] | None:
-    """Return the old index of each row of a tensor, in the new order; None if no row moves.
+    """Return the old index of each row of a q or k tensor, in its new order; None if no row moves.
 
     A gain of a norm has one number in place of each row.
     """

@@ -1,4 +1,4 @@
-"""Predict the failures of a model on texts of `target` tokens, and list unknown facts.
+"""Predict how a model fails on texts of `target` tokens, and list what could not be determined.
 
     problems, unknown = length_risks(whole, spec, target, measurements)
 
@@ -41,7 +41,7 @@ UNTRAINED = {"random": "random", "alike": "all the same", "zero": "all zero"}
 def length_risks(
     full_spec: Spec, spec: Spec, target: int, measurements: WeightMeasurements | None = None
 ) -> tuple[list[str], list[str]]:
-    """Return the failures at `target` tokens, and the facts that are unknown.
+    """Return the failures at `target` tokens, and what the config and weights leave unknown.
 
     The model fits if both lists are empty.
 
@@ -139,7 +139,7 @@ def _extension_unknown(rotary: Rotary, spec: Spec, target: int) -> Iterator[str]
 
 
 def _unknown(spec: Spec, target: int) -> Iterator[str]:
-    """Yield facts about texts of `target` tokens that the config does not determine."""
+    """Yield sentences on what the config leaves unknown about texts of `target` tokens."""
     yield from spec.doubts
     attending = [layer for layer in spec.layers if layer.attends]
     if not attending and not spec.embedding:
@@ -199,7 +199,7 @@ def _weight_problems(
 def _weight_unknown(
     full_spec: Spec, spec: Spec, target: int, measurements: WeightMeasurements
 ) -> Iterator[str]:
-    """Yield facts about texts of `target` tokens that the weights do not determine."""
+    """Yield sentences on what the weights leave unknown about texts of `target` tokens."""
     if full_spec.kind == "nothing" and not full_spec.model:
         yield "the weights have no config, so other encodings of the layers are unknown"
     if not measurements.recognised:

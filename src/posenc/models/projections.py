@@ -62,7 +62,7 @@ class Projection:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Number of rows required of each tensor; 0 if any number is valid."""
+        """Number of output rows that each weight tensor must have; 0 if any number is valid."""
         dim = self.rotary.dim
         if self.form:
             return ((3 * self.heads if self.form == EACH else self.heads + 2 * self.groups) * dim,)

@@ -1,4 +1,4 @@
-"""Wavelengths of published models, with their lengths before and after context extension."""
+"""RoPE wavelengths of published models, with context lengths before and after extension."""
 
 import json
 from dataclasses import dataclass, replace

@@ -92,7 +92,7 @@ def resize(model: Path | Source, to: int, out: Path, part: str = "") -> Resized:
 
 
 def _chosen(config: dict[str, Any], file: str, part: str) -> tuple[dict[str, Any], Family, Table]:
-    """Return (config, family, position table) of the model, or of its nested part `part`."""
+    """Return the model's (config, family, position table), or those of its nested config `part`."""
     spec = specify(config, file)
     specs = {"": spec, **spec.parts}
     tables = [name for name, one in specs.items() if isinstance(one.embedding, Table)]

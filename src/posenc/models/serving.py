@@ -111,7 +111,7 @@ def overrides(
 
 
 def _place(config: Mapping[str, Any], spec: Spec) -> tuple[str, ...]:
-    """Return the keys of nested configs down to the rope settings; () if at the top level."""
+    """Return the path of the nested config that holds the rope settings; () if at the top level."""
     place = []
     for name in spec.text_keys:
         if not isinstance(config.get(name), dict):

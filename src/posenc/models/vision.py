@@ -38,7 +38,7 @@ REMEDY = "Pass a tower of transformers 5 that takes `pixel_values` of one size."
 
 @dataclass(frozen=True)
 class Tower:
-    """The parts of a vision tower that `applied` replaces."""
+    """Parts of a vision tower that `applied` replaces: position tables and rotary modules."""
 
     sides: tuple[int, int]  # rows and columns of patches
     prefix: int  # class tokens and registers before the patches
@@ -164,14 +164,14 @@ def _divides(module: nn.Module) -> bool:
 
 
 def _output(tower: nn.Module, patches: Tensor, sides: tuple[int, int]) -> Tensor:
-    """Return the last hidden states of an image made of patches, (1, token, channel)."""
+    """Run the tower on an image of `patches`; return its hidden states, (1, token, channel)."""
     rows = patches.unflatten(0, sides).permute(2, 0, 3, 1, 4)  # channel, row, y, column, x
     return tower(rows.flatten(3).flatten(1, 2).unsqueeze(0), return_dict=True)[0]
 
 
 @contextmanager
 def _found(module: nn.Module, rotary: list[nn.Module]) -> Iterator[None]:
-    """Append the module to `rotary` if it returns cosines and sines."""
+    """Append `module` to `rotary` if it returns cosines and sines within a `with` block."""
 
     def check(module: nn.Module, args: Any, out: Any) -> None:
         if isinstance(out, tuple) and len(out) == 2 and all(isinstance(x, Tensor) for x in out):
@@ -187,7 +187,7 @@ def _found(module: nn.Module, rotary: list[nn.Module]) -> Iterator[None]:
 
 
 def _tables(tower: nn.Module, lengths: range) -> Iterator[nn.Parameter]:
-    """Yield parameters with a row for each token or patch; weights of other layers are not."""
+    """Yield the parameters that may be position tables, by their number of rows in `lengths`."""
     for module in tower.modules():
         if not isinstance(module, nn.Linear | nn.Conv2d | nn.LayerNorm):
             for table in module.parameters(recurse=False):
@@ -200,7 +200,7 @@ def _tables(tower: nn.Module, lengths: range) -> Iterator[nn.Parameter]:
 def _replaced(
     tower: nn.Module, parts: Tower, encoding: Encoding, points: Tensor | None
 ) -> Iterator[list[nn.Module]]:
-    """Replace the parts within a `with` block, and yield a list of the modules that attended."""
+    """Apply an encoding within a `with` block, and yield a list of the modules that attended."""
     register()
     calls: list[nn.Module] = []
     added = [part for part in leaves(encoding) if "on_embeddings" in part.acts_on]
@@ -236,7 +236,7 @@ def _replaced(
 
 
 def _write(tower: nn.Module, parts: Tower, encoding: Encoding, points: Any) -> None:
-    """Add what an encoding adds to embeddings to the table of the tower."""
+    """Add an encoding's vectors for the embeddings to the tower's own position table, in place."""
     if not parts.tables:
         raise ValueError(
             f"`encoding` must not act on embeddings, because this {type(tower).__name__} has no"

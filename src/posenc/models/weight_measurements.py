@@ -226,7 +226,7 @@ def _is_table(info: Info, spec: Spec | None) -> bool:
 
 
 def _table_size(info: Info) -> str:
-    """Return the reason why a table is too large to measure, or "" if it is not."""
+    """Return the reason why a table is too large to be measured; "" if it can be measured."""
     rows, width = info.elements // info.shape[-1], info.shape[-1]
     if rows > MOST_ROWS or width > MOST_WIDTH:
         return f"has {rows:,} rows of {width:,} channels, more than any model"
@@ -336,7 +336,7 @@ class _RotaryProjections:
 
 
 def _thin(value: Any) -> Any:
-    """Keep every n-th number of lists with over 256 numbers; `every` in the result is n."""
+    """Shorten lists of over 256 numbers to every n-th number, and store n as `every`."""
     if not isinstance(value, dict):
         return [_thin(inner) for inner in value] if isinstance(value, list) else value
     long = [

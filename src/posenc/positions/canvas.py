@@ -75,7 +75,7 @@ def _place(ids: Tensor, rows: Tensor, columns: Tensor) -> None:
 
 
 def _spread(size: int, tokens: int) -> Tensor:
-    """Return `tokens` coordinates that cover 0 … size − 1, for a thumbnail on the canvas."""
+    """Return `tokens` evenly spaced integers from 0 to size − 1, coordinates of a thumbnail."""
     return torch.linspace(0, size - 1, tokens).round().long()
 
 

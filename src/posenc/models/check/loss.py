@@ -190,7 +190,7 @@ def trials(
 
 
 def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[float]:
-    """Yield the bits per token of each excerpt; `reading` None means the unmodified model."""
+    """Yield the bits per token of each excerpt; with `reading` None, the model runs as loaded."""
     for rows in ids.split(BATCH):
         if reading is None:
             yield from bits(opened.model, rows).mean(-1).tolist()

@@ -358,7 +358,7 @@ def _better(tried: list[Trial], own: Trial) -> list[Trial]:
 
 
 def _changes(pair: Reading, first: Reading) -> bool:
-    """Test whether a pair's second change is another value for the key that `first` changes."""
+    """Test whether the second of two changes, `pair`, sets the key of `first` to another value."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
 
@@ -377,7 +377,7 @@ def _windows_differ(spec: Spec, other: Spec, tokens: int) -> bool:
 
 
 def _length_for_windows(spec: Spec) -> int:
-    """Return the text length for testing windows, twice the largest; 2⁵³ if over MOST_TOKENS."""
+    """Return a text length of twice the largest window, or 2⁵³ (no test) if above MOST_TOKENS."""
     size = 2 * max(layer.window or 0 for layer in spec.layers)
     return size if size <= MOST_TOKENS else 2**53
 

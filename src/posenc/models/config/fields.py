@@ -51,7 +51,7 @@ class Fields:
         self.keys_read: set[str] = set()
 
     def stated(self, key: str) -> Any:
-        """Return the value that the config states under either name of a key; None if missing.
+        """Return the value of a key, under its standard name or this model's name; None if missing.
 
         The names are the standard one and the one used by this model. Raises ModelError if both are
         present with different values.
@@ -178,7 +178,7 @@ class Fields:
                 self.fail(key, f"is not a key of {whose}{hint}", value, ", ".join(allowed))
 
     def agree(self, key: str, other: "Fields", other_key: str) -> Any:
-        """Return a value that may be under `key` here or under `other_key` in `other`.
+        """Return a value that this config states under `key` or `other` states under `other_key`.
 
         Raises ModelError if both keys are present with different values.
         """
@@ -277,7 +277,7 @@ class Config(Fields):
         return [FULL if first is None or i < first else SLIDING for i in range(count)]
 
     def every(self, steps: int, one: str = FULL, other: str = SLIDING, at: int = -1) -> list[str]:
-        """Return layer types: in each `steps` layers `one` at index `at`, otherwise `other`."""
+        """Return layer types: layer `at` of every `steps` is `one`, the others are `other`."""
         return [one if i % steps == at % steps else other for i in range(self.depth())]
 
     def period(self, key: str, usual: int) -> int:
@@ -300,7 +300,7 @@ class Config(Fields):
         return size and size + ends
 
     def flags(self, key: str) -> tuple[int, ...] | None:
-        """Return a list with an integer for each layer, or None if missing or empty."""
+        """Return a key's list of integers, one for each layer; None if missing or empty."""
         listed, count = self.counts(key), self.depth()
         if listed and len(listed) != count:
             self.fail(key, f"must have a flag for each of {count} layers", len(listed))

@@ -218,7 +218,7 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
 def _yarn(
     values: Mapping[str, Any], factor: float, gain: float, file: str, name: str
 ) -> dict[str, Any]:
-    """Return the YaRN settings whose GGUF keys llama.cpp reads for some architectures only."""
+    """Return the file's YaRN settings, as far as llama.cpp reads them for this architecture."""
     line, scaling = _table()[name].get("yarn", ()), {}
     for key in ("beta_fast", "beta_slow"):
         if key in line:
@@ -434,7 +434,7 @@ OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 def _rotary_dim(
     values: Mapping[str, Any], config: Mapping[str, Any], file: str, name: str
 ) -> int | None:
-    """Return the rotated channels per head; None if `qk_rope_head_dim` in the config has them."""
+    """Return the rotated channels per head; None if `qk_rope_head_dim` states the number."""
     rotary_dim, dim = values["rope.dimension_count"], values["attention.key_length"]
     if "qk_rope_head_dim" in config or type(rotary_dim) is not int or type(dim) is not int:
         return None

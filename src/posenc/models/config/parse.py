@@ -100,7 +100,7 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
 
 
 def _present(config: Fields, family: Family, name: str) -> Family:
-    """Return the facts about one stack; its own key names are used only if the config has them."""
+    """Return the facts about one stack, with its key names where the config uses them."""
     own, one = family.stacks[name], family.stack(name)
     keys = {
         usual: key
@@ -205,7 +205,7 @@ def _stack(config: Fields, family: Family) -> Spec:
 
 
 def _kind(layers: Sequence[Layer], embedding: Any, config: Config) -> str:
-    """Return the kind of encoding ("rotary", …) of the layers, otherwise of the position table."""
+    """Return the kind of encoding ("rotary", …) in the layers; if none, of the position table."""
     encoding = next((layer.encoding for layer in layers if layer.encoding), None)
     usual = "rotary" if config.rotations else KINDS.get(type(embedding), "none")
     return KINDS.get(type(encoding), usual)
@@ -253,7 +253,7 @@ def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
 
 
 def _without_unread_names(values: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """Remove each standard key for which the class reads another name, and add a note."""
+    """Remove standard keys that the class ignores because it reads another name, and add notes."""
     values, family, notes = dict(values), config.family, config.notes
     for usual in ("rope_theta", "partial_rotary_factor"):
         renamed = family.keys.get(usual, usual)
@@ -297,7 +297,7 @@ def _without_ignored_keys(config: Config) -> dict[str, Any]:
 
 
 def _refuse_other_layers(config: Config) -> None:
-    """Raise Unread if the config selects its attention layers by a key that was not used."""
+    """Raise Unread if a key that chooses the type of each layer has an unknown meaning."""
     if config.stated("layer_types") is not None:
         return
     family = config.family

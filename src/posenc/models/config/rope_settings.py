@@ -69,7 +69,7 @@ def rotations(
 
 
 def _of(kind: str, config: Config) -> Rotary | Fourier | None:
-    """Return the RoPE of layers of type `kind`; None if they have none."""
+    """Return the RoPE of layers of type `kind`; None if these layers have no RoPE."""
     label = config.family.labels.get(kind, kind)
     rotations = config.rotations
     if "" in rotations:

@@ -14,7 +14,7 @@ from posenc.models.weights import Weights, open_weights
 
 
 class Source:
-    """Model at a path: a config file, a folder, or a file of weights; parts are read on first use.
+    """Model at a path (config file, folder or weights file), whose files are read on first use.
 
     - `path`: the path as passed
     - `files`: the files that may be read; raises ModelError if there are none

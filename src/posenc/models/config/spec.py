@@ -155,7 +155,7 @@ class Fourier:
 
     @property
     def unmixed(self) -> Rotary:
-        """The rotation by the kept waves alone, as with unit matrices for weights."""
+        """Plain RoPE with the same frequencies, as if FoPE's mixing weights were the identity."""
         share = (self.waves + 0.5) / (self.dim // 2)
         return Rotary(
             self.dim, self.dim, self.base, "proportional", share=min(share, 1.0), layout="half"
@@ -245,7 +245,7 @@ class Projected:
 
 @dataclass(frozen=True)
 class PatchOrder:
-    """Order of the patches of an image, as in `positions.patches`."""
+    """Order in which a vision model lists the patches of an image; see `positions.patches`."""
 
     order: Literal["rows", "blocks", "windows"] = "rows"
     merge: int = 1  # patches along each side of a block
@@ -398,7 +398,7 @@ class Layer:
         return near & masks.causal(pos, k_pos) if self.causal else near
 
     def _part(self, pos: Tensor, size: int) -> Tensor:
-        """Return the number of the chunk of each token, or of the window of each patch."""
+        """Return the index of each token's chunk, or of each image patch's window."""
         if self.kind == "chunked_attention":
             return pos // size
         first = self.encoding.first if isinstance(self.encoding, PatchRotary) else 0
@@ -423,7 +423,7 @@ class Table:
 
 @dataclass(frozen=True)
 class PatchTable:
-    """Learned rows of a grid of patches, added to the embeddings, without their weights.
+    """Learned position table for a grid of image patches, added to the embeddings; without weights.
 
     A model with `resized` interpolates the rows for an image of another size.
     """
@@ -439,7 +439,7 @@ class PatchTable:
 
     @property
     def rows(self) -> int:
-        """Number of all stored rows."""
+        """Number of vectors in the table: before, for and after the patches."""
         return self.before + self.grid[0] * self.grid[1] + self.after
 
     def encoding(self) -> Learned:
@@ -448,7 +448,7 @@ class PatchTable:
         return Learned(self.rows, self.width)
 
     def rows_of(self, table: Tensor, *sizes: int) -> Tensor:
-        """Return the row of each patch of an image, (token, channel), in the model's order.
+        """Return each image patch's position vector, (token, channel), in the model's order.
 
         - `table`: all stored rows, (row, channel)
         - `sizes`: rows and columns of patches of the image, or frames, rows and columns
@@ -466,14 +466,14 @@ class PatchTable:
 
 @dataclass(frozen=True)
 class AxisTables:
-    """Learned tables, one for each axis of an image or video, whose rows are added to a token."""
+    """Learned position tables, one per axis of an image or video, whose vectors are summed."""
 
     sizes: tuple[int, ...]  # rows of each table
     width: int
     axes: tuple[str, ...]  # axis of each table: "frame", "row" or "column"; "patch" counts rows
 
     def rows_of(self, tables: Sequence[Tensor], *sizes: int) -> Tensor:
-        """Return the sum of the rows of each patch, (token, channel), row by row.
+        """Return the summed table vectors of each patch, (token, channel), counted row by row.
 
         - `tables`: rows of each axis, (row, channel)
         - `sizes`: rows and columns of patches of the image, or frames, rows and columns
@@ -505,7 +505,7 @@ class PatchWaves:
         return SinusoidalGrid(self.width, len(self.axes), self.base, layout)
 
     def points(self, *sizes: int) -> Points:
-        """Return the positions of the patches, row by row, with axes in the order of channels."""
+        """Return the coordinates of patches, counted row by row; axes have the channels' order."""
         from math import pi
 
         import torch
@@ -526,7 +526,7 @@ class PointWaves:
     width: int
 
     def rows_of(self, directions: Tensor, points: Tensor) -> Tensor:
-        """Return the features of points, (…, channel).
+        """Return the Fourier features, sines and cosines, of points in an image, (…, channel).
 
         - `directions`: stored matrix (2, width / 2), in turns per half an image
         - `points`: (…, 2), column and row from 0 to 1 across the image

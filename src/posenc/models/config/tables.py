@@ -23,7 +23,7 @@ def embedding(config: Config) -> Table | Waves | None:
 
 
 def learned(config: Config) -> Table:
-    """Return the learned table, with one row for each token or each patch of an image."""
+    """Return the learned position table, which has one vector for each token or image patch."""
     family = config.family
     rows, width = _rows(config), config.count(family.width)
     if rows is None or width is None:
@@ -76,7 +76,7 @@ def sides(config: Fields, key: str) -> tuple[int, ...]:
 
 
 def grid(config: Config, key: str) -> tuple[int, int]:
-    """Return rows and columns of a table of patches, from the key that states the size."""
+    """Return the grid (rows, columns) of a table of patches, from the config key for its size."""
     if key.endswith((IMAGE, "img_size")):
         image, patch = sides(config, key), sides(config, "patch_size")
         found = image[0] // patch[0], image[1] // patch[1]
@@ -93,7 +93,7 @@ def grid(config: Config, key: str) -> tuple[int, int]:
 
 
 def required(config: Config, key: str) -> int:
-    """Return a whole number of at least 1 that the config or the class must state."""
+    """Return the value of a key as an integer of at least 1. Raises ModelError if missing."""
     count = config.count(key)
     if count is None:
         config.fail(key, "is missing")

@@ -155,7 +155,7 @@ def random_tokens(base: Any) -> Tensor:
 
 
 def configs(base: nn.Module) -> list[str]:
-    """Return one module path for each distinct config object in the model."""
+    """Return the path of one module for each config object, as modules may share a config."""
     paths = {
         id(module.config): name for name, module in base.named_modules() if _has_config(module)
     }
@@ -403,7 +403,7 @@ def names_of(module: nn.Module) -> tuple[str, ...]:
 
 
 def _first(x: Any) -> Tensor | None:
-    """Return the first tensor of a rotary table, by whose identity the table is recognised."""
+    """Return the first tensor of a (cos, sin) pair, by which later calls recognise the pair."""
     x = x[0] if isinstance(x, tuple | list) and x else x
     return x if isinstance(x, Tensor) else None
 

@@ -279,7 +279,7 @@ class SiteHook:
         return run if run.end is None else replace(run, all_pos=run.all_pos[:, : run.end])
 
     def angles(self, run: Pass) -> Turn | None:
-        """Return cosines and sines for the model's own rotation code; None to rotate nothing."""
+        """Return (cos, sin) for the model's own rotation code; None if nothing is to be rotated."""
         if isinstance(self.encoding, Encoding):
             turns = self.rotation and isinstance(self.encoding, RoPE)
             return self.encoding.prepare(run.pos) if turns else None
@@ -434,7 +434,7 @@ class Attention:
         return self.masks[key][1]
 
     def joined(self, x: Tensor) -> Tensor:
-        """Restore layout "interleaved" of the last channels, which DeepSeek's code reorders."""
+        """Undo DeepSeek's reordering of the last channels, back to layout "interleaved"."""
         if not self.apart:
             return x
         rest, turned = x.split((x.shape[-1] - self.apart, self.apart), -1)

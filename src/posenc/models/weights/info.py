@@ -51,7 +51,7 @@ class Info:
 
 
 class Part(NamedTuple):
-    """One file of weights whose header has been read."""
+    """One weights file whose header has been read: its tensors' entries, metadata and loader."""
 
     infos: dict[str, Info]
     metadata: dict[str, Any]

@@ -23,7 +23,7 @@ LEVELS = "a learned vector for each size of the features is added to the sinusoi
 
 
 def layers(config: Config) -> list[Layer]:
-    """Return the layers of the encoder of image features, none for MaskFormer."""
+    """Return the layers of the encoder that processes image features; MaskFormer has none."""
     name = config.family.name
     sampled = name in SAMPLED.split()
     config.notes += [QUERIES, *([LEVELS] if sampled else [])]
@@ -64,7 +64,7 @@ def _width(config: Config) -> int:
 
 
 def _base(config: Config) -> float:
-    """Return the base of the frequencies, which DAB-DETR states for rows and for columns."""
+    """Return the base of the sinusoids' frequencies; DAB-DETR must state the same for both axes."""
     name = config.family.name
     if name == "dab-detr":
         config.require("sine_position_embedding_scale", None)

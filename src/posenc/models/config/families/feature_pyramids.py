@@ -1,4 +1,4 @@
-"""SAM's vision models: a backbone, whose features get sinusoids of row and column at each size."""
+"""SAM's vision models: sinusoids of row and column are added to feature maps of several sizes."""
 
 from posenc.models.config.layers import Config, Layer
 from posenc.models.config.spec import PatchWaves
@@ -8,7 +8,7 @@ MODELS = "sam2_vision_model sam3_vision_model edgetam_vision_model"
 
 
 def layers(config: Config) -> list[Layer]:
-    """Return no layers: those of the backbone are in its own config."""
+    """Return no layers, since the config of the backbone describes them."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""Learned tables of patches that a model fits to each image in a way of its own.
+"""Learned position tables of vision models that resize them to each image by their own rule.
 
 ViT, CLIP and others with a table for images of one size need no file.
 """
@@ -101,7 +101,7 @@ def _method(config: Config) -> str:
 
 
 def _spectrogram(config: Config) -> tuple[int, int]:
-    """Return rows of frequencies and columns of times, whose patches overlap."""
+    """Return the patches along frequency and along time of a spectrogram; patches overlap."""
     patch = sides(config, "patch_size")[0]
     found = [
         (required(config, size) - patch) // required(config, step) + 1

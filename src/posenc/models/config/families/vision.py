@@ -1,4 +1,4 @@
-"""Vision towers that rotate by row and column of a patch, and tables of patches beside it.
+"""Vision towers with RoPE over the rows and columns of patches, some with a learned table too.
 
 A config does not state the order of the patches, the axis of each pair, or how the table is resized
 to an image. They are in the code of each class, and here as data.
@@ -66,7 +66,7 @@ NOTES = {
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Return the values of the config, with the width of the layers as `hidden_size`."""
+    """Return the config's values, with the width of the vision layers under `hidden_size`."""
     values = dict(config.values)
     if config.family.name == "qwen2_vl_vision":
         # `hidden_size` is the width of the text model here
@@ -92,7 +92,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def _kinds(config: Config) -> list[str]:
-    """Return the type of each layer without `layer_types`: full attention, or in windows."""
+    """Return each layer's type: full attention, or attention within windows of patches."""
     if "muse" in config.family.name:
         last = config.depth() - 1
         return [FULL if i % 4 == 3 or i == last else PATCH_WINDOW for i in range(last + 1)]
@@ -101,7 +101,7 @@ def _kinds(config: Config) -> list[str]:
 
 
 def patch_order(config: Config) -> PatchOrder:
-    """Return the order of the patches, with the stated sizes of blocks and windows."""
+    """Return the order in which the model lists patches, with its block and window sizes."""
     order = next(order for order, names in ORDERS.items() if config.family.name in names.split())
     if order == "rows":
         return PatchOrder()
@@ -117,7 +117,7 @@ def patch_order(config: Config) -> PatchOrder:
 
 
 def rope_base(config: Config) -> float:
-    """Return the base of a rotation by row and column, the only setting that these classes read."""
+    """Return the RoPE base of a vision tower. Raises ModelError if the config scales the RoPE."""
     rope = config.object("rope_parameters")
     base = config.number("rope_theta", above=1.0)
     kind = rope and rope.stated("rope_type")
@@ -132,7 +132,7 @@ def rope_base(config: Config) -> float:
 
 
 def embedding(config: Config) -> PatchTable | None:
-    """Return the learned table of patches, if the class has one beside its rotation."""
+    """Return the learned position table that some vision towers add besides RoPE, or None."""
     if config.family.name not in TABLES:
         return None
     key, fields = TABLES[config.family.name]
