@@ -514,6 +514,7 @@ def _refuse_misplaced(encodings: list[Encoding], by_length: list[Encoding], rota
             )
     if by_length and not (rotation and all(isinstance(candidate, RoPE) for candidate in by_length)):
         raise ValueError(
-            "`encoding` must return RoPE with the model's rotated channels and pair layout if it is"
-            " a function of the length. Pass RoPE or NoPE for the other layers."
+            "`encoding` must return RoPE, with the model's number of rotated channels and pair"
+            " layout, if it is a function of the text length. Other layers need RoPE or NoPE. To"
+            " apply another encoding, pass it directly, without a function."
         )

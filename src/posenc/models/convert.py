@@ -103,7 +103,8 @@ def convert(
     orders, notes = plan(source.infos, source.config, to, source.file.name)
     was, by = _present_layout(source, weights, from_)
     if was == to and files.format != "gguf":
-        raise ModelError(source.file, "", f"the model is already in layout {to!r} ({by})")
+        present = f"is already in layout {to!r} ({by}), so it needs no conversion"
+        raise ModelError(source.file, "", present)
     orders = orders if was != to else {}
     for name in orders:
         info = source.infos[name]
@@ -210,7 +211,9 @@ def _present_layout(
         if mark is not None and mark not in OTHER:
             raise ModelError(shard, KEY, "must be a layout", mark, ", ".join(OTHER))
     if len(set(marks.values())) > 1:
-        raise ModelError(file, "", "the metadata of its files must have one layout", "both")
+        raise ModelError(
+            file, "", "must state one pair layout in the metadata of all files", "both"
+        )
     # All layers of a family have the same layout
     usual = source.spec.rotary[0].layout
     family = families.family(source.spec.model)
@@ -226,7 +229,8 @@ def _present_layout(
     statements = {by: layout for by, layout in statements.items() if layout is not None}
     if len(set(statements.values())) > 1:
         listed = "; ".join(f"{layout!r}: {by}" for by, layout in statements.items())
-        raise ModelError(file, "", f"has contradictory evidence of its layout, {listed}")
+        problem = "must have one pair layout, but the evidence is contradictory"
+        raise ModelError(file, "", f"{problem}: {listed}. Correct `--was` if it is wrong")
     by, now = next(iter(statements.items()), ("", None))
     if now and family and family.layout_key and isinstance(source, Safetensors) and now != usual:
         other = "`--was`" if now == from_ and len(statements) == 1 else "the weights"
@@ -285,7 +289,7 @@ def exactly(file: BufferedReader, count: int, path: Path) -> bytes:
     """Return the next `count` bytes of a file. Raises ModelError if the file ends earlier."""
     raw = file.read(count)
     if len(raw) < count:
-        raise ModelError(path, "", "became shorter while it was read")
+        raise ModelError(path, "", "became shorter while it was read. Convert it again")
     return raw
 
 

@@ -231,7 +231,7 @@ def extended(
             f"is {turn.method!r} already, and two methods cannot be combined. Use"
             f" --method {turn.method}"
             if turn.method in METHODS
-            else f"is {turn.method!r}, which has no formula for longer texts",
+            else f"is {turn.method!r}, which posenc cannot extend. Write the new settings by hand",
         )
     if main.model in ONLY_TYPE and method not in ("ntk", BASE):
         only = f"must be {ONLY_TYPE[main.model]!r} for {main.model!r} in transformers, not"
@@ -295,7 +295,9 @@ def slowed(
         raise ModelError("config.json", "rope_type", f"is {turn.method!r} already")
     if turn.sections:
         raise ModelError(
-            "config.json", "rope_type", "cannot be longrope together with mrope_section"
+            "config.json",
+            "rope_type",
+            "cannot be longrope for a model with mrope_section. Use another method",
         )
     values = {
         "factor": to / trained,
@@ -399,7 +401,7 @@ def stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
         raise ModelError(
             file,
             "sliding_window",
-            "limits every layer, so longer texts need no change of the config",
+            "limits every layer to a window, so longer texts need no change of the config",
         )
     if main.context is None:
         raise ModelError(

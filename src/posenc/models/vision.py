@@ -239,8 +239,9 @@ def _write(tower: nn.Module, parts: Tower, encoding: Encoding, points: Any) -> N
     """Add an encoding's vectors for the embeddings to the tower's own position table, in place."""
     if not parts.tables:
         raise ValueError(
-            f"`encoding` must not act on embeddings, because this {type(tower).__name__} has no"
-            f" table for its rows, got {type(encoding).__name__}."
+            f"`encoding` must not be added to the embeddings of a {type(tower).__name__} without a"
+            f" position table, got {type(encoding).__name__}. Pass an encoding of queries and keys,"
+            " such as RoPE."
         )
     table = parts.tables[0].data.view(-1, parts.tables[0].shape[-1])
     x = table.new_zeros(1, parts.prefix + prod(parts.sides), table.shape[-1])

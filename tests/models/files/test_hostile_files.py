@@ -155,8 +155,11 @@ BAD = {
     ),
     "41 tensor is a number": (safetensors({"a": 1}), "a: must have dtype, shape and data_off"),
     "41 one key more": (safetensors({"a": a(code="x")}), "no other keys"),
-    "42 reversed": (safetensors({"a": a(data_offsets=(8, 0))}), "a: has data_offsets that do"),
-    "42 negative": (safetensors({"a": a(data_offsets=(-8, 0))}), "data_offsets that do not fit"),
+    "42 reversed": (
+        safetensors({"a": a(data_offsets=(8, 0))}),
+        "a: must have data_offsets that fit",
+    ),
+    "42 negative": (safetensors({"a": a(data_offsets=(-8, 0))}), "must have data_offsets that fit"),
     "42 overlapping": (
         safetensors({"a": a(), "b": a(data_offsets=(4, 12))}, bytes(12)),
         "b: overlaps the tensor before it, got 4, allowed: 8",
@@ -215,7 +218,10 @@ BAD = {
     "45 a drive's folder": (index({"a": "C:one.safetensors"}), "outside the folder"),
     "45 null byte": (index({"a": "one\0.safetensors"}), "outside the folder"),
     "45 10 kB": (index({"a": "x" * 10**4 + ".safetensors"}), "cannot be read: File name too long"),
-    "45 another kind": (index({"a": "/etc/passwd"}), r"of another format, got '/etc/passwd', all"),
+    "45 another kind": (
+        index({"a": "/etc/passwd"}),
+        r"in the format of the index, got '/etc/passwd', all",
+    ),
     "45 a number": (index({"a": 1}), "weight_map: must map each tensor to a file"),
     "45 a list": (index(["a"]), "weight_map: must map each tensor to a file"),
     "46 a link to outside": (shard(outside), "a: links to a file outside the folder"),
@@ -298,8 +304,8 @@ BAD = {
         "rows of 33 numbers, allowed: multiples of 32",
     ),
     "gguf a tensor twice": (gguf(line(), line(offset=32), tensors=2), "t: occurs twice"),
-    "gguf overlapping": (gguf(line(), line(b"u"), tensors=2), "u: has an offset that does not fit"),
-    "gguf not aligned": (gguf(line(offset=8), tensors=1), "t: has an offset that does not fit"),
+    "gguf overlapping": (gguf(line(), line(b"u"), tensors=2), "u: must have an aligned offset"),
+    "gguf not aligned": (gguf(line(offset=8), tensors=1), "t: must have an aligned offset"),
 }
 
 

@@ -209,7 +209,7 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
     if values.get(f"{YARN}ext_factor", 1.0) != 1:
         key = f"{name}.{YARN}ext_factor"
         part = values[f"{YARN}ext_factor"]
-        raise Unread(file, key, "must be 1, since YaRN applied in part is not supported", part)
+        raise Unread(file, key, "must be 1, since posenc supports no weaker YaRN", part)
     scaling = {"rope_type": "yarn", "factor": factor}
     scaling |= {usual: values[key] for key, usual in SCALING.items()}
     return scaling | _yarn(values, factor, gain, file, name)
@@ -266,7 +266,7 @@ def _llama3(base: float, stored: Any, file: str) -> dict[str, Any]:
     raise Unread(
         file,
         LLAMA3,
-        "must contain the divisors of Llama 3's scaling, since posenc supports no others",
+        "must contain Llama 3's divisors of the frequencies, since posenc supports no others",
     )
 
 

@@ -144,15 +144,15 @@ class ModelHook:
             return
         counted = (pos.diff() >= 0).all()
         if torch.compiler.is_compiling():
-            assert_async(counted, "texts packed into one row need `use_cache=False`")
+            assert_async(counted, "several texts in one sequence need `use_cache=False`")
         elif self.by_length and not counted:
             raise ValueError(
-                "`position_ids` must be ascending within a row, got several texts packed into one"
-                " row. The encoding depends on the length of the text. Pass each text as a row."
+                "`position_ids` must ascend within each sequence of the batch, got several texts in one"
+                " sequence. The encoding depends on the length of a text. Pass one text per sequence."
             )
         elif not counted:
             raise ValueError(
-                "`use_cache` must be False for texts packed into one row, got True, with which"
+                "`use_cache` must be False for several texts in one sequence, got True, with which"
                 " transformers does not separate the texts. Pass `use_cache=False`."
             )
 

@@ -319,7 +319,11 @@ def _empty(model_class: Any, config: Any, weights: Weights, file: str = "config.
         nonlocal count
         count += 1
         if count > most:
-            raise Broken(file, "", f"describes over {most:,} modules for {len(weights):,} tensors")
+            raise Broken(
+                file,
+                "",
+                f"must fit the weights, got over {most:,} modules for {len(weights):,} tensors",
+            )
 
     hook = register_module_module_registration_hook(counted)
     try:

@@ -98,7 +98,7 @@ def _classes() -> dict[str, type[nn.Module]]:
 
 def _attribute(name: str) -> str:
     if name in OF_EVERY_MODULE or not name.isidentifier() or name.startswith("__"):
-        raise ValueError(f"{name!r} must be the name of an attribute")
+        raise ValueError(f"{name!r} must be a valid attribute name of an encoding")
     return name
 
 

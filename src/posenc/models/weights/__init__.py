@@ -117,7 +117,9 @@ def _sharded(root: Path, index: Path, kind: str) -> list[Part]:
     for name, at in places.items():
         if at not in shards:
             if not at.endswith(f".{kind}"):
-                raise Broken(index, name, "names a file of another format", at, f"*.{kind}")
+                raise Broken(
+                    index, name, "must name a file in the format of the index", at, f"*.{kind}"
+                )
             shards[at] = _part(_shard(root, at, index, name), kind)
             total = sum(len(part.infos) for part in shards.values())
             if len(shards) > MOST_SHARDS or total > MOST_IN_SHARDS:

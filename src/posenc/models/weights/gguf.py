@@ -81,7 +81,13 @@ def read_gguf(path: Path) -> Part:
             raise ModelError(path, info.name, "occurs twice")
         if offset < end or offset % alignment:
             where = f"at or after {end}, a multiple of {alignment}"
-            raise ModelError(path, info.name, "has an offset that does not fit", offset, where)
+            raise ModelError(
+                path,
+                info.name,
+                "must have an aligned offset after the previous tensor",
+                offset,
+                where,
+            )
         infos[info.name], spans[info.name] = info, (start + offset, size)
         end = offset + size
     kept = {key: value for key, value in metadata.items() if value is not None}

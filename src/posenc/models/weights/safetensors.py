@@ -83,5 +83,11 @@ def _span(info: Info, offsets: Any) -> tuple[int, int]:
     bits = info.elements * BITS[info.dtype]
     if begin < 0 or (end - begin) * 8 != bits:
         needs = f"{list(info.shape)} of {info.dtype}: {bits / 8:g} bytes"
-        raise Broken(info.file, info.name, "has data_offsets that do not fit", offsets, needs)
+        raise Broken(
+            info.file,
+            info.name,
+            "must have data_offsets that fit its shape and dtype",
+            offsets,
+            needs,
+        )
     return begin, end
