@@ -209,7 +209,7 @@ def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
     if values.get(f"{YARN}ext_factor", 1.0) != 1:
         key = f"{name}.{YARN}ext_factor"
         part = values[f"{YARN}ext_factor"]
-        raise Unread(file, key, "must be 1, since posenc supports no weaker YaRN", part)
+        raise Unread(file, key, "must be 1, since other strengths of YaRN are not supported", part)
     scaling = {"rope_type": "yarn", "factor": factor}
     scaling |= {usual: values[key] for key, usual in SCALING.items()}
     return scaling | _yarn(values, factor, gain, file, name)
