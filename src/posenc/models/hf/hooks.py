@@ -147,7 +147,7 @@ class ModelHook:
             assert_async(counted, "several texts in one sequence need `use_cache=False`")
         elif self.by_length and not counted:
             raise ValueError(
-                "`position_ids` must ascend in each sequence, got several texts in one. The"
+                "`position_ids` must be ascending in each sequence, got several texts in one. The"
                 " encoding depends on the length of the text. Pass one text per sequence."
             )
         elif not counted:
