@@ -20,7 +20,7 @@ from posenc.support.text import printable
     MODELS,
     place=5,
     examples=(
-        ("posenc vectors --out vectors/", "some 2,300 cases in JSON, with exact numbers"),
+        ("posenc vectors --out vectors/", "some 2,600 cases in JSON, with exact numbers"),
         ("posenc vectors --check vectors/", ""),
         (
             "posenc vectors --against mine.py:apply --config config.json",

@@ -11,7 +11,7 @@ multiples of 1/8 that every precision represents, made without a random generato
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -27,6 +27,7 @@ from posenc.encodings.additive.learned import Learned
 from posenc.encodings.rotary import extension
 from posenc.encodings.rotary.axial import axial
 from posenc.encodings.rotary.dinov3 import dinov3
+from posenc.encodings.rotary.fope import FoPE
 from posenc.encodings.rotary.mrope import MRoPE, mrope, spatial_first
 from posenc.encodings.rotary.p_rope import p_rope
 from posenc.encodings.rotary.remaps import dual_chunk, rerope, self_extend
@@ -58,6 +59,7 @@ VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("ReRoPE", {"remap": rerope(2)}),
     ("ReRoPE", {"remap": self_extend(2, 3)}),
     ("ReRoPE", {"remap": dual_chunk(3, 1)}),
+    ("ReRoPE", {"remap": dual_chunk(5, 3)}),
     ("FoPE", {"length": 64, "rest": 1.0}),
     ("xPos", {"span": 64, "centre": 100}),
     ("p-RoPE", {"p": 0.5, "base": 100.0}),
@@ -256,6 +258,11 @@ def of_extensions() -> Iterator[VectorCase]:
             core = (dim, base) == (32, 1e4) and factor in (2.0, 8.0)
             yield _angles(name, settings | {"trained": 4096} | more, stretched, pos, core)
 
+    wide: dict[str, Any] = {"trained": 200_000, "fast": 10_000.0}
+    theta = extension.yarn(frequencies(32, 50.0), 4.0, **wide)
+    settings = {"dim": 32, "base": 50.0, "method": "yarn", "factor": 4.0} | wide
+    yield _angles("angles/yarn, wide ramp/32/50/x4", settings, theta, pos, True)
+
 
 def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str, Any]]]:
     """Return θ by each method, for a RoPE that was trained on 4,096 tokens, and more settings."""
@@ -386,6 +393,13 @@ def of_encodings() -> Iterator[VectorCase]:
         encoding = _filled(in_float64(create(name, dim, heads, **options)))
         for where, (pos, k_pos) in _pairs(encoding, heads).items():
             yield _encoding(name, options, encoding, dim, heads, where, pos, k_pos)
+    # Waves of each key head, and of each query head at positions of each key head
+    line = positions.sequence(TOKENS)
+    for own, pos in ((2, line), (4, torch.stack([line, line + 2])[None])):
+        encoding = _filled(in_float64(FoPE(8, heads=own)))
+        where = f"grouped, {own} heads of waves"
+        case = _encoding("FoPE", {"length": 2048}, encoding, 8, 4, where, pos, pos)
+        yield replace(case, core=True)
 
 
 def _filled(encoding: Encoding) -> Encoding:
@@ -436,7 +450,7 @@ def _encoding(
     x = pattern(batch, keys, width)
     q = pattern(batch, heads, queries, dim, start=queries + 3)
     # In grouped attention, two query heads share a key
-    key_heads = heads // 2 if where == "grouped" else heads
+    key_heads = heads // 2 if where.startswith("grouped") else heads
     k = pattern(batch, key_heads, keys, dim, start=keys + 3)
     inputs = {"positions": pos, "key_positions": k_pos, "x": x, "q": q, "k": k}
     inputs |= {f"parameter {key}": value.detach() for key, value in encoding.state_dict().items()}
@@ -456,7 +470,7 @@ def _encoding(
     settings |= {**options, "softmax_scale": encoding.scale(dim)}
     chosen = (name, options) in VARIANTS
     usual = ("grid", "per head") if name == "RoPE-Mixed" else ("start", "grid")
-    core = dim == 8 and where in (("start", "far", "per head", "grouped") if chosen else usual)
+    core = dim == 8 and where in (("start", "per head", "grouped") if chosen else usual)
     label = f"{name}, {', '.join(map(str, options.values()))}" if chosen else name
     outputs = {key: value.detach() for key, value in outputs.items()}
     return VectorCase(
