@@ -50,7 +50,9 @@ POSITIONAL = (
     " num_position_embeddings pos_emb_height pos_emb_width posemb_grid_size pretrain_image_size"
     " max_image_size num_patches n_cls_tokens max_img_size num_windows window_block_indices"
     " interpolate_mode num_mel_bins max_length frequency_stride time_stride is_native"
-    " use_absolute_position_embeddings use_relative_position_embeddings fpn_hidden_size".split(),
+    " use_absolute_position_embeddings use_relative_position_embeddings fpn_hidden_size use_abs_pos"
+    " use_rel_pos global_attn_indexes num_conv_pos_embeddings num_conv_pos_embedding_groups"
+    " conv_pos_kernel_size".split(),
 )
 
 

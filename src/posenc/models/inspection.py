@@ -23,9 +23,11 @@ from posenc.models.config.spec import (
     Added,
     AxisTables,
     Buckets,
+    Convolution,
     Disentangled,
     Fourier,
     Layer,
+    PatchOffsets,
     PatchOrder,
     PatchRotary,
     PatchTable,
@@ -410,7 +412,15 @@ def describe_layer(layer: Layer) -> str:
 
 
 def describe_encoding(
-    encoding: Rotary | Fourier | Slopes | Buckets | Disentangled | Projected | PatchRotary | Added,
+    encoding: Rotary
+    | Fourier
+    | Slopes
+    | Buckets
+    | Disentangled
+    | Projected
+    | PatchRotary
+    | PatchOffsets
+    | Added,
 ) -> str:
     """Describe an encoding in a few words.
 
@@ -453,6 +463,9 @@ def describe_encoding(
             return words + (
                 f", resized to each image ({encoding.resized})" * bool(encoding.resized)
             )
+        case PatchOffsets():
+            rows, columns = encoding.size
+            return f"MViTv2, a vector for each offset within {rows} × {columns} patches"
         case Table():
             first = f", from stored row {encoding.offset}" if encoding.offset else ""
             return f"learned table, {encoding.rows:,} rows of {encoding.width}{first}"
@@ -465,6 +478,9 @@ def describe_encoding(
             words = f"sinusoids of {' and '.join(encoding.axes)}, {encoding.width} channels"
             place = ", added to queries and keys of each layer" * encoding.each_layer
             return f"{words}, base {encoding.base:,.10g}, {unit}{place}"
+        case Convolution():
+            times = f"{encoding.count} convolutions" if encoding.count > 1 else "convolution"
+            return f"{times} over {encoding.kernel} frames in {encoding.groups} groups"
         case PointWaves():
             return f"Fourier features of random directions, {encoding.width} channels"
         case Waves():

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from posenc.models.config.spec import (
     IN_IMAGES,
     Buckets,
+    Convolution,
     Disentangled,
     Fourier,
+    PatchOffsets,
     PatchRotary,
     PatchTable,
     Rotary,
@@ -148,6 +150,8 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
         return
     if isinstance(spec.embedding, IN_IMAGES):
         yield "its positions are patches of an image, so a number of tokens has no meaning"
+    if isinstance(spec.embedding, Convolution):
+        yield "a convolution gives the order of near frames, so the effect of length is unknown"
     if isinstance(spec.embedding, Waves) and not spec.context:
         yield "the config does not state the number of trained positions"
     far = [layer.encoding for layer in attending if layer.window is None]
@@ -161,7 +165,7 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
     for encoding in dict.fromkeys(far):
         if isinstance(encoding, Fourier):
             yield "the weights that mix its waves (FoPE) are in the checkpoint"
-        elif isinstance(encoding, PatchRotary):
+        elif isinstance(encoding, PatchRotary | PatchOffsets):
             yield "its positions are points of an image, so a number of tokens has no meaning"
         elif encoding is not None and not isinstance(encoding, COVERED):
             yield f"its {type(encoding).__name__} has an unknown effect beyond the trained length"

@@ -147,6 +147,7 @@ recurrent_gemma: --r--r--, base 10000, window 2048
 roformer: RRRRRRRR, base 10000, both ways
 sam2_prompt_encoder: , pointwaves
 sam2_vision_model: , patchwaves
+sam_vision_model: bbBbbBbb, both ways, patchtable, window 14
 sapiens2: BBBBBBBB, both ways
 smollm3: RRRNRRRN, base 2e+06
 step3p5: RRRRRRRR, base 10000, scale 0.0884
@@ -161,6 +162,7 @@ umt5: BBBBBBBBBBBBBBBB, both ways, scale 1
 unlimited_ocr_text: RRRRRRRR, base 10000
 vaultgemma: rRrRrRrR, base 10000, scale 0.0625, softcap 50, window 4096
 wav2vec2-conformer: BBBBBBBB, both ways
+wav2vec2: NNNNNNNN, both ways, convolution
 xlnet: BBBBBBBB, both ways
 yoso: NNNNNNNN, both ways, table, unlike
 youtu: RRRRRRRR, base 10000

@@ -56,6 +56,8 @@ OWN: dict[str, dict[str, Any]] = {  # other sizes, or sizes that follow from the
     ),
     "rf_detr_dinov2": dict(num_windows=1),
     "radio": dict(max_img_size=16, patch_dim=48),
+    "mlcd": dict(num_key_value_groups=1),
+    "mlcd_vision_model": dict(num_key_value_groups=1),
     "molmo2_vision": dict(image_size=[16, 16], num_position_embeddings=16),
     "lw_detr_vit": dict(num_windows=1),
 }

@@ -19,9 +19,11 @@ from posenc.models.config.spec import (
     TEXT,
     AxisTables,
     Buckets,
+    Convolution,
     Disentangled,
     Fourier,
     Layer,
+    PatchOffsets,
     PatchRotary,
     PatchTable,
     PatchWaves,
@@ -53,8 +55,10 @@ KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
     Disentangled: "deberta",
     Projected: "transformer-xl",
     PatchRotary: "axial",
+    PatchOffsets: "mvitv2",
     PatchTable: "learned",
     AxisTables: "learned",
+    Convolution: "convolution",
     PatchWaves: "sinusoidal",
     PointWaves: "sinusoidal",
     Table: "learned",
@@ -246,8 +250,10 @@ def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
     """
     if isinstance(spec.embedding, Table):
         return {"context": spec.embedding.rows, "trained": spec.embedding.rows}
-    relative = any(isinstance(x.encoding, (Buckets, Projected, PatchRotary)) for x in spec.layers)
-    relative |= isinstance(spec.embedding, IN_IMAGES)
+    relative = any(
+        isinstance(x.encoding, (Buckets, Projected, PatchRotary, PatchOffsets)) for x in spec.layers
+    )
+    relative |= isinstance(spec.embedding, (*IN_IMAGES, Convolution))
     longest = None if relative else config.count("max_position_embeddings")
     return {"context": longest, "trained": longest}
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from posenc.encodings.bias.falcon import FalconALiBi
     from posenc.encodings.bias.t5 import T5Bias
     from posenc.encodings.relative.deberta import DeBERTa
+    from posenc.encodings.relative.mvitv2 import MViTv2
     from posenc.encodings.relative.transformer_xl import TransformerXL
     from posenc.encodings.rotary.fope import FoPE
     from posenc.encodings.rotary.rope import RoPE
@@ -327,6 +328,19 @@ class PatchRotary:
 
 
 @dataclass(frozen=True)
+class PatchOffsets:
+    """Scores of queries with a learned vector for each row offset and column offset (`MViTv2`)."""
+
+    dim: int
+    size: tuple[int, int]  # rows and columns of patches of the image, or of a window
+
+    def encoding(self) -> MViTv2:
+        from posenc.encodings.relative.mvitv2 import MViTv2
+
+        return MViTv2(self.dim, self.size)
+
+
+@dataclass(frozen=True)
 class QueryScale:
     """Settings of a query scale that grows with position (`Temperature`), as in Llama 4."""
 
@@ -349,7 +363,15 @@ class Layer:
 
     # None: NoPE
     encoding: (
-        Rotary | Fourier | Slopes | Buckets | Disentangled | Projected | PatchRotary | None
+        Rotary
+        | Fourier
+        | Slopes
+        | Buckets
+        | Disentangled
+        | Projected
+        | PatchRotary
+        | PatchOffsets
+        | None
     ) = None
     kind: str = "full_attention"  # type of the layer in transformers' terms
     attends: bool = True  # False: a convolution or a recurrence
@@ -556,7 +578,20 @@ class Waves:
         return Sinusoidal(self.width, base, "half" if self.halves else "interleaved")
 
 
-Added = Table | PatchTable | AxisTables | Waves | PatchWaves | PointWaves
+@dataclass(frozen=True)
+class Convolution:
+    """Convolution over the frames of a signal, whose result is added to the embeddings.
+
+    Each frame receives its order from the frames within half a kernel on each side.
+    """
+
+    width: int
+    kernel: int  # frames
+    groups: int
+    count: int = 1  # convolutions in sequence
+
+
+Added = Table | Convolution | PatchTable | AxisTables | Waves | PatchWaves | PointWaves
 # Positions of these are places in an image or video, not tokens of a text
 IN_IMAGES = PatchTable, AxisTables, PatchWaves, PointWaves
 

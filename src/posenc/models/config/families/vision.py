@@ -20,7 +20,7 @@ ORDERS = {  # order of the patches → models
     "windows": "qwen2_5_vl_vision qwen2_5_omni_vision_encoder exaone4_5_vision"
     " muse_glimmer_vision muse_spark_vision",
     "rows": "paddleocr_vl_vision kimi_k25_vision step3p5_vision pixtral llama4_vision_model"
-    " video_llama_3_vision",
+    " video_llama_3_vision mlcd mlcd_vision_model",
 }
 MODELS = " ".join(ORDERS.values())
 COLUMN_FIRST = {"axes": ("column", "row")}
@@ -51,6 +51,7 @@ TABLES: dict[str, tuple[str, dict[str, Any]]] = {  # key of the size, and fields
     "paddleocr_vl_vision": (IMAGE, {"resized": "bilinear"}),
     "step3p5_vision": (IMAGE, {"resized": "bilinear"}),
 }
+CLASS_ANGLES = "rotates the class token by learned angles"
 APART = "images, and frames of a video, do not attend to each other"
 NOTES = {
     "inkling2_vision": "the class token has a row of its own and is not rotated",
@@ -87,8 +88,8 @@ def layers(config: Config) -> list[Layer]:
         usual = ["conv" if i < 2 or i % 2 else FULL for i in range(config.depth())]
         return hybrid(config, usual, idle=(*IDLE,), encode=lambda kind: rotary)
     kinds, windows = _kinds(config), {PATCH_WINDOW: order.window}
-    known = (FULL, PATCH_WINDOW)
-    return stack(config, kinds, known, lambda kind: rotary, windows)
+    known, learned = (FULL, PATCH_WINDOW), CLASS_ANGLES if name.startswith("mlcd") else ""
+    return stack(config, kinds, known, lambda kind: rotary, windows, unsupported=learned)
 
 
 def _kinds(config: Config) -> list[str]:
