@@ -100,7 +100,11 @@ def test_promises_that_one_of_ones_own_breaks_are_shown_with_their_witness(posen
             "Asks",
             r"mine\.py:Asks .*`dim`, `heads` or `width`.*`tokens`",
         ),
-        ("cite", "Mine", r"`NAMES` must be encodings of posenc, got Mine, one of your own\."),
+        (
+            "cite",
+            "Mine",
+            r"`NAMES` must be encodings of posenc, got Mine, one of your own\. Leave it out\.",
+        ),
     ],
 )
 def test_what_goes_wrong_in_ones_own_encoding_is_one_line(posenc, tmp_path, command, name, said):

@@ -54,7 +54,10 @@ def test_results_are_chosen_by_task_and_encoding(out, posenc):
     _, table, _ = posenc("results", "out", "--encoding", "rope")
     assert "nope" not in table
     code, _, err = posenc("results", "out", "--task", "sort")
-    assert (code, err) == (2, "error: task must be one of the store's, copy, got 'sort'.\n")
+    assert (code, err) == (
+        2,
+        "error: task must be in the results, which have copy, got 'sort'. Name one of these.\n",
+    )
 
 
 def test_outcomes_are_exported_prompt_by_prompt(out, posenc):

@@ -56,7 +56,7 @@ def test_without_the_extra_for_studies_nothing_is_trained(posenc, fast, monkeypa
     monkeypatch.setattr(execute.Processes, "start", lambda *_: 1 / 0)
     code, _, err = posenc("study", "--out", "out")
     assert (code, Path("out/results.db").exists()) == (2, False)
-    wanted = 'error: this needs the extra `study`: python -m pip install -e ".[study]" in '
+    wanted = "error: this needs the extra `study`, which is not installed: python -m pip install -e"
     assert err.splitlines()[-1].startswith(wanted)
     assert "registered" not in err
 
@@ -74,8 +74,8 @@ def test_a_plan_is_called_registered_once_it_is(posenc, fast, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["results"], "PATH must be a single store"),
-        (["results", "a", "--from", "b"], "PATH must be a single store"),
+        (["results"], "PATH must name the results of one study"),
+        (["results", "a", "--from", "b"], "PATH must name the results of one study"),
         (["results", "nowhere"], "got nowhere, which does not exist"),
         (["results", __file__], "is not the store of a study, or damaged"),
         (["study", "--task", "copi"], "no task is called 'copi': did you mean copy?"),

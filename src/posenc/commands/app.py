@@ -40,7 +40,7 @@ Example = tuple[str, str]  # a command line, and a description or ""
 
 
 class Command(NamedTuple):
-    """The group, order and examples of a command in the help, and the size of its tensors."""
+    """A command's group, order and examples in the help, and whether its tensors are small."""
 
     group: Group
     place: int  # order in its group

@@ -115,7 +115,9 @@ def cite(*encodings: Annotated[str, Parameter(name="NAMES", required=True)]) -> 
     """
     for name in filter(names.is_own, encodings):
         mine = name.rpartition(":")[2]
-        raise UsageError(f"`NAMES` must be encodings of posenc, got {mine}, one of your own.")
+        raise UsageError(
+            f"`NAMES` must be encodings of posenc, got {mine}, one of your own. Leave it out."
+        )
     papers = dict.fromkeys(card["paper"]["bibtex"] for card in map(packaged_card, encodings))
     print("\n\n".join(papers))
 

@@ -101,7 +101,7 @@ def _letters(text: Path | None) -> str | None:
 
 
 def _write(checked: Any, path: Path, to: Path) -> None:
-    """Write SARIF to a new file, atomically."""
+    """Write the findings of a check as SARIF to a new file, atomically."""
     import json
 
     from posenc.models.check.sarif import sarif

@@ -138,7 +138,7 @@ def _read_quietly(folder: Path, text: Any) -> Any:
 
 
 def _explorer_begun(out: Path | None) -> AbstractContextManager[Callable[[], None]]:
-    """Begin to measure for the explorer in another process; timing must wait until it has ended."""
+    """Return a context manager: a second process measures the catalogue for the explorer page."""
     if out is None:
         return nullcontext(lambda: None)
     from posenc.show.explorer import data
@@ -147,7 +147,7 @@ def _explorer_begun(out: Path | None) -> AbstractContextManager[Callable[[], Non
 
 
 def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
-    """Write the explorer next to a report; return the name of each encoding in it, or None.
+    """Write the explorer page next to a report; return its name for each encoding, or None.
 
     None is returned without a folder, or if another file has the explorer's name.
     """

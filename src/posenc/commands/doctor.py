@@ -141,7 +141,7 @@ def _extra(name: str) -> dict[str, Any]:
 
 
 def lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the rows of the printed table: a name and a description."""
+    """Yield the lines of the printed report, each a pair of name and description."""
     posenc, python, torch, numba = (found[name] for name in ("posenc", "python", "torch", "numba"))
     commit = f", commit {posenc['commit']}" if posenc["commit"] else ""
     yield "posenc", f"{posenc['version']}{commit}, in {posenc['folder']}"

@@ -70,13 +70,15 @@ def model_errors() -> Iterator[None]:
 
 @contextmanager
 def study_errors() -> Iterator[None]:
-    """Turn errors in a plan, a store or a folder of a study into a UsageError."""
+    """Turn errors in a study's plan, database or folder into a UsageError."""
     try:
         yield
     except ImportError as error:
         if error.name != "safetensors":
             raise
-        raise UsageError(f"this needs the extra `study`: {how_to_install('study')}") from None
+        raise UsageError(
+            f"this needs the extra `study`, which is not installed: {how_to_install('study')}"
+        ) from None
     except ValueError as error:
         if type(error).__module__.startswith(OURS):
             raise UsageError(str(error)) from None

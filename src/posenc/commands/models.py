@@ -157,7 +157,9 @@ def extend(
         page.prepare()
         return _prove(path, to, method or factor, text, base, trained, precision, page, as_json)
     if text is not None or precision != "float32":
-        raise UsageError("`--text` and `--precision` need `--prove`. Add it, or leave them out.")
+        raise UsageError(
+            "`--text` and `--precision` need `--prove`. Add `--prove`, or leave them out."
+        )
     if method == "table":
         return _resize(path, to, out, part, factor or trained or base, as_json)
     if part:

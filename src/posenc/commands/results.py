@@ -1,4 +1,4 @@
-"""`posenc results`: tables, pages and exports of a study's store."""
+"""`posenc results`: tables, pages and exports of a study's stored outcomes."""
 
 import sys
 from collections.abc import Callable
@@ -97,8 +97,8 @@ def results(
     if (path is None) == (from_ is None):
         got = "none" if path is None else "PATH and --from"
         raise UsageError(
-            f"PATH must be a single store, got {got}. Name the folder of one study, or its"
-            " results.db."
+            f"PATH must name the results of one study, got {got}. Pass the folder of a study, or"
+            " its results.db."
         )
     where = path or from_ or Path()
     with study_errors():

@@ -231,13 +231,16 @@ def _refuse_running(folder: Path | None) -> None:
 
 
 def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any:
-    """Return the plan of the folder to resume, of the plan file, or one made from the options."""
+    """Return the study's plan, read from the folder to resume or a file, or made from options."""
     from posenc.lab.study import analysis, store
     from posenc.lab.study.plan import Plan
 
     if resume is not None:
         if (registered := analysis.plan_of(store.read(resume))) is None:
-            raise UsageError(f"`--resume` must be a folder with a plan, got {resume} without one.")
+            raise UsageError(
+                f"`--resume` must be a folder with a plan, got {resume} without one. Name the"
+                " folder of a study that has begun."
+            )
         return registered
     return Plan.of(content.of_plan(), "the options") if plan is None else Plan.read(plan)
 

@@ -185,7 +185,7 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
 
 
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
-    """Make the encoding, and raise ValueError unless it rotates queries by positions alone."""
+    """Make an encoding. Raises ValueError unless its rotation depends on positions alone."""
     instance = _encoding(encoding, heads=1, **sizes)
     reads = "on_hidden" in instance.acts_on  # the rotation depends on the layer's input
     if "on_queries" not in instance.acts_on or reads or instance.axes != 1:
@@ -217,7 +217,9 @@ def attention(
     """
     tokens = words(sentence)
     if not tokens:
-        raise ValueError(f"`sentence` must have a word, got {brief(sentence)}.")
+        raise ValueError(
+            f"`sentence` must have a word, got {brief(sentence)}. Pass 'a dog', for example."
+        )
     instance = _encoding(encoding, toy.DIM, toy.HEADS)
     layer = toy.layer(instance)
     x = toy.embedded(tokens, layer.width)
@@ -320,7 +322,7 @@ def _turning(model: str | Path, target: int | None) -> inspection.Turning:
     turnings = [group.turning for group in inspected.groups if group.turning]
     if not turnings:
         raise ValueError(
-            f"`model` must be a model with rotated pairs of channels, got {model}. `posenc inspect`"
+            f"`model` must be a model with RoPE, got {model}, which has none. `posenc inspect`"
             " prints the encodings of its layers."
         )
     return max(turnings, key=lambda turning: turning.span or 0)

@@ -106,7 +106,7 @@ def test_what_holds_no_words_or_no_table_is_said(folder):
     with refused(ModelError, 1, 9):
         vectors.vectors(root, "tiny", 64)
     (root / "tokenizer.json").write_text('{"model": {}}')
-    with pytest.raises(ModelError, match=r"model.vocab: must hold tokens and their ids"):
+    with pytest.raises(ModelError, match=r"model.vocab: must be a dict from tokens to ids"):
         vectors.vectors(root, "tiny", 64)
     save_file({"head.weight": torch.ones(9, 96)}, root / "model.safetensors")
     with pytest.raises(ModelError, match="no embedding table"):

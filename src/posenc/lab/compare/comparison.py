@@ -58,7 +58,7 @@ class Settings:
 
     @property
     def length_rounds(self) -> dict[int, int]:
-        """The number of timing rounds at each text length other than `cost_tokens`."""
+        """The number of timing rounds by text length, for all lengths except `cost_tokens`."""
         return {self.cost_tokens * 2**n // 8: self.cost_rounds for n in (0, 4)}
 
 
@@ -72,7 +72,7 @@ class OrderChange:
 
 @dataclass(frozen=True)
 class Multiple:
-    """Time and memory of a forward pass as multiples of those of NoPE.
+    """The cost of a forward pass at one text length, as multiples of the cost of NoPE.
 
     All are None if the encoding does not accept texts of this length.
     """
@@ -276,13 +276,13 @@ def _check(text: Any, settings: Any, progress: Any) -> None:
         )
     if not callable(progress):
         raise TypeError(
-            f"`progress` must be a function of (doing, done, of), got {brief(progress)}. Pass"
-            " `print`, for example."
+            f"`progress` must be a function with arguments (doing, done, of), got"
+            f" {brief(progress)}. Pass `print`, for example."
         )
 
 
 class Material:
-    """The input that all encodings share: vectors, sentences, text windows and layer weights."""
+    """Data that all encodings share: word vectors, sentences, text windows and layer weights."""
 
     def __init__(self, text: Text, settings: Settings):
         self.settings = settings
@@ -377,7 +377,7 @@ def _costs(
 
 
 def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
-    """Return the costs at all text lengths, shortest first: `others` and the main measurement."""
+    """Merge the main measurement with `others`, the costs at other text lengths; shortest first."""
     tokens = settings.cost_tokens
     usual = AtLength(tokens, cost.forward, cost.forward_memory, cost.forward_ratio)
     return sorted([*others, usual], key=lambda entry: entry.tokens)
@@ -425,7 +425,7 @@ def _rows_drawn(card: Card) -> list[list[float]] | None:
 
 
 def _added(difference: Tensor) -> list[list[float | None]]:
-    """Return up to 32 × 32 score changes of the first head and text, with None for masked pairs."""
+    """Return score changes of the first text's first head, up to 32 × 32; None where masked."""
     return [
         [round(value, 4) if isfinite(value) else None for value in row]
         for row in difference[0, 0, :32, :32].tolist()

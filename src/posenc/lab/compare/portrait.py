@@ -72,7 +72,7 @@ class Closeup:
 
 @dataclass(frozen=True)
 class FirstTurning:
-    """The data of the figures that a portrait has for its first rotary encoding only."""
+    """Figure data that a portrait has only for its first rotary encoding."""
 
     slug: str
     pair: tuple[str, str] | None  # two words that follow each other in two sentences

@@ -79,7 +79,10 @@ def _refuse_unreadable(reader: Reader, words: Words, context: int | None) -> Non
     if not 0 <= int(words.ids.min()) <= int(words.ids.max()) < rows:
         token = int(words.ids.max())
         raise ModelError(
-            TOKENIZER, "", f"has token id {token:,}, but the model's embedding has {rows:,} rows"
+            TOKENIZER,
+            "",
+            f"has token id {token:,}, but the model embeds only ids below {rows:,}. Use the model's"
+            " own tokenizer",
         )
     if len(own) < 2 or len(own.unique()) < 2:
         raise ModelError(
@@ -105,7 +108,8 @@ def _read(
         raise ModelError(
             folder.resolve(),
             "",
-            "computes attention scores that are NaN or infinite, so they cannot be drawn",
+            "computes attention scores that are NaN or infinite, so they cannot be drawn. Check the"
+            " weights",
         )
     window = min(WINDOW, inspection.spec.context or WINDOW)
     far = capture(reader.model, {"input_ids": _window(reader, text, window)})
@@ -157,7 +161,7 @@ def _parts(
     inputs: Mapping[str, Tensor],
     notes: list[str],
 ) -> Decomposition | None:
-    """Split attention scores by cause: word and position in BERT, rotation and bias in others."""
+    """Split attention scores into terms: word and position in BERT, rotation and bias in others."""
     model = reader.model
     if hasattr(getattr(model, "encoder", None), "layer") and hasattr(
         getattr(model, "embeddings", None), "position_embeddings"
@@ -171,7 +175,7 @@ def _parts(
 
 
 def _bound(encoding: Encoding | None, attended: Attended) -> Bound | None:
-    """Return RoFormer's upper bound on the scores of the last query with the first key.
+    """Return RoFormer's upper bound on the score between the last query and the first key.
 
     Returns None unless the encoding is a RoPE of one axis that rotates all channels.
     """

@@ -86,7 +86,7 @@ class Contrast:
 
     @property
     def terms(self) -> list[str]:
-        """The plan's names of all compared results, such as "rope" or "rope cropped at 12"."""
+        """The plan's terms for all compared results, such as "rope" or "rope cropped at 12"."""
         return [name for side in (self.one, self.other, *(self.than or ())) for name in side]
 
     @property
@@ -249,7 +249,7 @@ def _check_protocol(contents: Contents, protocol: str | None) -> None:
 
 
 def cells_of(contents: Contents) -> list[Cell]:
-    """Return the training runs (cells) of a store's last plan, or all stored ones without a plan.
+    """Return the training runs (cells) of the last plan in a study, or all without a plan.
 
     A plan with `stop` has no cells after the seed at which it has stopped.
     """
@@ -260,7 +260,7 @@ def cells_of(contents: Contents) -> list[Cell]:
 
 
 def _until_narrow(plan: Plan, contents: Contents, cells: list[Cell]) -> list[Cell]:
-    """Return the training runs up to the seed at which the plan's stopping rule ends the study."""
+    """Drop the training runs after the seed at which the plan's stopping rule ends the study."""
     for seeds in range(statistics.RANKING, plan.seeds):
         first = [cell for cell in cells if cell.seed <= seeds]
         grid = _grid(contents, first, plan)
@@ -314,7 +314,7 @@ def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
             name = f"{printable(record.cell.task)} {printable(record.cell.name)}"
             raise StoreError(
                 f"{name}, seed {record.cell.seed}, must have outcomes or the reason of a failure,"
-                " got neither."
+                " got neither. Run the study again."
             )
         sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
         means += [sign * fmean(outcome.mean for outcome in graded.values())]
@@ -388,12 +388,18 @@ def _row(
     graded = {seed: outcomes_graded(record, protocol) for seed, record in good.items()}
     where = f"{printable(task)} {printable(name)}"
     if len({_shape(outcomes) for outcomes in graded.values()}) > 1:
-        raise StoreError(f"{where}: all seeds must be tested on the same lengths and prompts.")
+        raise StoreError(
+            f"{where}: all seeds must be tested on the same lengths and prompts, got different"
+            " ones. Run the study again."
+        )
     trained = next((_trained(record.cell) for record in records.values()), 0)
     lengths = sorted(next(iter(graded.values()), {}))
     curve = {n: [outcomes[n].mean for outcomes in graded.values()] for n in lengths}
     if not all(map(isfinite, chain.from_iterable(curve.values()))):
-        raise StoreError(f"{where}: all outcomes must be finite numbers.")
+        raise StoreError(
+            f"{where}: all outcomes must be finite numbers, got NaN or infinity. Run the study"
+            " again."
+        )
     used = _protocol(next(iter(good.values())), protocol) if good else ""
     bits = used not in SHARES and any(
         outcome.kind != BITS for outcomes in graded.values() for outcome in outcomes.values()
@@ -429,7 +435,7 @@ def _row(
 
 
 def _positions(records: Iterable[Record], trained: int) -> list[float]:
-    """Return the mean bits per character at each position within the trained length."""
+    """Return a language model's bits per character at each position up to the trained length."""
     texts = [
         outcome.values[:trained].double()
         for record in records
@@ -463,9 +469,14 @@ def _measured(
     vectors = [_vector(outcomes_graded(record, protocol), metric, trained) for record in records]
     measured = [vector for vector in vectors if vector is not None]
     if len({len(vector) for vector in measured}) > 1:
-        raise StoreError("all seeds of an encoding must be tested on the same prompts.")
+        raise StoreError(
+            "all seeds of an encoding must be tested on the same prompts, got different ones. Run"
+            " the study again."
+        )
     if not all(vector.isfinite().all() for vector in measured):
-        raise StoreError("all outcomes must be finite numbers.")
+        raise StoreError(
+            "all outcomes must be finite numbers, got NaN or infinity. Run the study again."
+        )
     return measured
 
 
@@ -549,7 +560,10 @@ def _contrast(
         nothing = "no paired seeds yet"
         return Contrast(task, one, other, [], None, [], None, None, None, None, nothing, than=than)
     if len({len(values[name][seed]) for name in names for seed in seeds}) > 1:
-        raise StoreError(f"{task}: all sides of a contrast must be tested on the same prompts.")
+        raise StoreError(
+            f"{task}: all sides of a contrast must be tested on the same prompts, got different"
+            " ones. Run the study again."
+        )
     means = [
         {
             seed: (-1.0 if rows[side[0]].bits else 1.0)
@@ -611,7 +625,7 @@ def _overall(
 def _values(
     runs: Mapping[int, tuple[Cell, Record | None]], metric: str, protocol: str | None
 ) -> dict[int, Tensor]:
-    """Return the metric of each seed as a vector over prompts."""
+    """Return, for each seed, the metric as a vector with one value per prompt."""
     values = {}
     for seed, (_, record) in runs.items():
         if record is not None and record.failure is None:
@@ -622,7 +636,7 @@ def _values(
 
 
 def _protocol(record: Record, protocol: str | None) -> str:
-    """Return the evaluation protocol to use for a record, or "" if the record lacks it.
+    """Select the evaluation protocol under which a record is read; "" if the record lacks it.
 
     None means the first of `PROTOCOLS` that the record has.
     """
@@ -640,7 +654,7 @@ def outcomes_graded(record: Record, protocol: str | None = None) -> dict[int, Ou
 
 
 def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tensor | None:
-    """Compute the metric of one run, prompt by prompt; None if its lengths were not tested.
+    """Compute one run's metric for each prompt, or None if no length of the metric was tested.
 
     Prompts of different lengths are different texts. Averaging those of the same number preserves
     the mean and its variance.
@@ -665,8 +679,9 @@ def lengths_of(metric: str, trained: int, lengths: Iterable[int]) -> list[int]:
 def _trained(cell: Cell) -> int:
     if cell.trained is None and is_own(cell.task):
         raise StoreError(
-            f"a cell of the task {brief(cell.task)} must have `trained`, got none. Its default is"
-            " in the code of the task, which is not run when a store is read. Run the study again."
+            f"the stored training runs of the task {brief(cell.task)} must have `trained`, got"
+            " none. The default is in the code of the task, which is not run here. Run the study"
+            " again."
         )
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
 

@@ -119,7 +119,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name of this run's row in tables: its label, or the encoding if it has none."""
+        """The name of this run in tables: its label, or the encoding's name without a label."""
         return self.label or self.encoding
 
     @property
@@ -141,7 +141,7 @@ class Cell:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any], label: str = "", source: str = "") -> "Cell":
-        """Return the cell that has these `settings`.
+        """Make a `Cell` from the settings of a training run, as they are stored in a file.
 
         Raises ValueError for settings of another format, and for unknown names or invalid values.
         """
@@ -149,7 +149,10 @@ class Cell:
         rest = {name: value for name, value in settings.items() if name != "format"}
         if settings.get("format") != FORMAT or set(rest) - known:
             odd = ", ".join(sorted(set(rest) - known)) or f"format {settings.get('format')!r}"
-            raise ValueError(f"a cell must have settings of format {FORMAT}, got {odd}.")
+            raise ValueError(
+                f"a training run must have settings of format {FORMAT}, got {odd}. Use the version"
+                " of posenc that wrote them."
+            )
         for name, value in rest.items():
             check_setting(name, value)
         profile = Profile(**rest.pop("profile"))
@@ -161,15 +164,16 @@ class Cell:
 
     @property
     def drawn_below(self) -> int | None:
-        """The exclusive upper bound of random positions; None if positions are not random."""
+        """The number below which random positions are drawn; None if positions are not random."""
         return None if self.positions == "plain" else int(self.positions.split()[1])
 
 
 def check_setting(name: str, value: Any) -> None:
-    """Raise ValueError if a value has the wrong type or range for this setting of a run."""
+    """Raise ValueError if the setting `name` of a training run cannot have this value."""
     if not _fits(name, value):
         raise ValueError(
-            f"`{name}` must have a valid type and size for a cell, got {brief(value)}."
+            f"`{name}` must be a valid setting of a training run, got {brief(value)}. Correct its"
+            " type or range."
         )
 
 
@@ -187,7 +191,7 @@ def too_deep(value: Any, most: int = DEEPEST) -> bool:
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Test whether a setting that was read from a file has the right type and size."""
+    """Test whether a training run's setting, as read from a file, has the right type and range."""
     match name:
         case "profile":
             return isinstance(value, dict) and all(_fits(*item) for item in value.items())

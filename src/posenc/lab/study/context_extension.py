@@ -78,8 +78,8 @@ def longer_texts(cell: Cell, task: Task) -> Task | None:
 def _stretched(encoding: Encoding, method: str, factor: float, trained: int) -> Encoding:
     if not isinstance(encoding, RoPE) or encoding.axes > 1:
         raise ValueError(
-            "only a RoPE of one axis can be extended; the model must have one, got"
-            f" {type(encoding).__name__}."
+            "a model whose context is extended must have a RoPE of one axis, got"
+            f" {type(encoding).__name__}. Leave out `extend`, or use rope."
         )
     if method == "drope":
         return NoPE()

@@ -34,8 +34,8 @@ def draw_positions(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor
     if cell.drawn_below is not None:
         if tokens > cell.drawn_below:
             raise ValueError(
-                f"`positions` must have a bound of {tokens} or more for a text of {tokens} tokens,"
-                f' got {cell.positions!r}. Write "random {tokens}".'
+                f'`positions` must be "random {tokens}" or a larger number for a text of {tokens}'
+                f' tokens, got {cell.positions!r}. Write "random {tokens}".'
             )
         rows = [sorted(random.sample(range(cell.drawn_below), tokens)) for _ in range(texts)]
     elif cell.control == "shuffled":

@@ -65,7 +65,7 @@ def processor() -> str:
 
 
 def device(name: str) -> dict[str, str]:
-    """Return the name of the training device as {"device": "cuda, NVIDIA …"}; {} for the CPU.
+    """Return the training device's name as {"device": "cuda, NVIDIA …"}, or {} for the CPU.
 
     Raises PlanError for a device that torch does not have.
     """

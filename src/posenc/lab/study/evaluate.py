@@ -113,17 +113,19 @@ def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -
         held = outputs.get(name)
         if held is None or tuple(held.shape) != shape or held.dtype != kind:
             got = "none" if held is None else f"{held.dtype} of shape {tuple(held.shape)}"
-            raise ValueError(f"`{name}` must be {kind} of shape {shape} for {where}, got {got}.")
+            raise ValueError(
+                f"the predictions {name!r} for {where} must be {kind} of shape {shape}, got {got}."
+            )
 
 
 def _joined(graded: Sequence[dict[str, Tensor]], n: int) -> dict[tuple[str, int], Tensor]:
-    """Concatenate the results of batches; the bits by character position are averaged instead."""
+    """Concatenate the outcomes of batches; bits by character position are averaged over texts."""
     joined = {name: torch.cat([one[name] for one in graded]) for name in graded[0]}
     return {(name, n): x.mean(0) if name == "position" else x for name, x in joined.items()}
 
 
 def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
-    """Yield batches of test prompts of length n, each with a generator for random positions."""
+    """Yield batches of test prompts of length n, each with a random generator for its positions."""
     random, left = Random(f"evaluation {task.name} {n}"), cell.profile.prompts
     tokens = len(task.text(n, Random(0), held_out=True).symbols)
     while left:
@@ -136,7 +138,7 @@ def _texts(cell: Cell, task: Task, n: int) -> Iterator[tuple[Batch, Random]]:
 def _predict(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> Predictions:
-    """Run a model on a batch in evaluation mode, and return its outputs by evaluation protocol."""
+    """Run a model on a batch in evaluation mode; return outputs by evaluation protocol."""
     was_training = model.training
     model.eval()
     outputs = (_logits if task.in_bits else _tokens)(model, cell, task, batch, random)
@@ -151,7 +153,7 @@ def _grade(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 def _tokens(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Int[Tensor, "text token"]]:
-    """Return the most probable token at each answer and 0 elsewhere, by evaluation protocol."""
+    """Predict the token at each answer (0 at all other tokens), under each evaluation protocol."""
     pos, mask = draw_positions(cell, batch.inputs.shape, random), mask_of(cell, task, batch)
     shuffled = draw_positions(replace(cell, control="shuffled"), batch.inputs.shape, random)
     near = mask_of(replace(cell, control="window"), task, batch)
@@ -235,7 +237,7 @@ def _generated(
 def _logits(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Float[Tensor, "text token word"]]:
-    """Return the logits of each text, by evaluation protocol."""
+    """Return the logits (text, token, word) of a batch, under each evaluation protocol."""
     shape = batch.inputs.shape
     pos, mask = draw_positions(cell, shape, random), mask_of(cell, task, batch)
     near = mask_of(replace(cell, control="window"), task, batch)
@@ -294,5 +296,5 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 
 
 def _permuted(points: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Reorder the points (text, token, axis) by the shuffled positions; None if either is None."""
+    """Reorder points (text, token, axis) by shuffled positions; None if either argument is None."""
     return None if points is None or order is None else points[order]

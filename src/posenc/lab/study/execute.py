@@ -1,4 +1,4 @@
-"""Execution of a plan by worker processes with one thread each, and one writer of the store.
+"""Execution of a plan by worker processes of one thread each; one process stores the results.
 
 Finished work is never lost. A worker that is killed is replaced, and its cell resumes from its
 checkpoint. If the main process is killed, the workers write checkpoints and end, and the same
@@ -185,7 +185,7 @@ def study(
 
 
 def _begun(plan: Plan, folder: Path) -> bool:
-    """Test whether a folder has a store in which this plan is registered."""
+    """Test whether a study with this plan has already begun in a folder."""
     if not any((folder / name).exists() for name in (store.RUNNING, store.RESULTS)):
         return False
     return any(digest == plan.digest for digest, _ in store.read(folder).plans)
@@ -251,7 +251,7 @@ def _cells(
 
 
 def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Task]]:
-    """Return, by task name, the settings that each task determines, and the tasks themselves."""
+    """Return two dicts by task name: the settings that the task determines, and the `Task`."""
     by_task, made_of = {}, {}
     for name in plan.tasks:
         source = plan.source(name)
@@ -270,7 +270,7 @@ def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Tas
 
 
 def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
-    """Raise PlanError if the plan's metric or a contrast needs a text length that is not tested."""
+    """Raise PlanError if a text length that the metric or a contrast needs is not tested."""
     tested = ", ".join(map(str, task.lengths))
     if task.trained not in task.lengths:
         raise PlanError(
@@ -526,7 +526,7 @@ def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> N
 
 
 def _leave_with(parent: int) -> None:
-    """End this process `GRACE` seconds after its parent has ended, even if it still works."""
+    """Wait until the parent process has ended, then exit after `GRACE` more seconds."""
     if os.name == "nt":
         return
     while os.getppid() == parent:
@@ -753,12 +753,12 @@ class _Pace:
 
 
 def kind_of(cell: Cell) -> Kind:
-    """Return the settings that determine a training run's time: sizes, task and encoding."""
+    """Return the settings on which the duration of a training run depends."""
     return replace(cell.profile, rate=1.0), cell.task, cell.encoding
 
 
 def _register(writer: Store, plan: Plan, deviate: bool, also: Mapping[str, str]) -> None:
-    """Register a plan in the store.
+    """Store a plan in a study's database before its training runs begin.
 
     Raises PlanError if the store has another plan, or was made in another environment, unless
     `deviate` is set.

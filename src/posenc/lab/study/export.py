@@ -15,7 +15,7 @@ COLUMNS: tuple[str, ...] = (
 
 
 def rows(contents: Contents) -> Iterator[dict[str, Any]]:
-    """Yield a row of `COLUMNS` for each training run, evaluation protocol and text length.
+    """Yield table rows (`COLUMNS`), one for each training run, protocol and text length.
 
     A cell that failed has one row, without a length.
     """
@@ -83,7 +83,10 @@ def chosen(contents: Contents, names: Mapping[str, Sequence[str]]) -> Contents:
         for name in wanted:
             if name not in known:
                 listed = ", ".join(sorted(known)) or "none"
-                raise LookupError(f"{kind} must be one of the store's, {listed}, got {name!r}.")
+                raise LookupError(
+                    f"{kind} must be in the results, which have {listed}, got {name!r}. Name one of"
+                    " these."
+                )
         if wanted:
             kept = {*wanted}
             records = {k: record for k, record in records.items() if kept & _names(record, kind)}

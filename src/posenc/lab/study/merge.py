@@ -10,7 +10,7 @@ from posenc.lab.study.store import Contents, Store, StoreError
 
 
 def merge(folder: Path, parts: Sequence[Path]) -> int:
-    """Copy the training runs of all parts into the store of `folder`; return the number added.
+    """Copy the training runs of several stores into that of `folder`; return the number added.
 
     The parts are unchanged. Before anything is written, raises StoreError for a part of another
     plan, version or code, and for a cell that has different outcomes in two stores.
@@ -44,21 +44,21 @@ def _has_store(folder: Path) -> bool:
 def _joined(whole: Contents, other: Contents, part: Path) -> Contents:
     if not other.plans or (whole.plans and whole.plans[-1] != other.plans[-1]):
         raise StoreError(
-            f"{part} must be a part of the same plan as the others, got another plan or none."
-            " Merge only parts of one plan."
+            f"{part} must have results of the same plan as the other folders, got another plan or"
+            " none. Merge only results of one plan."
         )
     if changed := environment.changes(whole.sources, other.sources):
         raise StoreError(
-            f"{part} must be made with the same versions and code as the parts before it, got"
-            f" differences: {changed}."
+            f"{part} must be made with the same versions and code as the folders before it, got"
+            f" other ones: {changed}. Leave it out, or run it again with the same versions."
         )
     for name in whole.records.keys() & other.records.keys():
         one, twice = whole.records[name], other.records[name]
         if (one.outcomes, one.failure) != (twice.outcomes, twice.failure):
             raise StoreError(
                 f"{part} must have the same outcome of {one.cell.task} {one.cell.name}, seed"
-                f" {one.cell.seed}, as the parts before it, got another. Other processors can"
-                " round differently. Leave out one of these parts."
+                f" {one.cell.seed}, as the folders before it, got another. Other processors"
+                " can round differently. Leave out one of these folders."
             )
     return replace(
         whole,
@@ -70,7 +70,7 @@ def _joined(whole: Contents, other: Contents, part: Path) -> Contents:
 
 
 def copy_times(writer: Store, parts: Sequence[Path], cells: set[str]) -> None:
-    """Copy the times of some cells from the stores in `parts`."""
+    """Copy the recorded times of the training runs `cells` from other stores (`parts`)."""
     for part in parts:
         for line in store.times(part if part.is_dir() else part.parent):
             if "cell" not in line or line["cell"] in cells:

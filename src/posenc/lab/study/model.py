@@ -132,7 +132,7 @@ class Transformer(nn.Module):
         return tokens
 
     def new_cache(self) -> Cache | None:
-        """Return an empty cache, or None if an encoding depends on the length of the text."""
+        """Return an empty key–value cache, or None if an encoding depends on the text's length."""
         return None if any(encoding.by_length for encoding in self.encodings()) else Cache()
 
     def attentions(self) -> Iterator[SelfAttention]:

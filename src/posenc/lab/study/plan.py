@@ -97,12 +97,12 @@ class PlanRow:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All settings of this table row that are not None, by name."""
+        """This entry's settings as a dict, without those that are None."""
         return {name: x for name, x in asdict(self).items() if x is not None}
 
     @property
     def own(self) -> dict[str, Any]:
-        """The row's own settings, which override those of the plan, as in its TOML."""
+        """The model sizes and trained length that this entry sets in place of the plan's."""
         return {name: x for name in ("profile", "trained") if (x := getattr(self, name))}
 
 
@@ -168,7 +168,7 @@ class Plan:
 
     @classmethod
     def stored(cls, text: str) -> "Plan":
-        """Read a plan from its text in a store.
+        """Make a plan from the TOML text in a study's database.
 
         Old stores lack the setting `told`, which is false for them.
         """
@@ -217,7 +217,7 @@ class Plan:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of `text`."""
+        """The SHA-256 of the plan's canonical TOML, which identifies the plan."""
         return sha256(self.text.encode()).hexdigest()
 
     @property
@@ -230,7 +230,7 @@ class Plan:
         return tuple(encoding.name for encoding in self.encodings)
 
     def reading(self, name: str) -> ContrastTerm:
-        """Parse a contrast's text, such as "copy: rope cropped at 12", with this plan's names."""
+        """Parse a contrast term, such as "copy: rope cropped at 12", with this plan's names."""
         return read_term(name, self.tasks, self.labels)
 
     def cells(self, rates: Rates = MappingProxyType({})) -> list[Cell]:
@@ -255,7 +255,7 @@ class Plan:
         ]  # fmt: skip
 
     def profile_of(self, row: PlanRow) -> Profile:
-        """Return a row's model and training settings: those of the plan, with the row's changes."""
+        """Return the model and training settings of one entry, which may override the plan's."""
         return replace(self.profile, **row.profile)
 
     def trials(self) -> list[Cell]:
@@ -271,7 +271,7 @@ class Plan:
 
     @property
     def code(self) -> list[str]:
-        """The tasks and encodings that are the user's own code, such as "my_module.py:Mine"."""
+        """The user's own tasks and encodings in the plan, by names such as "my_module.py:Mine"."""
         named = {*self.tasks, *(row.encoding for row in self.encodings)}
         return sorted(filter(user_code.is_own, named))
 
@@ -299,7 +299,8 @@ class Plan:
             if isinstance(theta, list) and len(theta) != pairs:
                 raise PlanError(
                     f"encodings: {row.name}: `theta` must have a number for each of the {pairs}"
-                    f" pairs of a head, got {len(theta)}. Write 0 for a pair that does not turn."
+                    f" rotary pairs of a head, got {len(theta)} numbers. Write 0 for a pair without"
+                    " rotation."
                 )
 
     def check_margin(self, task: str, in_bits: bool) -> None:
@@ -345,7 +346,7 @@ class Plan:
 
     @property
     def tests(self) -> int:
-        """The number of statistical tests.
+        """The number of statistical tests that the plan's contrasts require.
 
         A contrast that names a task is one test; any other contrast is one test for each task.
         """
@@ -387,7 +388,7 @@ TERM = re.compile(r"(.+?)(?: (cropped|windowed))?(?: at ([1-9]\d{0,8}))?")
 
 
 def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> ContrastTerm:
-    """Parse a contrast's text, such as "copy: rope cropped at 12", into its four fields.
+    """Parse a contrast term, such as "copy: rope cropped at 12": task, label, crop and length.
 
     A text that is the label of a row is not parsed any further.
     """

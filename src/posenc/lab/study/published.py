@@ -36,7 +36,7 @@ class PublishedCurves:
 
 
 def published(task: str) -> PublishedCurves | None:
-    """Return the published curves of a task, or None."""
+    """Return the published curves of the task with this name, or None."""
     return next((curves for curves in PUBLISHED if curves.task == task), None)
 
 

@@ -77,7 +77,7 @@ def _check(paths: Iterable[Path], right: Callable[[int], bool], what: str) -> No
         except FileNotFoundError:
             continue
         if not right(mode):
-            got = "a link" if stat.S_ISLNK(mode) else "something other"
+            got = "a link" if stat.S_ISLNK(mode) else "another kind of file"
             raise NotRegular(
                 f"{path} must be a regular {what} for a study to use it, got {got}. Remove it, or"
                 " name another folder."

@@ -49,8 +49,8 @@ class SavedModel:
         unknown = [symbol for symbol in prompt if symbol not in number]
         if unknown:
             raise ValueError(
-                f"`prompt` must be of symbols in the vocabulary, {' '.join(self.vocabulary[:8])} …,"
-                f" got {brief(unknown[0])}."
+                "`prompt` must consist of symbols in the vocabulary,"
+                f" {' '.join(self.vocabulary[:8])} …, got {brief(unknown[0])}. Remove this symbol."
             )
         tokens = torch.tensor([[number[BEGIN], *(number[symbol] for symbol in prompt)]])
         ids = self.model.generate(tokens, count(more, "more", 0))[0, tokens.shape[1] :].tolist()

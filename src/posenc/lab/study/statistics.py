@@ -110,7 +110,7 @@ def interval(
 def _ends(
     mean: Float[Tensor, "*world"], half: Float[Tensor, "*world"], share_of: int | None, level: float
 ) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"]]:
-    """Return the low and high end of a confidence interval.
+    """Return the two ends of a confidence interval, given its mean and half-width.
 
     The interval of a mean over `share_of` right or wrong outcomes is computed for its logit, and
     stays within 0 … 1.
@@ -139,7 +139,7 @@ def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
 def _crossed(
     table: Float[Tensor, "*world seed prompt"],
 ) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"], Float[Tensor, "*world"]]:
-    """Return the mean of a table of outcomes, its standard error, and its degrees of freedom.
+    """Return the mean, standard error and degrees of freedom of outcomes (seed, prompt).
 
     The error is that of a mean over seeds and prompts, where all seeds have the same prompts.
     """
@@ -201,7 +201,7 @@ def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2
 
 
 def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> float:
-    """Return the share of simulated tables whose confidence interval contains the true mean.
+    """Return the share of simulated studies whose confidence interval contains the true mean.
 
     - `tables`: outcomes (world, seed, prompt), one table for each simulated world
     """
@@ -236,7 +236,7 @@ def interquartile(
     - `seed`: seed of the resamples
     """
     if not outcomes:
-        raise ValueError("`outcomes` must hold the runs of each task, got none.")
+        raise ValueError("`outcomes` must have at least one task with its runs, got none. Add one.")
     tables, random = [*map(_seeds_by_prompts, outcomes)], torch.Generator().manual_seed(seed)
     drawn = [_redrawn(table, count(resamples, "resamples"), random) for table in tables]
     seen = torch.cat([table.mean(1) for table in tables]).unsqueeze(0)
@@ -245,18 +245,19 @@ def interquartile(
 
 def _seeds_by_prompts(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"]:
     if not outcomes:
-        raise ValueError("`outcomes` must hold a vector for each seed, got none.")
+        raise ValueError("`outcomes` must have a vector for each seed, got no seed. Add one.")
     rows = [_vector(vector) for vector in outcomes]
     counts = {len(row) for row in rows}
     if len(counts) > 1:
         raise ValueError(
             f"`outcomes` must have the same number of prompts for each seed, got {sorted(counts)}."
+            " Pass vectors of equal length."
         )
     return torch.stack(rows)
 
 
 def _redrawn(table: Tensor, resamples: int, random: torch.Generator) -> Tensor:
-    """Return each seed's mean (resample, seed) in bootstrap samples of seeds and of prompts.
+    """Return bootstrap means (resample, seed), with seeds and prompts resampled.
 
     In one resample all seeds have the same prompts.
     """
@@ -275,7 +276,7 @@ def _interval(seen: Tensor, spread: Tensor, level: float) -> Interval:
 
 
 def performance_profile(scores: Sequence[float], levels: Sequence[float]) -> dict[float, float]:
-    """Return the share of runs whose score is above each level.
+    """Return, for each level, the share of runs whose score is above it.
 
     >>> performance_profile([0.0, 0.4, 1.0, 1.0], [0.0, 0.5])
     {0.0: 0.75, 0.5: 0.5}
@@ -360,6 +361,7 @@ def _vector(values: Sequence[float] | Tensor) -> Tensor:
     x = torch.as_tensor(values, dtype=torch.float64)
     if x.ndim != 1 or not len(x) or not all(map(isfinite, x.tolist())):
         raise ValueError(
-            f"the values must be at least one finite number in a list, got {values!r:.60}."
+            f"the values must be a list of one or more finite numbers, got {values!r:.60}. Remove"
+            " NaN and infinity."
         )
     return x

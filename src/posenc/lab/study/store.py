@@ -65,6 +65,7 @@ TYPES: dict[str, Sequence[Any]] = {
 }
 REGISTERED = "registered"  # name of the checksum of plans, deviations and sources
 BITS, NUMBERS = "bits", "float32"
+RESTORE = "Restore a copy of the file, or run the study again."
 PILOT = "pilot"  # name of the source that marks a store as a pilot, which is not evidence
 
 
@@ -73,7 +74,7 @@ class StoreError(ValueError):
 
 
 class Outcome(NamedTuple):
-    """The outcomes of one run at one text length: for each prompt a bool, or bits per character."""
+    """One run's outcomes at one text length: right or wrong, or bits per character, by prompt."""
 
     kind: str
     prompts: int
@@ -133,7 +134,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a store."""
+    """All data in a study's database: plans, deviations, sources and training runs."""
 
     # Digests and texts of the plans, in the order in which they were registered
     plans: Sequence[tuple[str, str]]
@@ -164,7 +165,7 @@ class Contents:
 
     @property
     def registered(self) -> bytes:
-        """Plans, deviations and sources as bytes, from which their checksum is computed."""
+        """The bytes of plans, deviations and sources from which their checksum is computed."""
         parts = [*self.plans, *self.deviations, *sorted(self.sources.items())]
         return "".join(map(repr, parts)).encode()
 
@@ -176,14 +177,14 @@ class Contents:
 
 
 def _bytes_of(name: str, record: Record) -> bytes:
-    """Return a record as bytes for its checksum; times are left out because they vary."""
+    """Serialise a record for its checksum, without times, which vary between equal runs."""
     losses = _little_endian(array("d", record.losses)).hex()
     identity = (name, record.cell.label, record.parameters, losses, record.failure)
     return repr((identity, sorted(record.outcomes.items()))).encode()
 
 
 class Store:
-    """The only writer of the store in a folder. Methods return after the data is on disk."""
+    """The only writer of a study's database. Methods return after the data is on disk."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -218,7 +219,7 @@ class Store:
     def register(
         self, digest: str, text: str, sources: Mapping[str, str], deviation: str = ""
     ) -> None:
-        """Store a plan, its environment and a deviation in one transaction.
+        """Store a plan, its environment and, if any, a deviation from it in one transaction.
 
         - `digest`, `text`: digest and text of the plan, which is not written twice
         - `sources`: versions, and digests of code and texts, by name
@@ -241,7 +242,7 @@ class Store:
             _insert(self._file, record)
 
     def clock(self, **line: Any) -> None:
-        """Append a line to times.jsonl, the only file that differs between two equal runs."""
+        """Append times to times.jsonl, the only file that differs if a study is repeated."""
         data = f"{json.dumps(line)}\n".encode()
         with open(self.folder / TIMES, "ab+", opener=safe_files.opener) as file:
             file.seek(0, os.SEEK_END)
@@ -274,7 +275,7 @@ class Store:
 
 
 def read(path: Path) -> Contents:
-    """Read the store in a folder or a file, without writing anything.
+    """Read a study's database, given as a file or its folder, without writing anything.
 
     Raises StoreError for a path that is not a valid store.
     """
@@ -319,7 +320,7 @@ def times(folder: Path) -> list[dict[str, Any]]:
 
 
 def _is_time(name: str, value: Any) -> bool:
-    """Test the type of a value in times.jsonl: `step` and `wall` are seconds, all others text."""
+    """Test a value in times.jsonl: seconds for `step` and `wall`, text for every other key."""
     if name not in ("step", "wall"):
         return isinstance(value, str)
     return isinstance(value, int | float) and 0 <= value < 1e9
@@ -344,19 +345,27 @@ def _contents(
     for digest, protocol, length, kind, prompts, data in rows:
         fits = kind in sizes and prompts > 0 and len(data) == sizes[kind](prompts)
         if not fits or not 0 <= length <= LONGEST:
-            raise StoreError(f"{path} is damaged: outcomes of cell {digest}, length {length}.")
+            raise StoreError(
+                f"{path} is damaged: the outcomes of training run {digest} at length {length} have"
+                f" a wrong size. {RESTORE}"
+            )
         outcomes.setdefault(digest, {})[protocol, length] = Outcome(kind, prompts, data)
     records = {}
     rows = _read_rows(file, path, "cells", "* FROM cells ORDER BY digest")
     for digest, settings, label, parameters, losses, failure in rows:
         written = json.loads(settings)
         if (named := digest_of(written)) != digest:
-            raise StoreError(f"{path} is damaged: cell {digest} has the settings of cell {named}.")
+            raise StoreError(
+                f"{path} is damaged: training run {digest} has the settings of {named}. {RESTORE}"
+            )
         cell = Cell.of(written, label)
         lost, done = tuple(_numbers("d", losses)), outcomes.pop(digest, {})
         records[digest] = Record(cell, parameters, lost, failure, done, seconds.get(digest))
     if outcomes:
-        raise StoreError(f"{path} is damaged: it has outcomes of a missing cell, {min(outcomes)}.")
+        raise StoreError(
+            f"{path} is damaged: it has outcomes of {min(outcomes)}, a missing training run."
+            f" {RESTORE}"
+        )
     contents = Contents(*_registered(file, path), records, path, _format(file) > 1)
     if contents.checked:
         _compare(contents.checksums, file, path)
@@ -366,7 +375,7 @@ def _contents(
 def _registered(
     file: sqlite3.Connection, path: Path
 ) -> tuple[list[tuple[str, str]], list[str], dict[str, str]]:
-    """Read the registered plans, the deviations from them, and the environment from a store."""
+    """Read registered plans, deviations from them, and the environment from a study's database."""
     deviations = _read_rows(file, path, "deviations", "what FROM deviations ORDER BY number")
     return (
         [*_read_rows(file, path, "plans", "digest, text FROM plans ORDER BY number")],
@@ -380,17 +389,20 @@ def _read_rows(file: sqlite3.Connection, path: Path, table: str, query: str) -> 
     types = TYPES[table]
     for row in file.execute(f"SELECT {query}"):
         if not all(map(isinstance, row, types)):
-            raise StoreError(f"{path} is damaged: a row of {table} has values of wrong types.")
+            raise StoreError(
+                f"{path} is damaged: a row of its table {table!r} has values of wrong types."
+                f" {RESTORE}"
+            )
         yield row
 
 
 def _compare(checksums: Mapping[str, str], file: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreError if a run, or the plans and sources, do not match their stored checksum."""
+    """Compare checksums with those in the database. Raises StoreError if any differ."""
     written = dict(_read_rows(file, path, "checksums", "part, sha256 FROM checksums"))
     for part in sorted({*checksums, *written}):
         if written.get(part) != checksums.get(part):
-            named = "registered plans and sources" if part == REGISTERED else f"cell {part}"
-            raise StoreError(f"{path} is damaged: wrong checksum of {named}.")
+            named = "registered plans and sources" if part == REGISTERED else f"training run {part}"
+            raise StoreError(f"{path} is damaged: the checksum of {named} is wrong. {RESTORE}")
 
 
 def _check(file: sqlite3.Connection, path: Path) -> None:

@@ -15,7 +15,7 @@ from posenc.support.provenance import Provenance, since
 
 @dataclass(frozen=True)
 class Start:
-    """One start or continuation of the study."""
+    """One start or continuation of a study: its time, command and commit."""
 
     when: str
     command: str  # the command as typed; empty from Python
@@ -24,7 +24,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Study:
-    """The contents of a study's report page."""
+    """A study's analysis, plan, sources and starts, as shown on its report page."""
 
     analysis: Analysis
     plan: str  # plan in TOML; empty without one
@@ -50,7 +50,7 @@ class Study:
 
 
 def summarise(contents: Contents, analysis: Analysis | None = None) -> Study:
-    """Summarise the store of a study for its report page.
+    """Summarise a study's stored results for its report page.
 
     - `contents`: contents of the store
     - `analysis`: analysis of some of its tasks and encodings; None: of all
@@ -71,7 +71,7 @@ def summarise(contents: Contents, analysis: Analysis | None = None) -> Study:
 
 
 def _starts(contents: Contents) -> list[Start]:
-    """Return the starts in times.jsonl that belong to a plan of this store."""
+    """Return the study's starts and continuations, as recorded in times.jsonl."""
     if contents.path == Path():
         return []
     digests = {digest for digest, _ in contents.plans}

@@ -62,7 +62,7 @@ Answered = tuple[Symbols, Symbols]  # a prompt and its answer, all of which is g
 
 
 class TaskText(NamedTuple):
-    """A text of a task: its symbols, and which of them are answers.
+    """A text that a task generated: its symbols, and which of them are answers.
 
     - `symbols`: symbols in the order in which they are read
     - `graded`: True for each answer
@@ -176,7 +176,7 @@ class Task:
         return max(batch.inputs.shape[1] for batch in batches)
 
     def batch(self, sizes: Sequence[int], random: Random, held_out: bool = False) -> Batch:
-        """Write a text of each length in `sizes`, encode the symbols, and pad on the right."""
+        """Generate a text of each length in `sizes`, as token ids padded on the right."""
         texts = [self.text(n, random, held_out) for n in sizes]
         longest = max((len(text.symbols) for text in texts), default=0)
         tokens, targets = (torch.zeros(len(texts), longest, dtype=torch.long) for _ in range(2))
@@ -193,7 +193,7 @@ class Task:
         return Batch(tokens, targets, graded, lengths, points)
 
     def at(self, trained: int | None = None, tested: Sequence[int] = ()) -> "Task":
-        """Return a copy of the task with other trained and tested lengths.
+        """Return a copy of the task that is trained and tested on other text lengths.
 
         A task that is trained on texts of one length only keeps this property, unless shorter
         texts are tested.
@@ -212,7 +212,7 @@ class Task:
         return len(self.text(self.trained, Random(0)).symbols)
 
     def _scaled(self, trained: int) -> tuple[int, ...]:
-        """Return the tested lengths, scaled in proportion to a new trained length."""
+        """Return the tested lengths, changed by the same factor as the trained length."""
         least = 1 if self.least == self.trained else min(self.least, trained)
         return tuple(sorted({max(least, round(n * trained / self.trained)) for n in self.tested}))
 
@@ -243,7 +243,7 @@ def copy(n: int, random: Random) -> Answered:
 
 
 def unique(words: Symbols) -> Callable[[int, Random], Answered]:
-    """Return the function that copies n different words, of which each determines the next."""
+    """Return the function that writes texts to copy, in which none of the n words occurs twice."""
 
     def write(n: int, random: Random) -> Answered:
         if n > len(words):
@@ -407,7 +407,7 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
 
 
 def _window(n: int, symbols: int, random: Random) -> int:
-    """Draw the start of a random window of n symbols in a text of `symbols` symbols."""
+    """Draw at random where a window of n symbols begins in a text of `symbols` symbols."""
     if not 0 <= n <= symbols:
         raise ValueError(
             f"`n` must be from 0 to {symbols:,}, the number of symbols in the text, got {n:,}."
@@ -653,7 +653,8 @@ def load_sentences(path: Path) -> Task:
                     felt = float(valence)
                 except ValueError:
                     raise ValueError(
-                        f"{path}, line {number}: the valence must be a number, got {valence!r}."
+                        f"{path}, line {number}: the valence, which stands between the tabs, must"
+                        f" be a number, got {valence!r}. Correct the line."
                     ) from None
                 if abs(felt) > 0.5:
                     labelled.append((sentence, "positive" if felt > 0 else "negative"))
@@ -661,8 +662,9 @@ def load_sentences(path: Path) -> Task:
                 continue
             case parts:
                 raise ValueError(
-                    f"{path}, line {number}: a line must be a label, a tab and a sentence, or an"
-                    f" identifier, a valence and a sentence, got {len(parts)} parts."
+                    f"{path}, line {number}: a line must be a label and a sentence, or an"
+                    f" identifier, a valence and a sentence, separated by tabs, got {len(parts)}"
+                    " parts. Correct the line."
                 )
     # Files are often sorted by source or label, and every tenth sentence is held out
     Random(0).shuffle(labelled)
@@ -679,7 +681,7 @@ def _grid(n: int) -> list[tuple[int, int]]:
 
 
 def _spread(lengths: Sequence[int], most: int = 12) -> tuple[int, ...]:
-    """Select at most `most` evenly spaced lengths, with the first and the last."""
+    """Select at most `most` of these lengths, evenly spaced, with the first and the last."""
     if len(lengths) <= most:
         return tuple(lengths)
     return tuple(sorted({lengths[round(n * (len(lengths) - 1) / (most - 1))] for n in range(most)}))

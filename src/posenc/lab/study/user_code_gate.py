@@ -41,7 +41,7 @@ def check_allowed(
     for name, digest in digests(code).items():
         if made_with.get(name, digest) != digest:
             raise CodeRefused(
-                f"{name} must be the code that {where} was made with, SHA-256"
+                f"{name} must have the same code as when {where} was made, SHA-256"
                 f" {made_with[name][:12]}…, got {digest[:12]}…. Restore the former file."
             )
 

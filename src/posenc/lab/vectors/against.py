@@ -156,7 +156,7 @@ def against(
 
 
 def _layer(spec: Spec, layer: int | None) -> tuple[Rotary, complex]:
-    """Return a layer's RoPE, and the complex factor of pairs with frequency 0 (1 + i for FoPE)."""
+    """Return a layer's RoPE, and the complex factor of its unrotated pairs (1 + i for FoPE)."""
     if layer is not None and not 0 <= layer < len(spec.layers):
         raise ValueError(f"`layer` must be from 0 to {len(spec.layers) - 1}, got {layer}.")
     if layer is None:
@@ -230,13 +230,13 @@ class Observed:
             pair = [torch.as_tensor(x).detach().double().cpu() for x in found]
         except Exception as error:
             raise ValueError(
-                f"`apply` failed on q {tuple(q.shape)}, k {tuple(k.shape)} and positions"
-                f" {tuple(self.probe.points.shape)}: {type(error).__name__}: {error}"
+                f"`apply` must accept q {tuple(q.shape)}, k {tuple(k.shape)} and positions"
+                f" {tuple(self.probe.points.shape)}, got {type(error).__name__}: {error}"
             ) from error
         if len(pair) != 2 or pair[0].shape != q.shape or pair[1].shape != k.shape:
             raise ValueError(
-                f"`apply` must return q {tuple(q.shape)} and k {tuple(k.shape)}, got"
-                f" {[tuple(x.shape) for x in pair]}. Return both with their shapes."
+                f"`apply` must return q of shape {tuple(q.shape)} and k of shape {tuple(k.shape)},"
+                f" got {[tuple(x.shape) for x in pair]}. Return both with the shapes of the inputs."
             )
         return pair[0], pair[1]
 
@@ -265,7 +265,7 @@ class Observed:
 
 
 def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]]:
-    """Yield the correct layout of channel pairs, then wrong layouts, each with its fault."""
+    """Yield the config's pairing of channels, then wrong pairings, each with a fault to report."""
     layout = rotary.layout or "half"
     other = "interleaved" if layout == "half" else "half"
     words = {"half": "halves", "interleaved": "neighbours"}
@@ -484,7 +484,7 @@ def _sections(
 def _places(
     probe: ProbePositions, rotary: Rotary, spec: Spec
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield the correct positions, then those that faulty implementations use, with the fault."""
+    """Yield the passed positions, then those of faulty implementations, each with its fault."""
     given = probe.points.double()
     index = probe.places.double()
     index = index[None].expand(given.shape[:2])
@@ -552,7 +552,7 @@ ROUNDED = {
 
 
 def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
-    """Yield functions for cos and sin of position · θ: exact, then with faulty 16-bit steps."""
+    """Yield functions that compute cos and sin of position · θ: exact, then with 16-bit steps."""
     yield None, partial(_formed, (), torch.float64)
     for count in range(1, len(ROUNDED) + 1):
         for parts in combinations(ROUNDED, count):
@@ -565,7 +565,7 @@ def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
 
 
 def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Tensor) -> Tensor:
-    """Return cos + i·sin of position · θ, with the steps named in `parts` rounded to `dtype`."""
+    """Compute cos + i·sin of position · θ, and round the steps named in `parts` to `dtype`."""
 
     def rounded(part: str, x: Tensor) -> Tensor:
         return x.to(dtype).double() if part in parts else x
@@ -578,7 +578,7 @@ def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Ten
 def _turns(
     still: complex,
 ) -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
-    """Yield functions that change cos + i·sin as known faults do; the first is correct.
+    """Yield functions from cos + i·sin to a pair's factor: the correct one, then known faults.
 
     - `still`: complex factor of the pairs that do not rotate: 1, or 1 + i for FoPE
     """
@@ -596,12 +596,12 @@ def _turns(
 
 
 def _with_still(value: complex, m: Tensor) -> Tensor:
-    """Replace the complex factor of the pairs that do not rotate by `value`."""
+    """Set the complex factor of rotary pairs with frequency 0 to `value`."""
     return torch.where(_still(m), torch.tensor(value, dtype=m.dtype), m)
 
 
 def _still(m: Tensor) -> Tensor:
-    """Return a mask (pair,) that is True for pairs that are not rotated at any position."""
+    """Return a mask (pair,) that is True for pairs whose complex factor is 1 at all positions."""
     return (m == 1).flatten(0, -2).all(0)
 
 
@@ -672,7 +672,7 @@ def _gain(m: Tensor) -> float:
 
 
 def _gains(gains: Sequence[float], rotary: Rotary) -> list[RotationFault]:
-    """Return the faults in the gain, YaRN's attention factor, by which RoPE scales q and k."""
+    """Return faults in the measured gains of q and k, which should be YaRN's attention factor."""
     right, findings = rotary.gain, []
     for name, gain in zip(("queries", "keys"), gains, strict=True):
         if abs(gain / right - 1) < CLOSE:
@@ -732,14 +732,14 @@ def _explained(
 
 
 def _off(m: Tensor, made: Tensor, room: Tensor) -> float:
-    """Return the largest difference of two complex factors, in multiples of the allowed error."""
+    """Return the largest difference of two complex factors, divided by the allowed error."""
     return float(off(m, made, room).max())
 
 
 def _measured(
     m: Tensor, expected: Tensor, probe: ProbePositions, rotary: Rotary, length: int
 ) -> RotationFault:
-    """Describe an unknown fault by the θ or the positions that would explain the measurement."""
+    """Describe a fault outside the known ones by the θ or positions that explain the outputs."""
     right = rotary.frequencies(length).double()
     points = probe.points.double()
     if (theta := thetas(m, points)) is not None:

@@ -111,7 +111,7 @@ FAR, FARTHEST = 1_000_000, 10_000_000
 
 @dataclass(frozen=True)
 class VectorCase:
-    """One test vector; `core` marks vectors of the small set that projects can copy.
+    """One test vector: settings, inputs and outputs. `core` marks the small set for copying.
 
     - `tolerance`: largest absolute error of an implementation that computes in float32
     """
@@ -160,7 +160,7 @@ def rotated(x: Tensor, by: Tensor, layout: Layout, start: int) -> Tensor:
 
 
 def placed() -> dict[str, Tensor]:
-    """Return the test positions by name, such as "far" or "packed"."""
+    """Return position tensors of the test vectors, by name, such as "far" or "packed"."""
     line = torch.arange(3)
     return {
         "start": line,
@@ -174,7 +174,7 @@ def placed() -> dict[str, Tensor]:
 
 
 def of_rotations() -> Iterator[VectorCase]:
-    """Yield rotation cases in both layouts: of all channels, the first half and the last half."""
+    """Yield cases that rotate all channels, the first half, or the last half, in both layouts."""
     for dim, layout, precision in product((32, 64), LAYOUTS, PRECISIONS):
         parts = {"all": (dim, 0), "first": (dim // 2, 0), "last": (dim // 2, dim // 2)}
         for part, (channels, start) in parts.items():
@@ -222,7 +222,7 @@ def _rotation(
 
 
 def own_error(case: VectorCase) -> float:
-    """Return the largest error of `posenc.rotate` on a rotation case, computed as models do.
+    """Return the largest error of `posenc.rotate` on a case, in the precision that models use.
 
     Queries and keys are rotated in float32, or in 16 bits if the case has this precision, by each
     kernel for CPUs and by the plain formula.
@@ -301,7 +301,7 @@ def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str
 
 
 def of_axes() -> Iterator[VectorCase]:
-    """Yield cases of θ for points, a matrix (axis, pair): axial RoPE, M-RoPE and DINOv3."""
+    """Yield cases of frequencies (axis, pair) for several axes: axial RoPE, M-RoPE and DINOv3."""
     points, line, shares = (
         torch.tensor([[0, 0, 0], [1, 2, 3], [100, 5, 70]]),
         frequencies(32),
@@ -382,7 +382,7 @@ def _of_layer(
 
 
 def _points(pos: Tensor, rotary: Rotary) -> Tensor:
-    """Return points (…, axis) whose axes differ: p, p + 1, p + 2, … for each position p."""
+    """Return points (…, axis) with different coordinates p, p + 1, p + 2, … for each position p."""
     return pos[..., None] + torch.arange(len(rotary.sections))
 
 
@@ -403,7 +403,7 @@ def of_encodings() -> Iterator[VectorCase]:
 
 
 def _filled(encoding: Encoding) -> Encoding:
-    """Set all parameters to positive multiples of 1/16, which every machine represents exactly."""
+    """Set an encoding's parameters to positive multiples of 1/16, which floats hold exactly."""
     with torch.no_grad():
         for number, parameter in enumerate(encoding.parameters()):
             parameter.copy_((pattern(*parameter.shape, start=number).abs() * 8 + 1) / 16)
@@ -411,7 +411,7 @@ def _filled(encoding: Encoding) -> Encoding:
 
 
 def _pairs(encoding: Encoding, heads: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return pairs of query positions and key positions by name, such as "far" or "decode"."""
+    """Return query and key positions to test an encoding with, by name, such as "decode"."""
     if encoding.axes > 1:
         grid = positions.folded(TOKENS, encoding.axes)
         by_head = torch.stack([grid + 2 * head for head in range(heads)])[None]
@@ -479,7 +479,7 @@ def _encoding(
 
 
 def _indices(*sizes: int) -> list[Tensor]:
-    """Return one index tensor per dimension, with shapes that broadcast against each other."""
+    """Return one index tensor per dimension, which broadcast to a tensor of these sizes."""
     last = len(sizes) - 1
     return [torch.arange(size).view(-1, *[1] * (last - n)) for n, size in enumerate(sizes)]
 
@@ -526,7 +526,7 @@ Grids = list[tuple[int, int, int]]
 
 
 def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
-    """Return the token kinds of an example text, and the grids of its pictures and videos."""
+    """Make an example text: the kind of each token, and the grids of its images and videos."""
     kinds, images, videos = [0] * (1 + number % 3), Grids(), Grids()
     for part in range(1 + number % 4):
         rows, columns = 1 + (number + part) % 3, 1 + (number + 2 * part) % 4

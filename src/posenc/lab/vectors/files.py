@@ -27,7 +27,7 @@ INDEX, CORE, PLAIN, SCHEMA = "index.json", "core.json", "core.txt", "schema.json
 
 
 def encoded(x: Tensor) -> dict[str, Any]:
-    """Return a tensor as plain data: shape, dtype, and its numbers in reading order.
+    """Convert a tensor to plain data: shape, dtype, and its numbers in row-major order.
 
     >>> encoded(torch.tensor([1.5, -2.0]))
     {'dtype': 'float32', 'shape': [2], 'data': ['0x1.8p+0', '-0x1p+1']}
@@ -58,7 +58,7 @@ def _hex(number: float) -> str:
 
 
 def document(case: VectorCase) -> dict[str, Any]:
-    """Return a case as plain data for JSON."""
+    """Convert a test vector to a dict of plain data for JSON."""
     return {
         "name": case.name,
         "kind": case.kind,
@@ -70,7 +70,7 @@ def document(case: VectorCase) -> dict[str, Any]:
 
 
 def plain(case: VectorCase) -> str:
-    """Return a rotation case as text, with a line for each name and its values.
+    """Format a rotation case as lines of text, each with a field's name and values.
 
     case, layout, start, gain, sizes (batch, heads, tokens, channels, positions for each text and
     head), theta, positions, q, rotated_q
@@ -185,7 +185,7 @@ def _index(folder: Path) -> dict[str, Any]:
 
 
 def differences(data: Mapping[str, Any], case: VectorCase | None) -> Iterator[str]:
-    """Yield a sentence for each number of a written case that is not what posenc computes.
+    """Yield a sentence for each value in a file's case that differs from what posenc computes.
 
     - `data`: a case of a file, as `document` returns it
     - `case`: the case of that name that this version of posenc computes; None: it has none

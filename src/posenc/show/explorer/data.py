@@ -70,7 +70,7 @@ class Option(TypedDict):
 
 
 class PageEntry(Measurements):
-    """The explorer page's data about one encoding."""
+    """An encoding as the explorer's page shows it: name, formula, paper, options, measurements."""
 
     name: str
     slug: str
@@ -216,7 +216,7 @@ def catalog(
 
 @contextmanager
 def measured_beside() -> Iterator[Callable[[], None]]:
-    """Measure the catalogue in another process as well, if there are two processors.
+    """Measure the catalogue in a second process during the block, if there are two processors.
 
     Yields a function that waits for its end. The process is stopped at the end of the block.
     """
@@ -286,7 +286,7 @@ def _lines(value: Any) -> str:
 
 
 def renamed(card: Card) -> Card:
-    """Add "own" to the name of a user's encoding if the catalogue already has that name."""
+    """Append "own" to the name of a user's encoding if the catalogue has the same name."""
     taken = card not in CATALOG and card.slug in {known.slug for known in CATALOG}
     return replace(card, name=f"{card.name} own") if taken else card
 

@@ -76,7 +76,10 @@ def _scope(name: str) -> str:
         exports += re.findall(r", ([A-Z_]+) = ", line)
     code = IMPORT.sub(lambda match: _import_statement(match[1], _beside(name, match[2])), code)
     if re.search(r"^(import|export)\b", EXPORT.sub("", code), re.MULTILINE):
-        raise ValueError(f"{name} imports or exports in a way that document.py does not know.")
+        raise ValueError(
+            f"{name} imports or exports in a way that document.py cannot rewrite. Write it as in"
+            " the other modules."
+        )
     code = EXPORT.sub("", code)
     return f"const {_object(name)} = (() => {{\n{code}\nreturn {{ {', '.join(exports)} }};\n}})();"
 

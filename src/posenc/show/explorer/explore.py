@@ -36,7 +36,7 @@ def explorer(
     study: str | Path | None = None,
     whole: bool = True,
 ) -> Explorer:
-    """Make the explorer's page from the cards and model files that `sorted_out` returns.
+    """Make the explorer's page from the cards of encodings and the paths of model files.
 
     `whole` is that of `data.page`.
     """

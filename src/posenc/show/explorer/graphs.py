@@ -80,7 +80,7 @@ class LastCall(TorchFunctionMode):
 
 
 def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> dict[str, Tensor]:
-    """Run all hooks of an encoding, and return the graph's outputs for one head.
+    """Run all hooks of an encoding, and return its outputs for one head, which a graph records.
 
     If `alone`, the bias is computed for this head only, not for all heads.
     """
@@ -117,7 +117,7 @@ def of_head(x: Tensor, head: Tensor) -> Tensor:
 
 
 def at_of_head(at: Any, head: Tensor) -> Any:
-    """Select one head from prepared positions; fields without a head dimension are unchanged."""
+    """Select one head in an encoding's prepared positions; fields without heads are unchanged."""
     if not isinstance(at, Prepared):
         return at
     shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
@@ -138,7 +138,7 @@ def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
 
 
 def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
-    """Test whether computing one head alone gives the same scores as computing all heads.
+    """Test whether a head's scores stay the same if the other heads are not computed.
 
     If they are, the scores of the other heads need not be computed. No attribute of an encoding
     states this, so the outputs are compared.
@@ -207,7 +207,7 @@ def with_tensors(encoding: Encoding, names: Collection[str]) -> Encoding:
 def export(
     card: Card, encoding: Encoding, dim: int = DIM, heads: int = HEADS, **options: Any
 ) -> dict[str, Any]:
-    """Record the hooks for texts of a few lengths, and merge the recordings into one graph.
+    """Record an encoding's hooks at a few text lengths, and merge the recordings into one graph.
 
     Its constants are tensors, which `written` puts in JSON. Raises ValueError, which names the
     operation, if the encoding cannot be exported, or its graph not be run.

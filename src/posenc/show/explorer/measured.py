@@ -40,7 +40,7 @@ class Work(TypedDict):
 
 
 class Measurements(TypedDict):
-    """The measurements of an encoding."""
+    """An encoding as measured for the explorer: graphs, sliders, properties and cost."""
 
     graph: dict[str, Any]  # see graphs.py; or a "sentence" with the reason why it is missing
     wider: dict[str, dict[str, Any]]  # graphs by other numbers of channels in a head
@@ -104,7 +104,7 @@ def _exported(
 
 
 def wider(card: Card) -> dict[str, dict[str, Any]]:
-    """Export graphs for the head sizes in `DIMS`, unless the encoding is a bias or has weights."""
+    """Export graphs for the head sizes in `DIMS`; {} for biases and encodings with weights."""
     found = {}
     for dim in DIMS:
         try:

@@ -69,7 +69,7 @@ class TurningEntry(TypedDict):
 
 
 class Layers(TypedDict):
-    """A group of layers with the same attention and rotation."""
+    """Layers of a model that have the same attention window and the same rotation."""
 
     layers: str  # "layers 0–4, 6"
     does: str

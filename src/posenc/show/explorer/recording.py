@@ -73,7 +73,7 @@ class Recording(DispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if torch.Tag.data_dependent_output in func.tags:
-            raise ValueError("the values of a tensor are read")
+            raise ValueError("it depends on the values of a tensor, which a graph cannot record")
         with self:
             simpler = (decompositions().get(func) or func.decompose)(*args, **kwargs)
         if simpler is not NotImplemented:
@@ -110,7 +110,7 @@ class Recording(DispatchMode):
 
 
 class Differs(ValueError):
-    """Raised if an operation is not the same for texts of every length."""
+    """Raised if an operation differs between text lengths, so that no single graph fits all."""
 
     def __init__(self, operation: str):
         super().__init__("it differs with the number of tokens")
@@ -181,7 +181,7 @@ class Graph:
         return self.same[key]
 
     def _merged(self, values: Sequence[Any]) -> Any:
-        """Merge an argument's values from all recordings into one that holds for every length."""
+        """Merge an operation's argument, recorded at several lengths, into one for any length."""
         first = values[0]
         if isinstance(first, list):
             return [self._merged(parts) for parts in zip(*values, strict=True)]
@@ -190,7 +190,7 @@ class Graph:
         return self._size(values)
 
     def _size(self, values: Sequence[int]) -> Any:
-        """Write a size as a formula of the number of tokens n, from its values in all recordings.
+        """Write a size as a formula of the number of tokens n, given its value in each recording.
 
         The formula is n · a + b with |b| < n, where a is a number or another such formula.
         """
@@ -221,7 +221,7 @@ class Graph:
 
 
 def _check_alike(recordings: Sequence[Recording]) -> None:
-    """Raise `Differs` unless recordings have the same operations and constants."""
+    """Raise `Differs` unless recordings at all text lengths have equal operations and constants."""
     first, *others = recordings
     names = [[(n, call.name) for n, call in one.calls.items()] for one in recordings]
     for alike in zip_longest(*names, fillvalue=(0, "the end")):

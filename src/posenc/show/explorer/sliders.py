@@ -48,7 +48,7 @@ def graph_and_sliders(
     heads: int = graphs.HEADS,
     **options: Any,
 ) -> tuple[dict[str, Any], dict[str, Slider]]:
-    """Return the graph of an encoding, and the sliders of its options by name.
+    """Return an encoding's graph, and a slider for each of its numeric options, by name.
 
     `bases`, between a thousand and ten million, are the values of `base` to try and mark.
     Raises ValueError with the name of the operation that cannot be exported or run.
@@ -129,7 +129,7 @@ class SliderMaker:
         return {"values": values, "at": at, "marked": marked, "constants": numbers}
 
     def changed(self, name: str, default: float) -> Iterator[str]:
-        """Yield the paths of the encoding's floats that this option changes."""
+        """Yield the attribute paths of an encoding's floats that change with the option `name`."""
         with suppress(TypeError, ValueError):
             first, moved = self.encoding(), self.encoding(**{name: default * 0.875})
             for path, module in moved.named_modules():
@@ -139,7 +139,7 @@ class SliderMaker:
                         yield f"{path}.{key}".lstrip(".")
 
     def constants(self, graph: Graph, name: str, value: float) -> dict[str, Tensor]:
-        """Return the graph's constants for an option value; {} if the encoding rejects it."""
+        """Return a graph's constants for one value of an option; {} if the encoding rejects it."""
         try:
             encoding = self.encoding(**{name: value})
             encoding.prepare(folded(TOKENS_SERVED, encoding.axes))
@@ -148,7 +148,7 @@ class SliderMaker:
         return constants(graph, graphs.with_tensors(encoding, self.kept))
 
     def is_right(self, graph: Graph, **options: float) -> bool:
-        """Test whether the graph with constants for these options gives the encoding's outputs."""
+        """Test whether a graph with constants for these options computes the encoding's outputs."""
         encoding = self.encoding(**options)
         content = graphs.content(encoding, graphs.TOKENS[0], self.dim, self.heads)
         moved = constants(graph, graphs.with_tensors(self.encoding(**options), self.kept))
@@ -163,7 +163,7 @@ class SliderMaker:
 
 
 def floats(card: Card, encoding: Encoding) -> dict[str, float]:
-    """Return the numeric options of `card.make` and of the class that it calls, with defaults.
+    """Return an encoding's numeric options and their defaults, from `card.make` and its class.
 
     >>> from posenc import RoPE
     >>> from posenc.catalog import find
@@ -204,7 +204,7 @@ def steps(default: float, bases: Collection[float] = ()) -> list[float]:
 
 
 def constants(graph: Mapping[str, Any], encoding: Encoding) -> dict[str, Tensor]:
-    """Return an encoding's tensors that can replace constants of a graph, by name.
+    """Return the tensors of an encoding with which a graph's constants can be replaced, by name.
 
     Constants that the encoding lacks, or has in another shape, are left out.
     """

@@ -67,7 +67,7 @@ def measured(studies: Path) -> Outcomes:
 
 
 def _beyond(row: dict[str, Any]) -> Curve:
-    """Select the outcomes of a result row from its trained length on, by length."""
+    """Select an encoding's outcomes at the trained length and at longer ones, by length."""
     return {
         str(length): [round(one, DIGITS) for one in seeds]
         for length, seeds in row["curve"].items()

@@ -86,12 +86,14 @@ def vocabulary(file: Path) -> dict[str, int]:
             str(entry[0]): at for at, entry in enumerate(vocab) if isinstance(entry, list) and entry
         }
     else:
-        raise ModelError(file, "model.vocab", "must hold tokens and their ids", got=vocab)
+        raise ModelError(
+            file, "model.vocab", "must be a dict from tokens to ids, or a list of tokens", got=vocab
+        )
     return dict(sorted(vocab.items(), key=lambda entry: entry[1]))
 
 
 def words(tokens: Mapping[str, int]) -> dict[str, int]:
-    """Return token ids of words that the page always shows, and of a model's most common words.
+    """Return the token ids of words that the page always shows, then of other common words.
 
     If some tokens are marked as the beginning of a word, unmarked tokens may be parts of words and
     are left out.

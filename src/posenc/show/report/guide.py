@@ -57,7 +57,7 @@ _ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
 
 
 def _read(*names: str) -> str:
-    """Format bits per character at twice the trained length, for whole and for cropped texts."""
+    """Format encodings' bits per character at twice the trained length: whole and cropped texts."""
     return ", ".join(f"{name} {READ[name][1]:.3f} and {READ[name][2]:.3f}" for name in names)
 
 
@@ -83,12 +83,12 @@ class Use:
 
     @property
     def reason(self) -> str:
-        """The reason, followed by the kind of evidence, as a table cell."""
+        """The reason for a recommendation, followed by the evidence, as text of a table cell."""
         return f"{self.because} (*{self.basis}*)"
 
 
 class Guide(tuple[Use, ...]):
-    """The rows of the guide, displayed as a table in a notebook."""
+    """The recommendations of the guide, which a notebook displays as a table."""
 
     def __repr__(self) -> str:
         return "\n".join(f"{row.use}: {row.answer}" for row in self)

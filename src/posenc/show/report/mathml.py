@@ -43,7 +43,7 @@ END = Token("end", "")
 
 
 def lines(formula: str) -> list[list[str]]:
-    """Convert a formula block's lines to MathML; three or more spaces separate the remarks."""
+    """Convert formula lines to MathML; three or more spaces separate a formula from its remark."""
     written = [line.strip() for line in formula.splitlines() if line.strip()]
     return [[math(part) for part in re.split(r"\s{3,}", line)] for line in written]
 
@@ -181,7 +181,7 @@ class _Reader:
         )
 
     def _argument(self) -> list[str]:
-        """Read the argument of a script or a root: one atom, or a group in parentheses."""
+        """Parse what follows a root sign or script sign: one atom, or a parenthesised group."""
         sign = self._sign(unary=True) if self.next.text == "−" else []
         return sign + _bare(self._atom()) if self._begins_atom() else sign
 
@@ -214,13 +214,13 @@ class _Reader:
 
 
 class Parentheses(str):
-    """The MathML of a group in parentheses; `inner` has its elements without the parentheses."""
+    """A parenthesised group as MathML; `inner` has its elements without the parentheses."""
 
     inner: list[str]
 
 
 def _bare(elements: list[str]) -> list[str]:
-    """Return the elements without the parentheses that enclose them all, if there are any."""
+    """Remove the parentheses that enclose all elements, if there are any."""
     return (
         elements[0].inner
         if len(elements) == 1 and isinstance(elements[0], Parentheses)

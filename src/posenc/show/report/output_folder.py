@@ -147,7 +147,7 @@ def _check_replaceable(out: Path, figures: Sequence[str] = ()) -> None:
 
 
 def _is_report_part(out: Path, name: str) -> bool:
-    """Test whether the file or folder `name` in `out` is from an earlier or interrupted report."""
+    """Test whether `name` in the folder `out` belongs to an earlier or interrupted report."""
     path = out / name
     if name in (PAGE, EXPLORER):
         return has_mark(path, MARK)

@@ -79,7 +79,7 @@ class Shown:
 
 
 def shown(figure: Figure) -> Shown:
-    """Draw a figure for the macro `figure` of `parts.html`."""
+    """Draw a figure, and return it in the form that the template macro `figure` needs."""
     drawn = html.draw(figure)
     title, table = printable(figure.title, 200), data_table(figure)
     more: dict[str, Any] = {"title": title, "table": _printable_table(table)}
@@ -103,7 +103,7 @@ def _template(name: str) -> Template:
 
 
 def environment(*places: BaseLoader) -> Environment:
-    """Make the Jinja environment; its loaders are `places`, then the report's templates."""
+    """Make the Jinja environment, which finds templates in `places`, then in the report's own."""
     own = PackageLoader("posenc.show.report", "kinds"), PackageLoader("posenc.show.report")
     made = Environment(
         loader=ChoiceLoader([*places, *own]),

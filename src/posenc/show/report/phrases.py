@@ -49,7 +49,7 @@ def masked(names: Sequence[str]) -> str:
 
 
 def change(share: float | None) -> str:
-    """Format the change of outputs after a shuffle or repetition: "none", "39%", or "" for None."""
+    """Format how far a shuffle or repetition changes outputs: "none", "39%"; "" for None."""
     if share is None:
         return ""
     return "none" if share < BLIND else _percent(share)
@@ -156,7 +156,7 @@ def _percent(share: float) -> str:
 
 
 def seen_in(rotation: Turning, kind: str) -> str:
-    """Describe the angles of one kind of rotary pairs, compared with the angles met in training.
+    """Describe how the angles of some rotary pairs compare with those seen in training.
 
     - `kind`: "all", "part", "new" or "still"
     """

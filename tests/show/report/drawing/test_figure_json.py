@@ -59,7 +59,7 @@ GOOD = to_json(Figure("t", [Panel("", [Line([0, 1], [2, 3]), heat([[1, 2]])])], 
         ({"colour": "red"}, "keys of the figure must be among title, panels, .*, got `colour`"),
         ({"says": 3}, "`says` must be text in the figure, got 3"),
         ({"panels": [{"marks": [{"mark": "pie"}]}]}, "`mark` must be one of line, .*, got .*pie"),
-        ({"panels": [{"marks": [{"mark": "line", "x": [1]}]}]}, "`y` must be in a line"),
+        ({"panels": [{"marks": [{"mark": "line", "x": [1]}]}]}, "a line must have the key `y`"),
         (
             {"panels": [{"marks": [{"mark": "line", "x": [1], "y": ["1"]}]}]},
             "`y` must be a list of numbers or null in a line, got a list",

@@ -20,7 +20,7 @@ class Axis:
     ticks: Sequence[tuple[float, str]]
 
     def share(self, value: float) -> float:
-        """Return the place of a value: 0 at the beginning of the axis, 1 at its end.
+        """Return where a value lies on the axis, from 0 at its beginning to 1 at its end.
 
         >>> Axis(1, 100, True, ()).share(10)
         0.5

@@ -27,7 +27,7 @@ MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
 
 
 class Series(NamedTuple):
-    """The numbers of a mark for the data table: places along an axis, and the value at each."""
+    """A mark's numbers for the data table: coordinates as text, and the value at each."""
 
     panel: str
     name: str
@@ -95,7 +95,7 @@ class Panel:
     bare: bool = False  # no grid, no numbers along the axes: names alone
 
     def texts(self, axis: Name, values: Values) -> list[str]:
-        """Format coordinates of an axis as text, by their names if the axis has names."""
+        """Format coordinates as text, or as names on an axis whose coordinates have names."""
         names = self.x_names if axis == "x" else self.y_names
         return [names[int(v)] if names and v is not None else format_number(v) for v in values]
 
@@ -139,7 +139,7 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """The alternative text: `says`, and notes on how the drawing differs from the data."""
+        """The figure's alternative text: `says`, and notes where the drawing and data differ."""
         return " ".join([self.says, *sorted({mark.note for mark in self.marks} - {""})])
 
 
@@ -160,7 +160,7 @@ def style(n: int) -> Style:
 
 
 def short(values: Values) -> list[float | None]:
-    """Round to five digits, more than is visible; None for numbers that are not finite."""
+    """Round numbers to five significant digits; NaN and infinity become None."""
     return [None if v is None or not isfinite(v) else float(f"{v:.5g}") for v in values]
 
 

@@ -104,14 +104,16 @@ def _checked_fields(kind: type, content: Any, what: str) -> dict[str, Any]:
     hints = get_type_hints(kind)
     for key, value in content.items():
         if key not in hints:
-            raise ValueError(f"keys of {what} must be among {', '.join(hints)}, got `{key}`.")
+            raise ValueError(
+                f"keys of {what} must be among {', '.join(hints)}, got `{key}`. Remove it."
+            )
         if key not in ("marks", "panels") and not _fits(value, hints[key]):
             raise ValueError(
                 f"`{key}` must be {_type_in_words(hints[key])} in {what}, got {brief(value)}."
             )
     for field in fields(kind):
         if field.default is MISSING and field.name not in (*content, "title", "marks", "panels"):
-            raise ValueError(f"`{field.name}` must be in {what}, but is missing.")
+            raise ValueError(f"{what} must have the key `{field.name}`, got none. Add it.")
     return dict(content)
 
 

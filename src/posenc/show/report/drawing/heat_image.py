@@ -27,7 +27,7 @@ def image(heat: Heat, down: bool = False) -> str:
 
 
 def level(value: float | None, low: float, high: float) -> int:
-    """Return the palette index of a value, which is clipped to the ends of the colour scale."""
+    """Convert a heat map's value to a palette index; values beyond the scale are clipped."""
     if value is None:
         return EMPTY
     return round(LEVELS * min(max((value - low) / ((high - low) or 1), 0), 1))

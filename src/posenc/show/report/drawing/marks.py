@@ -221,7 +221,7 @@ KINDS: tuple[type[Mark], ...] = (*Mark.__subclasses__(),)
 
 
 def _curve(name: str, x: Values, y: Values, panel: Panel) -> Series:
-    """Return a curve's numbers for the data table: y at each x, or x at each y if y has names."""
+    """List a curve's points for the data table: y at each x, or x at each y if y has names."""
     if panel.y_names:
         places = panel.texts("y", y)
         return Series(panel.title, name or panel.x_title, panel.y_title, places, x)
@@ -255,5 +255,5 @@ def heat(
 
 
 def _farthest(rows: Sequence[Values], first: int, last: int) -> float | None:
-    """Return the value of largest magnitude in a block, or None if all values are missing."""
+    """Return the number farthest from 0 in a block of a heat map, or None if all are missing."""
     return max((v for row in rows for v in row[first:last] if v is not None), key=abs, default=None)

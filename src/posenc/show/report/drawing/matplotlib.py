@@ -143,7 +143,10 @@ def draw(figure: Figure, width: float = WIDE) -> Drawn:
 
 @singledispatch
 def draw_mark(mark: Mark, ax: Axes) -> None:
-    raise NotImplementedError(f"a Matplotlib figure cannot draw the mark {type(mark).__name__}.")
+    raise NotImplementedError(
+        f"Matplotlib figures must have a function that draws {type(mark).__name__}, got none."
+        " Register one with `draw_mark`."
+    )
 
 
 @draw_mark.register

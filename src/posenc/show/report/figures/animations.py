@@ -63,7 +63,7 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
 
 
 def codes(advances: Mapping[str, Advance]) -> Figure:
-    """Draw the added or rotated vectors of all positions, with a box around the current one."""
+    """Animate the added or rotated vectors of all positions; a box marks the current position."""
     shown = {name: advance.added or advance.placed for name, advance in advances.items()}
     position = _positions(advances)
     cells = {
@@ -121,7 +121,7 @@ def _around(position: int, channels: int) -> Line:
 
 
 def _clock(clock: Clock, clocks: Clocks, step: int) -> Panel:
-    """Draw the hands of query and key on a dial, the arc between them, and their angles."""
+    """Draw one rotary pair of query and key as two hands on a dial, with the arc between them."""
     (x, y), (u, v) = clock.query[step], clock.key[step]
     n, gap = clocks.position[step], clocks.gap
     radius = max(hypot(*hand) for hand in (*clock.query, *clock.key))
@@ -163,7 +163,7 @@ def _circle(radius: float) -> Line:
 
 
 def _states(position: Sequence[int], panels: Callable[[int], list[Panel]]) -> list[Frame]:
-    """Return a frame for each position of the slider."""
+    """Return the frames of an animation, one for each position on the slider."""
     return [Frame(f"position {p}", panels(step)) for step, p in enumerate(position)]
 
 
@@ -172,7 +172,7 @@ def _positions(advances: Mapping[str, Advance]) -> list[int]:
 
 
 def _span(lengths: Sequence[float]) -> str:
-    """Describe the range of lengths of a vector: "stays 3", or "between 3 and 4"."""
+    """Describe how the length of a vector varies: "stays 3", or "between 3 and 4"."""
     least, largest = map(number, (min(lengths), max(lengths)))
     return f"stays {least}" if least == largest else f"between {least} and {largest}"
 

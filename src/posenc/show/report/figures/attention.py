@@ -159,7 +159,7 @@ def shuffled(order: Order) -> Figure:
 
 
 def _digits(tokens: Sequence[str]) -> int | None:
-    """Return the number of digits to write in each cell, or None if the cells are too small."""
+    """Return the number of digits to write in each cell of a heat map; None if they do not fit."""
     return 2 if 0 < len(tokens) <= NUMBERED else None
 
 
@@ -168,5 +168,5 @@ def _percent(share: float) -> str:
 
 
 def _fitting(tokens: Sequence[str], values: Sequence[object]) -> Sequence[str]:
-    """Return the tokens as axis names if each has its own cell, otherwise ()."""
+    """Return the tokens as axis names if all of them fit beside the heat map, otherwise ()."""
     return tokens if len(tokens) == len(values) <= CELLS else ()

@@ -23,7 +23,7 @@ from posenc.show.report.phrases import sentence
 
 
 def clouds(by_name: Mapping[str, Clouds]) -> Figure:
-    """Draw words in five groups of similar words, each without its position and with it."""
+    """Draw words of five groups as points in a plane, without and with their positions."""
     panels = []
     for name, cloud in by_name.items():
         ends = [value for point in (*cloud.before, *cloud.after) for value in point]
@@ -62,7 +62,7 @@ def clouds(by_name: Mapping[str, Clouds]) -> Figure:
 
 
 def _joined(cloud: Clouds) -> tuple[Values, Values]:
-    """Return lines from each word's point without position to its point with position."""
+    """Return line segments from each word's point without position to its point with position."""
     pairs = zip(cloud.before, cloud.after, strict=True)
     points = [point for start, end in pairs for point in (start, end, (None, None))]
     return [x for x, _ in points], [y for _, y in points]

@@ -131,7 +131,7 @@ def similarity(name: str, between: Between) -> Figure:
 
 
 def _palette_end(values: Sequence[Values]) -> float | None:
-    """Return the upper end of the colour scale if outliers must be clipped, otherwise None."""
+    """Return where to clip the colour scale if a few values are far larger, otherwise None."""
     sizes = sorted(abs(v) for row in values for v in row if v is not None)
     most = sizes[int(0.99 * (len(sizes) - 1))]
     return most if 0 < 2 * most < sizes[-1] else None
@@ -159,7 +159,7 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
 
 
 def decay(by_name: Mapping[str, PairsApart]) -> Figure:
-    """Draw the similarity of two RoPE positions by distance, one panel for each encoding."""
+    """Draw how similar RoPE makes two positions, by distance, with one panel for each encoding."""
     panels, words = [], []
     for name, waves in by_name.items():
         # A logarithmic axis has no 0
@@ -246,7 +246,7 @@ def _largest_from(values: Sequence[float]) -> list[float]:
 
 
 def peak(curve: Peak) -> Figure:
-    """Draw a query's scores with a key that scores highest at a chosen distance.
+    """Draw a query's scores by distance, with a key made to score highest at a chosen distance.
 
     The figure shows that RoPE scores need not decay with distance.
     """

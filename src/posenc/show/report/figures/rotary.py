@@ -160,7 +160,7 @@ def _dials(title: str, shown: Sequence[Dial], names: Sequence[str]) -> Panel:
 
 
 def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Values]:
-    """Return outlines of dial sectors; angles are shares of a turn, clockwise from the top.
+    """Return the outlines of dial sectors, given as shares of a turn, clockwise from the top.
 
     - `sectors`: index of the dial, start and end of each sector
     """
@@ -324,7 +324,7 @@ def models(published: Sequence[Published]) -> Figure:
 
 
 def precision(measured: Precision) -> Figure:
-    """Draw rounding errors against position, for each way of computing the angles."""
+    """Draw rounding errors by position, one curve for each method of computing the angles."""
     panels = [
         Panel(
             title,

@@ -23,7 +23,7 @@ KINDS = [module.name for module in iter_modules(__path__)]
 
 
 class Kind(Protocol):
-    """The interface of the modules in `kinds`."""
+    """The interface of a module in `kinds`, which presents the results of one class."""
 
     __name__: str
 

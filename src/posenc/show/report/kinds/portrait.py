@@ -52,7 +52,7 @@ def make_figures(result: Portrait) -> dict[str, Figure]:
 
 
 def _waves(close: Mapping[str, Closeup]) -> dict[str, PairsApart]:
-    """Return each RoPE's similarity by distance; encodings with the same values share an entry."""
+    """Return RoPE similarity by distance; encodings with equal values share one entry."""
     alike: dict[tuple[float, ...], list[str]] = {}
     for name, closeup in close.items():
         if closeup.waves:
@@ -122,7 +122,7 @@ def heads(reading: ModelReading) -> Figure:
 
 
 def _looks(reading: ModelReading) -> str:
-    """Describe the heads that put over half of their weight on one relative position."""
+    """Describe heads that put over half of their weight on the same, previous or next token."""
     sentences = ""
     for n, weights in enumerate(reading.heads):
         for back, place in (

@@ -86,7 +86,7 @@ def print_card(card: dict[str, Any], console: Console) -> None:
 
 
 def print_uses(rows: Iterable[Use], console: Console) -> None:
-    """Print the guide to choosing an encoding: for each use the answer, then the reasons."""
+    """Print the guide to choosing an encoding: each use, the recommended encoding, the reasons."""
     for row in rows:
         console.print(Text(row.use, "bold blue"))
         console.print(Text(f"  {row.answer}", "bold"))

@@ -99,6 +99,6 @@ def print_proof(proved: "Proof", console: Console) -> None:
 
 
 def print_keys(found: dict[str, Any]) -> None:
-    """Print the keys of a GGUF file."""
+    """Print the metadata keys of a GGUF file, with their values."""
     for key, value in found.items():
         print(f"{key} = {value}")

@@ -33,7 +33,7 @@ def make_figures(result: Comparison) -> dict[str, Figure]:
 
 
 def cards(result: Comparison) -> dict[str, Figure]:
-    """Return one figure for each encoding by name, such as "rope-figure"."""
+    """Return a figure of each encoding in a comparison, by names such as "rope-figure"."""
     return {
         f"{measured.slug}-figure": figures.card(result, measured) for measured in result.encodings
     }

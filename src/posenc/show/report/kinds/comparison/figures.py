@@ -31,7 +31,7 @@ def titled(measured: Measured) -> str:
 
 
 def curves(result: Comparison) -> Figure | None:
-    """Draw the mean score that each encoding adds by distance; each family has one y scale."""
+    """Draw, by distance, the mean score that each encoding adds; each family has one y scale."""
     shown = [measured for measured in result.encodings if measured.slug != "nope"]
     if not shown:
         return None
@@ -51,7 +51,7 @@ def curves(result: Comparison) -> Figure | None:
 
 
 def rows(result: Comparison) -> Figure | None:
-    """Draw a small picture of every encoding: its position vectors, or its effect on scores."""
+    """Draw each encoding as a small heat map: its position vectors, or its effect on scores."""
     sizes = {len(measured.rows[0]) for measured in result.encodings if measured.rows}
     panels = []
     for measured in result.encodings:
@@ -89,7 +89,7 @@ def card(result: Comparison, measured: Measured) -> Figure:
 
 
 def order(result: Comparison) -> Figure:
-    """Draw each encoding's results of the shuffle and duplicate tests, untrained encodings last."""
+    """Draw, by encoding, the results of the shuffle and duplicate tests, untrained ones last."""
     ranked = sorted(result.encodings, key=lambda m: (m.untrained, -m.shuffle.plain))
     names = [titled(measured) for measured in ranked]
     fixed = sum(not measured.untrained for measured in ranked)
@@ -271,7 +271,7 @@ def _effect(title: str, measured: Measured, span: tuple[float, float] | None) ->
 
 
 def _scale(measured: Measured, shown: Sequence[Measured]) -> tuple[float, float] | None:
-    """Return the y range that all encodings of a family share, or None for an outlier.
+    """Return the y range shared by an encoding's family, or None if the encoding is an outlier.
 
     An outlier's effect spans more than five times the family's median.
     """

@@ -23,7 +23,7 @@ def timing(result: Comparison) -> str:
 
 
 def dearest(result: Comparison) -> str:
-    """Return a sentence with the encoding that costs most in training."""
+    """Return a sentence that names the encoding with the most expensive training."""
     most = max(result.encodings, key=lambda m: m.cost.training_ratio.median)
     ratio = ratio_text(most.cost.training_ratio)
     return f"Costs most: {most.name}, {ratio} × the training time of NoPE."
@@ -65,7 +65,7 @@ def growth(result: Comparison) -> str:
 
 
 def _apart(what: str, first: Multiple, *others: Multiple) -> bool:
-    """Test whether growth exceeds the noise: intervals at first and last length do not overlap."""
+    """Test whether a cost grows by more than noise: first and last interval do not overlap."""
     last = others[-1] if others else first
     return what == "memory" or (last.low or 0.0) > (first.high or 0.0)
 

@@ -35,7 +35,7 @@ def make_figures(result: Inspection) -> dict[str, Figure]:
 
 
 def stacks(result: Inspection) -> dict[str, Inspection]:
-    """Return a model's inspection and those of its parts, by part name; "" is the whole model."""
+    """Return the inspections of a model ("") and of its parts, such as "vision_config", by name."""
     return {"": result, **result.parts}
 
 

@@ -45,7 +45,7 @@ def verdict_of(inspection: Inspection) -> str:
 
 
 def warned(inspection: Inspection) -> bool:
-    """Test for risks at the target length: a note on the model, or a RoPE of shorter range."""
+    """Test whether the model has notes, or a RoPE that does not reach the target length."""
     target = inspection.target or 0
     weak = any(
         group.turning and not group.window and group.turning.reach < target
@@ -122,7 +122,7 @@ def _radians(error: float) -> str:
 
 
 def _judged(error: float) -> str:
-    """Rate an error of an angle, in radians, as "fine", "harmful" or "meaningless".
+    """Rate a rotation angle's error, in radians, as "fine", "harmful" or "meaningless".
 
     0.1 radians are 6 degrees, π is a half turn.
     """

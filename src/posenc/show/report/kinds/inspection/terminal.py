@@ -52,7 +52,7 @@ def print_inspection(inspected: Inspection, console: Console, name: str = "") ->
 
 
 def _advice(advice: str, console: Console) -> None:
-    """Print advice, with each command unbroken on one line and its remark on the next."""
+    """Print a recommendation; on a terminal, the remark of a command has a line of its own."""
     command, hash_, remark = advice.partition("  # ")
     if hash_ and console.is_terminal:
         console.print(Text(f"  → {command}"), soft_wrap=True)

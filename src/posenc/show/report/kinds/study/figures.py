@@ -111,7 +111,7 @@ def _doublings(trained: int, places: Sequence[int]) -> list[float]:
 
 
 def _outcomes_in_words(rows: Sequence[Row]) -> str:
-    """Describe the figure: encodings that did not learn the task, and means at double length."""
+    """Describe outcomes: encodings that did not learn, and means at twice the trained length."""
     sentences = [f"Lines are means over {phrases.seeds(rows)}, points are single seeds."]
     if all(len(row.seeds) == 1 for row in rows):
         sentences = ["One seed of each encoding."]
@@ -242,7 +242,7 @@ def profiles(overall: Sequence[Overall], metric: str) -> Figure | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One row of a figure: an interval, and the values by seed from which it was computed."""
+    """An estimate in a forest plot: name, interval, and the values by seed behind the interval."""
 
     name: str
     interval: Interval
@@ -281,7 +281,7 @@ def _forest(
 
 
 def _over_lines(name: str) -> str:
-    """Break a name into lines of 24 letters, each side of a contrast on lines of its own."""
+    """Wrap a name into lines of 24 letters; each side of a contrast starts a new line."""
     sides = name.replace(" − ", "\n− ").split("\n")
     return "\n".join(line for side in sides for line in wrap(side, 24))
 

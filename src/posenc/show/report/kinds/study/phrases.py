@@ -71,7 +71,7 @@ def interval(interval: Interval | None, bits: bool) -> str:
 
 
 def by_position(row: Row) -> dict[str, float]:
-    """Return a language model's mean bits by the number of preceding characters: 1, 2–3, …"""
+    """Group a language model's mean bits by the number of preceding characters: 1, 2–3, …"""
     within, starts, groups = len(row.positions), [1, 2], {}
     while starts[-1] < within:
         starts.append(starts[-1] + 2 ** max(1, starts[-1].bit_length() - 2))
@@ -84,7 +84,7 @@ def by_position(row: Row) -> dict[str, float]:
 
 
 def note(row: Row) -> str:
-    """Return caveats of a result: the number of seeds that did not learn, and failed seeds."""
+    """Describe the problems of a result: seeds that did not learn the task, and failed seeds."""
     weak, of = len(row.undertrained), len(row.seeds)
     notes = ["undertrained" + f" in {weak} of {of} seeds" * (weak < of)] if weak else []
     for seed, why in row.failures.items():
@@ -113,7 +113,7 @@ def intervals(rows: Sequence[Row]) -> str:
 
 
 def sides(contrast: Contrast) -> str:
-    """Format the two sides of a contrast: "nope − rope", "nope + alibi − rope"."""
+    """Format a contrast as a difference of encodings: "nope − rope", "nope + alibi − rope"."""
     pairs = [(contrast.one, contrast.other), *([contrast.than] if contrast.than else [])]
     written = [" − ".join(" + ".join(side) for side in pair) for pair in pairs]
     return written[0] if len(written) == 1 else " − ".join(f"({pair})" for pair in written)
@@ -125,7 +125,7 @@ def difference(value: float, bits: bool) -> str:
 
 
 def verdict(contrast: Contrast) -> str:
-    """Return the verdict on a contrast: the better side, equality, undecided, or an obstacle."""
+    """Return the verdict on a contrast: the better side, equal, undecided, or why it has none."""
     if contrast.verdict or contrast.difference is None or contrast.adjusted is None:
         return contrast.verdict
     if contrast.equal is not None and contrast.equal < LEVEL:
@@ -140,7 +140,7 @@ def verdict(contrast: Contrast) -> str:
 
 
 def unit_of(contrast: Contrast, bits: Mapping[str, bool]) -> bool:
-    """Test whether a contrast is in bits instead of right answers.
+    """Return True if a contrast is measured in bits, False if in shares of right answers.
 
     A contrast of several tasks has the unit of the first.
     """
@@ -148,7 +148,7 @@ def unit_of(contrast: Contrast, bits: Mapping[str, bool]) -> bool:
 
 
 def controls(analysis: Analysis) -> list[str]:
-    """Return sentences on each positive control's gain, and on the result that refutes the claim.
+    """Return sentences on the gain of positive controls, and on what would withdraw the claim.
 
     The list is empty if the plan has neither.
     """

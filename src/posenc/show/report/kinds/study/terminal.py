@@ -162,7 +162,7 @@ def _print_noted(
 
 
 def cells(contents: Contents, console: Console) -> None:
-    """Print one line for each cell, or training run, of a study's store."""
+    """Print one line for each training run (cell) in a study's database."""
     table = empty_table("cell", "task", "encoding", "seed", "last loss", "outcomes", "")
     order = sorted(contents.records.items(), key=lambda item: _place(item[1].cell))
     for digest, record in order:

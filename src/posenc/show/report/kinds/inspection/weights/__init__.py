@@ -1,4 +1,4 @@
-"""Figures and sentences on measured weights of a model: each tensor, then the layout."""
+"""Figures and sentences on a model's measured weights: each tensor, then channel layout."""
 
 from posenc.models.weight_measurements import WeightMeasurements
 from posenc.show.report.drawing.figure import Figure

@@ -93,7 +93,7 @@ def bias(measured: Bias) -> Iterator[str]:
 
 
 def relative(tables: list[Relative]) -> Iterator[str]:
-    """Yield sentences on tables of relative vectors, one for the tables of all layers."""
+    """Yield sentences on learned relative-position vectors; tables of the same kind share one."""
     alike: dict[str, list[Relative]] = {}
     for table in tables:
         alike.setdefault(re.sub(r"\d+", "…", table.tensor), []).append(table)
