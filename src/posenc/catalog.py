@@ -167,7 +167,7 @@ def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
 
 
 def _parts(name: str) -> list[str]:
-    """Split the names of a sum at "+", but not the path of a file, as in "my+module.py:Mine"."""
+    """Split the name of a sum, "rope+alibi", at "+", except within a path, "my+module.py:Mine"."""
     if not isinstance(name, str) or "+" not in name:
         return [name]
     parts = [part.strip() for part in name.split("+")]

@@ -153,7 +153,7 @@ class _Call:
     more: dict[str, Any]
 
     def eagerly(self, module: nn.Module) -> tuple[Tensor, Tensor | None]:
-        """Run the model's own eager attention in float32 or wider; 16 bits would round scores."""
+        """Run the model's eager attention in float32 or wider, as 16 bits would round scores."""
         home = sys.modules[type(module).__module__]
         own = getattr(home, "eager_attention_forward", None)
         if own is None:
@@ -250,7 +250,7 @@ def _attention(
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """Return the mask (batch, 1, query, key), also where transformers would use a flag instead."""
+    """Return the mask as a tensor (batch, 1, query, key), even if transformers would use a flag."""
     from transformers.masking_utils import sdpa_mask
 
     always = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}

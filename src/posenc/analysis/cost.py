@@ -51,7 +51,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Cost:
-    """CPU seconds and bytes of a forward pass, and of a forward and backward pass."""
+    """CPU seconds and bytes of memory for a forward pass, and for forward and backward together."""
 
     forward: float
     training: float

@@ -59,5 +59,5 @@ class Call(NamedTuple):
 
 
 def rows_of(tokens: int, most: int) -> list[slice]:
-    """Split `tokens` queries into slices of at most `most`."""
+    """Split `tokens` queries into slices with at most `most` queries each."""
     return [slice(start, min(start + most, tokens)) for start in range(0, tokens, most)]

@@ -49,7 +49,7 @@ class Decoding:
     rows: dict[float, Row] = field(default_factory=dict)  # rows by softmax scale
 
     def attend(self, q: Heads, k: Keys, v: Values, scale: float | None = None) -> Tensor:
-        """Compute the same as `posenc.attend`, but check arguments in the first call only.
+        """Compute the same as `posenc.attend` for one query, checking arguments only once.
 
         - `q`: the query, (batch, head, 1, channel)
         - `k`: keys, (batch, key head, key, channel)

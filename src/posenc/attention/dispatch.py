@@ -40,7 +40,7 @@ PATHS: dict[str, Path] = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """The chosen implementation, the reason, and why each one tried before was not chosen."""
+    """The chosen implementation with the reason, and the reasons against those tried before."""
 
     path: str
     why: str
@@ -105,7 +105,7 @@ def add_bias(call: Call) -> Call:
 
 
 def _joined(call: Call, texts: list[list[Call]]) -> Tensor:
-    """Compute attention for each document, and combine the outputs."""
+    """Compute attention for each document, and concatenate the outputs."""
     if call.trains:
         return torch.cat([torch.cat([*map(run, documents)], -2) for documents in texts])
     # Outputs are written in place, because a list of them would need the same memory again

@@ -36,7 +36,7 @@ class DocumentSpan(NamedTuple):
 
 
 def split_documents(call: Call) -> list[list[Call]]:
-    """Split a call on packed texts into one call per document: a list of calls for each text.
+    """Split a call on packed texts into one call per document; return a list of calls per text.
 
     Texts with the same documents stay in one batch and share a list.
 

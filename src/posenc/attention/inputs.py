@@ -120,14 +120,16 @@ def check_tensors(encoding: Any, q: Any, k: Any, v: Any) -> None:
         )
     check_sizes(encoding, heads, channels, needs_values=not q.is_meta)
     if not q.dtype == k.dtype == v.dtype:
-        raise ValueError(f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype}.")
+        raise ValueError(
+            f"q, k and v must have one dtype, got {q.dtype}, {k.dtype} and {v.dtype}. Convert them."
+        )
     if not q.is_floating_point():
         raise TypeError(
             f"q, k and v must be real floating-point numbers, got {q.dtype}. Convert them."
         )
     if not q.device == k.device == v.device:
         raise ValueError(
-            f"q, k and v must be on one device, got {q.device}, {k.device}, {v.device}."
+            f"q, k and v must be on one device, got {q.device}, {k.device}, {v.device}. Move them."
         )
 
 

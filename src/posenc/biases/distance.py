@@ -103,7 +103,7 @@ class DistanceBias(ScoreBias):
 
 
 def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
-    """Index a table (head, column) by broadcast tensors of heads and columns."""
+    """Return the entries of a table (head, column) at broadcast indices of heads and columns."""
     if h.ndim < 4 or h.shape[1] != len(table) or columns.shape[1] != 1:
         return table[h, columns]
     # All heads index the same columns, (batch or 1, 1, query, key), which is ten times as fast
@@ -138,7 +138,7 @@ def attended(call: Call, strip: Strip) -> Tensor:
 
 
 def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
-    """Return u, the bias at each offset, (head, query + key − 1), −∞ for hidden offsets.
+    """Return the vector u of biases by offset, (head, query + key − 1), with −∞ if masked.
 
     The largest offset comes first.
     """
@@ -216,7 +216,7 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
-    """Split heads into runs that can share tiles: their widths differ by a factor below 2."""
+    """Split heads into slices that can share tiles: their widths differ by a factor below 2."""
     runs, start = [], 0
     for h in range(1, len(widths) + 1):
         run = widths[start : h + 1]
@@ -264,7 +264,7 @@ class TiledDistance(TiledBias):
         grads[0][tile.heads, self.columns(tile)] += of_e.sum((0, 2))
 
     def columns(self, tile: Tile) -> slice:
-        """Return the slice of u, the bias by offset, that one tile needs."""
+        """Return the slice of u, the vector of biases by offset, that one tile needs."""
         first = self.strip.queries - tile.rows.stop + tile.keys.start
         rows, keys = tile.rows, tile.keys
         return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)

@@ -116,9 +116,7 @@ class TiledRelative(TiledBias):
     def basis(self, tile: Tile, t: Tensors, size: int) -> tuple[Tensor, Tensor]:
         """Return a buffer for the hidden units of one tile, and the input y of the ReLU network.
 
-        The buffer (size, query, key) begins with a matrix of ones and y = ψ · ρ.
-
-        y = ψ · ρ is the input of the network for the n queries and m keys of a tile.
+        The buffer, (size, query, key), begins with a matrix of ones and y = ψ · ρ.
         """
         psi, rho, *_ = t
         numbers = psi.new_empty(size, *tile.size)

@@ -160,6 +160,7 @@ def _check_positions(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> No
         if shape[1] != 1 and shape[1] % x.shape[1]:
             raise ValueError(
                 f"{name} must have positions for 1 head or for {x.shape[1]} heads, got {shape[1]}."
+                " Pass positions (token,) for all heads."
             )
     if shape[-1] != x.shape[-2]:
         raise ValueError(

@@ -211,7 +211,7 @@ class Encoding(nn.Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Format sizes for `repr`, and those arguments that the constructor stores by name.
+        """Format sizes, and the arguments that the constructor stores by name, for `repr`.
 
         >>> from posenc import ALiBi, Sinusoidal
         >>> Sinusoidal(512), ALiBi(heads=8)
@@ -413,7 +413,7 @@ class Sum(Encoding):
         return hooks.applied("on_output", placed(self, at, at), out)
 
     def scale(self, dim: int) -> float:
-        """Return the softmax scale of the sum: 1/√dim, changed by each encoding that changes it."""
+        """Return the softmax scale of the sum: 1/√dim times the factor of each encoding."""
         scale = usual = super().scale(dim)
         for part in self:
             scale *= part.scale(dim) / usual

@@ -29,7 +29,7 @@ class Placed(NamedTuple):
 
 
 def applied(hook: str, parts: Sequence[Placed], x: Tensor, heads: int | None = None) -> Tensor:
-    """Apply one hook, such as `on_queries`, of each encoding to x, one after another.
+    """Apply one hook, such as `on_queries`, of all encodings in turn to x.
 
     `heads` is the number of query heads, which `on_keys` and `on_values` may return; None: unknown.
     """
@@ -49,7 +49,7 @@ def queries_and_keys(parts: Sequence[Placed], q: Heads, k: Keys) -> tuple[Tensor
         names = " + ".join(type(part.encoding).__name__ for part in parts)
         raise TypeError(
             f"`on_queries` and `on_keys` must return the same number of channels, got"
-            f" {q.shape[-1]} and {k.shape[-1]} from {names}."
+            f" {q.shape[-1]} and {k.shape[-1]} from {names}. Append equally many in both."
         )
     return q, k
 

@@ -72,6 +72,7 @@ class Prepared:
         if not (isinstance(more, type(self)) or isinstance(self, type(more))):
             raise TypeError(
                 f"`more` must be prepared by the same encoding as {brief(self)}, got {brief(more)}."
+                " Pass a result of the same `prepare`."
             )
         return self.with_fields(map(appended, self._each(), more._each(), self.places))
 
@@ -91,7 +92,7 @@ class Prepared:
 
 
 class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
-    """The positions, or the `Prepared`, of each encoding of a `Sum`."""
+    """Prepared positions of a `Sum`, one entry per encoding."""
 
     shape = "token"
 
@@ -116,7 +117,7 @@ class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
 
 
 class PartsAtPoints(Parts):
-    """The `Parts` of a `Sum` whose positions are points."""
+    """Prepared positions of a `Sum` at points, such as (row, column)."""
 
     shape = "token axis"
 

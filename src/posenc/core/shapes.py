@@ -1,4 +1,4 @@
-"""Names of the tensor shapes in this library; within a call, equal names are equal sizes."""
+"""Type aliases of tensor shapes; axes with equal names have equal sizes within a call."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable

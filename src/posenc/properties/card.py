@@ -89,7 +89,7 @@ class Card:
 
     @property
     def family(self) -> str:
-        """The family, by the folder of the file: additive, rotary, bias, relative, none or own."""
+        """The family, named by the file's folder: additive, rotary, bias, relative, none or own."""
         return cards.family(self.make.__module__)
 
     @property

@@ -474,7 +474,7 @@ def _extreme(values: Tensor, largest: bool) -> tuple[float, tuple[int, ...]]:
 
 
 def _closest(rows: Tensor) -> tuple[float, tuple[int, ...]]:
-    """Return the smallest RMS distance between two rows, and the indices of both rows."""
+    """Return the smallest RMS distance between two rows of a matrix, and the indices of both."""
     square = rows.square().sum(-1)
     # |x − y|² = |x|² + |y|² − 2 xy, a quick product of matrices, is off by some 10⁻¹⁶ |x|²
     rough = (square + square.unsqueeze(-1) - 2 * rows @ rows.mT).fill_diagonal_(float("inf"))

@@ -150,11 +150,10 @@ class Probe:
         return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
-        """Return keys k of norm 1 after the encoding, such that a score is q · key.
+        """Return the vector whose product with q is the score, for a key k at each position.
 
-        The shape is (head, query, key, channel), because the result may depend on the query.
-
-        k has norm 1. The shape is (head, query, key, channel).
+        k has norm 1. The shape is (head, query, key, channel), because the result may depend on the
+        query.
 
         M k is computed from the scores of a large k with a large q along each channel, so that a
         bias is negligible.

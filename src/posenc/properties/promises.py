@@ -585,7 +585,7 @@ def attended(
     other: Tensor | None = None,
     k_pos: Tensor | None = None,
 ) -> Tensor:
-    """Return attention of x to itself, or to the tokens `other` at positions `k_pos` if given."""
+    """Return attention from x to itself, or to the tokens `other` at positions `k_pos`."""
     q, k, v, at = projected(layer, x, pos)
     k_at = None
     if other is not None and k_pos is not None:

@@ -109,7 +109,7 @@ def load(name: str) -> Card:
 
 
 def named(name: str) -> Any:
-    """Execute a file or module, and return its object of this name, "my_module.py:Mine".
+    """Execute a file or module, and return its object named as in "my_module.py:Mine".
 
     Raises LookupError if there is no such object.
     """
@@ -170,7 +170,7 @@ def _imported(place: str) -> ModuleType:
 
 @contextmanager
 def explained(name: str, path: Path | None = None) -> Iterator[None]:
-    """Convert errors of executed user code to LookupError with the error and its line."""
+    """Convert errors of user code to LookupError with the error's type, text and line."""
     try:
         yield
     except (Exception, SystemExit) as error:

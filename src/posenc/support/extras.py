@@ -53,7 +53,7 @@ def version(package: str) -> str | None:
 
 
 def _without_own(required: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Expand requirements such as "posenc[report]" into the packages of that extra."""
+    """Replace requirements on extras of posenc itself by the packages of these extras."""
 
     def packages(extra: str) -> list[str]:
         found: list[str] = []

@@ -433,7 +433,7 @@ class _Gradients:
         _add(self.dv[keys], dv)
 
     def by_scores(self, tile: Tile) -> None:
-        """Compute the scores of a tile again, and add the gradients of q, k, v and a learned bias.
+        """Recompute the scores of a tile, and add the gradients of q, k, v and a learned bias.
 
         dS = P (dO vᵀ − Σ P dO vᵀ), with the weights P and the gradient dO of the output.
 

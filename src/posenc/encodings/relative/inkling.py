@@ -31,7 +31,7 @@ from posenc.support.arguments import count, layer_sizes, number, positive, room
 
 
 class Mixtures(Prepared, NamedTuple("Mixtures", [("pos", Tensor), ("shares", Tensor)])):
-    """Positions, and the numbers r by which each token mixes the profiles."""
+    """Positions, and the weights r with which each token mixes the learned bias profiles."""
 
     shape = ("head token", "head token channel")
 
@@ -87,7 +87,7 @@ class Inkling(Encoding):
         return TableBias(q_at.pos, k_at.pos, self.reach, self.row, shares, profiles)
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the index of the bank's column for each offset; `reach` means no bias.
+        """Return the column of the profile table `bank` for each offset; `reach` means no bias.
 
         - `distance`: offset in tokens, query − key
         """

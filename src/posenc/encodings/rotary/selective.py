@@ -1,4 +1,4 @@
-"""Selective RoPE: RoPE with steps of the angle that each token computes from its content.
+"""Selective RoPE: RoPE whose angle each token advances by a step computed from its content.
 
     rope(q, n)ⱼ = qⱼ · exp(i φ),   φ(n, h, j) = θⱼ ( p_n e^{b[h, j]} + Σ_{t ≤ n} (W x̂_t)[h, j] )
     θⱼ = base^(−2j/d),  j = 0 … d/2 − 1        Σ over tokens in order, n the last; p_n its position
