@@ -124,7 +124,11 @@ def plan(
     model_spec = specify(config, file)
     spec = model_spec.text_stack
     if not spec.rotary:
-        raise ModelError(file, "", f"{spec.model!r} has no rotary layers, so it has no layout")
+        raise ModelError(
+            file,
+            "",
+            f"{spec.model!r} has no rotary layers, so it has no pair layout to convert",
+        )
     model = Projections(spec, Fields(config_of(config, spec.model), file))
     candidates = [name for name in infos if LOOKS_LIKE.search(name)]
     stack, others = _stack(infos, candidates, composite=bool(model_spec.parts))

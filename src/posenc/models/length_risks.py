@@ -230,14 +230,14 @@ def text_tables(measurements: WeightMeasurements) -> list[Positions]:
 
 
 def _offset(table: Positions, spec: Spec) -> int:
-    """Return the number of rows of a stored table before position 0; 0 if unknown."""
+    """Return the number of rows that a position table has before position 0; 0 if unknown."""
     if isinstance(spec.embedding, Table | Waves) and spec.stored == (table.rows, table.width):
         return spec.embedding.offset
     return max((_offset(table, part) for part in spec.parts.values()), default=0)
 
 
 def _of_patches(table: Positions, spec: Spec) -> bool:
-    """Test whether a stored table has the rows of a grid of patches."""
+    """Test whether a table has the size that the specification gives for a patch grid."""
     own = isinstance(spec.embedding, PatchTable) and spec.stored == (table.rows, table.width)
     return own or any(_of_patches(table, part) for part in spec.parts.values())
 

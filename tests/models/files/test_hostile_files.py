@@ -282,7 +282,7 @@ BAD = {
     ),
     "gguf arrays of arrays": (
         gguf(key(b"a", 9, struct.pack("<IQ", 9, 1) * 5000), keys=1),
-        "a: is an array of an unknown type, got 9",
+        "a: must be an array of a known value type, got 9",
     ),
     "gguf unknown type": (gguf(key(b"a", 13, b""), keys=1), "a: has an unknown type, got 13"),
     "gguf a key twice": (gguf(key(b"a", 0, b"1") * 2, keys=2), "a: occurs twice"),

@@ -245,7 +245,7 @@ def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _transformers_4(main: Spec) -> Answer:
-    """Return "reads" if transformers 4 computes the right angles without rope_parameters."""
+    """Return whether transformers 4, which ignores `rope_parameters`, computes the right angles."""
     bases = table()["transformers-4-bases"]
     usual = next((float(base) for base, types in bases.items() if main.model in types), None)
     if usual is None:

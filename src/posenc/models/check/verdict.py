@@ -353,7 +353,7 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Return the trials with lower loss than `first`, now compared with the unchanged config."""
+    """Return the significantly better trials, each compared with `own`, the unchanged config."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 

@@ -69,7 +69,11 @@ class Source:
             return specify(self.files.values, self.files.config.name)
         if self.files.format == "gguf":
             return self._of_metadata
-        raise Unread(self.path, "", "contains no config.json, so its encodings cannot be read")
+        raise Unread(
+            self.path,
+            "",
+            "contains no config.json, so its encodings cannot be read. Add the config",
+        )
 
     @property
     def own_spec(self) -> Spec:

@@ -117,7 +117,11 @@ def _names(root: Path) -> list[str]:
     except OSError as error:
         raise ModelError(root, "", f"cannot be read: {error.strerror}") from None
     if len(names) > MOST_ENTRIES:
-        raise ModelError(root, "", f"contains over {MOST_ENTRIES} files, too many for a model")
+        raise ModelError(
+            root,
+            "",
+            f"contains over {MOST_ENTRIES} files, too many for a model. Pass a model folder",
+        )
     return names
 
 

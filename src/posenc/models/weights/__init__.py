@@ -76,7 +76,9 @@ def open_weights(files: ModelFiles) -> Weights:
     """Return the weights of a model, of which only the headers have been read."""
     if files.format is None:
         if not files.weights:
-            raise ModelError(files.root.resolve(), "", "contains a config but no weights")
+            raise ModelError(
+                files.root.resolve(), "", "contains a config but no weights. Add the weights files"
+            )
         raise ModelError(files.weights[0], "", NO_PICKLE)
     if files.weights[0].name.endswith(".index.json"):
         return Weights(_sharded(files.root, files.weights[0], files.format))

@@ -168,7 +168,7 @@ class _Header:
                 raise ModelError(self.path, key, f"contains {count} strings", allowed=most)
             return self.texts(count, keep)
         if kind not in SCALARS:
-            raise ModelError(self.path, key, "is an array of an unknown type", got=kind)
+            raise ModelError(self.path, key, "must be an array of a known value type", got=kind)
         raw = self.take(count * struct.calcsize(f"<{SCALARS[kind]}"))
         return list(struct.unpack(f"<{count}{SCALARS[kind]}", raw)) if keep else None
 

@@ -96,7 +96,7 @@ def to_tensor(info: Info, raw: bytearray) -> "torch.Tensor":
     import torch
 
     if info.dtype not in TORCH:
-        raise ModelError(info.file, info.name, "has a dtype that torch lacks", info.dtype)
+        raise ModelError(info.file, info.name, "must have a dtype that torch supports", info.dtype)
     if info.dtype == "BOOL":
         return torch.tensor(raw, dtype=torch.uint8).reshape(info.shape) != 0
     dtype = getattr(torch, TORCH[info.dtype])

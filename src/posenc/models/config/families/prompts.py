@@ -1,4 +1,4 @@
-"""SAM's prompt encoders: points and boxes as sines and cosines of random directions."""
+"""SAM's prompt encoders: Fourier features, with random directions, of points and boxes."""
 
 from posenc.models.config.layers import Config, Layer
 from posenc.models.config.spec import PointWaves
