@@ -399,7 +399,7 @@ def _copied(model: Opened, to: int) -> float:
 def _keys(model: Opened, ids: Tensor) -> Iterator[Tensor]:
     """Yield texts with a marker and a passkey inserted, one text for each depth in DEPTHS.
 
-    Marker and key also end the text, where the model should repeat the key.
+    Marker and passkey also end the text, where the model should repeat the passkey.
     """
     tokens = _random_tokens(model, KEY + MARKER)
     for depth in DEPTHS:
