@@ -134,7 +134,7 @@ def print_term(term: glossary.Term) -> None:
 
 
 def _known(name: str) -> dict[str, Any]:
-    """Return an encoding's packaged card with its properties, measured now if none are stored."""
+    """Return an encoding's catalogue data and its properties, measured now if none are stored."""
     card = packaged_card(name)
     modules = names.modules()[card["name"]], "posenc.properties.measures"
     found = made.read("properties", card["name"], modules)

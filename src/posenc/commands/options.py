@@ -193,7 +193,7 @@ def print_json(document: Any) -> None:
 
 
 def packaged_card(name: str) -> dict[str, Any]:
-    """Return an encoding's packaged card, without torch. Raises UsageError for unknown names."""
+    """Return an encoding's catalogue data without torch. Raises UsageError for unknown names."""
     try:
         return names.find(name)
     except LookupError as error:
@@ -201,7 +201,7 @@ def packaged_card(name: str) -> dict[str, Any]:
 
 
 def cards_of(wanted: Sequence[str]) -> list[Any]:
-    """Return the cards of encodings. Raises UsageError for unknown names."""
+    """Return the catalogue entries of encodings. Raises UsageError for unknown names."""
     for name in wanted:
         if not names.is_own(name):
             packaged_card(name)

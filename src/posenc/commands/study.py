@@ -70,7 +70,7 @@ class Content:
         return any(value not in (None, ()) for value in vars(self).values())
 
     def of_plan(self) -> dict[str, Any]:
-        """Return the entries of a plan file for these options."""
+        """Convert these options to the content of a plan file."""
         profile = self.profile or "smoke"
         usual = 1 if profile == "smoke" else 6
         files = {"text": self.text, "images": self.images}

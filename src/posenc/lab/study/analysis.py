@@ -607,7 +607,7 @@ def _contrast(
 def _overall(
     rows: Sequence[Row], grid: Grid, metric: str, protocol: str | None, resamples: int
 ) -> list[Overall]:
-    """Summarise each encoding that has results on all accuracy tasks, over these tasks."""
+    """Summarise encodings over the accuracy tasks, if they have results on all of these tasks."""
     able = [row for row in rows if row.value is not None and not row.bits]
     names = [*dict.fromkeys(row.task for row in able)]
     overall = []

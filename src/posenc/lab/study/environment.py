@@ -78,7 +78,7 @@ def device(name: str) -> dict[str, str]:
     except (RuntimeError, AssertionError) as error:
         raise PlanError(
             f"`--device` must be a device that torch can use here, got {name!r:.60}:"
-            f" {' '.join(str(error).split()):.200}"
+            f' {" ".join(str(error).split()):.200}. Pass "cpu", for example.'
         ) from None
     return {"device": f"{found.type}, {own}".removesuffix(", ")}
 

@@ -91,7 +91,7 @@ def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, i
     if left:
         raise ValueError(
             "the keys of `predictions` must be length/batch/output for the tested lengths, got"
-            f" {min(left)}."
+            f" {min(left)}. Pass what `predict` returned."
         )
     return outcomes
 
@@ -115,6 +115,7 @@ def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -
             got = "none" if held is None else f"{held.dtype} of shape {tuple(held.shape)}"
             raise ValueError(
                 f"the predictions {name!r} for {where} must be {kind} of shape {shape}, got {got}."
+                " Pass what `predict` returned."
             )
 
 

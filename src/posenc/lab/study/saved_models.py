@@ -99,7 +99,8 @@ def load(path: str | Path, allow_code: user_code_gate.Allowed = ()) -> SavedMode
     path = Path(path)
     if not path.is_file():
         raise ValueError(
-            f"`path` must be a file of `posenc study --keep`, got {path}, which is not a file."
+            f"`path` must be a model saved by `posenc study --keep`, got {path}, which is not a"
+            " file."
         )
     foreign = ValueError(f"`path` must be a model saved by `posenc study --keep`, got {path}.")
     try:

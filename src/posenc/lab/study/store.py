@@ -412,7 +412,9 @@ def _check(file: sqlite3.Connection, path: Path) -> None:
         file.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
     )
     if mark != MARK or "about" not in tables:
-        raise StoreError(f"{path} must be the store of a study, got another database.")
+        raise StoreError(
+            f"{path} must be the results.db of a study, got another database. Name another file."
+        )
     version = _format(file)
     if version not in STATEMENTS:
         raise StoreError(
@@ -420,7 +422,10 @@ def _check(file: sqlite3.Connection, path: Path) -> None:
             " of posenc."
         )
     if tables != STATEMENTS[version]:
-        raise StoreError(f"{path} must be the store of a study, got a database with other tables.")
+        raise StoreError(
+            f"{path} must be the results.db of a study, got a database with other tables. Name"
+            " another file."
+        )
 
 
 def _format(file: sqlite3.Connection) -> Any:

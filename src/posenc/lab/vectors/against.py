@@ -158,7 +158,10 @@ def against(
 def _layer(spec: Spec, layer: int | None) -> tuple[Rotary, complex]:
     """Return a layer's RoPE, and the complex factor of its unrotated pairs (1 + i for FoPE)."""
     if layer is not None and not 0 <= layer < len(spec.layers):
-        raise ValueError(f"`layer` must be from 0 to {len(spec.layers) - 1}, got {layer}.")
+        raise ValueError(
+            f"`layer` must be from 0 to {len(spec.layers) - 1}, got {layer}. Pass the index of a"
+            " layer."
+        )
     if layer is None:
         chosen = [*(one for one in spec.layers if one.window is None), *spec.layers]
     else:

@@ -265,7 +265,7 @@ def of_extensions() -> Iterator[VectorCase]:
 
 
 def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str, Any]]]:
-    """Return θ by each method, for a RoPE that was trained on 4,096 tokens, and more settings."""
+    """Return θ of a RoPE trained on 4,096 tokens, extended by each method, and further settings."""
     length = round(4096 * factor)
     # Factors for each pair that a search might have found
     short, long = ([1 + j * by for j in range(len(theta))] for by in (1 / 32, 1 / 4))

@@ -49,7 +49,7 @@ def explorer(
 
 
 def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
-    """Split arguments into cards of encodings and paths of model files."""
+    """Split arguments into catalogue entries of encodings and paths of model files."""
     cards, paths = [], []
     for item in what:
         if not isinstance(item, Encoding | Card | str | Path):
