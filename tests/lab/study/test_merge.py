@@ -36,7 +36,7 @@ def test_parts_that_were_run_apart_make_the_store_of_the_whole(tmp_path):
 def test_what_does_not_belong_together_is_refused_and_nothing_is_written(tmp_path, monkeypatch):
     part = study(tmp_path / "part", part=(1, 2))
     others = study(tmp_path / "others", replace(PLAN, hypothesis="Another."), part=(2, 2))
-    with pytest.raises(StoreError, match="others must be a part of the same plan"):
+    with pytest.raises(StoreError, match="others must have results of the same plan"):
         merge(tmp_path / "merged", [part, others])
     monkeypatch.setattr(environment, "code", lambda: "another")
     later = study(tmp_path / "later", part=(2, 2))

@@ -165,7 +165,7 @@ def test_what_is_no_list_of_numbers_is_refused(values):
 def test_outcomes_of_other_prompts_are_refused():
     with pytest.raises(ValueError, match=r"same number of prompts for each seed, got \[2, 3\]"):
         stats.interval([torch.ones(2), torch.ones(3)])
-    with pytest.raises(ValueError, match="a vector for each seed, got none"):
+    with pytest.raises(ValueError, match="a vector for each seed, got no seed"):
         stats.interval([])
 
 
