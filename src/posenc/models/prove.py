@@ -258,7 +258,7 @@ def _measured(
     trained: int,
     change: Change | None = None,
 ) -> Way:
-    """Return a method's losses, recall and copying; `change` replaces the layers' encodings."""
+    """Measure a method's losses, passkey recall and copying; `change` replaces the encodings."""
     spec, to = specify(config).text_stack, ids.shape[-1]
     with read_as(model, spec, to, change):
         choose, measure = (_bits(model.model, rows) for rows in (ids[::2], ids[1::2]))
