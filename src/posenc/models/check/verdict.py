@@ -353,7 +353,7 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Return the trials that beat their reference, now compared with `own`, the unchanged config."""
+    """Return the trials that beat their reference, now compared with `own` (unchanged config)."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
