@@ -111,7 +111,7 @@ def test_bad_input_gets_one_line_and_nothing_is_written(posenc, opened, tmp_path
 def test_a_report_links_each_encoding_to_its_view(posenc, tmp_path):
     assert posenc("compare", "nope", "rope", "--out", "report")[0] == 0
     page = (tmp_path / "report" / "index.html").read_text("utf-8")
-    assert re.findall(r'href="explore.html(#[^"]*)"', page) == [
+    assert re.findall(r'href="explore.html(#v1/encoding/[^"]*)"', page) == [
         "#v1/encoding/nope",
         "#v1/encoding/rope",
     ]
