@@ -27,7 +27,7 @@ for name, (path, places) in ways.items():
     steps[name] = places.diff(dim=0).norm(dim=-1).tolist()
     print(f"{name}: steps of {', '.join(f'{step:.2f}' for step in steps[name])}")
     cube = [
-        Line(*zip(*(bits[[a, b]] @ ONTO).tolist(), strict=True), colour=GREY, dash="dot", width=1)
+        Line(*(bits[[a, b]] @ ONTO).T.tolist(), colour=GREY, dash="dot", width=1)  # type: ignore
         for a, b in edges
     ]
     x, y = (path @ ONTO).T.tolist()

@@ -49,8 +49,8 @@ def loss(model: torch.nn.Sequential) -> float:
 @torch.no_grad()
 def clip(model: torch.nn.Sequential, reach: int) -> None:
     """Give all distances beyond the reach the vectors of the reach."""
-    for block in model[1:3]:
-        shaw = block.attention.encoding
+    for block in list(model)[1:3]:
+        shaw = block.attention.encoding  # type: ignore
         for table in (shaw.relative_keys, shaw.relative_values):
             table[shaw.reach + reach :] = table[shaw.reach + reach].clone()
 

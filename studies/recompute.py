@@ -91,7 +91,7 @@ def t_quantile(p: float, degrees: float) -> float:
     scale = exp(lgamma((degrees + 1) / 2) - lgamma(degrees / 2)) / pi**0.5
     weights = np.where(np.arange(4_001) % 2, 4.0, 2.0)  # Simpson's rule
     weights[[0, -1]] = 1
-    low, high = 0.0, pi / 2
+    low, high, middle = 0.0, pi / 2, pi / 4
     for _ in range(60):
         middle = (low + high) / 2
         heights = np.cos(np.linspace(0, middle, 4_001)) ** (degrees - 1)

@@ -87,8 +87,9 @@ def _left_out(tree: ast.AST, module: str) -> Iterator[range]:
         name = getattr(node, "name", "")
         if isinstance(node, ast.FunctionDef) and {name, f"{module}.{name}"} & {*ELSEWHERE}:
             yield range(node.lineno, (node.end_lineno or 0) + 1)
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if LIMITS & {getattr(x, "id", getattr(x, "attr", "")) for x in targets}:
+        if isinstance(node, ast.Assign) and LIMITS & {
+            getattr(x, "id", getattr(x, "attr", "")) for x in node.targets
+        }:
             yield range(node.lineno, (node.end_lineno or 0) + 1)
         if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Raise):
             yield range(node.lineno, (node.body[-1].end_lineno or 0) + 1)
@@ -100,8 +101,8 @@ def noticed_by(mutant: Mutant, folder: Path) -> str:
     code = compile(mutant.mutated(Path(path).read_text("utf-8")), path, "exec")
     sound = SourceFileLoader.get_code
 
-    def get_code(loader: Any, name: str) -> Any:
-        return code if loader.path == path else sound(loader, name)
+    def get_code(self: SourceFileLoader, fullname: str) -> Any:
+        return code if self.path == path else sound(self, fullname)
 
     def check() -> str:
         SourceFileLoader.get_code = get_code
