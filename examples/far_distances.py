@@ -50,7 +50,7 @@ def loss(model: torch.nn.Sequential) -> float:
 def clip(model: torch.nn.Sequential, reach: int) -> None:
     """Give all distances beyond the reach the vectors of the reach."""
     for block in list(model)[1:3]:
-        shaw = block.attention.encoding  # type: ignore
+        shaw = getattr(block, "attention").encoding  # noqa: B009
         for table in (shaw.relative_keys, shaw.relative_values):
             table[shaw.reach + reach :] = table[shaw.reach + reach].clone()
 
