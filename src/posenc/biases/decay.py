@@ -128,7 +128,7 @@ def _fall(c: Tensor, keys: slice) -> float:
 
 
 class TiledDecay(TiledBias):
-    """The tiles of a `DecayBias`: causal triangles and rectangles, with one bias per key."""
+    """The tiles of a `DecayBias`: triangles on the diagonal, rectangles below; one bias per key."""
 
     by_heads, what = True, "attention with gates"
 

@@ -189,7 +189,7 @@ def folded(tokens: int, axes: int) -> Positions | Points:
 
 
 def randomised(tokens: int, most: int, generator: Generator | None = None) -> Positions:
-    """Draw increasing random positions below `most`, (token,), for one step of training.
+    """Draw increasing random positions below `most` for one training step, of shape (token,).
 
     - `tokens`: tokens of the text
     - `most`: positions to draw from, 0 … most − 1, far more than `tokens`

@@ -17,7 +17,7 @@ from posenc.models.config.families import detection, feature_pyramids
 from posenc.models.config.spec import PatchWaves
 from posenc.models.files.errors import Unread
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+sys.path.append(str(Path(__file__).parents[3] / "tools"))
 import watched
 
 ROWS, COLUMNS = 3, 5

@@ -97,9 +97,9 @@ def test_composite_configs_are_read_part_by_part():
 
 def test_what_is_not_read_is_refused_by_name_with_the_reason():
     with pytest.raises(
-        Unread, match="posenc does not support wav2vec2: its positions come from a convolution"
+        Unread, match="posenc does not support wavlm: its positions come from a convolution"
     ):
-        specify({"model_type": "wav2vec2"})
+        specify({"model_type": "wavlm"})
     with pytest.raises(Unread, match="posenc does not support mystery: the type is unknown"):
         specify({"model_type": "mystery"})
 

@@ -14,7 +14,7 @@ from posenc.models.config import specify
 from posenc.models.config.families import by_hand, named_by_hand, prompts
 from posenc.models.config.spec import PointWaves
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+sys.path.append(str(Path(__file__).parents[3] / "tools"))
 import watched
 
 GIVEN = sorted(name for name in named_by_hand() if by_hand(name).get("kind") == "given")

@@ -16,7 +16,7 @@ from posenc.models.config import specify
 from posenc.models.config.families import sam_vision
 from posenc.models.config.spec import PatchOffsets, PatchTable
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+sys.path.append(str(Path(__file__).parents[3] / "tools"))
 import watched
 
 EVERY = pytest.mark.parametrize("name", sam_vision.MODELS.split())

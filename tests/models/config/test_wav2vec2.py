@@ -14,7 +14,7 @@ from posenc.models.config import specify
 from posenc.models.config.families import wav2vec2
 from posenc.models.config.spec import Convolution
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+sys.path.append(str(Path(__file__).parents[3] / "tools"))
 import watched
 
 SIZES = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=40)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import CONFIG_MAPPING
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "tools"))
+sys.path.append(str(Path(__file__).parents[3] / "tools"))
 import watched
 
 PATCH = 4  # pixels of a side

@@ -87,7 +87,7 @@ class Inkling(Encoding):
         return TableBias(q_at.pos, k_at.pos, self.reach, self.row, shares, profiles)
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the column of the profile table `bank` for each offset; `reach` means no bias.
+        """Return, for each offset, its column in the bank of profiles, or `reach`: no bias.
 
         - `distance`: offset in tokens, query − key
         """

@@ -22,7 +22,7 @@ def slack(points: Tensor, theta: Tensor) -> Tensor:
 
 
 def off(m: Tensor, made: Tensor, slack: Tensor) -> Tensor:
-    """Return the differences of two complex factors, in multiples of the tolerance `slack`.
+    """Return the distances of two complex rotation factors, divided by the tolerance `slack`.
 
     NaN equals NaN.
     """

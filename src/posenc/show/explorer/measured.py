@@ -104,7 +104,7 @@ def _exported(
 
 
 def wider(card: Card) -> dict[str, dict[str, Any]]:
-    """Export graphs for the head sizes in `DIMS`; {} for biases and encodings with weights."""
+    """Export a computation graph per head size in `DIMS`; {} for biases and learned encodings."""
     found = {}
     for dim in DIMS:
         try:

@@ -91,7 +91,7 @@ class SliderMaker:
         return in_float64(encoding)
 
     def export(self, encoding: Encoding) -> Graph:
-        """Record the graph, if possible with the floats that sliders change as constants.
+        """Record the graph, if possible with a constant for each number that a slider changes.
 
         A float on which a branch depends cannot be a constant.
         """

@@ -146,7 +146,8 @@ GUIDE = (
         f" training: {_ANGLES}. PI has a price that this count does not show: all neighbouring"
         " tokens end up 16 times closer; with YaRN only the slow pairs slow down. Four small models"
         " trained without any of these methods read two to eight times the 64 tokens of their"
-        " configs. No method saved 0.01 bits compared with reading only the last 64 tokens. There"
+        " configs. No method saved as much as 0.01 bits compared with reading only the last 64"
+        " tokens. There"
         f" is little to gain: one of the four, trained on 128 letters, needs {TWICE[0]} bits with"
         f" 128 letters and {TWICE[1]} with the last 64.",
         "Whether your model can use texts of that length: `posenc extend --prove` measures its"

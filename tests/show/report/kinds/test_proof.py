@@ -9,7 +9,7 @@ from posenc.support.provenance import since
 
 YARN = Way("yarn", 2.0, 1.9, 2.1, [(64, 1.9), (128, 2.1)], 1.0, 0.5, {})
 OWN = Way("as it is", 4.0, 1.8, 4.2, [(64, 1.8), (128, 4.2)], 0.0, 0.0, {})
-PROOF = Proof(64, 128, 2.5, [YARN, OWN], 2**30, ["a <note>"], {}, "model", since(0))
+PROOF = Proof(64, 128, 2.5, [YARN, OWN], 2**30, ["a <note>"], {}, [], "model", since(0))
 
 
 def test_a_proof_is_a_kind_of_result():

@@ -132,7 +132,7 @@ def bands(stack: Bands) -> Iterator[str]:
 
 
 def layout(measurements: WeightMeasurements) -> Iterator[str]:
-    """Yield sentences on the arrangement of rotary pairs in channels that fits the weights."""
+    """Yield sentences on which layout of rotary pairs, half or interleaved, the weights fit."""
     evidence = measurements.evidence
     if evidence is None:
         return
