@@ -22,5 +22,5 @@ def test_a_model_that_decodes_other_logits_is_not_timed(monkeypatch):
 
     wrong = lambda *args, **kwargs: attend(*args, **kwargs) * 1.01 ** args[0].shape[2]  # noqa: E731
     monkeypatch.setattr(hooks, "attend", wrong)
-    with pytest.raises(TypeError, match="not itself with its own encoding"):
+    with pytest.raises(TypeError, match="another output with its own encoding"):
         adapter.time_adapter("prefill", adapter.Size(1, 16), 1, 0.0)

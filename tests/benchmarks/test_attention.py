@@ -15,7 +15,9 @@ def test_attention_as_posenc_and_as_others_have_it_is_the_same():
 
 @pytest.mark.parametrize("kind", attention.KINDS)
 def test_attention_of_each_kind(kind, monkeypatch):
-    monkeypatch.setattr(attention, "check", lambda: dict.fromkeys(attention.cases(32), 0.0))
+    monkeypatch.setattr(
+        attention, "reference_errors", lambda: dict.fromkeys(attention.cases(32), 0.0)
+    )
     table = attention.time_attention(32, kind, 1, 0.0)
     assert table.row(table.limit).ratio == 1
     least = {"window": {"posenc ALiBi", "posenc RoPE"}, "prefill": {"posenc ALiBi", "posenc T5"}}
@@ -24,7 +26,7 @@ def test_attention_of_each_kind(kind, monkeypatch):
 
 
 def test_every_target_of_decoding_windows_and_prefill_is_told(monkeypatch):
-    monkeypatch.setattr(attention, "check", lambda: {})
+    monkeypatch.setattr(attention, "reference_errors", lambda: {})
     told = {
         kind: [t.what for t in attention.time_attention(tokens, kind, 1, 0.0).targets]
         for kind, tokens in (("decode", 256), ("window", 300), ("prefill", 16))

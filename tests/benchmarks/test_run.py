@@ -33,10 +33,10 @@ def interrupted():
 def test_an_interrupted_run_ends_with_what_it_has_measured(monkeypatch, benchmarked):
     table = benchmarked.tables[0]
     jobs = [("first", lambda: table), ("second", interrupted), ("third", interrupted)]
-    monkeypatch.setattr(run, "_jobs", lambda part, effort: jobs)
+    monkeypatch.setattr(run, "_jobs", lambda part, effort, cases: jobs)
     found = run.benchmark(["attention"], quick=True)
     assert (found.tables, found.unmeasured) == ([table], ("second", "third"))
-    monkeypatch.setattr(run, "_jobs", lambda part, effort: jobs[1:])
+    monkeypatch.setattr(run, "_jobs", lambda part, effort, cases: jobs[1:])
     with pytest.raises(KeyboardInterrupt):
         run.benchmark(["attention"])
 
