@@ -69,11 +69,16 @@ def document(case: VectorCase) -> dict[str, Any]:
     }
 
 
+def ungained(case: VectorCase) -> bool:
+    """Test whether a rotation case keeps the norms of queries and keys."""
+    return float(case.settings.get("gain", 1.0)) == 1.0
+
+
 def plain(case: VectorCase) -> str:
     """Format a rotation case as lines of text, each with a field's name and values.
 
-    case, layout, start, gain, sizes (batch, heads, tokens, channels, positions for each text and
-    head), theta, positions, q, rotated_q
+    case, layout, start, precision, tolerance, sizes (batch, heads, tokens, channels), theta,
+    positions (for each text, head and token), q, rotated_q
     """
     q, pos = case.inputs["q"], case.inputs["positions"]
     batch, heads, tokens, _ = q.shape
@@ -105,7 +110,9 @@ def write(out: Path) -> int:
     texts = {f"{kind}.json": _text(kind, chosen) for kind, chosen in _by_kind(made).items()}
     core = [case for case in made if case.core]
     texts[CORE] = _text("core", core)
-    texts[PLAIN] = "".join(plain(case) for case in core if case.kind == "rotation")
+    # A checker of 30 lines has no gain
+    without = [case for case in core if case.kind == "rotation" and ungained(case)]
+    texts[PLAIN] = "".join(map(plain, without))
     texts[SCHEMA] = (files("posenc.lab.vectors") / SCHEMA).read_text("utf-8")
     index = {
         "format": FORMAT,
