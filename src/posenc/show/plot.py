@@ -154,6 +154,11 @@ def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
             f"`encoding` must have a bias, as ALiBi, T5 and KERPLE do, got {_name(encoding)}, which"
             " adds nothing to scores. Use `plot.rows`."
         )
+    if instance.axes > 1:
+        raise ValueError(
+            f"`encoding` must have one axis, got {_name(encoding)}, which has {instance.axes}. Pass"
+            " a bias of distances in a text."
+        )
     try:
         with torch.no_grad():
             scores = instance(pos[-1:], pos)[0, :, 0].flip(-1)  # (head, tokens back)
