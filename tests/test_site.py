@@ -156,6 +156,9 @@ def test_each_encoding_has_a_page_with_its_formula_pictures_properties_code_and_
     assert f"explorer.html#v1/encoding/{card.slug}" in html
 
 
+OF_MODULE = "multimodal", "patches"  # functions whose modules have their names
+
+
 def public():
     """The names that the reference must have: those of posenc, and of modules with `__all__`.
 
@@ -164,12 +167,12 @@ def public():
     for name in {*dir(posenc)} - {"CATALOG", "__version__", "properties", "study"}:
         value = getattr(posenc, name)
         if isinstance(value, ModuleType):
-            yield from (f"{name}.{one}" for one in value.__all__ if one != "multimodal")
+            yield from (f"{name}.{one}" for one in value.__all__ if one not in OF_MODULE)
         elif name in ENCODINGS and not value.__module__.endswith("remaps"):
             yield f"{value.__module__}.{value.__qualname__}".removeprefix("posenc.")
         else:
             yield name
-    yield "positions.multimodal.multimodal"  # the module has the name of its function
+    yield from (f"positions.{name}.{name}" for name in OF_MODULE)
     yield from (f"properties.{measure.__name__}" for measure in posenc.properties.ALL)
 
 
