@@ -1,8 +1,6 @@
 """Test the sinusoids of detectors against the modules that their classes build."""
 
-import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -16,9 +14,7 @@ from posenc.models.config import specify
 from posenc.models.config.families import detection, feature_pyramids
 from posenc.models.config.spec import PatchWaves
 from posenc.models.files.errors import Unread
-
-sys.path.append(str(Path(__file__).parents[3] / "tools"))
-import watched
+from tools import watched
 
 ROWS, COLUMNS = 3, 5
 STAGES = ["stage2", "stage3", "stage4"]

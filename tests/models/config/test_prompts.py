@@ -1,8 +1,5 @@
 """Test the Fourier features of prompt encoders against transformers' own modules."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("transformers")
@@ -13,9 +10,7 @@ from transformers import CONFIG_MAPPING
 from posenc.models.config import specify
 from posenc.models.config.families import by_hand, named_by_hand, prompts
 from posenc.models.config.spec import PointWaves
-
-sys.path.append(str(Path(__file__).parents[3] / "tools"))
-import watched
+from tools import watched
 
 GIVEN = sorted(name for name in named_by_hand() if by_hand(name).get("kind") == "given")
 

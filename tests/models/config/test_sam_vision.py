@@ -1,8 +1,6 @@
 """Test the scores of SAM's image encoders against transformers' own attention modules."""
 
-import sys
 from inspect import getsource
-from pathlib import Path
 
 import pytest
 
@@ -15,9 +13,7 @@ from posenc.core.positions import grid
 from posenc.models.config import specify
 from posenc.models.config.families import sam_vision
 from posenc.models.config.spec import PatchOffsets, PatchTable
-
-sys.path.append(str(Path(__file__).parents[3] / "tools"))
-import watched
+from tools import watched
 
 EVERY = pytest.mark.parametrize("name", sam_vision.MODELS.split())
 SIZES = dict(

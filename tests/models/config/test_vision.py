@@ -1,21 +1,16 @@
 """Test the reading of vision towers against transformers' own modules, see towers.py."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("transformers")
 
 import torch
 from refusals import refused
+from towers import added, recorded, tower
 
 from posenc.models.config import specify
 from posenc.models.config.families import patch_tables, vision
 from posenc.models.config.spec import PatchTable
-
-sys.path.insert(0, str(Path(__file__).parent))
-from towers import added, recorded, tower
 
 EVERY = pytest.mark.parametrize("name", vision.MODELS.split())
 TABLES = pytest.mark.parametrize("name", [*vision.TABLES, *patch_tables.TABLES])

@@ -1,8 +1,5 @@
 """Test the convolutions of wav2vec 2.0 and its kin against transformers' own modules."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("transformers")
@@ -13,9 +10,7 @@ from transformers import CONFIG_MAPPING
 from posenc.models.config import specify
 from posenc.models.config.families import wav2vec2
 from posenc.models.config.spec import Convolution
-
-sys.path.append(str(Path(__file__).parents[3] / "tools"))
-import watched
+from tools import watched
 
 SIZES = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=40)
 

@@ -5,14 +5,12 @@ import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import CONFIG_MAPPING
 
-sys.path.append(str(Path(__file__).parents[3] / "tools"))
-import watched
+from tools import watched
 
 PATCH = 4  # pixels of a side
 SIZES = {
