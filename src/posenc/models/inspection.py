@@ -21,12 +21,12 @@ from posenc.models.config.fields import PATCH_WINDOW
 from posenc.models.config.source import Source
 from posenc.models.config.spec import (
     Added,
-    AxisTables,
     Buckets,
     Convolution,
     Disentangled,
     Fourier,
     Layer,
+    OfLayer,
     PatchOffsets,
     PatchOrder,
     PatchRotary,
@@ -411,17 +411,7 @@ def describe_layer(layer: Layer) -> str:
     return words
 
 
-def describe_encoding(
-    encoding: Rotary
-    | Fourier
-    | Slopes
-    | Buckets
-    | Disentangled
-    | Projected
-    | PatchRotary
-    | PatchOffsets
-    | Added,
-) -> str:
+def describe_encoding(encoding: OfLayer | Added) -> str:
     """Describe an encoding in a few words.
 
     >>> describe_encoding(Buckets(8, 32, 128, True))
@@ -469,10 +459,6 @@ def describe_encoding(
         case Table():
             first = f", from stored row {encoding.offset}" if encoding.offset else ""
             return f"learned table, {encoding.rows:,} rows of {encoding.width}{first}"
-        case AxisTables():
-            sizes = zip(encoding.sizes, encoding.axes, strict=True)
-            rows = " and ".join(f"{size:,} of the {axis}" for size, axis in sizes)
-            return f"learned tables, rows {rows}, {encoding.width} channels, added together"
         case PatchWaves():
             unit = "an image spans 2π" if encoding.normalised else "patches are counted"
             words = f"sinusoids of {' and '.join(encoding.axes)}, {encoding.width} channels"

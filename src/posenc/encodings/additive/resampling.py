@@ -27,9 +27,8 @@ def on_a_grid(
             f" the `kept` ones, got {grid}. Pass the (rows, columns) of the patches, or another"
             " `kept`."
         )
-    cells = rows.T.unflatten(-1, grid)[None].float()
-    new = F.interpolate(cells, to, mode="bicubic", antialias=antialias)
-    return new.flatten(-2)[0].T.to(rows.dtype)
+    method = "bicubic, antialiased" if antialias else "bicubic"
+    return resized(rows.unflatten(0, grid).float(), to, method).flatten(0, 1).to(rows.dtype)
 
 
 def resized(cells: Tensor, to: tuple[int, int], method: str) -> Tensor:

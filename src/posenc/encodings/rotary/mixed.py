@@ -36,8 +36,6 @@ def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, 
     """Return θ of pairs that rotate along the direction φ, or at a right angle to φ, per head.
 
     The fastest pair has 1 radian per patch.
-
-    The fastest pair has 1 radian per patch.
     """
     if whole_number(dim, "dim") < 4 or dim % 4:
         raise ValueError(

@@ -69,9 +69,9 @@ def document(case: VectorCase) -> dict[str, Any]:
     }
 
 
-def ungained(case: VectorCase) -> bool:
-    """Test whether a rotation case keeps the norms of queries and keys."""
-    return float(case.settings.get("gain", 1.0)) == 1.0
+def has_gain(case: VectorCase) -> bool:
+    """Test whether the rotation of a case also scales queries and keys, as YaRN does."""
+    return case.settings.get("gain", 1.0) != 1.0
 
 
 def plain(case: VectorCase) -> str:
@@ -110,9 +110,9 @@ def write(out: Path) -> int:
     texts = {f"{kind}.json": _text(kind, chosen) for kind, chosen in _by_kind(made).items()}
     core = [case for case in made if case.core]
     texts[CORE] = _text("core", core)
-    # A checker of 30 lines has no gain
-    without = [case for case in core if case.kind == "rotation" and ungained(case)]
-    texts[PLAIN] = "".join(map(plain, without))
+    # The checkers that read this file only rotate
+    rotations = [case for case in core if case.kind == "rotation" and not has_gain(case)]
+    texts[PLAIN] = "".join(map(plain, rotations))
     texts[SCHEMA] = (files("posenc.lab.vectors") / SCHEMA).read_text("utf-8")
     index = {
         "format": FORMAT,

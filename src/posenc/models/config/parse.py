@@ -17,7 +17,6 @@ from posenc.models.config.rope_settings import PLACES, lengths
 from posenc.models.config.spec import (
     IN_IMAGES,
     TEXT,
-    AxisTables,
     Buckets,
     Convolution,
     Disentangled,
@@ -57,7 +56,6 @@ KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
     PatchRotary: "axial",
     PatchOffsets: "mvitv2",
     PatchTable: "learned",
-    AxisTables: "learned",
     Convolution: "convolution",
     PatchWaves: "sinusoidal",
     PointWaves: "sinusoidal",

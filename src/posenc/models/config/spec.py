@@ -6,7 +6,7 @@ imported only by the methods that build frequencies, encodings or masks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -354,6 +354,11 @@ class QueryScale:
         return Temperature(self.every, self.strength, self.start)
 
 
+OfLayer = (
+    Rotary | Fourier | Slopes | Buckets | Disentangled | Projected | PatchRotary | PatchOffsets
+)
+
+
 @dataclass(frozen=True)
 class Layer:
     """Positional encoding and attention settings of one layer.
@@ -362,17 +367,7 @@ class Layer:
     """
 
     # None: NoPE
-    encoding: (
-        Rotary
-        | Fourier
-        | Slopes
-        | Buckets
-        | Disentangled
-        | Projected
-        | PatchRotary
-        | PatchOffsets
-        | None
-    ) = None
+    encoding: OfLayer | None = None
     kind: str = "full_attention"  # type of the layer in transformers' terms
     attends: bool = True  # False: a convolution or a recurrence
     # Number of tokens that a query sees, itself included; None: all. If `kind` is
@@ -423,10 +418,10 @@ class Layer:
         """Return the index of each token's chunk, or of each image patch's window."""
         if self.kind == "chunked_attention":
             return pos // size
+        from posenc.biases.axes import on_a_line
+
         first = self.encoding.first if isinstance(self.encoding, PatchRotary) else 0
-        row, column = ((pos[..., axis] - first) // size for axis in (-2, -1))
-        # Cantor's numbering of pairs: one number for each window
-        return (row + column) * (row + column + 1) // 2 + column
+        return on_a_line(((pos[..., -2:] - first) // size).long(), "windows")
 
 
 @dataclass(frozen=True)
@@ -484,28 +479,6 @@ class PatchTable:
         to = (columns, rows) if self.exchanged else (rows, columns)
         fitted = resized(cells.unflatten(0, self.grid), to, self.resized).flatten(0, 1)
         return fitted[points[:, -2] * columns + points[:, -1]]
-
-
-@dataclass(frozen=True)
-class AxisTables:
-    """Learned position tables, one per axis of an image or video, whose vectors are summed."""
-
-    sizes: tuple[int, ...]  # rows of each table
-    width: int
-    axes: tuple[str, ...]  # axis of each table: "frame", "row" or "column"; "patch" counts rows
-
-    def rows_of(self, tables: Sequence[Tensor], *sizes: int) -> Tensor:
-        """Return the summed table vectors of each patch, (token, channel), counted row by row.
-
-        - `tables`: rows of each axis, (row, channel)
-        - `sizes`: rows and columns of patches of the image, or frames, rows and columns
-        """
-        from posenc.core.positions import grid
-
-        points = dict(zip(AXES[-len(sizes) :], grid(*sizes).unbind(-1), strict=True))
-        points["patch"] = points["row"] * sizes[-1] + points["column"]
-        each = zip(tables, self.axes, strict=True)
-        return sum((table[points[axis]] for table, axis in each), tables[0].new_zeros(()))
 
 
 @dataclass(frozen=True)
@@ -591,9 +564,9 @@ class Convolution:
     count: int = 1  # convolutions in sequence
 
 
-Added = Table | Convolution | PatchTable | AxisTables | Waves | PatchWaves | PointWaves
+Added = Table | Convolution | PatchTable | Waves | PatchWaves | PointWaves
 # Positions of these are places in an image or video, not tokens of a text
-IN_IMAGES = PatchTable, AxisTables, PatchWaves, PointWaves
+IN_IMAGES = PatchTable, PatchWaves, PointWaves
 
 
 class LayerEncodings(list["Encoding"]):

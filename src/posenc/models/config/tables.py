@@ -41,9 +41,7 @@ def learned(config: Config) -> Table:
 
 def waves(config: Config) -> Waves:
     """Return the sinusoidal table, whose base and channel order depend on the model family."""
-    width, rows = config.count("hidden_size"), config.count("max_position_embeddings")
-    if width is None:
-        config.fail("hidden_size", "is missing")
+    width, rows = required(config, "hidden_size"), config.count("max_position_embeddings")
     if width % 2:
         config.fail("hidden_size", "must be even: sines and cosines come in pairs", width)
     form = config.family.waves
