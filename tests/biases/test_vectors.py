@@ -60,7 +60,7 @@ def test_it_trains_whatever_learns(learned):
 @pytest.mark.parametrize("trains", [True, False])
 @pytest.mark.parametrize("queries", [300, 1])
 def test_within_autocast_it_computes_in_full(queries, trains):
-    """Against the same call outside, backward within too; one query is rounded as usual."""
+    """Compare with the same call outside of autocast. Products of one query are in bfloat16."""
     encoding, pos = BY_CONTENT["transformer-xl"], PLACES["text"][0]
     at = pos[-queries:]
     q, k, v = (x.requires_grad_(trains) for x in tensors(at, pos))

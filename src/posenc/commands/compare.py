@@ -138,7 +138,11 @@ def _read_quietly(folder: Path, text: Any) -> Any:
 
 
 def _explorer_begun(out: Path | None) -> AbstractContextManager[Callable[[], None]]:
-    """Return a context manager: a second process measures the catalogue for the explorer page."""
+    """Start a process that measures the catalogue for the explorer, while this one compares.
+
+    Returns a context manager with a function that waits until the process has finished. Call it
+    before timing, which the other process would disturb.
+    """
     if out is None:
         return nullcontext(lambda: None)
     from posenc.show.explorer import data

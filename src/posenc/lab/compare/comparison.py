@@ -45,7 +45,7 @@ class Settings:
     windows: int = 24
     sentences: int = 16
     cost_tokens: int = 512
-    cost_rounds: int = 6  # the fewest whose range is a 95 % interval of the median
+    cost_rounds: int = 6  # with fewer, the range of times is no 95 % interval of the median
     seed: int = 0
 
     @property

@@ -169,7 +169,7 @@ def page(
 
 
 def _theta_text(named: tuple[str, TurningEntry]) -> str:
-    """Return the text of a rotation's θ, to sort by."""
+    """Return θ of a named rotation as JSON text, by which rotations are sorted."""
     return json.dumps(named[1]["theta"])
 
 
@@ -218,7 +218,8 @@ def catalog(
 def measured_beside() -> Iterator[Callable[[], None]]:
     """Measure the catalogue in a second process during the block, if there are two processors.
 
-    Yields a function that waits for its end. The process is stopped at the end of the block.
+    Yields a function that waits until this process has finished. It is stopped, finished or not,
+    when the `with` block ends.
     """
     if (os.cpu_count() or 1) < 2 or not unmeasured():
         yield lambda: None
