@@ -80,7 +80,7 @@ def patterns(path):
 
 
 @pytest.mark.repository
-@pytest.mark.parametrize("picture", sorted((FOLDER / "pictures").iterdir()), ids=lambda p: p.stem)
+@pytest.mark.parametrize("picture", sorted((FOLDER / "pictures").glob("*")), ids=lambda p: p.stem)
 def test_the_title_of_a_picture_is_one_of_its_script(picture):
     """Read from the file, and found in the script or in the figures that it uses."""
     figures = Path(plot.__file__).parent / "report/figures"

@@ -54,7 +54,7 @@ def test_usual_names_of_keys_that_gpt_neox_calls_otherwise_are_ignored(
     same(model_type, num_hidden_layers=2, **values)
     same(model_type, num_hidden_layers=2, rotary_emb_base=5e4, rotary_pct=0.5, **values)
     (note,) = specify({"model_type": model_type, **values}).notes
-    assert "ignores: it reads rotary_" in note
+    assert "ignores; it reads rotary_" in note
 
 
 def test_a_window_of_minimax_is_that_of_its_full_layers():

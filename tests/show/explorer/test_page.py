@@ -632,7 +632,7 @@ def test_nothing_is_said_to_a_mouse_alone(visit):
     expect(explained).to_contain_text("Normalized, norm constant: ")
     for _ in range(9):
         page.keyboard.press("ArrowUp")
-    expect(explained).to_contain_text("norm constant: All of the first")
+    expect(explained).to_contain_text("norm constant: The vectors of the first")
     page.get_by_role("button", name="decaying").click()
     expect(explained).to_contain_text("decaying: The score of two tokens")
 
