@@ -107,7 +107,7 @@ def find(name: str | Card | Encoding) -> Card:
 
 
 def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
-    """Return the cards of the chosen encodings without duplicates; number cards of equal names.
+    """Return the cards of the chosen encodings without duplicates; number equal names.
 
     >>> from posenc import ALiBi
     >>> [card.name for card in choose(["alibi", "rope", ALiBi(4), "RoPE"])]

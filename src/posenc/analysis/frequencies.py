@@ -60,7 +60,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class ExtendedPairs:
-    """The rotary pairs after one method of context extension."""
+    """The rotary pairs of a model after one method of context extension."""
 
     pairs: list[Pair]
     gain: float  # factor of cos and sin
@@ -191,7 +191,7 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """Read, per head size, the packaged table of RoPE bases and the longest text of each."""
+    """Read the packaged table of RoPE bases: per head size, the longest text of each base."""
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 
 

@@ -27,7 +27,7 @@ WINDOW = 32
 
 
 def _product(freqs: torch.dtype, pos: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function that computes angles from frequencies and positions in these dtypes."""
+    """Return a function that multiplies frequencies by positions in the given dtypes."""
     return lambda p, theta: p.to(pos).float().unsqueeze(-1) * theta.to(freqs).float()
 
 

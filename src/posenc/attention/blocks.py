@@ -1,4 +1,4 @@
-"""Attention in blocks of queries; training recomputes a block instead of storing its weights.
+"""Attention in blocks of queries; training recomputes a block's weights instead of storing them.
 
 Memory is proportional to tokens · block size instead of tokens².
 """

@@ -302,7 +302,7 @@ def _grow(x: Tensor, tokens: int) -> Tensor:
 def _held(
     cache: Cache, layer: nn.Module, encoding: Encoding, k: Keys, v: Values, at: Any
 ) -> CachedTokens:
-    """Return the cached tokens of a layer, or empty ones in the layer's first call."""
+    """Return the cached tokens of a layer, or an empty `CachedTokens` in its first call."""
     held = cache.held.get(layer)
     if held is None:
         if any([other.called_before for other in cache.held.values()]):
@@ -340,7 +340,7 @@ def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
 
 
 def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Mask | Seen | None:
-    """Restrict a mask over `tokens` queries and keys to the new queries, those from `start` on."""
+    """Restrict a mask over `tokens` queries and keys to the new queries, from index `start` on."""
     if mask is None or not start or (mask is CAUSAL and tokens - start == 1):
         return None if mask is CAUSAL and start else mask
     refuse_no_function(mask)

@@ -25,7 +25,7 @@ Row = tuple[bool, Tensor | None]  # True if the kernel can be used; the row, (ba
 
 @dataclass(frozen=True)
 class Decoding:
-    """Attention of one new token to all keys, for one pass through all layers.
+    """Attention of one new token to all keys, for all layers of one forward pass.
 
     - `encoding`: an `Encoding`; a bias that depends on positions only is computed once
     - `at`: position of the new token, (1,), or the result of `encoding.prepare`
@@ -66,7 +66,7 @@ class Decoding:
         return attend(q, k, v, self.encoding, self.at, self.k_at, scale=scale)
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
-        """Return a flag, True if torch's kernel can be used, and the bias of the new token or None.
+        """Return whether torch's kernel can be used, and the bias of the new token or None.
 
         - `q`, `k`, `v`: the arguments of `attend`
         - `scale`: factor of q · k

@@ -73,7 +73,7 @@ def run(call: Call) -> Tensor:
 
 
 def chosen(call: Call) -> Explanation:
-    """Return the implementation chosen by "auto", and why each one tried before was rejected."""
+    """Return the implementation that "auto" chooses, and why earlier ones were rejected."""
     if call.seen is None and (texts := split_documents(call)):
         count, longest = sum(map(len, texts)), max(chain(*texts), key=lambda one: prod(one.shape))
         of_one = chosen(longest)
@@ -105,7 +105,7 @@ def add_bias(call: Call) -> Call:
 
 
 def _joined(call: Call, texts: list[list[Call]]) -> Tensor:
-    """Compute attention for each document, and concatenate the outputs."""
+    """Compute attention for each document of a packed batch, and concatenate the outputs."""
     if call.trains:
         return torch.cat([torch.cat([*map(run, documents)], -2) for documents in texts])
     # Outputs are written in place, because a list of them would need the same memory again
@@ -118,7 +118,7 @@ def _joined(call: Call, texts: list[list[Call]]) -> Tensor:
 
 
 def _first(call: Call, passed: dict[str, str]) -> Path:
-    """Return the first implementation that can compute the call; store why earlier ones cannot.
+    """Return the first implementation that can compute the call, and why each earlier one cannot.
 
     `passed` receives the reasons by name.
     """

@@ -29,7 +29,7 @@ WORTH_CUTTING = 2**17
 
 
 class DocumentSpan(NamedTuple):
-    """The slices of the queries and of the keys of one document; a document may have no keys."""
+    """The slice of queries and the slice of keys of one document; a document may have no keys."""
 
     rows: slice
     keys: slice
@@ -77,7 +77,7 @@ def _can_be_cut(call: Call) -> bool:
 
 
 def _spans_by_text(mask: Mask) -> list[list[DocumentSpan]]:
-    """Return a list of documents for each text; one list if all texts have the same ids."""
+    """Return the `DocumentSpan`s of each text; only one list if all texts have the same ids."""
     sides = [*zip(*[(same.q_ids, same.k_ids) for same in mask.ids], strict=True)]
     if not all([is_eager_cpu(*side) for side in sides]):
         return [[]]

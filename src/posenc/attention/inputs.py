@@ -21,7 +21,7 @@ IMPLEMENTATIONS: tuple[str, ...] = get_args(Implementation)
 def validate(
     q: Any, k: Any, v: Any, encoding: Any, at: Any, k_at: Any, mask: Any, scale: Any, **how: Any
 ) -> Call:
-    """Check the arguments of `attend`, and return them as a call."""
+    """Check the arguments of `attend`, and return them as a `Call`."""
     check_tensors(encoding, q, k, v)
     tokens, keys = q.shape[2], k.shape[2]
     if at is None:
@@ -51,7 +51,7 @@ def resolve_softmax(
     sinks: Any = None,
     implementation: Any = "auto",
 ) -> Call:
-    """Check the mask and the arguments of the softmax, and return the call."""
+    """Check the mask and the arguments of the softmax, and return a `Call` that contains them."""
     batch, heads, tokens, channels = q.shape
     keys = k.shape[2]
     if isinstance(mask, Mask):
@@ -91,7 +91,7 @@ def learns(encoding: Encoding, *inputs: Tensor) -> bool:
 
 
 def check_tensors(encoding: Any, q: Any, k: Any, v: Any) -> None:
-    """Check types, shapes, dtypes and devices, which torch would reject later or broadcast."""
+    """Check types, shapes, dtypes and devices, which torch would reject late or broadcast."""
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         for name, x in (("q", q), ("k", k), ("v", v)):
             if not isinstance(x, Tensor):

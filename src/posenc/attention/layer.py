@@ -118,7 +118,7 @@ class SelfAttention(nn.Module):
         return self.attended(x, at, mask, implementation, cache)
 
     def prepare(self, x: Embeddings, pos: Any = None, cache: Cache | None = None) -> Any:
-        """Prepare the positions of x for the hooks; the result is their argument `at`.
+        """Prepare the positions of x; the result is the argument `at` of the encoding's hooks.
 
         - `x`: embeddings, (batch, token, width)
         - `pos`: positions; None: 0, 1, 2, …, or those that follow the last token of the `cache`

@@ -6,7 +6,7 @@ from posenc.attention.call import Call
 
 
 class Path:
-    """An implementation of attention, with the conditions for its use."""
+    """Base class of an implementation of attention, with the conditions for its use."""
 
     def cannot(self, call: Call) -> str:
         """Return the reason why this implementation cannot compute the call, or ""."""

@@ -59,7 +59,7 @@ def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = Non
 
 
 def _by_group(x: Tensor, y: Tensor) -> Tensor:
-    """Return x @ y, where y has fewer heads than x (grouped queries), without copies of y."""
+    """Return x @ y without copying y, which has fewer heads than x (grouped queries)."""
     batch, heads, rows, channels = x.shape
     # A graph for any length must not depend on the memory layout of rows
     if y.shape[1] == heads or traced():
@@ -69,7 +69,7 @@ def _by_group(x: Tensor, y: Tensor) -> Tensor:
 
 
 def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
-    """Return the bias of the queries `rows` and the keys `keys` in the dtype of the scores.
+    """Return the bias of the queries `rows` and the keys `keys`, in the dtype of the scores.
 
     Its shape may broadcast.
     """
@@ -91,12 +91,12 @@ def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
 
 
 def sliced(x: Tensor, tokens: slice) -> Tensor:
-    """Return x[..., tokens, :], or x itself without slicing if `tokens` selects all."""
+    """Return x[..., tokens, :], or x itself if the slice `tokens` selects all tokens."""
     return x if tokens == ALL else x[..., tokens, :]
 
 
 def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
-    """Test whether the queries `rows` can attend to all keys in `keys`."""
+    """Test whether every query in `rows` can attend to all keys in `keys`."""
     if call.seen is None:
         return False
     queries, columns = range(call.q.shape[-2])[rows], range(call.k.shape[-2])[keys]
@@ -107,7 +107,7 @@ def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
 
 
 def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
-    """Compute the softmax with sinks, each an additional key whose weight is dropped."""
+    """Compute the softmax with sinks: one additional key per head, whose weight is dropped."""
     if sinks is None:
         return scores.softmax(-1)
     one_more = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)

@@ -27,7 +27,7 @@ def scores(
     k_x: Float[Tensor, "batch key width"] | None = None,
     mask: Mask | Seen | None = None,
 ) -> Scores:
-    """Return the attention scores of all query-key pairs, (batch, head, query, key), by positions.
+    """Return the scores of all query-key pairs at given positions, (batch, head, query, key).
 
     - `encoding`: encoding to apply
     - `q`, `k`: queries and keys before the encoding

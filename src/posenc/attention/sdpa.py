@@ -1,4 +1,4 @@
-"""Attention by torch's `scaled_dot_product_attention`, for any mask and no bias."""
+"""Attention by torch's `scaled_dot_product_attention`, for any mask but without a bias."""
 
 import torch.nn.functional as F
 from torch import Tensor

@@ -53,7 +53,7 @@ class Strip(NamedTuple):
 
 
 def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
-    """Return a mask's diagonal band of visible pairs, or None if they do not form one."""
+    """Return the diagonal band of pairs that a mask shows, or None if they form no band."""
     if mask is None:
         return Strip(queries, keys, 1 - keys, queries - 1)
     if not isinstance(mask, Mask) or mask.bands is None or mask.ids:

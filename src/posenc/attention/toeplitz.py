@@ -74,13 +74,13 @@ class Toeplitz(Path):
 
 
 def _carries_values(call: Call) -> bool:
-    """Test whether the bias's tiles also change the values, and no other encoding does so."""
+    """Test whether the bias's tiles also change the values, and no other encoding does."""
     adding = sum("by_weight" in part.acts_on for part in call.parts)
     return call.bias is not None and call.bias.adds_values and adding == 1
 
 
 def _zeros(call: Call) -> Tensor:
-    """Return the output if no query sees a key: zeros, with gradients of zero for every input."""
+    """Return the output for a mask that hides all pairs: zeros, with zero gradients."""
     out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
     if not call.trains:
         return out

@@ -1,4 +1,4 @@
-"""Pack a point into one integer, so that a bias by two-axis offset becomes a `DistanceBias`.
+"""Pack a two-axis point into one integer, so that a bias by offset becomes a `DistanceBias`.
 
     line(p) = Σ_a p_a · 2^(b (n − 1 − a)),      b = ⌊62/n⌋ bits for each of n axes
 
@@ -46,7 +46,7 @@ def sides_of(window: int | tuple[int, int], name: str) -> tuple[int, int]:
 
 
 def cell(apart: Tensor, sides: tuple[int, int]) -> Tensor:
-    """Return each offset's index in a flat table of all offsets in a window, in row-major order.
+    """Return the index of each offset in a flat table of all offsets in a window, row by row.
 
     - `apart`: differences of two numbers of `on_a_line`
     - `sides`: rows and columns of the window, M; offsets beyond ±(M − 1) are clamped

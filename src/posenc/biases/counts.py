@@ -1,4 +1,4 @@
-"""CoPE's bias, interpolated in a table at cumulative sums of gates, and its CPU attention.
+"""CoPE's bias, interpolated in a table at cumulative sums of gates; its attention on the CPU.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), last )
 
@@ -75,7 +75,7 @@ class CountBias(ScoreBias):
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
 
     def refuses(self, call: Call, strip: Strip) -> str:
-        """Return the reason why the keys cannot be split into near and far keys, or ""."""
+        """Return the reason why the keys of a call cannot be split into near and far, or ""."""
         if strip.high < strip.queries - 1:
             return "the mask hides far keys"
         return "" if call.scale == self.scale else "`scale` is not positive"
@@ -93,7 +93,7 @@ class CountBias(ScoreBias):
 
 
 class NearAndFarKeys(NamedTuple):
-    """A block of queries and its near keys; all earlier keys are far from every query.
+    """A block of queries with its near keys; the counts of all earlier, far keys are saturated.
 
     The count of a far key has reached its maximum for each query of the block.
     """
@@ -123,7 +123,7 @@ def _heads(q: Tensor, k: Tensor) -> list[slice]:
 def _by_heads(
     q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float, heads: list[slice]
 ) -> tuple[Tensor, Tensor, list[list[NearAndFarKeys]]]:
-    """Run `_forward` in one thread per slice of key heads, and concatenate the outputs."""
+    """Compute `_forward` in one thread per slice of key heads, and concatenate the outputs."""
     group = q.shape[1] // k.shape[1]
 
     def of_heads(some: slice) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
@@ -250,7 +250,7 @@ class Counted(torch.autograd.Function):
 
 
 class _Saved(NamedTuple):
-    """Tensors of the forward pass that the backward pass needs, for a slice of the heads."""
+    """Tensors that the forward pass stores for the backward pass, for a slice of the heads."""
 
     q: Tensor
     k: Tensor
@@ -263,7 +263,7 @@ class _Saved(NamedTuple):
     scale: float
 
     def gradients(self, grad: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradients of q, k, v and e, block by block."""
+        """Return the gradients of q, k, v and CoPE's table e, computed block by block."""
         q, k, v, e, out, lse, blocks, strip, scale = self
         dq, dk, dv, de = (torch.zeros_like(x) for x in (q, k, v, e))
         for block in blocks:

@@ -1,4 +1,4 @@
-"""The bias of forget gates, −|cᵢ − cⱼ| with cumulative sums c of log gates, and its tiles.
+"""The bias of forget gates, −|cᵢ − cⱼ|, for cumulative log gates c; its tiles for the CPU.
 
     bias[i, j] = −|cᵢ − cⱼ| = (cᵢ − r) + (r − cⱼ)          c never grows, and keys come first
 
@@ -60,7 +60,7 @@ class DecayBias(ScoreBias):
         return lambda b, h, i, j: -(self.c[b, h, i] - self.c_key[b, h, j]).abs().to(self.dtype)
 
     def refuses(self, call: Call, strip: Strip) -> str:
-        """Return the reason why this bias cannot be written as one number per key, or ""."""
+        """Return the reason why this bias cannot be computed as one number per key, or ""."""
         if strip.high < strip.queries - 1:
             return "the mask hides far keys"
         rows = slice(strip.rows.start, strip.rows.stop)
@@ -85,7 +85,7 @@ class DecayBias(ScoreBias):
 
 
 def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: float) -> list[Tile]:
-    """Split the visible pairs into causal triangles at the diagonal, and rectangles below them."""
+    """Split the visible pairs into causal triangles on the diagonal, and rectangles below them."""
     c_key, rows = bias.c_key.detach(), strip.rows
     batch, heads = q.shape[:2]
     most = min(ROWS, max(1, isqrt(MOST_SCORES // (batch * heads))))
@@ -128,7 +128,7 @@ def _fall(c: Tensor, keys: slice) -> float:
 
 
 class TiledDecay(TiledBias):
-    """The tiles of a `DecayBias`: triangles on the diagonal, rectangles below; one bias per key."""
+    """The tiles of a `DecayBias`: triangles on the diagonal with rectangles below them."""
 
     by_heads, what = True, "attention with gates"
 

@@ -1,4 +1,4 @@
-"""The bias that depends on distance alone, and its tiles: strided views of one vector per head.
+"""Biases that depend on distance alone; their tiles are strided views of one vector per head.
 
     bias[i, j] = f(step · (i − j) + shift)          positions at equal steps
     rows in reverse order, i = i₁ − 1 − r:  bias[r, j] = u[r + j + const],  strides (1, 1)
@@ -103,7 +103,7 @@ class DistanceBias(ScoreBias):
 
 
 def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
-    """Return the entries of a table (head, column) at broadcast indices of heads and columns."""
+    """Read a table (head, column) at indices of heads and columns that broadcast together."""
     if h.ndim < 4 or h.shape[1] != len(table) or columns.shape[1] != 1:
         return table[h, columns]
     # All heads index the same columns, (batch or 1, 1, query, key), which is ten times as fast
@@ -112,7 +112,7 @@ def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
 
 
 def attended(call: Call, strip: Strip) -> Tensor:
-    """Compute attention of a call whose bias depends on distance only, or that has no bias."""
+    """Compute attention on the CPU for a bias that depends on distance only, or for no bias."""
     steps = (1, 0) if call.bias is None else call.bias.steps
     assert steps is not None
     q, k, v = fitted(call.q, call.k, call.v)
@@ -162,7 +162,7 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
 def cut_negligible(
     u: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, strip: Strip
 ) -> list[Tile] | None:
-    """Set u to −∞ at offsets whose softmax weights are negligible, and return the remaining tiles.
+    """Set u to −∞ where softmax weights are negligible; return tiles that cover the other offsets.
 
     Returns None if no offset can be skipped.
 
@@ -216,7 +216,7 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
-    """Split heads into slices that can share tiles: their widths differ by a factor below 2."""
+    """Group neighbouring heads that can share tiles: their widths differ by a factor below 2."""
     runs, start = [], 0
     for h in range(1, len(widths) + 1):
         run = widths[start : h + 1]
@@ -228,7 +228,7 @@ def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
 
 
 def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
-    """Cover the visible band with tiles of `most` queries each, or of a suitable number.
+    """Cover the visible band of pairs with tiles of `most` queries each, or of a suitable number.
 
     Tiles of fewer queries contain fewer hidden pairs.
     """

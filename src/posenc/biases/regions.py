@@ -1,4 +1,4 @@
-"""The bias of ReRoPE and Self-Extend, which compute near and far scores with other rotations."""
+"""The bias of ReRoPE and Self-Extend, which rotate near and far pairs by different positions."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from posenc.core.shapes import Heads, Keys
 
 
 class RegionBias(ScoreBias):
-    """Bias that replaces q · k · scale by a score that depends on the pair's range of offsets.
+    """A bias that replaces q · k · scale by a score that depends on the region of the offset.
 
     Encodings such as ReRoPE rotate near and far pairs differently; each range is a region.
 

@@ -80,7 +80,7 @@ class RelativeBias(ScoreBias):
 
 
 class Units(NamedTuple):
-    """Hidden units of a ReLU network in one tile: always positive ones, and those changing sign."""
+    """Hidden units of a ReLU network in one tile: always active ones, and those that change."""
 
     on: list[int]
     bend: list[int]
@@ -138,7 +138,7 @@ class TiledRelative(TiledBias):
         return bias
 
     def hide(self, tile: Tile, bias: Tensor) -> None:
-        """Set the bias to −∞ at the masked pairs of a tile, which are in two of its corners."""
+        """Set the bias to −∞ at the masked pairs, which are in two corners of the tile."""
         strip, rows, keys = self.strip, tile.rows, tile.keys
         i = torch.arange(rows.stop - 1, rows.start - 1, -1).unsqueeze(-1)
         for some in (

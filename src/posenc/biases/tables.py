@@ -1,4 +1,4 @@
-"""The bias of Shaw and DeBERTa: learned vectors per offset, shared by all offsets beyond a reach.
+"""The bias of Shaw and DeBERTa: a learned vector per offset, shared beyond the largest offset.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · a[row(δ)] + kⱼ · b[row'(δ)],      δ = pᵢ − pⱼ
     out(i) = Σⱼ weight(i, j) (vⱼ + c[row(δ)])
@@ -110,7 +110,7 @@ class TableBias(ScoreBias):
         return of_pair
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """Return the bias of the queries `rows` and keys `keys`, from products with the tables."""
+        """Return the bias of queries `rows` and keys `keys`, from products with the tables."""
         apart = offsets(self.q_pos, self.k_pos, rows, keys)
         bias = _looked_up(self.query_scores()[..., rows, :], self.query_row(apart))
         if self.key_row is None or self.k is None or self.key_table is None:
@@ -188,7 +188,7 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
 
 
 def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[tuple[slice, bool]]:
-    """Yield the near and the far slices of the keys of the queries `rows`, each with True if far.
+    """Yield near and far slices of the keys of the queries `rows`, each with a flag, True if far.
 
     In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
     after, and the corner above the other edge. Most parts are empty.
@@ -213,7 +213,7 @@ def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[t
 
 
 def _tiles(rows: slice, keys: slice) -> Iterator[tuple[slice, bool]]:
-    """Split near keys into tiles that are about square."""
+    """Split the near keys of a block of queries into approximately square tiles."""
     count = max(1, round(_count(keys) / _count(rows)))
     size = max(1, ceil(_count(keys) / count))
     for start in range(keys.start, keys.stop, size):
@@ -252,7 +252,7 @@ class TiledTables(TiledBias):
         return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
 
     def rows(self, table: Tensor, tile: Tile) -> Tensor:
-        """Return the rows of a table for the offsets that occur in one tile."""
+        """Return the rows of a table of vectors for the offsets that occur in one tile."""
         table = table if table.ndim == 2 else table[tile.heads]
         return table[..., self.columns(tile), :]
 

@@ -1,4 +1,4 @@
-"""Scores of keys transformed by the linear maps of all tokens between key and query.
+"""Attention scores of keys that the linear maps of all tokens up to the query have transformed.
 
     score(i, j) = scale · qᵢ · (kⱼ C_{j+1} C_{j+2} ⋯ Cᵢ)          C_t: the map of token t
 
@@ -34,7 +34,7 @@ KEPT = 8
 
 
 class Chunks(NamedTuple):
-    """Queries, keys and maps of chunks of tokens, from which transported scores are computed.
+    """Queries, keys and linear maps in chunks of tokens, for the scores of transported keys.
 
     Shapes: (batch, head, chunk, …). The last chunk is padded.
 
@@ -51,7 +51,7 @@ class Chunks(NamedTuple):
     step: Tensor
 
     def past(self, keys: Tensor, n: int) -> Tensor:
-        """Transport earlier keys to the end of chunk n, and append the keys of chunk n."""
+        """Transport all earlier keys to the end of chunk n, and append the keys of chunk n."""
         return torch.cat((transported(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
 
 
@@ -59,7 +59,7 @@ Cut = Callable[..., Chunks]
 
 
 class TransportedBias(ScoreBias):
-    """The score of a key transported to the query, minus the usual score q · k · scale.
+    """A bias: the score of a key transported to the query, minus the usual score q · k · scale.
 
     `chunks` is a function from the tensors `of`, (batch, head, token, …), to `Chunks`, if queries
     and keys are the same tokens; otherwise None.
@@ -85,7 +85,7 @@ class TransportedBias(ScoreBias):
         return self.scores(rows, keys) - content
 
     def refuses(self, call: Call, strip: Strip) -> str:
-        """Return the reason why the keys of a call cannot be transported, or ""."""
+        """Return the reason why this class cannot compute attention for a call, or ""."""
         if self.chunks is None:
             return "queries and keys are not the same tokens"
         if not strip.is_causal:
@@ -141,7 +141,7 @@ class TransportedKeys(RunningSums):
         return self._replace(past=past)
 
     def chunks(self, k: Keys, some: slice) -> Chunks:
-        """Return the `Chunks` of the tokens in the slice `some`, whose keys are `k`."""
+        """Return a `Chunks` object for the tokens in the slice `some`, whose keys are `k`."""
         raise NotImplementedError
 
 
@@ -159,7 +159,7 @@ def in_chunks(x: Tensor) -> Tensor:
 
 
 def transported(k: Tensor, step: Tensor) -> Tensor:
-    """Multiply keys (batch, head, key, channel) by the product of a chunk's linear maps."""
+    """Multiply keys (batch, head, key, channel) by the product of the linear maps of a chunk."""
     return k * step if step.shape[-2] == 1 else k @ step
 
 
@@ -213,7 +213,7 @@ class _Transported(torch.autograd.Function):
 def _chunked(
     chunks: Cut, heads: slice, graph: bool, *given: Tensor
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Split the inputs of some heads into chunks for `Chunks`; return the inputs and the chunks.
+    """Split q, k and other inputs of some heads into chunks; return the inputs and a `Chunks`.
 
     The latter are own, q, k, step, and v in chunks. With `graph`, they have gradients for the
     inputs.

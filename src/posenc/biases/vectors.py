@@ -1,4 +1,4 @@
-"""The bias of Transformer-XL, products of queries with a vector for each offset, and its tiles.
+"""The bias of Transformer-XL, products of queries with a vector for each offset; its tiles.
 
     bias[i, j] = x[i] · vectors(pᵢ − pⱼ)
 
@@ -78,7 +78,7 @@ class VectorBias(ScoreBias):
 
     @property
     def learns_in_16_bits(self) -> bool:
-        """True if gradients are needed, and the queries have 16 bits.
+        """True if gradients are needed and the queries have a 16-bit dtype.
 
         The gradients of a query nearly cancel over keys with similar sines. With rounding to 16
         bits, the gradient of `project` would be off by several percent.
@@ -104,7 +104,7 @@ class VectorBias(ScoreBias):
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
     def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
-        """Return the products of z with the sinusoids of offsets; None if there are many queries.
+        """Return the products of z with the sinusoids of offsets, or None for many queries.
 
         Offsets are low + size · c + f, with far fewer values of c and f than keys, and thus fewer
         sines.
@@ -138,7 +138,7 @@ class VectorBias(ScoreBias):
         return sinusoids if pos.ndim == 3 else sinusoids.unsqueeze(-3)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Fold the bias term of u into the queries; if `wholly`, also the other into q and k."""
+        """Fold the bias term of u into the queries, and with `wholly` all terms into q and k."""
         dtype = q.dtype
         if wholly and self.learns_in_16_bits:
             return q, k, self
@@ -203,7 +203,7 @@ class TiledVectors(TiledBias):
         self.held = local()
 
     def room(self, x: Tensor) -> Tensor:
-        """Return the buffer in which one thread stores the bias of each of its tiles in turn."""
+        """Return a thread's buffer for the bias of one tile, which its next tile overwrites."""
         if not hasattr(self.held, "room"):
             size = len(self.tensors[0]) * HEADS * ROWS * (self.strip.keys + ROWS)  # type: ignore
             self.held.room = x.new_empty(size)
@@ -237,7 +237,7 @@ class TiledVectors(TiledBias):
 
 
 def _largest(strip: Strip) -> int:
-    """Return the largest difference i − j of any tile."""
+    """Return the largest difference between query index i and key index j in any tile."""
     return min(strip.queries - 1, strip.high + ROWS)
 
 

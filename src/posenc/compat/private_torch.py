@@ -128,7 +128,7 @@ class DispatchMode(optional_attr("utils._python_dispatch.TorchDispatchMode", _No
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False. Otherwise, torch would import its compiler only to disable it here."""
+        """Return False; otherwise, torch would import its compiler only to disable it here."""
         return False
 
 

@@ -36,7 +36,7 @@ _shared: ContextVar[int] = ContextVar("_shared", default=0)
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Limit torch to one thread in this block, and let `spread` use the other threads.
+    """Limit torch to one thread within a context, where `spread` may use the other threads.
 
     >>> before = free_threads()
     >>> with alone():

@@ -51,14 +51,14 @@ class ScoreBias:
 
     @cached_property
     def steps(self) -> tuple[int, int] | None:
-        """Return (step, shift) if the offset of query i and key j is step · (i − j) + shift.
+        """Return (step, shift) if position i − position j is step · (i − j) + shift for all pairs.
 
         Otherwise, or if positions cannot be read, return None.
         """
         return common_step(self.q_pos, self.k_pos)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """Return the bias of the queries `rows` and the keys `keys`.
+        """Return the bias of a slice of queries, `rows`, with a slice of keys, `keys`.
 
         It broadcasts to (batch, head, query, key).
 
@@ -68,7 +68,7 @@ class ScoreBias:
         raise NotImplementedError
 
     def hold(self) -> None:
-        """Compute and store values that all blocks share, in the forward and the backward pass."""
+        """Precompute values that all blocks share, for the forward and the backward pass."""
 
     def pair(self) -> PairBias | None:
         """Return a function (b, h, i, j) -> bias of one pair for fused kernels, or None.
@@ -85,14 +85,14 @@ class ScoreBias:
         return q, k, self
 
     def refuses(self, call: Any, strip: Any) -> str:
-        """Return the reason why `attended` cannot compute this attention call, or ""."""
+        """Return the reason why the fast CPU method `attended` cannot compute this call, or ""."""
         if self.distance is None and type(self).attended is ScoreBias.attended:
             return f"the bias of {call.name} is not a function of distance alone"
         steps = self.steps is not None
         return "" if steps else "positions are not whole numbers at equal steps, equal in all texts"
 
     def attended(self, call: Any, strip: Any) -> Tensor:
-        """Compute attention with this bias on the CPU if the visible pairs are a diagonal band."""
+        """Compute attention with this bias on the CPU; the visible pairs form a diagonal band."""
         raise NotImplementedError
 
     def terms(self) -> dict[str, "ScoreBias"]:
@@ -101,7 +101,7 @@ class ScoreBias:
 
 
 class SumBias(ScoreBias):
-    """The sum of several biases; it has a faster form only if all of them have it."""
+    """The sum of several biases. A faster form exists only if every bias of the sum has one."""
 
     def __init__(self, biases: list[ScoreBias]):
         self.biases = biases

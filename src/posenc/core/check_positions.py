@@ -59,7 +59,7 @@ def _wrong_size(leaf: Encoding, size: str, has: int, width: int | None) -> str:
 
 
 def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
-    """Check `at`, the argument of the hooks, and prepare it if the caller passed bare positions.
+    """Check positions or the result of `prepare`, and return the argument `at` for the hooks.
 
     The number of positions is checked, because hooks would silently use wrong ones.
     """
@@ -106,7 +106,7 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
 
 
 def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
-    """Call `prepare`; raise an error if the encoding needs embeddings or the input of a layer."""
+    """Return `encoding.prepare(pos)`; raise an error if positions alone are not enough input."""
     acts_on, of = encoding.acts_on, type(encoding).__name__
     if "on_embeddings" in acts_on:
         raise ValueError(
@@ -120,7 +120,7 @@ def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
 
 
 def _are_positions(at: Any) -> bool:
-    """Test whether `at` contains positions outside of a tensor, such as a list or an array."""
+    """Test whether positions were passed as a list or NumPy array, instead of as a tensor."""
     first = at[0] if isinstance(at, list) and at else at
     return isinstance(first, int | float | str | range) or hasattr(first, "__array__")
 

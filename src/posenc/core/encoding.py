@@ -106,7 +106,7 @@ class Encoding(nn.Module):
     prepared: type = Tensor  # class of `at`, the argument of the hooks
 
     def prepare(self, pos: Positions | Points) -> Any:
-        """Compute the argument `at` of all hooks from positions; by default, only reshape them.
+        """Convert positions into `at`, the argument of all hooks; by default, only reshape them.
 
         - `pos`: (token,), (batch, token) or (batch, head, token); points have a trailing axis
 
@@ -147,7 +147,7 @@ class Encoding(nn.Module):
         return q
 
     def on_keys(self, k: Heads, at: Any) -> Heads:
-        """Rotate, scale or widen keys; they need as many channels as the result of `on_queries`.
+        """Rotate, scale or widen keys; the result has as many channels as that of `on_queries`.
 
         - `k`: keys, (batch, key head, token, dim)
         - `at`: result of `prepare` or `on_hidden` for the keys
@@ -381,7 +381,7 @@ class Sum(Encoding):
         return self.of_parts(part.prepare(pos) for part in self)
 
     def of_parts(self, each: Iterable[Any]) -> Parts:
-        """Combine prepared positions, one per encoding of the sum, into those of the sum.
+        """Combine the prepared positions of each encoding of the sum into one object for the sum.
 
         - `each`: one `at` per part, in their order
         """
@@ -443,7 +443,7 @@ def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
 
 
 def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
-    """Return the encodings that a possibly nested `Sum` adds; for another encoding, only itself.
+    """Flatten a possibly nested `Sum` into its encodings; any other encoding yields only itself.
 
     >>> [type(leaf).__name__ for leaf in leaves(Sum(Encoding(), Sum(Encoding(), Sum())))]
     ['Encoding', 'Encoding']

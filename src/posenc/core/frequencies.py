@@ -45,7 +45,7 @@ BASE = 10_000.0  # base of Vaswani et al., and of RoPE
 
 
 def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
-    """Check frequencies and return them; for a number of channels, return RoPE's frequencies."""
+    """Check and return frequencies; an int is a number of channels, and selects RoPE's θ."""
     if not isinstance(freqs, Tensor):
         return frequencies(freqs, BASE if base is None else base)
     if base is not None:
@@ -136,7 +136,7 @@ def for_heads(table: Tensor) -> Tensor:
 
 
 def refuse_broadcast(x: Heads, by: Tensor) -> None:
-    """Raise ValueError if a table, (*batch, 1 or head, token, pair), does not fit the size of x."""
+    """Raise ValueError if x does not fit the shape of a table (*batch, 1 or head, token, pair)."""
     batch, heads, tokens = by.shape[:-3], by.shape[-3], by.shape[-2]
     if len(batch) > 1:
         raise ValueError(not_positions((*batch, tokens)))

@@ -29,7 +29,7 @@ class Placed(NamedTuple):
 
 
 def applied(hook: str, parts: Sequence[Placed], x: Tensor, heads: int | None = None) -> Tensor:
-    """Apply one hook, such as `on_queries`, of all encodings in turn to x.
+    """Apply one hook, such as `on_queries`, of each encoding to x, one encoding after another.
 
     `heads` is the number of query heads, which `on_keys` and `on_values` may return; None: unknown.
     """

@@ -31,7 +31,7 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # shapes of the positions of q
 
 @dataclass(frozen=True, eq=False)
 class OffsetRange:
-    """A band of pairs: low ≤ query position − key position ≤ high, in whole numbers.
+    """The query-key pairs with low ≤ query position − key position ≤ high, for whole numbers.
 
     None means positions 0, 1, 2, …
     """
@@ -56,7 +56,7 @@ class OffsetRange:
         return self.low <= low and high <= self.high
 
     def sliced(self, rows: slice, keys: slice, texts: slice = ALL) -> "OffsetRange":
-        """Return this band restricted to some queries, keys and texts."""
+        """Return the same condition for slices of the queries, the keys and the batch."""
         q, k = self.q_pos, self.k_pos
         if q is None or k is None:
             q, k = (sequence(some.stop - some.start, some.start) for some in (rows, keys))
@@ -169,7 +169,7 @@ class Mask:
         return replace(self.within(later, keys), shapes=tuple(shapes), ids=ids)
 
     def within(self, rows: slice, keys: slice, texts: slice = ALL) -> "Mask":
-        """Restrict the mask to slices of queries, keys and texts that lie within one document.
+        """Return the mask of some queries and keys of one document, with indices from 0 on.
 
         - `rows`, `keys`: slices of queries and keys
         - `texts`: slice of the batch; all by default
@@ -200,7 +200,7 @@ def causal(pos: Positions | None = None, k_pos: KeyPositions | None = None) -> M
 
 
 def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None = None) -> Mask:
-    """Return the mask where a token sees itself and the next `size` − 1 positions on either side.
+    """Return the mask where a token sees positions less than `size` away, on both sides.
 
     - `size`: tokens on one side, itself included; `window(size) & causal()` hides the later ones
     - `pos`: positions of the queries, (token,), (batch, token) or (batch, head, token); None: 0, 1,
@@ -301,7 +301,7 @@ class _SameId:
 
 @dataclass(frozen=True, eq=False)
 class _From:
-    """A mask function on a slice of batch, queries and keys: adds the slice's starts to indices."""
+    """A mask function for slices of batch, queries and keys: adds their starts to the indices."""
 
     sees: Seen
     text: int
@@ -313,19 +313,19 @@ class _From:
 
 
 def _of_texts(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
-    """Slice positions by texts and tokens, or by tokens if all texts share their positions."""
+    """Slice positions by batch and tokens, or by tokens only if the batch shares its positions."""
     pos = pos[..., tokens]
     return pos if pos.ndim == 1 or len(pos) == 1 else pos[texts]
 
 
 def _cut(shape: tuple[int, ...], start: int) -> tuple[int, ...]:
-    """Return the shape of positions without their first `start` tokens."""
+    """Return the shape that positions have after their first `start` tokens are removed."""
     return (*shape[:-1], shape[-1] - start) if shape and shape[-1] != ANY else shape
 
 
 @dataclass(frozen=True, eq=False)
 class _IndexBetween:
-    """Mask function that shows the keys with first ≤ index < last, with limits for each text."""
+    """A mask function: key j is visible if first ≤ j < last, with limits for each text."""
 
     first: Tensor
     last: Tensor
@@ -408,7 +408,7 @@ def refuse_no_function(mask: Any, name: str = "`mask`", device: torch.device | N
 
 
 def _check_result(seen: Any, name: str) -> None:
-    """Check that a mask function returned one bool in a tensor for one pair."""
+    """Check that a mask function returned a tensor with one bool for one query-key pair."""
     if not isinstance(seen, Tensor) or seen.dtype is not torch.bool:
         got = seen.dtype if isinstance(seen, Tensor) else brief(seen)
         raise TypeError(
@@ -423,7 +423,7 @@ def _check_result(seen: Any, name: str) -> None:
 
 
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """Combine two mask functions by `&` or `|` into a mask without bands of offsets."""
+    """Combine two mask functions by `&` or `|` into a mask without `OffsetRange` objects."""
     refuse_no_function(other, "the other mask")
     made_of = other.made_of if isinstance(other, Mask) else None
     tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of

@@ -209,7 +209,7 @@ def randomised(tokens: int, most: int, generator: Generator | None = None) -> Po
 
 
 def skipped(tokens: int, most: int, generator: Generator | None = None) -> Positions:
-    """Draw positions with a random gap (PoSE), (token,), for one step of training.
+    """Draw positions that skip a random gap (PoSE), of shape (token,), for one training step.
 
     - `tokens`: tokens of the text
     - `most`: length to train for; all positions are below it
@@ -234,7 +234,7 @@ def skipped(tokens: int, most: int, generator: Generator | None = None) -> Posit
 
 
 def moved(pos: Positions, most: int, generator: Generator | None = None) -> Positions:
-    """Add one random shift per text to its positions, for one step of training (SHAPE).
+    """Add one random shift per text to its positions, for one training step (SHAPE).
 
     - `pos`: positions, (token,) or (batch, token)
     - `most`: numbers to draw from, 0 … most − 1
@@ -262,7 +262,7 @@ def _fewer(tokens: int, most: int) -> int:
 
 
 def whole(values: Tensor, name: str) -> Tensor:
-    """Check that positions or offsets are integers, because the encoding indexes a table."""
+    """Check that positions or offsets are integers, as needed by encodings that index a table."""
     if values.is_floating_point():
         raise TypeError(f"`pos` must be integers for `{name}`, got {values.dtype}. Pass integers.")
     return values
@@ -341,7 +341,7 @@ def arithmetic_progression(pos: Tensor, step: int = 0) -> tuple[int, int] | None
 
 
 def common_step(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
-    """Return (step, shift) if the offsets of query i and key j are step · (i − j) + shift.
+    """Return (step, shift) if position i − position j is step · (i − j) + shift for all pairs.
 
     Otherwise, or if positions cannot be read, return None.
     """

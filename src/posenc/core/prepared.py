@@ -21,7 +21,7 @@ P = TypeVar("P", bound="Prepared")
 
 
 def token_axis(shape: str) -> tuple[int, int]:
-    """Return the token axis as a negative index (0 without one), and the number of axes.
+    """Return the negative index of a shape's token axis (0 without one), and the number of axes.
 
     >>> token_axis("head token channel"), token_axis("row column")
     ((-2, 3), (0, 2))

@@ -45,7 +45,7 @@ class RunningSums:
 
 
 def running_sum(steps: Tensor) -> Tensor:
-    """Return the cumulative sum over tokens of steps (…, token, channel), in float64.
+    """Return the cumulative sum over tokens of a tensor (…, token, channel), in float64.
 
     >>> running_sum(torch.tensor([[1.0], [2.0], [4.0]])).flatten()
     tensor([1., 3., 7.], dtype=torch.float64)

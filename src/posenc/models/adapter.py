@@ -444,7 +444,7 @@ class Applied(nn.Module):
 
 
 def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
-    """Split an encoding in two: what acts on q and k only (as RoPE), and the rest (as ALiBi).
+    """Split an encoding into parts that act on q and k only, such as RoPE, and the other parts.
 
     Keys encoded by the first part can be cached.
 
@@ -469,7 +469,7 @@ def _together(parts: list[Encoding]) -> Encoding:
 
 
 def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
-    """Return an encoding with checked sizes; a function is called with length 1 to get one."""
+    """Check the sizes of an encoding, and return it; a function is first called with length 1."""
     if isinstance(given, type):
         raise TypeError(
             f"`encoding` must be an encoding, got the class {given.__name__}. Make an instance,"

@@ -74,7 +74,7 @@ ROUNDING = 1e-9  # turns
 
 @dataclass(frozen=True)
 class Turning:
-    """Measurements of one RoPE: its pairs, the angles met in training, and its usable distance."""
+    """Measurements of one RoPE: its pairs, the angles reached in training, its usable distance."""
 
     rotary: Rotary
     # Largest distance in training, limited by a window; if `declared` is set, before extension
@@ -95,7 +95,7 @@ class Turning:
 
     @property
     def seen(self) -> list[Seen]:
-        """State of each RoPE pair by its angles in training: "all", "part", "new" or "still".
+        """State of each RoPE pair, by its angles in training: "all", "part", "new" or "still".
 
         "all": a whole turn; "part": less, and the text needs no more; "new": the text continues
         beyond the angles of training; "still": the pair is not rotated.

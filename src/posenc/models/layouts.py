@@ -95,7 +95,7 @@ def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> li
 
 
 class Moves(NamedTuple):
-    """Row permutations of a conversion between pair layouts.
+    """Row permutations of weight tensors that convert one layout of rotary pairs to the other.
 
     `orders` maps the name of each changed tensor to the old indices of its rows, in new order.
     """
@@ -233,7 +233,7 @@ def _stack(
 
 
 def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int] | None:
-    """Return the old index of each row of a q or k tensor, in its new order; None if no row moves.
+    """Return the new row order of a q or k tensor, as a list of old indices; None if unchanged.
 
     A gain of a norm has one number in place of each row.
     """
@@ -276,7 +276,7 @@ def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int
 
 
 def _moved_rows(rotated: Sequence[bool], order: list[int]) -> list[int]:
-    """Return the old index of each row, after `order` is applied to the rows of rotated heads."""
+    """Return old row indices in new order; `order` permutes the rows of each rotated head."""
     stay = range(len(order))
     return [
         head * len(order) + channel

@@ -171,7 +171,7 @@ def _output(tower: nn.Module, patches: Tensor, sides: tuple[int, int]) -> Tensor
 
 @contextmanager
 def _found(module: nn.Module, rotary: list[nn.Module]) -> Iterator[None]:
-    """Append `module` to `rotary` if it returns cosines and sines within a `with` block."""
+    """Append `module` to `rotary` if its output, within a `with` block, is cosines and sines."""
 
     def check(module: nn.Module, args: Any, out: Any) -> None:
         if isinstance(out, tuple) and len(out) == 2 and all(isinstance(x, Tensor) for x in out):
@@ -187,7 +187,7 @@ def _found(module: nn.Module, rotary: list[nn.Module]) -> Iterator[None]:
 
 
 def _tables(tower: nn.Module, lengths: range) -> Iterator[nn.Parameter]:
-    """Yield the parameters that may be position tables, by their number of rows in `lengths`."""
+    """Yield the parameters whose number of rows is in `lengths`, which may be position tables."""
     for module in tower.modules():
         if not isinstance(module, nn.Linear | nn.Conv2d | nn.LayerNorm):
             for table in module.parameters(recurse=False):

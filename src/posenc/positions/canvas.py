@@ -43,7 +43,7 @@ def canvas_ids(row: Tensor, grids: Grids) -> Tensor:
 
 
 def _draw(ids: Tensor, word: str, start: int, grids: Grids) -> int:
-    """Fill in the position ids of one sliced picture; return the longer side of its canvas."""
+    """Fill in the position ids of one sliced picture; return the longer side of its grid."""
     crops = [crop.span() for crop in CROP.finditer(word)]
     sizes = [grids.next(int(word[1]), end - first, exactly=True) for first, end in crops]
     (thumb, *slices), columns = sizes, _columns(crops[1:])
@@ -75,12 +75,12 @@ def _place(ids: Tensor, rows: Tensor, columns: Tensor) -> None:
 
 
 def _spread(size: int, tokens: int) -> Tensor:
-    """Return `tokens` evenly spaced integers from 0 to size − 1, coordinates of a thumbnail."""
+    """Return `tokens` evenly spaced integers from 0 to size − 1, the ids of a thumbnail."""
     return torch.linspace(0, size - 1, tokens).round().long()
 
 
 def _columns(slices: Sequence[tuple[int, int]]) -> int:
-    """Return the number of slices per row: the slices before the first line break, or all."""
+    """Return the number of slices per row: those before the first line break, otherwise all."""
     gaps = [after[0] - before[1] for before, after in pairwise(slices)]
     first = next((number + 1 for number, gap in enumerate(gaps) if gap > 2), len(slices))
     return first if first and len(slices) % first == 0 else len(slices)

@@ -137,7 +137,7 @@ def measured_by() -> dict[str, str]:
 
 
 def findings_key(card: Card) -> tuple[str, str, tuple[str, ...]]:
-    """Return the key under which `posenc.support.made` caches an encoding's properties."""
+    """Return the cache key of an encoding's measured properties."""
     return PROPERTIES, card.slug, (card.make.__module__, measures.__name__)
 
 
@@ -150,7 +150,7 @@ def findings(card: Card) -> dict[str, Any]:
 
 
 def kept_findings(card: Card) -> dict[str, Finding]:
-    """Return the cached measurements of the card's encoding; infinite defects become NaN."""
+    """Return the cached properties of the card's encoding; infinite violations become NaN."""
     kept = _kept(card)
     found = {}
     for name, one in kept["properties"].items():

@@ -61,7 +61,7 @@ class PromiseOutcome:
 
     @property
     def found(self) -> str:
-        """The reason of the outcome, with the smallest sizes at which a broken promise fails."""
+        """The reason for the outcome; if a promise is broken, also the smallest failing sizes."""
         return f"{self.why.rstrip('.')} ({self.smallest})" if self.smallest else self.why
 
     def __str__(self) -> str:
@@ -187,7 +187,7 @@ def case_of(
     dtypes: Sequence[torch.dtype] = DTYPES,
     seed: int = 0,
 ) -> Case:
-    """Return a test case for an encoding in the first dtype that works, or in float32."""
+    """Return a test case for an encoding, in the first dtype that works, otherwise in float32."""
     card, constructor_dim = _card_of(mine), dim or 16
     torch.manual_seed(seed)
     first = card.make(constructor_dim, heads or 4)
@@ -310,7 +310,7 @@ def _apart(pair: MustEqual) -> torch.Tensor:
 
 
 def _witness(pair: MustEqual) -> str:
-    """Format the pair of numbers that differs most and its index, with enough digits to differ."""
+    """Format the two numbers that differ most, with their index and enough digits to show it."""
     if unlike := _unlike(pair):
         return unlike
     place = torch.unravel_index(_apart(pair).argmax(), pair.actual.shape)

@@ -289,7 +289,7 @@ def _decays(probe: Probe) -> Finding:
 
 @of_probe
 def norm_preserving(probe: Probe) -> Finding:
-    """The norms of embeddings, and of keys as queries see them, are preserved.
+    """The norms of embeddings, and of keys after all transformations of a score, do not change.
 
     A score is q · M k plus a bias. M is computed from scores of large q and k, so that the result
     does not depend on which hook implements the formula.
@@ -310,7 +310,7 @@ def norm_preserving(probe: Probe) -> Finding:
 
 @of_probe
 def any_length(probe: Probe) -> Finding:
-    """Positions of one million, and of ten thousand million, are accepted and give finite scores.
+    """Positions of one million and of ten billion are accepted, and give finite scores.
 
     The second exceeds 32 bits, so every binary code has an end before it.
     """
@@ -435,7 +435,7 @@ def check(
 
 
 def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doing: str) -> Finding:
-    """Return the largest change of a score, in standard deviations of the scores, as a finding."""
+    """Return the largest change of any score, in standard deviations of the scores."""
     spread = before.std().item() or 1.0
     change, (head, i, j) = _extreme((after - before).abs(), largest=True)
     p, r = _named(q_pos[i].tolist()), _named(k_pos[j].tolist())

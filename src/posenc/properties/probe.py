@@ -64,7 +64,7 @@ class Probe:
         return torch.randn(*shape, generator=self.random, dtype=torch.float64)
 
     def line(self, tokens: int, start: int = 0) -> Tensor:
-        """Return consecutive positions; with several axes, the points of a square or cube."""
+        """Return the positions 0, 1, 2, …; with several axes, the points of a square or cube."""
         return folded(tokens, self.encoding.axes) + start
 
     def at(self, coordinate: int, tokens: int) -> Tensor:
@@ -130,7 +130,7 @@ class Probe:
         return self.rows_of_both(pos)[0]
 
     def rows_of_both(self, pos: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Return the vectors that the encoding has at each position, for queries and for keys.
+        """Return the encoding's vectors at each position, one tensor for queries and one for keys.
 
         Both are PE(p) for encodings of embeddings. Others encode a vector of ones.
         """
@@ -146,11 +146,11 @@ class Probe:
 
     @cached_property
     def first_rows(self) -> tuple[Tensor | None, Tensor | None]:
-        """The encoding's vectors at the first 1,024 positions, or fewer if it accepts fewer."""
+        """The encoding's vectors at the first 1,024 positions, or at all that it accepts."""
         return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
-        """Return the vector whose product with q is the score, for a key k at each position.
+        """Return the transformed key whose product with q is the score, for each query-key pair.
 
         k has norm 1. The shape is (head, query, key, channel), because the result may depend on the
         query.

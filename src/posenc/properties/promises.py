@@ -113,12 +113,12 @@ class Case:
         return torch.randn(self.sizes.batch, tokens, self.sizes.heads * self.dim, dtype=self.dtype)
 
     def line(self, tokens: int | None = None, start: int = 0) -> Tensor:
-        """Return consecutive positions; with several axes, the points of a square or cube."""
+        """Return the positions 0, 1, 2, …; with several axes, the points of a square or cube."""
         stop = start + (self.sizes.tokens if tokens is None else tokens)
         return positions.folded(max(144, stop), self.axes)[start:stop]
 
     def lines(self, several: int) -> Tensor:
-        """Return positions of several texts, in turn 0, 1, 2, … and 1, 3, 5, …"""
+        """Return the positions of several texts: 0, 1, 2, … and 1, 3, 5, … alternate."""
         return torch.stack([self.line() * (row % 2 + 1) + row % 2 for row in range(several)])
 
     @property

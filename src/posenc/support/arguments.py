@@ -132,7 +132,7 @@ def switch(value: Any, name: str) -> bool:
 
 
 def precision(value: Any) -> str:
-    """Check the name of a dtype for the computations of a whole model."""
+    """Check the dtype name of a computation with a whole model, such as "float32"."""
     if value not in PRECISIONS:
         known = " or ".join(map(repr, PRECISIONS))
         raise ValueError(f"`precision` must be {known}, got {brief(value)}.")
@@ -145,7 +145,7 @@ def room(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
 ) -> tuple[int, ...]:
-    """Return a tensor's shape; raise ValueError if the tensor would exceed the machine's memory."""
+    """Return a tensor's shape; raise ValueError if the tensor would not fit in memory."""
     dtype = torch.get_default_dtype() if dtype is None else dtype
     device = torch.get_default_device() if device is None else torch.device(device)
     needed, most = prod(shape) * dtype.itemsize, memory()

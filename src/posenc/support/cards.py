@@ -1,4 +1,4 @@
-"""Cards of the catalogue in plain data, read from source files without importing torch.
+"""Cards of the catalogue as plain data, read from source files without importing torch.
 
     CARD = Card(name="RoPE", paper=Paper(…), make=RoPE, holds=ROTATION | {several_axes})
 
@@ -40,7 +40,7 @@ class Paper:
         return f"{' and '.join(people) if few else f'{people[0]} et al.'} {self.year}"
 
     def bibtex(self) -> str:
-        """Return an entry for a bibliography."""
+        """Return a BibTeX entry of the paper."""
         where = (
             f"  eprint = {{{self.arxiv}}},\n  archivePrefix = {{arXiv}},\n" if self.arxiv else ""
         )
@@ -86,7 +86,7 @@ def formula(text: str) -> str:
 def in_plain_data(
     name: str, paper: Paper | None, module: str, text: str, used_by: str, holds: Iterable[str]
 ) -> dict[str, Any]:
-    """Return a card as plain data for JSON. `text` is the docstring of its module."""
+    """Return a card as plain data for JSON; `text` is the docstring of the encoding's module."""
     return {
         "name": slug(name),
         "title": name,
@@ -136,7 +136,7 @@ def _cards(catalog: str) -> Iterator[tuple[str, str, "_Source"]]:
 
 
 class _Source(dict[str, Any]):
-    """A namespace to evaluate the source of a card without importing the card's module.
+    """A namespace for evaluating the source of a card without importing the card's module.
 
     Names in capitals are constants of the module, or of the module they are imported from. Other
     names, of functions and classes, evaluate to strings.

@@ -1,4 +1,4 @@
-"""The extras of posenc: their packages, the installed versions, and the command to install them."""
+"""The optional extras of posenc: their packages, installed versions, and install commands."""
 
 import re
 import tomllib
@@ -10,7 +10,7 @@ CHECKOUT = Path(__file__).parents[3]
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra.
+    """Return the pip command that installs an extra of posenc.
 
     The command has a path instead of `posenc`, because that name is not registered on the package
     index, where anybody could register other code under it.
@@ -53,7 +53,7 @@ def version(package: str) -> str | None:
 
 
 def _without_own(required: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Replace requirements on extras of posenc itself by the packages of these extras."""
+    """Replace each required extra of posenc itself by the packages of that extra."""
 
     def packages(extra: str) -> list[str]:
         found: list[str] = []

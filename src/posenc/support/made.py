@@ -1,4 +1,4 @@
-"""Cache of data computed from files of the package, such as measured properties.
+"""Disk cache of data computed by modules of the package, such as measured properties.
 
     read("properties", "rope", modules)          None if there are no data for these modules
     keep("properties", "rope", modules, data)    store data for later calls of any process

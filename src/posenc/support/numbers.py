@@ -27,5 +27,5 @@ def number(value: SupportsFloat, digits: int = 3) -> str:
 
 
 def _short(text: str) -> str:
-    """Remove trailing zeros after a decimal point."""
+    """Remove trailing zeros after the decimal point of a formatted number."""
     return text.rstrip("0").rstrip(".") if "." in text else text

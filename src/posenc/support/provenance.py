@@ -14,7 +14,7 @@ command_line: ContextVar[str] = ContextVar("command_line", default="")
 
 @dataclass(frozen=True)
 class Provenance:
-    """The command, versions, machine and time of a run, which allow others to reproduce it."""
+    """The command, versions, machine and time of a run, with which others can reproduce it."""
 
     command: str  # the command as typed; empty if posenc was called from Python
     versions: dict[str, str]
@@ -60,7 +60,7 @@ def commit(folder: Path = HERE) -> str | None:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """Return the output of git, run without programs from the repository's config; "" on errors."""
+    """Return the output of git, run without programs from the repository's config, or ""."""
     import subprocess
 
     try:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def shown(value: Any, most: int = 80) -> str:
-    """Format a value from a file for a message: strings in quotes, long values cut.
+    """Format a value from a file for a message: strings in quotes, long values shortened.
 
     >>> print(shown("yarn"), shown([1, 2.5, True, None]))
     'yarn' [1, 2.5, True, None]

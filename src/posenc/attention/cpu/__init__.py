@@ -1,1 +1,1 @@
-"""Attention on the CPU: computation in tiles, calls of torch's CPU kernel, and sinks."""
+"""Attention on the CPU: computation in tiles, calls of torch's CPU kernel, and attention sinks."""

@@ -96,7 +96,7 @@ class TiledBias:
         return None
 
     def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor | None:
-        """Return a bias of a tile in addition to `near`, (text, head, query, key), or None.
+        """Return a bias to add to that of `near`, (text, head, query, key), for one tile, or None.
 
         It is multiplied by `unit`.
 
@@ -150,7 +150,7 @@ def by_tiles(
 
 
 def skewed(x: Tensor, n: int, m: int) -> Tensor:
-    """Return a strided view that shifts row r of x by r: y[…, r, j] = x[…, r, r + j].
+    """Return a strided view of x with row r shifted left by r: y[…, r, j] = x[…, r, r + j].
 
     Shapes: (…, n or 1, n + m − 1) → (…, n, m).
     """
@@ -201,7 +201,7 @@ def dealt(tiles: list[Tile], texts: int, group: int = 0) -> list[list[Tile]]:
 
 
 def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]:
-    """Split tiles of the same queries into `count` lists by heads.
+    """Split tiles of the same queries into `count` lists, each with a slice of the heads.
 
     Heads that share keys, a group, stay together.
     """
@@ -216,7 +216,7 @@ def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]
 
 
 def thread_count(scores: int, parts: int) -> int:
-    """Return the number of threads to compute `scores` attention scores, at most `parts`."""
+    """Return how many threads, at most `parts`, should compute a call with `scores` scores."""
     few = MOST_THREADS if FEWEST_SCORES <= scores <= MOST_SCORES else 1
     return min(few, parts, free_threads())
 
@@ -270,7 +270,7 @@ def _forward(
 def _part(
     q: Tensor, k: Tensor, v: Tensor, bias: TiledBias, tile: Tile, t: Tensors, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the output and the log-sum-exps of attention within one tile, before merging tiles."""
+    """Return output and log-sum-exps of attention over the keys of one tile, before merging."""
     heads = tile.heads if q.shape[1] == k.shape[1] else key_heads(tile, q, k)
     q, k, v = q[:, tile.heads, tile.rows], k[:, heads, tile.keys], v[:, heads, tile.keys]
     n, m, c = q.shape[2], k.shape[2], bias.values(tile, t) if bias.adds_values else None
@@ -379,7 +379,7 @@ class _Gradients:
         return dq, dk, dv, self.of_sinks, None, None, *self.grads
 
     def apart(self) -> "_Gradients":
-        """Return a copy for another thread, with gradient sums of its own.
+        """Return a copy for another thread, with separate gradient tensors.
 
         dq is shared, because threads write different rows of it.
         """
@@ -390,11 +390,11 @@ class _Gradients:
         return other
 
     def sums(self) -> list[Any]:
-        """Return the gradient tensors that each thread sums separately: all except dq."""
+        """Return the gradient tensors of which each thread needs a copy: all except dq."""
         return [self.dk, self.dv, self.of_sinks, *self.grads]
 
     def add(self, tiles: list[Tile]) -> None:
-        """Compute the gradients of these tiles, and add them to this object's gradient sums."""
+        """Compute the gradients of some tiles, and add them to the gradients in this object."""
         for tile in tiles:
             if tile.far or not self.bias.learned:
                 self.by_kernel(tile)
@@ -402,7 +402,7 @@ class _Gradients:
                 self.by_scores(tile)
 
     def by_kernel(self, tile: Tile) -> None:
-        """Add the gradients of a tile by the backward of torch's kernel."""
+        """Add the gradients of one tile, computed by the backward pass of torch's CPU kernel."""
         (n, m), bias, t, heads = tile.size, self.bias, self.t, key_heads(tile, self.q, self.k)
         at, keys = (ALL, tile.heads, tile.rows), (ALL, heads, tile.keys)
         grad, q, out, lse = (x[at] for x in (self.grad, self.q, self.out, self.lse))

@@ -15,7 +15,7 @@ READS_STRIDES = private_torch.VERSION >= (2, 9)
 
 
 def lacks() -> str:
-    """Return the reason why this version of torch lacks the kernel, or ""."""
+    """Return the reason why this version of torch cannot call the CPU kernel, or ""."""
     known = private_torch.flash is not None and private_torch.flash_backward is not None
     return "" if known else f"torch {torch.__version__} has no CPU kernel with log-sum-exps"
 
@@ -23,7 +23,7 @@ def lacks() -> str:
 def flash(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, causal: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Return the output, (batch, head, query, value), and log-sum-exps, (batch, head, query)."""
+    """Compute attention: output (batch, head, query, value), log-sum-exps (batch, head, query)."""
     if not READS_STRIDES:
         k, v, mask = _readable(q, k, v, mask)
     return private_torch.flash(q, k, v, 0.0, causal, attn_mask=mask, scale=scale)
@@ -33,7 +33,7 @@ def flash_backward(
     grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, mask: Tensor | None,
     scale: float, causal: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Return the gradients of q, k and v."""
+    """Return the gradients of q, k and v, computed by torch's CPU kernel."""
     keys, values, mask = (k, v, mask) if READS_STRIDES else _readable(q, k, v, mask)
     of_q, of_k, of_v = private_torch.flash_backward(
         grad, q, keys, values, out, lse, 0.0, causal, attn_mask=mask, scale=scale
@@ -44,14 +44,14 @@ def flash_backward(
 def _readable(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return keys, values and mask without the strides that old versions of torch misread."""
+    """Return keys, values and mask, copied if old versions of torch would misread strides."""
     if mask is not None and mask.stride(-1) not in (0, 1):
         mask = mask.contiguous()
     return per_query_head(k, q), per_query_head(v, q), mask
 
 
 def _summed(grad: Tensor, x: Tensor) -> Tensor:
-    """Sum the gradients of the query heads that share a key head, to the number of heads of x."""
+    """Sum gradients over the query heads that share a key head, to the number of heads of x."""
     if grad.shape[1] == x.shape[1]:
         return grad
     exact = torch.promote_types(grad.dtype, torch.float32)

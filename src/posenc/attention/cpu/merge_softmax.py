@@ -1,4 +1,4 @@
-"""Merge attention outputs over subsets of the keys, by their log-sum-exps L.
+"""Merge attention outputs of separate sets of keys, weighted by their log-sum-exps L.
 
     out = Σ exp(L_part − L) out_part,      L_part = ln Σ exp(score),      L = ln Σ exp(L_part)
 
@@ -21,7 +21,7 @@ def softmax(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def join_(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> None:
-    """Merge attention over one set of keys (`out`, `lse`) with that over further keys, in place.
+    """Merge, in place, attention over one set of keys (`out`, `lse`) with that over more keys.
 
     `out` (…, value) and its log-sum-exp `lse` are overwritten.
     """

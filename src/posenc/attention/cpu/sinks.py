@@ -64,7 +64,7 @@ def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tensor]:
-    """Include the sinks in the output, (batch, head, query, value), and in the log-sum-exps."""
+    """Include the sinks in the softmax of `out`, (batch, head, query, value), and in `lse`."""
     if sinks is None:
         return out, lse
     total = torch.logaddexp(lse, sinks.to(lse.dtype).unsqueeze(-1))  # L′, (batch, head, query)
@@ -87,7 +87,7 @@ def weight(sinks: Sinks, lse: Tensor) -> Tensor:
 
 
 def gradient(grad: Tensor, out: Tensor, lse: Tensor, sinks: Sinks) -> Tensor:
-    """Return the gradient of the sinks, from the output and the log-sum-exps that include them."""
+    """Return the gradient of the sinks, from output and log-sum-exps that include the sinks."""
     inner = (grad.to(lse.dtype) * out).sum(-1)  # Σ dout · out, (batch, head, query)
     return -(weight(sinks, lse) * inner).sum((0, 2)).to(sinks.dtype)
 
@@ -106,7 +106,7 @@ def _no_second_derivative(of: str) -> RuntimeError:
 
 
 def explain_second_derivative(out: Tensor) -> None:
-    """Raise our error if a second derivative of torch's attention output `out` is computed.
+    """Make a second derivative of torch's attention output `out` raise an error that explains why.
 
     A graph that is created for other parts of a model raises no error.
     """
@@ -127,7 +127,7 @@ def explain_second_derivative(out: Tensor) -> None:
 
 
 class WithSinks(torch.autograd.Function):
-    """torch's CPU kernel with sinks, for q, k and v with equally many contiguous channels."""
+    """Attention with sinks by torch's CPU kernel, for q, k and v with equally many channels."""
 
     @staticmethod
     def forward(

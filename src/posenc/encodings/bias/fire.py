@@ -124,7 +124,7 @@ class FIRE(Encoding):
         return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
 
     def factors(self, δ: Tensor, p: Tensor) -> tuple[Tensor, ...]:
-        """Return ψ(offset), 1 / ψ(query position) and the network's weights; f reads the product.
+        """Return ψ(offset), 1 / ψ(query position) and f's weights; f is applied to their product.
 
         - `δ`, `p`: offsets, and positions of queries, in tokens
         """

@@ -90,7 +90,7 @@ def low_rank(
 
 
 def _refuse_content(encoding: Encoding, bias: Tensor, dim: int) -> None:
-    """Raise ValueError unless scores are q · k · scale + bias, tried with eight random tokens."""
+    """Raise ValueError unless scores are q · k · scale + bias, tested with eight random tokens."""
     few = min(8, bias.shape[-1])
     q, k = torch.randn(2, 1, len(bias), few, dim)
     with torch.no_grad():

@@ -87,7 +87,7 @@ class Inkling(Encoding):
         return TableBias(q_at.pos, k_at.pos, self.reach, self.row, shares, profiles)
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return, for each offset, its column in the bank of profiles, or `reach`: no bias.
+        """Return the column of each offset in the table of profiles; column `reach` has no bias.
 
         - `distance`: offset in tokens, query − key
         """

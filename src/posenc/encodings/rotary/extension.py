@@ -318,7 +318,7 @@ def _theta(freqs: Theta) -> Theta:
 
 
 def _speed(freqs: Theta) -> Tensor:
-    """Return the total frequency of each pair: |θⱼ| for one axis, the norm over axes otherwise."""
+    """Return the speed of each pair: |θⱼ| for one axis, or the norm of θⱼ over several axes."""
     return freqs if freqs.ndim == 1 else freqs.norm(dim=0)
 
 

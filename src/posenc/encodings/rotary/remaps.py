@@ -17,7 +17,7 @@ Map = Callable[[Tensor], Tensor]
 
 
 class Regions(NamedTuple):
-    """The ranges of offsets that a map treats alike, and the new positions in each range.
+    """Ranges of offsets that a map changes by one rule each, with the new positions per range.
 
     `of` returns the index of the range for a query and a key position.
     """
@@ -73,7 +73,7 @@ def checked(remap: Remap) -> Remap:
 
 
 def regions(remap: Remap) -> Regions:
-    """Return the ranges of offsets that a map treats alike, with new positions for each range."""
+    """Return the ranges of offsets that a map changes by one rule each, with the new positions."""
     kind, *sizes = remap
     if kind == "dual_chunk":
         return _chunks(*sizes)

@@ -122,7 +122,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The result of `compare`."""
+    """The result of `compare`: the measurements of each encoding, and how they were made."""
 
     source: str
     words: int
@@ -377,7 +377,7 @@ def _costs(
 
 
 def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
-    """Merge the main measurement with `others`, the costs at other text lengths; shortest first."""
+    """Return costs by text length, shortest first: the main measurement, and `others`."""
     tokens = settings.cost_tokens
     usual = AtLength(tokens, cost.forward, cost.forward_memory, cost.forward_ratio)
     return sorted([*others, usual], key=lambda entry: entry.tokens)
@@ -385,7 +385,7 @@ def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[
 
 @contextmanager
 def _waiting() -> Iterator[list[float]]:
-    """Measure the share of a block's wall time in which this process waited for a processor.
+    """Measure the share of a `with` block's time in which this process waited for a processor.
 
     The process computes with one thread, so wall time beyond its CPU time is waiting.
     """

@@ -72,7 +72,7 @@ class Closeup:
 
 @dataclass(frozen=True)
 class FirstTurning:
-    """Figure data that a portrait has only for its first rotary encoding."""
+    """Data for figures of rotations, computed for the first rotary encoding only."""
 
     slug: str
     pair: tuple[str, str] | None  # two words that follow each other in two sentences
@@ -86,7 +86,7 @@ class FirstTurning:
 
 @dataclass(frozen=True)
 class Portrait:
-    """The result of `portray`."""
+    """The result of `portray`: a comparison of a few encodings, with data for figures."""
 
     comparison: Comparison
     sentence: list[str]  # words of the sentence for attention weights

@@ -636,7 +636,7 @@ def _values(
 
 
 def _protocol(record: Record, protocol: str | None) -> str:
-    """Select the evaluation protocol under which a record is read; "" if the record lacks it.
+    """Return the name of the evaluation protocol to read in a record, or "" if it is missing.
 
     None means the first of `PROTOCOLS` that the record has.
     """

@@ -323,7 +323,7 @@ def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
 
 
 def _within(cell: Cell) -> tuple[int, ...]:
-    """Return the tested lengths up to the trained one, by which a learning rate is chosen."""
+    """Return the tested lengths up to the trained one, whose results choose the learning rate."""
     assert cell.trained is not None
     return tuple(n for n in cell.tested if n <= cell.trained) or (cell.trained,)
 

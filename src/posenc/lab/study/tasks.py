@@ -351,7 +351,7 @@ def recall(n: int, random: Random, pairs: int = 6) -> TaskText:
 
 
 def variables(n: int, random: Random, values: int = 2, hops: int = 3) -> TaskText:
-    """List the variables that have a value: assignments, spread over n symbols of noise.
+    """List the variables that have a value, given assignments spread over n symbols of noise.
 
         k7 = v3 k1 = v9 w5 k2 = k1 w8 w1 k4 = k7 … <sep> v3 k7 k4      graded: k7 k4
 

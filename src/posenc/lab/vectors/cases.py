@@ -126,7 +126,7 @@ class VectorCase:
 
 
 def cases() -> Iterator[VectorCase]:
-    """Yield every test vector (case)."""
+    """Yield every test vector, with its settings, inputs and outputs."""
     groups = of_rotations, of_extensions, of_axes, of_configs, of_encodings, of_texts, of_diffusion
     for group in (*groups, of_masks):
         yield from group()
@@ -197,7 +197,7 @@ def _rotation(
     gain: float = 1.0,
     core: bool = False,
 ) -> VectorCase:
-    """Return a case of rotated queries and keys, rounded once to the precision."""
+    """Return a test case of rotated queries and keys, rounded once to the given precision."""
     by = gain * turns(pos, theta)
     points = theta.ndim > 1
     tokens = pos.shape[-2 if points else -1]

@@ -74,7 +74,7 @@ class Trial:
         return self.difference < -MARGIN and not self.better
 
     def than(self, other: Trial, tests: int = 1) -> Trial:
-        """Return this trial compared with `other` instead, on the excerpts measured in both.
+        """Return this trial with `other` as its reference, compared on excerpts measured in both.
 
         `tests` is the number of comparisons with a joint confidence level.
         """

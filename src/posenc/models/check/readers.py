@@ -74,7 +74,7 @@ def readers() -> dict[str, ConfigReader]:
 
 
 def named(names: Sequence[str]) -> tuple[str, ...]:
-    """Return these names of programs without duplicates. Raises ValueError for an unknown name."""
+    """Check the names of programs, and return them without duplicates."""
     for name in names:
         if name not in readers():
             near = get_close_matches(name.lower(), readers(), n=1)

@@ -80,7 +80,7 @@ def readings(spec: Spec) -> list[Reading]:
 
 
 def further(first: Reading) -> list[Reading]:
-    """Return variants with the change of `first` and a change of another config key."""
+    """Return variants of the config that combine the change of `first` with one more change."""
     return [
         replace(
             second,

@@ -333,7 +333,7 @@ def _two_changes(
     own: Trial,
     progress: Progress,
 ) -> list[Trial]:
-    """Measure the loss with two settings changed, one of them as in the best trial, `first`.
+    """Measure the loss with two settings changed: that of the best trial so far, and another one.
 
     If a pair is better, its second change is then tried with other values of the first.
 
@@ -353,7 +353,7 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Return the trials that beat their reference, now compared with `own` (unchanged config)."""
+    """Return the trials that beat their reference, compared with that of the unchanged config."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
@@ -436,7 +436,7 @@ def _best(tried: list[Trial]) -> Trial | None:
 
 
 def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
-    """Return each trial except the best, paired with its comparison to the best trial."""
+    """Return each trial but the best, paired with the same trial compared to the best."""
     on = {trial.tokens: trial for trial in tried if trial.name == best}
     others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
     return [(trial, trial.than(on[trial.tokens], len(others))) for trial in others]

@@ -281,7 +281,7 @@ class Config(Fields):
         return [one if i % steps == at % steps else other for i in range(self.depth())]
 
     def period(self, key: str, usual: int) -> int:
-        """Return the period of layer types from a key; `usual` if the key is missing.
+        """Return the number of layers after which layer types repeat: a key's value, or `usual`.
 
         If the config lists `layer_types`, the key is not read.
         """

@@ -216,7 +216,7 @@ def catalog(
 
 @contextmanager
 def measured_beside() -> Iterator[Callable[[], None]]:
-    """Measure the catalogue in a second process during the block, if there are two processors.
+    """Measure the catalogue in a second process during a `with` block, given two processors.
 
     Yields a function that waits until this process has finished. It is stopped, finished or not,
     when the `with` block ends.

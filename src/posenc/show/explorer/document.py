@@ -26,7 +26,7 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+
 
 
 def render(page: Mapping[str, Any]) -> str:
-    """Fill the page's template with this data, escaped so that no text ends the data element."""
+    """Insert the data into the page's template, escaped so that it cannot end its element."""
     parts = {
         "style": _text(STYLE),
         "data": data.to_json(page).replace("<", "\\u003c"),

@@ -1,4 +1,4 @@
-"""Learned position tables of vision models that resize them to each image by their own rule.
+"""Learned position tables that vision models resize to each image, by rules of their own.
 
 ViT, CLIP and others with a table for images of one size need no file.
 """

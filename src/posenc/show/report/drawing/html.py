@@ -146,10 +146,7 @@ def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
 
 @singledispatch
 def draw_mark(mark: Mark, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
-    """Yield a mark's SVG elements, each as a pair of a bool and markup.
-
-    The first value is True if the element is stretched with the panel.
-    """
+    """Yield a mark's SVG elements, each with a flag: True if it is stretched with the panel."""
     raise NotImplementedError(
         f"HTML figures must have a function that draws {type(mark).__name__}, got none. Register"
         " one with `draw_mark`."
