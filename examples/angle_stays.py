@@ -1,4 +1,4 @@
-"""RoPE in the plane: "ate" and "cheese" keep their angle wherever they stand together (seed 000).
+"""RoPE in two dimensions: the angle between two words stays the same wherever the pair stands.
 
 25° a token, as in the text: in the second sentence both words are three tokens further on. A score
 is |q| |k| cos(φ + d), with one angle d, for a single pair of channels. For several pairs it is a

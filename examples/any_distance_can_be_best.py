@@ -1,8 +1,8 @@
-"""RoPE does not favour what is near: a key can be made that scores best at any distance chosen.
+"""RoPE does not favour near tokens: at any chosen distance, some key scores higher than elsewhere.
 
 k = R(r) q, the query itself turned by r tokens beforehand, gives Σⱼ |qⱼ|² cos((δ − r) θⱼ): its peak
-is at δ = r (Barbero et al., proposition 3.1). Seed 003 draws "a long relative distance should have
-less connection"; that holds for vectors of ones, for which r = 0.
+is at δ = r (Barbero et al., proposition 3.1). Source 003 draws "a long relative distance should
+have less connection"; that holds for vectors of ones, for which r = 0.
 """
 
 import sys

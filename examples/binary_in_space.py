@@ -1,9 +1,9 @@
-"""Three bits jump between the corners of a cube; waves draw a curve (seed 004's 3-D animation).
+"""Binary positions jump between corners of a cube; sinusoids follow a smooth curve (source 004).
 
-Seed 004 adds binary positions to a vector of few dimensions and finds the result "very jumpy". With
-three bits the positions 0 to 7 are the corners of a cube: from 3 to 4 all three coordinates change,
-from 4 to 5 one. Three channels of sinusoids move on a smooth curve by nearly equal steps. Both are
-drawn in parallel projection.
+Source 004 adds binary positions to a vector of few dimensions and finds the result "very jumpy".
+With three bits the positions 0 to 7 are the corners of a cube: from 3 to 4 all three coordinates
+change, from 4 to 5 one. Three channels of sinusoids move on a smooth curve by nearly equal steps.
+Both are drawn in parallel projection.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Binary numbers jump where sinusoids walk (seed 004's animations of 252 and of the path).
+"""Binary positions change in jumps, sinusoids gradually (two animations of source 004).
 
 The least significant bit changes every token. The most significant of n bits changes every 2^(n−1)
 tokens: that is half its period, which is 2^n. From 127 to 128 all eight bits flip at once.

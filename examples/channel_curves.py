@@ -1,6 +1,6 @@
-"""Channels of sinusoids as curves, fast and slow, and how far each position is from the first.
+"""Sinusoidal positions: fast and slow channels, and the distance of each position to the first.
 
-Seed 002 plots channels 0, 1, 10, 11, 50 and 51 of 128 against the position: pairs of a sine
+Source 002 plots channels 0, 1, 10, 11, 50 and 51 of 128 against the position: pairs of a sine
 and a cosine, slower from pair to pair. The distance to position 0, √(2 Σ (1 − cos pθⱼ)), grows
 fast at first, and then goes up and down: half of its steps go back.
 """

@@ -1,9 +1,10 @@
-"""Concatenated or added, a position enters a projection as a sum: (x ; p) W = x W₁ + p W₂.
+"""Concatenated positions enter the next projection as a sum, like added ones: x W₁ + p W₂.
 
-Seed 003 would put positions beside words, seed 000 adds them to save channels. The next projection
-turns (x ; p) into x W₁ + p W₂, and x + p into x W + p W. So concatenation gives positions a
-projection of their own, and costs more channels and weights. With enough channels for both, a
-linear map can separate the sum again: here for 40 random words and the rows of 64 positions.
+Source 003 would put positions beside words, source 000 adds them to save channels. The next
+projection turns (x ; p) into x W₁ + p W₂, and x + p into x W + p W. So concatenation gives
+positions a projection of their own, and costs more channels and weights. With enough channels for
+both, a linear map can separate the sum again: here for 40 random words and the rows of 64
+positions.
 """
 
 import sys
@@ -20,7 +21,7 @@ WORDS, TOKENS, WIDTHS = 40, 64, (16, 24, 32, 40, 48, 56, 64, 72, 80)
 
 
 def parted(width: int) -> float:
-    """Return the share of the rows' variance that a linear map recovers from x + p."""
+    """Return the share of the positions' variance that a linear map recovers from x + p."""
     words = torch.randn(WORDS, width, generator=torch.Generator().manual_seed(0)).double()
     rows = Sinusoidal(width)(torch.zeros(1, TOKENS, width))[0].double()
     both = (words[:, None] + rows).flatten(0, 1)

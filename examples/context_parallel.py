@@ -1,4 +1,4 @@
-"""Context parallelism: the tokens of one text are shared out among processes, for any encoding.
+"""Context parallelism: several processes share the tokens of one text, with any encoding.
 
 An encoding computes from positions alone, so any split gives the result of one process.
 """
@@ -33,7 +33,7 @@ class Gather(torch.autograd.Function):
 
 
 def run(rank, store, names, errors):
-    """Attend with the tokens of one process, and compare with the whole text in one process."""
+    """Compute attention for one process's tokens, and compare with that of the whole text."""
     dist.init_process_group("gloo", f"file://{store}", rank=rank, world_size=RANKS)
     own, k_pos = SHARES[rank], torch.cat(SHARES)  # positions of the queries, of the gathered keys
     for name in names:

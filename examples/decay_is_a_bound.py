@@ -1,4 +1,4 @@
-"""RoPE's "long-term decay" (seed 003) is an upper bound, and it levels off.
+"""RoPE's "long-term decay" (source 003) is an upper bound, and it levels off.
 
 |q · R(δ) k| ≤ maxⱼ |hⱼ₊₁ − hⱼ| Σⱼ |Sⱼ₊₁| (RoFormer, eq. 37). The mean of |Sⱼ| falls from 32.5 to
 about 5 within a thousand tokens and then stays; it rises at half of all steps; and the score of a

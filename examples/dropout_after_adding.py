@@ -1,4 +1,4 @@
-"""Dropout of the sum of words and positions, as in Vaswani et al. 2017 §5.4 (seed 002).
+"""Dropout after positions are added to embeddings, as in Vaswani et al. 2017 §5.4 (source 002).
 
 An encoding that adds can be held by one that drops channels of what it returns; in eval nothing is
 dropped. Of an encoding that acts on queries and keys there is no sum: drop the words before it.
@@ -11,7 +11,7 @@ from posenc import Encoding, SelfAttention, create
 
 
 class Dropped(Encoding):
-    """Words + rows of another encoding, each channel dropped with probability `p`."""
+    """Embeddings plus position vectors, with channels of the sum dropped with probability `p`."""
 
     def __init__(self, encoding: Encoding, p: float = 0.1):
         super().__init__()

@@ -1,4 +1,4 @@
-"""DyPE: the extension of θ fades while a diffusion model removes noise.
+"""DyPE: a diffusion model extends its rotations less and less while it removes noise.
 
 A picture larger than in training needs slower rotations while its layout is drawn, and the trained
 ones while details are. DyPE blends θ, NTK-aware θ and interpolated θ over two ramps, and multiplies
@@ -24,11 +24,11 @@ LEVELS = (1.0, 0.5, 0.25, 0.125)
 
 
 def dype(theta, factor, trained, t):
-    """Return θ at the noise level t of a picture with `factor` times as many patches per side."""
+    """Return θ at noise level t, for a picture with `factor` times as many patches per side."""
     slow, level = interpolate(theta, factor), t**2
 
     def kept(fast, slowest):
-        """Return the ramp of YaRN, 1 for pairs that keep their θ."""
+        """Return YaRN's ramp, from 1 for pairs with unchanged θ to 0 for interpolated pairs."""
         ends = yarn(theta, factor, trained, fast * level, slowest * level)
         return (ends - slow) / (theta - slow)
 

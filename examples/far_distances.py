@@ -1,6 +1,6 @@
-"""Clip the distances of a trained model: those beyond four words are of no use to it (seed 003).
+"""Clipping distances in a trained model: beyond four words they do not help it (source 003).
 
-Seed 003, of r = clip(m − n, Rmin, Rmax): "Relative position info is not useful beyond a certain
+Source 003, of r = clip(m − n, Rmin, Rmax): "Relative position info is not useful beyond a certain
 distance". A tiny model of the novel (two blocks, words as tokens, texts of 32 words) learns a key
 and a value for every distance. Then all distances beyond a reach get the vectors of the reach. From
 a reach of 4 on it loses nothing. The baseline is a model trained with reach 0, to which only the
@@ -48,7 +48,7 @@ def loss(model: torch.nn.Sequential) -> float:
 
 @torch.no_grad()
 def clip(model: torch.nn.Sequential, reach: int) -> None:
-    """Give all distances beyond the reach the vectors of the reach."""
+    """Replace the vectors of all distances beyond the reach by the vectors at the reach."""
     for block in list(model)[1:3]:
         shaw = getattr(block, "attention").encoding  # noqa: B009
         for table in (shaw.relative_keys, shaw.relative_values):

@@ -1,6 +1,6 @@
-"""Few bits: where positions themselves are 16-bit numbers, near tokens change places.
+"""Low precision: positions in 16 bits are rounded, so that near tokens are not distinguished.
 
-Seed 004 expects trouble from low precision. Cosines in bfloat16 are off by the same little
+Source 004 expects trouble from low precision. Cosines in bfloat16 are off by the same little
 everywhere; positions in bfloat16 count 769 of the first 4,096; float32 angles are 0.3 off at ten
 million; angles formed in float64 and rounded once are right to the last bit.
 """

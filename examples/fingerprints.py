@@ -1,4 +1,4 @@
-"""The rows of positions as a heat map, as in seeds 001 and 002, with the numbers they print.
+"""Position vectors as a heat map, as in sources 001 and 002, with the numbers that these print.
 
 Fast pairs of channels oscillate, slow ones hardly change. RoPE adds no rows, so the picture shows a
 vector of ones that it rotates.
@@ -23,7 +23,7 @@ print(
     f"values between {rows.min():.3f} and {rows.max():.3f}; every row is {norms[0]:.4f} long,",
     end=" ",
 )
-print(f"√(d/2) = {32**0.5:.4f} exactly, not approximately as in seed 002")
+print(f"√(d/2) = {32**0.5:.4f} exactly, not approximately as in source 002")
 spread = float(norms.max() - norms.min())
 ones = torch.ones(1, 1, 100, 64)
 turned = RoPE(64)(ones, ones)[0][0, 0]

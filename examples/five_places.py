@@ -1,4 +1,4 @@
-"""Positions enter attention at five places: which encoding at which, read from its code.
+"""The five steps of attention at which encodings act, and which encoding acts at which step.
 
 At embeddings, at the input of a layer, at queries and keys, at scores, and at the values: an
 encoding acts where it overrides a hook of `posenc.Encoding`.

@@ -1,9 +1,9 @@
-"""Added positions give a score four terms (seed 002), measured on a sentence.
+"""Added positions split each score into four terms (source 002), measured on a sentence.
 
 The terms are content with content, content with position, position with content, and position with
 position, for a sentence of the packaged novel and random projections. They sum to the scores; the
-shares are those of the input of softmax. As seed 002 states, "all four are computed together", but
-they can be separated afterwards.
+shares are those of the input of softmax. As source 002 states, "all four are computed together",
+but they can be separated afterwards.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""RoPE in a trained model: layers of Gemma 3 270M without a window use mostly the slowest pairs.
+"""RoPE in a trained model: Gemma 3's layers without a window use mostly the slowest pairs.
 
-Seed 004 sums up Barbero et al. as "models mostly focus on the lower frequencies". Here the scores
+Source 004 sums up Barbero et al. as "models mostly focus on the lower frequencies". Here the scores
 of a real text are split by frequency band: in the layer that sees the whole text (base 1,000,000)
 most of the variance of the scores comes from pairs that hardly turn; a layer with a window of 512
 tokens (base 10,000) uses all pairs. Scores are far below RoFormer's bound. It takes a minute and

@@ -1,4 +1,4 @@
-"""RoPE on images needs separate pairs for each axis, or it mixes up rows and columns (seed 004).
+"""RoPE on images needs separate pairs for each axis, or it confuses rows and columns (source 004).
 
 A pair that turns by row + column does not distinguish a patch further down from one further right.
 Axial RoPE gives half of the pairs to each axis, so the map of similarity to a patch is the same

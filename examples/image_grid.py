@@ -1,4 +1,4 @@
-"""A score between two patches of an image depends on how far apart they are in x and in y, only."""
+"""The score between two image patches depends only on their distances in x and in y."""
 
 import torch
 

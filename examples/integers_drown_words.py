@@ -1,4 +1,4 @@
-"""Adding the position as an integer drowns what words mean (seed 000's two scatter plots).
+"""Adding the position as an integer hides what words mean (scatter plots of source 000).
 
 With integers added, the plane in which the words of a sentence vary most shows little but their
 order; sinusoids leave most words beside the same neighbour. The picture: forty words, five groups.

@@ -1,4 +1,4 @@
-"""Token by token with a key cache, and the whole text at once: the same, for any encoding."""
+"""Reading a text token by token, with a key cache, gives the result of one pass over the text."""
 
 import torch
 

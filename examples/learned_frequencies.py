@@ -1,6 +1,6 @@
-"""Frequencies that are learned instead of hardcoded (seed 002, limitation 4).
+"""Sinusoids whose frequencies are learned instead of fixed (limitation 4 of source 002).
 
-Seed 002: the frequencies are hardcoded, which may not be optimal for a given task. Here a pattern
+Source 002: the frequencies are hardcoded, which may not be optimal for a given task. Here a pattern
 repeats every 24 tokens, as the lines of a poem do. No weighted sum of the 16 channels of sinusoids
 follows it for 96 tokens; with θ as a parameter one pair finds the period. On 128 tokens gradient
 descent from the same start does not find it, because the error has many minima in θ. RoPE learns θ
@@ -33,7 +33,7 @@ class LearnedWaves(Encoding):
 
 
 def best(encoding: LearnedWaves, wave: torch.Tensor) -> torch.Tensor:
-    """Return the weighted sum of channels that is nearest to the pattern."""
+    """Return the weighted sum of channels that is nearest to the target pattern."""
     rows = encoding(torch.zeros(1, len(wave), WIDTH))[0]
     return rows @ torch.linalg.lstsq(rows.detach(), wave, driver="gelsd").solution
 

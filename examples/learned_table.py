@@ -1,4 +1,4 @@
-"""The rows of a trained table are smooth, but not sinusoids (seed 001).
+"""The rows of a trained position table are smooth, but not sinusoids (source 001).
 
 "Trained position embeddings often rediscover sinusoidal-like patterns." Neighbouring rows of
 MiniLM's 512 are similar, and the rows differ in about twelve directions out of 384, as waves would;

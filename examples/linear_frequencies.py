@@ -1,6 +1,6 @@
-"""Wavelengths that grow by equal steps put most channels in the last two octaves (seed 000).
+"""Wavelengths that grow by equal steps put most channels in the last two octaves (source 000).
 
-Seed 000 first divides positions by the channel's index and then by powers of 10,000, because with
+Source 000 first divides positions by the channel's index and then by powers of 10,000, because with
 the first "many dimensions don't convey enough different information". Here both have 512 channels.
 With equal steps 175 of the 256 pairs have wavelengths from 512 to 1,608 tokens, and neighbours are
 nearly the same wave: 1,602 and 1,608. With powers each octave has 18 to 20 pairs. The rows of 512

@@ -1,6 +1,6 @@
-"""A longer context: any position can be computed, but most pairs have never turned so far.
+"""RoPE in longer contexts: every position can be computed, but slow pairs reach new angles.
 
-Seed 001 has RoPE "work everywhere in a 100,000-token document". The computation is right, but
+Source 001 has RoPE "work everywhere in a 100,000-token document". The computation is right, but
 training covers only some angles: of Llama 2's 128 channels a head, 92 complete a turn within 4,096
 tokens, and the others meet new angles in longer texts. Each extension stretches them to avoid this.
 """

@@ -1,10 +1,11 @@
-"""Longer keys do not bring back what RoPE takes from a far pair; turned keys do (seed 000).
+"""A longer key cannot raise the low score that RoPE gives a far pair; a rotated key can.
 
-Seed 000: for a query and a far key to align, "the model has to compensate. It can learn to increase
-the magnitude … or project them into a space where they are much closer". A key equal to its query
-has the score Σⱼ |qⱼ|² cos(m θⱼ) at distance m. A key that is longer by a factor multiplies the
-scores at all distances by it, so the nearest stays ahead, and a negative score only becomes more
-negative. A projection that turns the key back by r tokens moves the best distance to r.
+Source 000: for a query and a far key to align, "the model has to compensate. It can learn to
+increase the magnitude … or project them into a space where they are much closer". A key equal to
+its query has the score Σⱼ |qⱼ|² cos(m θⱼ) at distance m. A key that is longer by a factor
+multiplies the scores at all distances by it, so the nearest stays ahead, and a negative score only
+becomes more negative. A projection that turns the key back by r tokens moves the best distance to
+r.
 """
 
 import sys

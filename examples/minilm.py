@@ -1,6 +1,6 @@
-"""A trained model without its positions: both dogs have the same output, in any order (seed 000).
+"""A trained model without its positions gives both "dog" tokens the same output (source 000).
 
-Seed 000 uses BERT's embeddings and random attention. Here all six layers of MiniLM read its
+Source 000 uses BERT's embeddings and random attention. Here all six layers of MiniLM read its
 sentence, with the learned table switched off and on, and the scores of the first layer are split
 into their terms. The model is not included: `make weights-large` installs it, or pass the folder of
 another BERT.

@@ -1,8 +1,8 @@
-"""No two positions share a sinusoidal code: not at 63,000 tokens, nor anywhere.
+"""No two positions have the same sinusoidal vector, not even 63,000 tokens apart.
 
-Seed 004 gives 2π · 10,000 unique positions, "an upper bound of ~63,000"; seed 000 sees "a chance of
-repeating", seed 003 has p₀ = p₆. A code could only repeat if pθⱼ were a multiple of 2π for every
-pair, which is impossible because π is transcendental. The nearest two codes are those of
+Source 004 gives 2π · 10,000 unique positions, "an upper bound of ~63,000"; source 000 sees "a
+chance of repeating", source 003 has p₀ = p₆. A code could only repeat if pθⱼ were a multiple of 2π
+for every pair, which is impossible because π is transcendental. The nearest two codes are those of
 neighbours. The length of a text is limited by the lengths of training and the precision of angles.
 """
 

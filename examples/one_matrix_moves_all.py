@@ -1,8 +1,8 @@
-"""One matrix moves every sinusoidal position by k: PE(p + k) = M_k PE(p), and M_a M_b = M_(a+b).
+"""One matrix shifts every sinusoidal position by k: PE(p + k) = M_k PE(p), and M_a M_b = M_(a+b).
 
-For channels (sin, cos) the block is [[c, s], [−s, c]], as the seeds have it; for (cos, sin) it is
-the transpose. Here it is fitted to rows. Seed 002's own check, error < 1e-6 with angles in float32,
-fails at its k = 50 and 100; in float64 it holds. Integers have no such matrix.
+For channels (sin, cos) the block is [[c, s], [−s, c]], as the sources have it; for (cos, sin) it is
+the transpose. Here it is fitted to rows. Source 002's own check, error < 1e-6 with angles in
+float32, fails at its k = 50 and 100; in float64 it holds. Integers have no such matrix.
 """
 
 import sys

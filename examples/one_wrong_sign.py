@@ -1,4 +1,4 @@
-"""Seed 003's efficient RoPE ends its second vector in (−x_(d−1), x_d); it must be (−x_d, x_(d−1)).
+"""A sign error in source 003's RoPE: (−x_(d−1), x_d) must be (−x_d, x_(d−1)) for the last pair.
 
 With the misprint the last pair is not rotated but stretched: lengths change with position, and so
 do scores of equal distance. It is one pair of many, so the error is easily missed.

@@ -1,4 +1,4 @@
-"""An encoding of your own, KERPLE as an example, compared with others.
+"""An encoding of your own, compared with others; the example is a logarithmic bias (KERPLE).
 
     score(i, j) = qᵢ · kⱼ · scale − a ln(1 + b |pᵢ − pⱼ|)          a, b > 0, for each head
 

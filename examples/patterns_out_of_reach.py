@@ -1,4 +1,4 @@
-"""Patterns of scores that fixed sinusoids cannot make, whatever is learned (seed 002).
+"""Patterns of scores that fixed sinusoids cannot produce with any learned weights (source 002).
 
 Scores of places alone are PE(i) M PE(j)ᵀ, with a learned M. Of d channels they have rank d at most,
 and for offsets only they are waves of the d/2 frequencies. So a pattern of few waves fits exactly,

@@ -1,4 +1,4 @@
-"""One word as its position advances: integers, bits, sinusoids, RoPE (seed 004's animations).
+"""One word's vector at successive positions: with integers, bits, sinusoids, RoPE (source 004).
 
 The vector is a word of the packaged novel, its channels about 1 and around 0. At position 252 an
 integer is over two hundred times as large; bits and sinusoids are of its size; RoPE changes no

@@ -1,9 +1,9 @@
-"""Attention projects sinusoids to queries and keys, and so loses their dependence on distance.
+"""The projections to queries and keys hide the distance that products of sinusoids depend on.
 
 PE(p) · PE(q) is a function of the distance. (PE(p) W_q) · (PE(q) W_k) is not: with random weights,
 scores of pairs at the same distance differ by more than the curve falls. RoPE acts after the
-projections, so its scores depend on the distance for all weights. In seed 002 the model must learn
-this.
+projections, so its scores depend on the distance for all weights. In source 002 the model must
+learn this.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Published models turn their pairs fast and slowly, and most have pairs that complete no turn.
+"""RoPE pairs of published models: most models have pairs that complete no turn in their context.
 
 A pair that completes no turn within the context meets in a longer text angles that training never
 showed. Larger bases made more of them, and extensions slow them further.

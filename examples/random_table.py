@@ -1,6 +1,6 @@
-"""A fixed random row for each position identifies it, but does not encode distances.
+"""A fixed random vector for each position identifies positions, but does not encode distances.
 
-Seed 000 discusses random numbers, drawn once, as positions. They are distinct: no two rows are
+Source 000 discusses random numbers, drawn once, as positions. They are distinct: no two rows are
 equal. But pairs at the same distance have nothing in common, so a model must learn each pair of
 positions separately. With sinusoids the distance alone determines the product.
 """
@@ -19,7 +19,7 @@ TOKENS, WIDTH = 48, 64
 
 
 def decided(products: torch.Tensor) -> float:
-    """Return the share of the variance of products of two positions due to their distance."""
+    """Return the share of the variance of rows' dot products that the distance explains."""
     by_distance = [products.diagonal(-distance) for distance in range(1, TOKENS // 2)]
     along = sum(float(one.var(correction=0)) for one in by_distance) / len(by_distance)
     return 1 - along / float(torch.cat(by_distance).var(correction=0))

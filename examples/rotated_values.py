@@ -1,6 +1,6 @@
-"""Rotated values lose what nearby tokens share, and depend on absolute places (seed 001).
+"""Rotating values loses what nearby tokens share, and depends on absolute positions (source 001).
 
-Seed 001: RoPE turns q and k but not v, because "rotating them would distort meaning for no
+Source 001: RoPE turns q and k but not v, because "rotating them would distort meaning for no
 benefit". Here v is turned as well. Of a value that all 64 tokens share, unrotated attention passes
 on everything; of rotated ones, fast pairs cancel in the sum. The output also changes when the text
 is moved by 100 tokens, unless it is turned back by the query's position, as DeepSeek-V4 does.
@@ -23,7 +23,7 @@ same = torch.randn(DIM).expand(1, 1, TOKENS, DIM)  # one value for all tokens
 
 
 def rotated(v, start, back):
-    """Attend with values turned like keys; with `back`, the output is turned back."""
+    """Compute attention with values rotated like keys; with `back`, rotate the output back."""
     pos = torch.arange(TOKENS) + start
     out = attend(q, k, rope.on_keys(v, rope.prepare(pos)), rope, pos)
     return rope.on_queries(out, rope.prepare(-pos)) if back else out

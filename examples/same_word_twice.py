@@ -1,8 +1,8 @@
-"""Two dogs in one sentence: without positions they get one and the same output (seeds 000, 004).
+"""Without positions, both occurrences of a word get the same output (sources 000 and 004).
 
-This holds as long as every token sees every other. Seed 000: "Training shouldn't matter". It does
+This holds as long as every token sees every other. Source 000: "Training shouldn't matter". It does
 not, but a causal mask does, so in today's language models the dogs differ without any encoding. In
-seed 004 the dogs are tokens 2 and 5 because its tokenizer adds a first token; here they are 1 and
+source 004 the dogs are tokens 2 and 5 because its tokenizer adds a first token; here they are 1 and
 4. Vectors and weights are random.
 """
 

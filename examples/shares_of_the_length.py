@@ -1,6 +1,6 @@
-"""Positions as shares of the length: bounded, but the code of a token changes as the text grows.
+"""Positions divided by the text length are bounded, but each position's value depends on the text.
 
-With 1/N (seed 004) and 1/(N − 1) ("option 2" of seed 003, 1/3 for four tokens), the code of a
+With 1/N (source 004) and 1/(N − 1) ("option 2" of source 003, 1/3 for four tokens), the code of a
 position depends on the length of the text, and position 5 of 10 has the code of position 50 of 100.
 """
 

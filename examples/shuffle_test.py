@@ -1,4 +1,4 @@
-"""Attention without positions is permutation-equivariant, not invariant as in seeds 001 and 003.
+"""Attention without positions is permutation-equivariant, not invariant as sources 001, 003 state.
 
 "man bites dog" has the weights of "dog bites man", moved with the words, so a model cannot know who
 bit whom. The outputs are not the same at each position; they move with the words. With a causal
@@ -23,7 +23,7 @@ backwards = [2, 1, 0]
 
 
 def weights(x, mask=None):
-    """With v the identity, attention gives its weights."""
+    """Return the attention weights, as the output of attention whose v is the identity matrix."""
     return attend(x, x, torch.eye(3, dtype=x.dtype)[None, None], NoPE(), mask=mask)[0, 0]
 
 

@@ -1,8 +1,8 @@
 """Similarity of sinusoidal positions falls with distance, but not steadily.
 
-Seed 003 lists monotonicity among the properties of positional encodings, seed 001 calls nearby
+Source 003 lists monotonicity among the properties of positional encodings, source 001 calls nearby
 positions more similar. Their dot product is a sum of cosines of the distance, so it depends on the
-distance alone (seed 002 denies that) and is the same forwards and backwards. It first rises 6, 12
+distance alone (source 002 denies that) and is the same forwards and backwards. It first rises 6, 12
 or 44 tokens away, and half of all steps rise.
 """
 

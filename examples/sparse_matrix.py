@@ -1,4 +1,4 @@
-"""RoPE as a matrix for each position, and as two products of vectors (seeds 000, 003 and 004).
+"""RoPE as a block-diagonal matrix per position, and as two elementwise products (source 003).
 
 The texts print a block-diagonal matrix R(m), and advise against computing with it: it "can get
 quite large". For 128 channels it has 16,384 numbers for each position, 98.4 % of them zero, where

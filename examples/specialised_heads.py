@@ -1,7 +1,7 @@
-"""A head that looks from a verb to its object needs positions (seeds 000 and 002).
+"""An attention head that looks from a verb to its object needs positions (sources 000 and 002).
 
-Seed 000: a head for "verb-object pairs would have high attention with chases and the second dog,
-but not the first dog". Seed 002 adds heads for the boundaries of sentences. A head is trained for
+Source 000: a head for "verb-object pairs would have high attention with chases and the second dog,
+but not the first dog". Source 002 adds heads for the boundaries of sentences. A head is trained for
 each, on two sentences such as "the brown dog chased the black dog.", in which all nouns are one
 word, after 0 to 5 other words. Without positions equal words get equal weights: 25 and 50 % here.
 Later in a text, after 6 to 12 words, only RoPE's head still works.
@@ -23,7 +23,7 @@ random = torch.Generator().manual_seed(0)
 
 
 def texts(before: int) -> torch.Tensor:
-    """Return 64 texts: `before` words, and two sentences "the A N V the A N ."."""
+    """Return 64 texts of `before` random words and two sentences, both "the A N V the A N ."."""
     ids = torch.randint(18, 34, (64, before + 16), generator=random)  # other words
     noun, verbs = (torch.randint(2, 10, (64, n), generator=random) for n in (1, 2))
     ids[:, before + torch.tensor([0, 4, 8, 12])] = 0  # the
@@ -34,7 +34,7 @@ def texts(before: int) -> torch.Tensor:
 
 
 def weight(words, to_q, to_k, encoding, before, keys):
-    """Compute the weights of the keys for the verbs."""
+    """Return the attention weight that each verb gives to its own key, at an index of `keys`."""
     x = words(texts(before))
     at = encoding.prepare(torch.arange(x.shape[1]))
     x = encoding.on_embeddings(x, at)

@@ -1,4 +1,4 @@
-"""The seeds' experiment in one model: GPT-2's learned table off, RoPE on (seeds 001 and 002).
+"""GPT-2 on texts longer than trained, with its learned table or with RoPE (sources 001, 002).
 
 "GPT-2 was trained with a maximum sequence length of 1024. What happens when you feed it 2048
 tokens?" Its table has no row for them. Two tiny GPT-2s with the same weights learn the same task,
@@ -30,7 +30,7 @@ def texts(tokens: int, batch: int, random: torch.Generator) -> torch.Tensor:
 
 
 def right(model: GPT2LMHeadModel, ids: torch.Tensor) -> torch.Tensor:
-    """The share of tokens from eight tokens ago that the model names, by position."""
+    """Return, by position, the share of correct predictions of the token eight tokens before."""
     with torch.no_grad():
         best = model(ids, use_cache=False).logits[:, BACK:].argmax(-1)
     return (best == ids[:, :-BACK]).float().mean(0)

@@ -1,6 +1,6 @@
-"""A learned table ends; a formula goes on, which is not the same as going well.
+"""A learned table has a last position; a formula does not, but may work badly in longer texts.
 
-Seed 001: "position 1025 doesn't exist" in a table of 1,024. Rows count from 0: 1024 is the first
+Source 001: "position 1025 doesn't exist" in a table of 1,024. Rows count from 0: 1024 is the first
 that is missing. Sinusoids and RoPE can be computed anywhere, and RoPE has nothing learned at all,
 not "partially". The same window of the packaged novel, moved along: only RoPE makes the same of it.
 """

@@ -1,9 +1,10 @@
-"""One matrix finds "three apart": PE(p)ᵀ M₃ PE(q) is largest where p − q = 3, at every p.
+"""One matrix finds pairs three tokens apart: PE(p)ᵀ M₃ PE(q) is largest where p − q = 3.
 
-M₃ moves a row by three, M₃ PE(q) = PE(q + 3) (seeds 001, 002), so the product is that of rows p and
-q + 3: Σ cos((p − q − 3) θⱼ), whose largest value, d/2, is at p = q + 3 alone. A model that learns
-this matrix in its projections has a head that looks three words back, at any position. Random rows,
-fixed once, have no such matrix: one that is fitted to the first does nothing for the others.
+M₃ moves a row by three, M₃ PE(q) = PE(q + 3) (sources 001, 002), so the product is that of rows p
+and q + 3: Σ cos((p − q − 3) θⱼ), whose largest value, d/2, is at p = q + 3 alone. A model that
+learns this matrix in its projections has a head that looks three words back, at any position.
+Random rows, fixed once, have no such matrix: one that is fitted to the first does nothing for the
+others.
 """
 
 import sys
@@ -20,7 +21,7 @@ DIM, FIRST, SHOWN = 64, 960, 64  # channels, the first of the positions that are
 
 
 def share(scores: torch.Tensor) -> float:
-    """The share of queries whose largest score is that of the key three before."""
+    """Return the share of queries whose largest score is that of the key three tokens before."""
     right = scores.argmax(-1)[3:] == torch.arange(SHOWN - 3)
     return float(right.double().mean())
 

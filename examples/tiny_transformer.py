@@ -1,4 +1,4 @@
-"""A transformer by hand: tokenise, embed, position, attend, softmax, loss, optimise, decode.
+"""A transformer written by hand, from tokens and positions to training and decoding.
 
 python examples/tiny_transformer.py alibi
 """
@@ -16,7 +16,7 @@ WIDTH, HEADS, LENGTH, STEPS, BATCH = 64, 4, 32, 150, 16
 
 
 class Layer(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """A transformer layer: x + attention(norm(x)), then x + mlp(norm(x))."""
 
     def __init__(self, encoding: Encoding):
         super().__init__()

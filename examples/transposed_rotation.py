@@ -1,4 +1,4 @@
-"""Seed 004's matrix [[c, s], [−s, c]] is the transpose of the rotation in its own next formula.
+"""Source 004's rotation matrix [[c, s], [−s, c]] is the transpose of that in its next formula.
 
 The matrix turns by −p, the formula with elementwise products by +p. Either gives scores that depend
 on the distance alone, so nobody notices; but keys cached by the one and queries turned by the other

@@ -1,4 +1,4 @@
-"""Two layouts of pairs: neighbours (seeds, RoFormer, GPT-J) or halves (transformers' Llama).
+"""Two layouts of rotary pairs: adjacent channels (RoFormer, GPT-J) or halves (Llama).
 
 Both are RoPE, but weights trained for one layout are wrong in the other. The script makes a head
 that looks three tokens back, and reads it in both layouts. Converters reorder the rows of W_q and

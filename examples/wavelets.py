@@ -1,9 +1,9 @@
-"""Wavelets instead of waves encode blocks of positions, so neighbours can be dissimilar.
+"""Haar wavelets as positions encode blocks of tokens, so neighbours can have dissimilar vectors.
 
-Seed 004 suggests wavelets, waves of finite length, for future encodings. Haar's are +1 on the first
-half of a block, −1 on the second and 0 outside, for blocks of 64, 32, … 2 tokens. The product of
-two rows counts the blocks that both share, so similarity depends on the tree of blocks, not on the
-distance. 31 and 32 are in different halves, so 32 has more in common with 63 than with 31.
+Source 004 suggests wavelets, waves of finite length, for future encodings. Haar's are +1 on the
+first half of a block, −1 on the second and 0 outside, for blocks of 64, 32, … 2 tokens. The product
+of two rows counts the blocks that both share, so similarity depends on the tree of blocks, not on
+the distance. 31 and 32 are in different halves, so 32 has more in common with 63 than with 31.
 """
 
 import sys
@@ -19,7 +19,7 @@ from posenc.show.report.drawing.matplotlib import save
 
 
 class Wavelets(Encoding):
-    """Add Haar wavelets of blocks of `length`, `length`/2, … 2 positions, and a 1."""
+    """An encoding that adds Haar wavelets for blocks of `length`, `length`/2, … 2 tokens."""
 
     prepared = TokenRows
 

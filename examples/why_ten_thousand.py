@@ -1,4 +1,4 @@
-"""The base of sinusoids: what 100, 10,000 and 1,000,000 do to 128 channels (seeds 000, 002, 004).
+"""Effect of the base of sinusoids, 100, 10,000 or 1,000,000, on 128 channels (source 002).
 
 The distance between the row of position p and the first row is √(2 Σ (1 − cos pθⱼ)), at most
 √(4 · 64) = 16. With base 100 all pairs turn fast: 100 tokens away all rows are about equally far,

@@ -20,7 +20,7 @@ from posenc.encodings.rotary import theta as extensions
 
 
 class Task(NamedTuple):
-    """One function to write: the answer, arguments to try it on, and wrong versions by sentence."""
+    """One exercise: the answer, arguments to try it with, and wrong versions with explanations."""
 
     right: Callable[..., Any]
     cases: list[tuple[Any, ...]]

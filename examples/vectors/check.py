@@ -1,4 +1,4 @@
-"""Hold a rotation against the test vectors: python check.py vectors/core.txt
+"""Check a rotation against posenc's test vectors: python check.py vectors/core.txt
 
 Replace `rotate` by a call of yours. It turns the pairs of channels of one token of one head.
 """

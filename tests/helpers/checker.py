@@ -1,4 +1,4 @@
-"""The checker of types in tests: beartype, which accepts an int for a float, as in PEP 484.
+"""Type checks of function arguments in tests, by beartype; an int passes as a float (PEP 484).
 
 jaxtyping's import hook puts `jaxtyping.jaxtyped` above each function of the library. Its own builds
 two more functions for each, binds the arguments to their names at each call, and checks each call
@@ -29,7 +29,7 @@ called: ContextVar[Callable] = ContextVar("called")
 
 
 def known(hint, function):
-    """Test whether a name in quotes means something here: some are there for pyright alone."""
+    """Test whether an annotation can be evaluated; some quoted names are for pyright alone."""
     try:
         return not isinstance(hint, str) or eval(hint, function.__globals__) is not None
     except (NameError, TypeError):
@@ -37,18 +37,18 @@ def known(hint, function):
 
 
 def unchecked():
-    """Test whether checks are off, or a graph is traced, in which sizes are symbols."""
+    """Test whether checks are off, or torch traces a graph, in which sizes are symbols."""
     return jaxtyping.config.jaxtyping_disable or torch.compiler.is_compiling()
 
 
 def has_shapes(thing):
-    """Test whether a type of `thing` is a tensor's shape, or may be one because it is quoted."""
+    """Test whether an annotation of `thing` is a tensor shape, or may be one as it is a string."""
     hints = thing.__annotations__.values()
     return any(isinstance(hint, str) or "jaxtyping" in repr(hint) for hint in hints)
 
 
 def typed(thing, stands_for_it, typechecker):
-    """Return the checked form of a function that has the types of `thing`."""
+    """Return the function `stands_for_it`, with its arguments checked by the types of `thing`."""
     written = thing.__annotations__
     thing.__annotations__ = {n: hint for n, hint in written.items() if known(hint, thing)}
     stands_for_it.__annotations__ = thing.__annotations__
@@ -57,7 +57,7 @@ def typed(thing, stands_for_it, typechecker):
 
 
 def within(thing, typechecker):
-    """Return the checked form that all functions of the same code share: it calls `called`."""
+    """Return one checked function for all closures with the same code; it calls `called`."""
     if thing.__code__ not in of_code:
 
         @wraps(thing)
@@ -69,7 +69,7 @@ def within(thing, typechecker):
 
 
 def call_as(thing, checked, *args, **kwargs):
-    """Call the checked form that `thing` shares with others, which calls `thing`."""
+    """Call a checked function that several closures share, so that it runs `thing`."""
     before = called.set(thing)
     try:
         return checked(*args, **kwargs)
@@ -78,7 +78,7 @@ def call_as(thing, checked, *args, **kwargs):
 
 
 def jaxtyped(thing=None, *, typechecker=check):
-    """Return a function, or a class with the fields of a dataclass, whose types are checked."""
+    """Decorate a function or a dataclass so that the types of its arguments are checked."""
     if thing is None:
         return partial(jaxtyped, typechecker=typechecker)
     if thing == "context":

@@ -1,4 +1,4 @@
-"""Values read back from what a page draws: shares of a panel, and bytes of images."""
+"""Read values back from the HTML of a figure: positions in its panels, and bytes of its images."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ OUTSIDE = re.compile(r"[ML](\S+?) ([^MLZ]+)")
 
 
 def read(figure):
-    """Return the panels of a figure as drawn, with values on their axes and their text."""
+    """Draw a figure as HTML; return its panels with the values and texts that they show."""
     drawn = html.draw(figure)
     root = ElementTree.fromstring(f"<div>{drawn.html}</div>")
     return [panel(one) for one in root.iter("div") if one.get("class") in ("panel", "panel square")]
@@ -66,7 +66,7 @@ def share(element, name):
 
 
 def cells(image):
-    """The values of an image's cells, row by row from the top; None where there is none."""
+    """Return the values of a heat map's image, row by row from the top; None for empty cells."""
     kind, data = image.get("href").split(",")
     assert kind == "data:image/png;base64"
     low, high = map(float, image.get("data-span").split(" "))

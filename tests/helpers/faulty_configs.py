@@ -1,4 +1,4 @@
-"""Configs with a known fault: some rebuilt from a public thread, others planted in published files.
+"""Configs with known faults: some rebuilt from a public thread, others planted in published files.
 
 `python tests/helpers/faulty_configs.py` prints what `posenc check` answers to each planted fault.
 """
@@ -256,7 +256,7 @@ UNKNOWABLE = {  # plausible values: nothing in the file contradicts them
 
 
 def planted_config(base, changes):
-    """Return a published config with the changes of a table above."""
+    """Return the published config `base` with changed keys; the value None removes a key."""
     config = published(base)
     for key, value in (changes(config) if callable(changes) else changes).items():
         if isinstance(value, dict) and isinstance(config.get(key), dict):
@@ -268,7 +268,10 @@ def planted_config(base, changes):
 
 
 def answer(config):
-    """Return the rules that `posenc check` names for a config, notes aside, and "cannot say"."""
+    """Return the rules that `posenc check` reports for a config, without notes.
+
+    The set contains "cannot say" if the check is incomplete.
+    """
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(config))
         found = faults(Path(folder))

@@ -1,10 +1,10 @@
-"""The `at` of hooks, also for encodings that read the input of the layer (`on_hidden`)."""
+"""Prepare the argument `at` of hooks, also for encodings that need the layer's input."""
 
 import torch
 
 
 def prepared(encoding, pos, x=None):
-    """Return the `at` of tokens at `pos` in a layer whose input is x, by default random."""
+    """Return the hooks' argument `at` for tokens at `pos`; the layer's input is x, or random."""
     at = encoding.prepare(pos)
     if "on_hidden" not in encoding.acts_on:
         return at
@@ -17,7 +17,7 @@ def prepared(encoding, pos, x=None):
 
 
 def prepared_both(encoding, x, y, q_pos, k_pos):
-    """The same of queries from x and keys from y.
+    """Return the hooks' argument `at` for queries from x, and for keys from y.
 
     Queries that are the last of the keys, as when decoding, go on from the keys before them.
     """

@@ -1,4 +1,4 @@
-"""Runs modules of the explorer in node, or in Chromium where there is no node."""
+"""Run JavaScript modules of the explorer in Node.js, or in Chromium if Node.js is missing."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 
 
 def source(name: str) -> str:
-    """The text of a module, nothing imported or exported, so that more text can follow it."""
+    """Return the source of a module without imports and exports, so that code can be appended."""
     text = (files("posenc.show.explorer") / name).read_text("utf-8")
     text = re.sub(r"^import \{[^}]*\} from .*;$", "", text, flags=re.MULTILINE)
     return re.sub(r"^export ", "", text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""A layer of Llama: its config, its tensors, and the plan to move their rows."""
+"""The config and tensors of one Llama layer, and the plan that reorders their rows."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ WHOLE = ("model.", "base_model.", "mtp.", "pool.")  # how names begin that stand
 
 
 def planned(more=(), config=(), without=(), to="interleaved", at=AT, dtype="F32"):
-    """The plan for one layer of Llama with more tensors, or without some."""
+    """Plan the row order of one Llama layer, with tensors added (`more`) or omitted."""
     shapes = {at + n: shape for n, shape in LAYER.items() if n not in without}
     shapes |= {n if n.startswith(WHOLE) else at + n: s for n, s in dict(more).items()}
     infos = {name: Info(name, dtype, shape, Path("w")) for name, shape in shapes.items()}

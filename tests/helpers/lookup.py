@@ -1,4 +1,4 @@
-"""Every number that a page shows, looked up in its results.json, rounded as it is shown."""
+"""Check that each number on a report's page is in its results.json, rounded as on the page."""
 
 import bisect
 import json
@@ -16,7 +16,7 @@ VALUES = "x", "y", "z", "low", "high", "to_x", "to_y"
 
 
 def missing(html, numbers, figures):
-    """Return numbers that a page shows without a source: "figure: number", of marks and text.
+    """Return the numbers of a page that its results lack, such as "figure name: number".
 
     The tests of the drawing compare the places of marks with their values.
     """
@@ -32,7 +32,7 @@ def missing(html, numbers, figures):
 
 
 class _Page(HTMLParser):
-    """Cells, captions and list entries; also of the tables that a script makes."""
+    """Parser that collects a page's cells, captions and list entries, also of scripted tables."""
 
     def __init__(self, html):
         super().__init__()
@@ -66,7 +66,7 @@ class _Page(HTMLParser):
 
 
 class _Known:
-    """The numbers of a tree, also those in its sentences, and as percentages."""
+    """All numbers in a tree of results, also those in sentences, and each as a percentage."""
 
     def __init__(self, tree):
         self.strings, found = set(), set()
@@ -96,7 +96,7 @@ def _number(text):
 
 
 def _values(figure):
-    """Numbers of the marks, and of the states that they can be moved through."""
+    """Return the numbers of a figure's marks, in all frames if the figure is an animation."""
     panels = [*figure.panels, *(panel for frame in figure.frames for panel in frame.panels)]
     marks = [vars(mark) for panel in panels for mark in panel.marks]
     shown = [mark.get(key) for mark in marks for key in VALUES]

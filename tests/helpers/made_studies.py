@@ -1,4 +1,4 @@
-"""Studies whose outcomes are made up: curves that fall as published ones do, and seeds that differ.
+"""Studies with invented outcomes, which fall with length as published curves do, and vary by seed.
 
 `study(...)` gives the contents of a store, `made_store(...)` writes the store of a registered plan;
 nothing is trained.
@@ -27,7 +27,7 @@ def plan(encodings=tuple(FALL), tasks=("copy",), seeds=6, **rest):
 
 
 def study(planned, failures=(), missing=(), deviations=(), path=Path()):
-    """The contents of a store with a cell of the plan each; in `language`, bits per character.
+    """Return the contents of a store with an invented result for each training run of a plan.
 
     `failures` and `missing` are (encoding, seed).
     """
@@ -55,7 +55,7 @@ def study(planned, failures=(), missing=(), deviations=(), path=Path()):
 
 
 def made_store(folder, seeds):
-    """Write a store of a plan with made outcomes; the last of the seeds lacks two rows."""
+    """Write a store with invented outcomes of a plan; the last seed lacks two training runs."""
     asked = Plan.read(folder / "plan.toml")
     rates = asked.rates or (asked.profile.rate,)
     fast = {row.name: max(rates) for row in asked.encodings[::2]}

@@ -1,4 +1,4 @@
-"""A suite of two small studies, and stores of it, by the runner of `study_runner`; in a second."""
+"""An arena suite of two tiny studies, which `study_runner` runs in a second."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -45,7 +45,7 @@ contrast = [["entry", "nope"], ["entry", "rope"]]
 
 
 class Here:
-    """A place to run cells in this process, at once."""
+    """Executor of a study that runs each training run at once, in this process."""
 
     free, busy = 1, 0
 

@@ -13,14 +13,14 @@ from posenc.core.encoding import Encoding
 
 
 def lined_up(at):
-    """Positions (batch or 1, head or 1, token)."""
+    """Return positions with the shape (batch or 1, head or 1, token)."""
     while at.ndim < 3:
         at = at.unsqueeze(-2)
     return at
 
 
 class Turned(Encoding):
-    """RoPE in two lines. A subclass makes one mistake in it."""
+    """RoPE in two lines; each subclass makes one mistake."""
 
     def __init__(self, dim):
         super().__init__()
@@ -41,7 +41,7 @@ class Turned(Encoding):
 
 
 class Fading(Encoding):
-    """Scores fall with distance, by a learned slope. A subclass makes one mistake in it."""
+    """Scores that fall with distance, by a learned slope; each subclass makes one mistake."""
 
     def __init__(self):
         super().__init__()

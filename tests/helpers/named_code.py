@@ -1,4 +1,4 @@
-"""Code of one's own that leaves a mark where it runs, and stores and models that name it."""
+"""User code that creates a file when it runs, and stores and saved models that name this code."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +35,7 @@ def ran():
 
 
 def stored(folder, *cells):
-    """A store with these cells."""
+    """Write a store that contains a finished run of each cell, and return its contents."""
     right, written = Outcome.of(torch.ones(9).bool()), Store(Path(folder))
     for cell in cells:
         places = {("generated", n): right for n in (10, 20, 30, 40)}
@@ -45,7 +45,7 @@ def stored(folder, *cells):
 
 
 def kept(**changes):
-    """A model in the folder of a study whose file names code, which has not run."""
+    """Save a model whose file names user code, without running that code; return the path."""
     cell = Cell("copy", "rope", 1, profile=PROFILE, trained=8)
     model = build(cell, len(TASKS["copy"].vocabulary))
     named = replace(cell, **{"encoding": MINE, **changes})

@@ -1,4 +1,4 @@
-"""The configurations of tests/data/rope_configs.json as the config.json files they came from."""
+"""Rebuild the config.json files of published models from tests/data/rope_configs.json."""
 
 import json
 from pathlib import Path

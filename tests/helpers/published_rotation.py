@@ -1,4 +1,4 @@
-"""The rotations of the published configs, as `posenc.models` reads them."""
+"""The RoPE of published models, as `posenc.models` reads it from their configs."""
 
 from published import published
 
@@ -7,7 +7,7 @@ from posenc.models.config.spec import Rotary
 
 
 def turning(name):
-    """Return the rotation of the layers that see the whole text."""
+    """Return the RoPE of a published model's layers with full attention, or of any layer."""
     layers = specify(published(name)).text_stack.layers
     turns = [layer.encoding for layer in layers if isinstance(layer.encoding, Rotary)]
     wide = [x.encoding for x in layers if x.window is None and isinstance(x.encoding, Rotary)]

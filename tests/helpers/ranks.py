@@ -1,4 +1,4 @@
-"""Begin Pythons that share a run as forks of one that has imported torch, which takes seconds.
+"""Start Python processes as forks of one that has imported torch, which takes seconds.
 
 A rank is what `python -c CODE WORDS…` is, with output in files.
 """
@@ -15,7 +15,7 @@ FORKS.set_forkserver_preload(
 
 
 class Rank:
-    """One of the processes, as `subprocess.Popen` would have it."""
+    """One started process, with the interface of `subprocess.Popen`."""
 
     def __init__(self, words, environment, folder, name):
         self.out, self.err = (folder / f"{name}.{stream}" for stream in ("out", "err"))
@@ -27,7 +27,7 @@ class Rank:
         os.kill(self.process.pid, number)
 
     def communicate(self, timeout):
-        """Wait until the rank has ended, and return its stdout and stderr."""
+        """Wait until the process has ended, and return its stdout and stderr."""
         self.process.join(timeout)
         if self.process.exitcode is None:
             self.process.kill()
@@ -40,7 +40,7 @@ class Rank:
 
 
 def begin(each, folder, environment=()):
-    """A rank for the words of each, in this environment and `environment`."""
+    """Start one process per entry of `each`: its command-line words, and its own variables."""
     start = f"{time.monotonic_ns()}"
     return [
         Rank(words, os.environ | dict(environment) | own, folder, f"{start}-{rank}")

@@ -1,4 +1,4 @@
-"""Tests of refused input by the facts of the message, whose words may change."""
+"""Check error messages for facts, such as an argument's name, because their wording may change."""
 
 import re
 
@@ -15,7 +15,7 @@ def refused(error: type[Exception] | tuple[type[Exception], ...], *facts: object
 
 
 def stating(*facts: object) -> str:
-    """Return a pattern of messages with all these facts."""
+    """Return a regular expression that matches messages with all these facts, in any order."""
     return "(?s)" + "".join(f"(?=.*{whole(str(fact))})" for fact in facts)
 
 

@@ -52,7 +52,7 @@ def by(pos=None):
 
 
 def as_complex(x, turned, layout, start):
-    """The definition in complex float64, of numbers as they were given."""
+    """Rotate x by the definition, in complex float64; `turned` has the cosines and sines."""
     out, first = x.double().clone(), start or 0
     part = out[..., first : first + 2 * PAIRS]
     a, b = (part[..., ::2], part[..., 1::2]) if layout == "interleaved" else part.chunk(2, -1)

@@ -80,7 +80,7 @@ NESTED |= {"llama": "llava"}
 
 
 def shapes(new: bool) -> dict[str, dict]:
-    """Configs in the spelling of transformers 4 or 5, flat and inside of another, by name."""
+    """Return configs by name, spelled as in transformers 4 or 5, flat and nested in another."""
     flat = {name: SMALL | {"model_type": name} | text for name, text in TEXTS.items()}
     flat["llama, yarn already"] = flat["llama"] | {
         "rope_scaling": {"rope_type": "yarn", "factor": 2.0, "attention_factor": 1.5}
@@ -96,7 +96,7 @@ def shapes(new: bool) -> dict[str, dict]:
 
 
 def respelled(config: dict) -> dict:
-    """The config as transformers 5 saves it."""
+    """Return the config with the keys with which transformers 5 saves it."""
     old = ("rope_theta", "rope_scaling", "rope_local_base_freq", "partial_rotary_factor")
     old += ("rotary_emb_base", "rotary_pct", "sliding_window_pattern")
     loaded = AutoConfig.for_model(**deepcopy(config)).to_dict()
@@ -110,12 +110,12 @@ def loaded(config: dict) -> Config:
 
 
 def by_update(config: Config, words: dict) -> None:
-    """SGLang of 2025: each attribute is set."""
+    """Set each option as an attribute of the config, as SGLang did in 2025."""
     config.update(words)
 
 
 def by_sglang(config: Config, words: dict) -> None:
-    """A config inside is updated, rope settings are merged, anything else is set."""
+    """Apply options as SGLang does: update nested configs, merge rope settings, set the rest."""
     for key, value in words.items():
         now = getattr(config, key, None)
         if isinstance(now, Config) and isinstance(value, dict):
@@ -127,7 +127,7 @@ def by_sglang(config: Config, words: dict) -> None:
 
 
 def by_vllm(config: Config, words: dict) -> None:
-    """Plain values first, then the settings are completed, then objects are set or merged in."""
+    """Apply options as vLLM does: set plain values, complete rope settings, merge objects."""
     config.update({key: value for key, value in words.items() if not isinstance(value, dict)})
     if hasattr(config, "standardize_rope_params"):
         for part in {id(x): x for x in (config, config.get_text_config())}.values():
@@ -152,7 +152,7 @@ def merge(target: Config | dict, words: dict) -> None:
 
 
 def meaning(config: Config, to: int) -> dict[str, torch.Tensor]:
-    """θ and gain of each rotation at `to` tokens as transformers computes them, and the length."""
+    """Return θ and gain of each rotation at `to` tokens in transformers, and the length."""
     text = config.get_text_config()
     folder, prefix = ROTARY[text.model_type]
     modeling = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
@@ -175,14 +175,14 @@ def stretched(before: dict, method: str) -> tuple[dict, int]:
 
 
 def words_of(line: str) -> dict | None:
-    """The JSON in a printed command line; None for a sentence."""
+    """Return the JSON of the option in a printed command line; None if the line is a sentence."""
     words = shlex.split(line, comments=True)
     flag = next((flag for flag in FLAGS.values() if flag in words), None)
     return json.loads(words[words.index(flag) + 1]) if flag else None
 
 
 def differences(before: dict, method: str, server: str, applied) -> str | None:
-    """Return the difference from the written file in words, "" if equal, None without a line."""
+    """Return how printed options differ from the written config; "" if equal, None if missing."""
     after, to = stretched(before, method)
     words = words_of(serving("m", before, after, specify(after), to)[server])
     if words is None:
@@ -200,7 +200,7 @@ def differences(before: dict, method: str, server: str, applied) -> str | None:
 
 
 def apply(applied, config: Config, words: dict) -> None:
-    """Apply words in one of the WAYS; transformers 5 warns of the older spelling beside the new."""
+    """Apply printed options to a config, without transformers 5's warning about older spelling."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`rope_scaling` is deprecated", FutureWarning)
         applied(config, words)
@@ -252,7 +252,7 @@ def main() -> None:
 
 
 def tried(before: dict) -> tuple[str, ...]:
-    """The methods that a config can be stretched by."""
+    """Return the extension methods that apply to a config: its own one, or all if it has none."""
     text = before.get("text_config", before)
     scaled = (text.get("rope_scaling") or text.get("rope_parameters") or {}).get("rope_type")
     return METHODS if scaled in (None, "default") else (scaled,)

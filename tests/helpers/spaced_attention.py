@@ -1,4 +1,4 @@
-"""Encodings, positions and masks for the paths that need equally spaced positions."""
+"""Encodings, positions and masks to test attention paths that need equally spaced positions."""
 
 import pytest
 import torch

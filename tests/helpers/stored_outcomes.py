@@ -1,4 +1,4 @@
-"""Outcomes in the stores of `studies/`, read by SQL and the standard library alone."""
+"""Read the outcomes in the stores of `studies/` by SQL and the standard library alone."""
 
 import json
 import sqlite3
@@ -15,7 +15,7 @@ TRIALS = 10_000  # runs with larger seeds only choose learning rates
 
 
 def rows(study, statement):
-    """`study` is a folder of studies; "use-of-length#recall" is one task of it."""
+    """Run an SQL query on a study's store; "use-of-length#recall" names the task of a study."""
     folder = STUDIES / study.partition("#")[0]
     file = folder / "results.db"
     if not file.exists():  # a study that is under way
@@ -26,7 +26,7 @@ def rows(study, statement):
 
 
 def labelled(study):
-    """(label, settings) of each cell."""
+    """Return (label, settings) of each training run; trials of learning rates are left out."""
     cells = [
         (label, json.loads(x)) for x, label in rows(study, "SELECT settings, label FROM cells")
     ]
@@ -41,14 +41,14 @@ def settings(study):
 
 @cache
 def graded(study):
-    """Return (protocol, kind) of the graded outcomes."""
+    """Return (protocol, kind) of the outcomes that a study uses for its results."""
     kinds = dict(rows(study, "SELECT DISTINCT protocol, kind FROM outcomes"))
     return next(((name, kinds[name]) for name in GRADED if name in kinds), ("", ""))
 
 
 @cache
 def means(study, *protocols):
-    """By task, encoding, length and seed: the mean over prompts."""
+    """Return the mean outcome over prompts, keyed by task, encoding, length and seed."""
     found = {}
     select = "SELECT settings, label, protocol, length, kind, prompts, data"
     for cell, label, protocol, n, kind, prompts, data in rows(
@@ -68,7 +68,7 @@ def means(study, *protocols):
 
 
 def of_seeds(study, name, *lengths, cropped=False):
-    """The mean of an encoding over these lengths, by seed; a study that goes on lacks some."""
+    """Return an encoding's mean outcome over lengths, by seed; unfinished studies lack seeds."""
     found = means(study, *(["cropped"] if cropped else []))
     seeds = sorted({seed for _, row, _, seed in found if row == name})
     task = next(task for task, *_ in found)
@@ -84,7 +84,7 @@ def mean(study, name, *lengths, cropped=False):
 
 
 def sign_flip(apart):
-    """The share of all ways to flip signs whose sum is as far from 0."""
+    """Return the share of all sign flips whose sum is at least as far from 0 as the given one."""
     seen = abs(sum(apart)) - 1e-12
     sums = [abs(sum(x * s for x, s in zip(apart, signs, strict=True)))
             for signs in product((1, -1), repeat=len(apart))]  # fmt: skip
@@ -96,6 +96,6 @@ def names(study):
 
 
 def cost_of_reading_on(study, name):
-    """Bits at 2 L beyond those of cropping to L, by seed."""
+    """Return, by seed, the bits at length 2 L minus the bits of the text cropped to L."""
     read, cut = (by_seed(study, name, 128, cropped=cropped) for cropped in (False, True))
     return [x - y for x, y in zip(read, cut, strict=True)]

@@ -1,4 +1,4 @@
-"""A training run of a few steps for tests: deterministic, with checkpoints, and with accidents.
+"""A training run of a few steps for tests: deterministic, with checkpoints, optionally failing.
 
 It is imported by the processes of a study, which find it by this name.
 """
@@ -28,7 +28,7 @@ PLAN = {
 
 
 def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """Train a small linear model with AdamW, seeded by seed and encoding; 3 steps a checkpoint.
+    """Train a small linear model by AdamW, with a checkpoint every 3 steps; return its result.
 
     With HELD=n in the environment, the run waits after n steps until `stop()` is true.
     """
@@ -74,7 +74,7 @@ def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress
 
 
 def dies_once(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """The first process that comes to step 7 of a cell of seed 1 is killed."""
+    """Run, but kill the first process that reaches step 7 of a training run with seed 1."""
 
     def killed(far):
         progress(far)
@@ -90,21 +90,21 @@ def dies_once(cell, task, directory=None, stop=lambda: False, progress=lambda pr
 
 
 def dies_always(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """Every process that comes to a cell of RoPE and seed 1 is killed."""
+    """Run, but kill every process that starts a training run with RoPE and seed 1."""
     if cell.seed == 1 and cell.encoding == "rope":
         os.kill(os.getpid(), signal.SIGKILL)
     return run(cell, task, directory, stop, progress)
 
 
 def diverges(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """RoPE's loss of seed 2 is lost."""
+    """Run, but raise ArithmeticError for RoPE and seed 2, as for a loss that is NaN."""
     if cell.seed == 2 and cell.encoding == "rope":
         raise ArithmeticError("the loss of step 5 is nan")
     return run(cell, task, directory, stop, progress)
 
 
 def counted(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """Adds a line to a file for each step that is trained."""
+    """Run, and append a line to a file for each step that is trained."""
 
     def said(far):
         with open(os.environ["COUNTED"], "a") as file:
@@ -115,14 +115,14 @@ def counted(cell, task, directory=None, stop=lambda: False, progress=lambda prog
 
 
 def breaks(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """There is a mistake in the code of RoPE and seed 1."""
+    """Run, but raise TypeError for RoPE and seed 1, as for a mistake in its code."""
     if cell.seed == 1 and cell.encoding == "rope":
         raise TypeError("a tensor was expected")
     return run(cell, task, directory, stop, progress)
 
 
 def kept(cell, task, directory=None, stop=None, progress=None, models=None):
-    """Writes a file where the trained model is to be kept."""
+    """Run, and create an empty file in place of the saved model."""
     models.mkdir(exist_ok=True)
     (models / cell.digest).touch()
     return run(cell, task, directory, stop, progress)

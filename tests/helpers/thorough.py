@@ -1,4 +1,4 @@
-"""Selection of cases from long sweeps, for quick and for thorough runs."""
+"""Select some cases of long sweeps for quick test runs, and all cases for thorough ones."""
 
 import os
 from collections import defaultdict
@@ -13,12 +13,12 @@ MANY, EACH = 10, 5
 
 
 def some(cases: Iterable[Case], every: int) -> list[Case]:
-    """Return one of each `every` cases, or all cases in a thorough run."""
+    """Return every n-th case, where n is `every`, or all cases in a thorough run."""
     return [*cases] if THOROUGH else [*cases][::every]
 
 
 def quick(tests: Mapping[Case, str]) -> list[Case]:
-    """Return every fifth case of each test with many cases.
+    """Return every fifth case of each test that has ten cases or more.
 
     The first case depends on the test's name, so that no card is left out by all tests.
 

@@ -63,7 +63,7 @@ OWN: dict[str, dict[str, Any]] = {  # other sizes, or sizes that follow from the
 
 @dataclass
 class Calls:
-    """The rotated queries before and after, (token, head, channel), and the calls of attention."""
+    """Records of a run: queries before and after each rotation, and the calls of attention."""
 
     turned: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)
     attended: list[tuple[int, int, float]] = field(default_factory=list)  # queries, keys, scale
@@ -107,7 +107,7 @@ def _class(model_type: str, kind: Any) -> Any:
 
 
 def given(model: Any, rows: int, columns: int) -> dict[str, Any]:
-    """Return the arguments of a call with one random image of rows and columns of patches."""
+    """Return the arguments for one random image of `rows` × `columns` patches."""
     config, frames = model.config, 1
     names = inspect.signature(model.forward).parameters
     channels = getattr(config, "num_channels", None) or getattr(config, "in_channels", 3)
@@ -164,7 +164,7 @@ def given(model: Any, rows: int, columns: int) -> dict[str, Any]:
 
 
 def recorded(model: Any, rows: int, columns: int, monkeypatch: Any) -> Calls:
-    """Run a tower on an image, and return its rotations and calls of attention."""
+    """Run a vision tower on an image; return its recorded rotations and attention calls."""
     calls, module = Calls(), sys.modules[type(model).__module__]
     for name, function in list(vars(module).items()):
         if name.endswith("eager_attention_forward"):
@@ -204,7 +204,7 @@ BLOCK = re.compile(r"(layers|layer|blocks|block|resblocks)\.\d+(\.|$)")
 
 
 class _Seen(Exception):
-    """Raised at the first layer, whose input is all that is compared."""
+    """Raised at a model's first layer to end the run, because only the layer's input is needed."""
 
 
 def added(model: Any, elements: int, *sizes: int) -> tuple[torch.Tensor, torch.Tensor]:

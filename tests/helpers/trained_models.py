@@ -1,4 +1,4 @@
-"""Models of transformers trained for seconds to look back a certain number of tokens, in folders.
+"""Tiny transformers models, trained for seconds to predict the letter twelve tokens before.
 
 Each letter of their text repeats the one `BACK` before it, six times in seven. Only the position
 of a key helps the prediction, so a wrong reading of the rotation costs bits.
@@ -34,7 +34,7 @@ MORE = {
 
 
 def text(count, seed=0):
-    """Letters that repeat those `BACK` before them, but for one in seven."""
+    """Return random letters, of which six in seven repeat the letter `BACK` places before."""
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, len(LETTERS), (count,), generator=random)
     noise = torch.rand(count, generator=random) < 1 / 7
@@ -45,7 +45,7 @@ def text(count, seed=0):
 
 
 def trained(kind, folder, **more):
-    """Train a model of this class, and save it with a tokenizer of letters."""
+    """Train a tiny model of this class; save it, and a tokenizer of letters, in a folder."""
     torch.manual_seed(0)
     sizes = SIZE | REST | TOKENS | MORE[kind] | more
     name = "Gemma3Text" if kind == "Gemma3" else kind
@@ -69,7 +69,7 @@ def trained(kind, folder, **more):
 
 
 def planted(folder, to, **keys):
-    """A copy of a model whose config has other values; a dict changes keys within one."""
+    """Copy a model, with changed values in its config; a dict changes keys of an object."""
     to.mkdir()
     for file in folder.iterdir():
         (to / file.name).write_bytes(file.read_bytes())

@@ -1,4 +1,4 @@
-"""Files of weights for tests, written by the libraries of their formats, and readers of them."""
+"""Weights files for tests, written by the libraries of their formats, and readers for them."""
 
 import gguf
 import torch
@@ -18,7 +18,7 @@ FUZZ = settings(
 
 
 def sentences(measurements):
-    """All that is said of measured weights, behind its name what is said of one tensor."""
+    """Return all sentences about measured weights; that of one tensor has its name as prefix."""
     return [
         f"{heading}: {line}" if place.startswith(("table-", "bias-")) else line
         for place, (heading, *lines) in sections(measurements).items()
@@ -41,7 +41,7 @@ def same(ours, theirs):
 
 
 def read_or_refuse(path):
-    """Return all tensors of a file, or the ModelError of reading it; other errors are raised."""
+    """Read all tensors of a file; a ModelError is accepted, and any other error is raised."""
     try:
         found = weights(path)
     except ModelError:

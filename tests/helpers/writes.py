@@ -1,4 +1,4 @@
-"""Every way in which Python and torch let the weights of an encoding be written to.
+"""Ways in which Python and torch code can write to the weights of an encoding, one function each.
 
 Each is a generator function of a holder, an object with the attribute `encoding`. The code before
 `yield` runs before the weights are used; the code after `yield` is the write. Some writes keep the
@@ -20,17 +20,17 @@ Way = Callable[[Any], Iterator[None]]
 
 
 def moved(x: Tensor) -> Tensor:
-    """Return new numbers for `x`, which stay bounded, and positive if `x` is, in repeated calls."""
+    """Return other numbers than x, bounded if this is repeated, and positive if x is."""
     return 0.6 * x.detach() + 0.4 * torch.rand_like(x)
 
 
 def rows(x: Tensor) -> list[int]:
-    """Return the indices of the first row and of the middle one, offset 0 in tables of offsets."""
+    """Return the indices of the first and the middle row (offset 0 in tables of offsets)."""
     return sorted({0, len(x) // 2})
 
 
 def low_rank(x: Tensor) -> Tensor:
-    """Return the change of a weight by an adapter of rank 1."""
+    """Return a random change of rank 1 for a weight, as a low-rank adapter (LoRA) makes."""
     return (torch.rand(len(x), 1) @ torch.rand(1, x[0].numel())).view(x.shape)
 
 
@@ -102,7 +102,7 @@ OF_A_PARAMETER: dict[str, Callable[[Any], Any]] = {
 
 
 def of_each(write: Callable[[Any], Any]) -> Way:
-    """The way in which `write` is done to each parameter, which has its own memory."""
+    """Return a way of writing that applies `write` to each parameter, moved to its own memory."""
 
     def way(holder: Any) -> Iterator[None]:
         for x in holder.encoding.parameters():
@@ -123,7 +123,7 @@ def foreach(holder: Any) -> Iterator[None]:
 
 
 def shared_memory(holder: Any) -> Iterator[None]:
-    """Write to mapped memory as another process would."""
+    """Write to the memory of the parameters through a shared mapping, as another process would."""
     others = []
     for x in holder.encoding.parameters():
         with tempfile.NamedTemporaryFile() as file:
@@ -144,7 +144,7 @@ def applied(holder: Any) -> Iterator[None]:
 
 
 def optimised(of: type[torch.optim.Optimizer], whole: bool, **options: Any) -> Way:
-    """A step of an optimiser; without `whole`, the gradient is in a few rows alone."""
+    """Return a way of writing: one optimiser step, whose gradient may be in a few rows only."""
 
     def way(holder: Any) -> Iterator[None]:
         yield
@@ -170,7 +170,7 @@ def loaded(assign: bool) -> Way:
 
 
 def own_parameters(encoding: nn.Module) -> list[tuple[nn.Module, str, nn.Parameter]]:
-    """The parameters of each part, with the part and their names."""
+    """Return (module, name, parameter) for each parameter of an encoding and its submodules."""
     return [
         (part, name, x)
         for part in encoding.modules()
@@ -190,7 +190,7 @@ class Smaller(nn.Module):
 
 
 def free_to_parametrize(encoding: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Weights whose names torch can take: it keeps them in a `ModuleDict`, which has `keys`."""
+    """Return (module, name) of the weights that torch can parametrize; some names are reserved."""
     return [
         (part, name)
         for part, name, _ in own_parameters(encoding)
@@ -236,7 +236,7 @@ def lora_unmerged(holder: Any) -> Iterator[None]:
 
 
 def teacher(holder: Any) -> Iterator[None]:
-    """The moving average of a student, as in BYOL and DINO."""
+    """Update the weights as a moving average of a student model, as in BYOL and DINO."""
     student = copy.deepcopy(holder.encoding)
     holder.encoding.requires_grad_(False)
     yield
@@ -259,7 +259,7 @@ def unfrozen(holder: Any) -> Iterator[None]:
 
 
 def other_parts(holder: Any) -> Iterator[None]:
-    """Another module in place of each linear map, and of each encoding in a sum."""
+    """Replace each linear layer, and each encoding in a sum, by a changed copy."""
     yield
     for parent in [*holder.encoding.modules()]:
         for name, part in [*parent.named_children()]:
@@ -285,7 +285,7 @@ def other_encoding(holder: Any) -> Iterator[None]:
 
 
 def deep_copy(holder: Any) -> Iterator[None]:
-    """Used before it was copied, and written to when it has been used."""
+    """Replace the encoding by a deep copy, and write to the copy after it has been used."""
     holder.encoding = copy.deepcopy(holder.encoding)
     yield
     for x in holder.encoding.parameters():
@@ -329,7 +329,7 @@ SMALL = {"rounded", "another module within", "parametrized", "weight_norm"}
 
 
 def attributes(encoding: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
-    """The real tensors that parts of an encoding hold beside parameters and buffers."""
+    """Return (module, name, tensor) for float tensors that are neither parameters nor buffers."""
     return [
         (part, name, x)
         for part in encoding.modules()
@@ -339,7 +339,7 @@ def attributes(encoding: nn.Module) -> list[tuple[nn.Module, str, Tensor]]:
 
 
 def write_tensor(x: Tensor, how: str, by: int) -> None:
-    """Add `by` to whole numbers; multiply others, by a tenth more for each."""
+    """Write to a tensor: add `by` to integers, multiply other numbers by 1 + 0.1 · `by`."""
     whole = not x.is_floating_point()
     change = (lambda x: x.add_(by)) if whole else (lambda x: x.mul_(1 + 0.1 * by))
     if how == "in place":
