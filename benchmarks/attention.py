@@ -248,7 +248,7 @@ class DebertaModule:
 
 
 def cases(tokens: int) -> dict[str, Callable[..., Tensor]]:
-    """Return the implementations by name; those with tokens² memory only for short texts."""
+    """Return attention implementations by name; those with tokens² memory only for short texts."""
     t5 = T5Bias(HEADS, bidirectional=False)
     shaw = Shaw(DIM, reach=REACH)
     deberta = DeBERTa(DIM, HEADS, buckets=256, released=True, clamped=False)
@@ -340,7 +340,7 @@ def peaks(tokens: str, kind: str) -> dict[str, float]:
 
 
 def _assert_equal_reference(runs: dict[str, Run], q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Assert that each output equals `reference`'s, unless there are over a million pairs."""
+    """Assert that outputs equal `reference`'s, unless there are over a million pairs of tokens."""
     if q.shape[2] * k.shape[2] > 1024**2:
         return
     for run in runs.values():
@@ -412,7 +412,7 @@ HELD = {"NoPE": PLAIN, "ALiBi": ALiBi(HEADS), "T5": T5Bias(HEADS, bidirectional=
 
 
 def lengths(kind: str, tokens: Sequence[int]) -> list[int]:
-    """Return the lengths at which to measure "training", "decode" and so on, out of `tokens`."""
+    """Return the text lengths at which a kind of call, such as "decode", is measured."""
     if kind == "training":
         return [n for n in tokens if n <= LONGEST_TRAINED]
     if kind == "decode" and max(tokens) > LONGEST_TRAINED:

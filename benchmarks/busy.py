@@ -1,4 +1,4 @@
-"""Benchmark of posenc's attention against the usual form, on quiet cores and on busy ones.
+"""Benchmark of posenc's attention against a dense bias tensor, on idle and on busy cores.
 
 Shapes are (1, 8 heads, tokens, 64 channels) in float32, with a thread for each core and the wait
 policy of the process. The limit is plain causal attention. The usual form computes the bias of all
@@ -78,7 +78,7 @@ class OfAllPairs:
 
 @dataclass(frozen=True)
 class Cases:
-    """The cases that a run measures: lengths, kinds, machine loads and encodings."""
+    """The cases of a run: text lengths, kinds of calls, machine loads and encodings."""
 
     tokens: Sequence[int] = LENGTHS
     kinds: Sequence[str] = KINDS
@@ -137,7 +137,7 @@ def time_busy(
     budget: float,
     names: Sequence[str] = NAMES,
 ) -> BenchTable:
-    """Compare outputs, then time every implementation; the targets are ours / usual ≤ 1."""
+    """Compare outputs, then time every implementation; the target is at most the usual time."""
     runs, trains = ways(names), kind == "training"
     q, k, v = inputs(tokens, tokens, trains)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Growth of time and memory with length, ~ tokensᵖ, with p by least squares of logarithms.
+"""Growth of time and memory with length, ~ tokensᵖ, where least squares of logarithms give p.
 
 p = 1 is linear, p = 2 quadratic. For short texts the overhead of calls dominates, so p over all
 lengths is too small; the exponent between the two longest lengths is reported as well.
@@ -44,7 +44,7 @@ def of_rotations(rounds: int, budget: float, longest: int = LENGTHS[-1]) -> list
 
 
 def of_attention(tables: list[BenchTable], tokens: list[int]) -> list[Growth]:
-    """Fit growth to forward attention tables, of which an interrupted run lacks the last ones."""
+    """Fit growth to the measured tables of forward attention, which may be fewer than planned."""
     seconds: dict[str, dict[int, float]] = {}
     for length, table in zip(tokens, tables, strict=False):
         for row in table.rows:
@@ -136,7 +136,7 @@ def _room() -> float:
 
 
 def fit_growth(part: str, name: str, times: dict[int, float]) -> Growth:
-    """Fit the exponents of `times`, seconds by length.
+    """Fit the exponent p of `times`, seconds by number of tokens.
 
     >>> fit_growth("", "", {256: 1.0, 512: 2.0, 1024: 8.0}).exponent
     1.5

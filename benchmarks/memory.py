@@ -25,7 +25,7 @@ FREE_AT_ONCE = {
 
 
 def peaks(part: str, *words: str) -> dict[str, float]:
-    """Call `benchmarks.{part}.peaks(*words)` in another process; return MB by implementation."""
+    """Run the `peaks` function of a benchmark in another process; return MB by implementation."""
     if not STATUS.exists():
         return {}
     code = f"import json; from benchmarks.{part} import peaks; print(json.dumps(peaks(*{words!r})))"

@@ -12,7 +12,7 @@ OURS = "posenc"
 
 @dataclass(frozen=True)
 class TimedRow:
-    """The measurements of one implementation."""
+    """The measurements of one implementation in a benchmark."""
 
     name: str
     times: Times
@@ -27,7 +27,7 @@ class TimedRow:
 
 @dataclass(frozen=True)
 class Target:
-    """An upper bound, set before the measurement, and the number that was measured."""
+    """A performance target: an upper bound, set in advance, and the measured number."""
 
     what: str
     found: float

@@ -78,7 +78,7 @@ QUICK = Effort(
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The results of a run."""
+    """The results of a benchmark run: its tables, the machine and the library versions."""
 
     tables: list[BenchTable]
     growth: list[Growth]
@@ -111,7 +111,7 @@ def benchmark(
     progress: Progress = lambda doing, done, of: None,
     cases: busy.Cases | None = None,
 ) -> Benchmark:
-    """Measure the named parts, by default all but those in `BY_NAME`.
+    """Run the named benchmarks, by default all but those in `BY_NAME`.
 
     `cases` are those of the part `busy`; None: all at the lengths of the effort. If the run is
     interrupted, the finished measurements are returned. Raises LookupError for an unknown part.
@@ -234,7 +234,7 @@ def processor() -> str:
 
 
 def libraries() -> dict[str, str]:
-    """Return the versions of the installed peers."""
+    """Return the versions of the installed libraries that posenc is compared with."""
     versions = {}
     for name in PEERS:
         try:

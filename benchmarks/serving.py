@@ -280,7 +280,7 @@ def time_serving(case: Served, rounds: int, budget: float) -> BenchTable:
 def _errors(
     ways: Mapping[str, Way], expected: Mapping[str, Way], dtype: torch.dtype
 ) -> dict[str, float | None]:
-    """Return the error of each implementation, compared with the encoding that ends its name."""
+    """Return each implementation's error, compared with the encoding at the end of its name."""
     errors: dict[str, float | None] = {}
     for name, way in ways.items():
         if (right := expected.get(name.split()[-1])) is not None:

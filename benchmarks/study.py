@@ -52,13 +52,13 @@ def _row(card: Card) -> str:
 
 
 def _speed(card: Card) -> Iterator[float]:
-    """Yield the target share of NoPE's speed for an encoding, if it has one."""
+    """Yield the target speed for an encoding, as a share of NoPE's speed, if there is a target."""
     if card.family in SPEEDS and "on_hidden" not in card.make(16, 4).acts_on:
         yield SPEEDS[card.family]
 
 
 def _step(cell: Cell, task: Task) -> Callable[[], object]:
-    """Return a function that runs the next training step in each call."""
+    """Return a function that runs the next training step in each of its calls."""
     model, numbers = build(cell, len(task.vocabulary)), count()
     optimizer = adamw(model, cell.profile)
     return lambda: take_step(next(numbers), model, optimizer, cell, task)

@@ -14,7 +14,7 @@ MEMORY = {"warm": "memory reused", "default": "memory from the system"}
 
 
 def print_tables(result: Benchmark, console: Console) -> None:
-    """Print the results of a benchmark."""
+    """Print the results of a benchmark run as tables."""
     for table in result.tables:
         _ways(table, console)
     _targets(result, console)

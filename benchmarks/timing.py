@@ -33,7 +33,7 @@ class Times:
 def timed(
     runs: Mapping[str, Run], rounds: int, budget: float, busy: bool = False
 ) -> dict[str, Times]:
-    """Time one call of each function: sample them in turn, and drop disturbed samples.
+    """Time several functions, which are sampled in turn; disturbed samples are dropped.
 
     - `runs`: functions by name
     - `rounds`: number of samples of each
@@ -77,7 +77,7 @@ def _summary(calm: list[float], disturbed: list[float]) -> Times:
 
 
 def _calls_a_sample(run: Run) -> int:
-    """Return the number of calls that make a sample long enough to be timed."""
+    """Return the number of calls for a sample that is long enough to be timed."""
     for calls in (1, 1, 3):
         seconds = _seconds(run, calls)[0]
         if seconds > 10 * SHORTEST_SAMPLE * calls:
@@ -86,7 +86,7 @@ def _calls_a_sample(run: Run) -> int:
 
 
 def _seconds(run: Run, repeats: int) -> tuple[float, float]:
-    """Return the seconds of one call, and the seconds that our threads waited for a core."""
+    """Return the seconds of one call, and the seconds that threads of this process waited."""
     waited, start = _waited(), time.perf_counter()
     for _ in range(repeats):
         run()

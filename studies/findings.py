@@ -1,4 +1,4 @@
-"""Write studies/README.md, older.md and the README.md of each study from the stored outcomes.
+"""Write the pages of the studies, such as studies/README.md, from the stored outcomes.
 
 With --check, only report which pages are stale. The text of a study is its finding.md: the first
 line is the title, and the line after "> " is the line for studies/README.md. Places in braces are
@@ -166,7 +166,7 @@ def difference(
 
 
 def places(result: Analysis) -> dict[str, str]:
-    """Return the text for each placeholder of finding.md that the plan's results fill."""
+    """Map the placeholders of a finding.md that the plan's results can fill to their texts."""
     found = {}
     for row in result.rows:
         name = f"{row.task}.{row.encoding}"
@@ -214,7 +214,7 @@ def at_unplanned_length(place: str, contents: Contents, result: Analysis) -> str
 
 
 def unplanned(apart: Mapping[int, Tensor], bits: bool, where: str, result: Analysis) -> str:
-    """Format a difference that was not planned; `apart` has one outcome per prompt, by seed."""
+    """Format a difference that was not planned; `apart` has one number per prompt, by seed."""
     if not apart:
         return NOTHING
     means = means_of(apart)
@@ -225,7 +225,7 @@ def unplanned(apart: Mapping[int, Tensor], bits: bool, where: str, result: Analy
 
 
 def paired(one: Mapping[int, Tensor], other: Mapping[int, Tensor], bits: bool) -> dict[int, Tensor]:
-    """Return the difference of two rows by seed and prompt; above 0 means the first is better."""
+    """Return the difference of two rows by seed and prompt; positive if the first is better."""
     sign = -1 if bits else 1
     return {seed: sign * (one[seed] - other[seed]) for seed in one if seed in other}
 
@@ -243,7 +243,7 @@ def at_times(row: Row, times: str) -> list[int]:
 def values(
     contents: Contents, row: Row, lengths: Sequence[int], how: str | None = None
 ) -> dict[int, Tensor]:
-    """Return a row's outcome of each prompt by seed, averaged over these lengths."""
+    """Return a row's outcome of each prompt by seed, averaged over some lengths."""
     found = {}
     for record in contents.records.values():
         cell = record.cell
@@ -343,7 +343,7 @@ def means_of(by_seed: Mapping[int, Tensor]) -> list[float]:
 
 
 def predicted_lengths(row: Row, period: str) -> list[int]:
-    """Return the tested lengths n > L for which n − P is a trained length."""
+    """Return the tested lengths n above L for which n − P is a trained length (aliasing)."""
     match = PERIOD.fullmatch(period)
     assert match
     assert row.trained
@@ -352,7 +352,7 @@ def predicted_lengths(row: Row, period: str) -> list[int]:
 
 
 def predicted_by_seed(contents: Contents, row: Row, period: str) -> dict[int, Tensor]:
-    """Return for each seed the outcomes at predicted lengths minus those at other lengths."""
+    """Return, by seed, the outcomes at predicted lengths minus those at other lengths."""
     if row.trained is None or not row.seeds:
         return {}
     inside = predicted_lengths(row, period)
@@ -362,7 +362,7 @@ def predicted_by_seed(contents: Contents, row: Row, period: str) -> dict[int, Te
 
 
 def beyond(row: Row) -> list[int]:
-    """Return the tested lengths L < n ≤ 2 L."""
+    """Return the tested lengths from above L up to 2 L, where L is the trained length."""
     assert row.trained is not None
     return [n for n in row.curve if row.trained < n <= 2 * row.trained]
 
@@ -398,7 +398,7 @@ def property_alone(place: str, contents: Contents, result: Analysis) -> str | No
 
 
 def table(rows: list[Row], metric: str) -> Iterator[str]:
-    """Yield a Markdown table of results: the metric, and every tested length from L on."""
+    """Yield a Markdown table of results: the metric, and the outcome at each length from L on."""
     others = lengths(rows, metric)
     heads = ["n ≤ L", phrases.span(metric)]
     heads += [f"n = {n}" for n in others] + [phrases.span("area")] * (metric != "area")
@@ -479,7 +479,7 @@ def tables(result: Analysis) -> Iterator[str]:
 
 
 def position_table(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield a table of bits within L by the number of characters that a character follows."""
+    """Yield a table of bits per character by the number of preceding characters, up to L."""
     groups = {row.encoding: phrases.by_position(row) for row in rows if row.positions}
     if groups:
         heads = [*next(iter(groups.values()))]
@@ -490,7 +490,7 @@ def position_table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def progress(folder: Path, plan: Plan) -> str:
-    """Describe the progress of an incomplete study by its number of finished cells."""
+    """Describe the progress of an incomplete study: finished training runs out of all."""
     done = len(read(folder).records) if (folder / RUNNING).exists() else 0
     of = len(plan.cells())
     return f"{done} of {of} cells are done" + ": a pilot, not evidence" * bool(done)
@@ -572,7 +572,7 @@ def study_page(folder: Path) -> Iterator[str]:
 
 
 def repeated_cells(folders: list[Path]) -> Iterator[str]:
-    """Yield the page section on runs that two studies share, and on repeated studies."""
+    """Yield the page's section on training runs shared by two studies, and on repetitions."""
     yield "\n## Cells that were run twice\n"
     yield (
         "`python -m studies.questions repetition MINE THEIRS` compares your own repetition with a"
@@ -599,7 +599,7 @@ def repeated_cells(folders: list[Path]) -> Iterator[str]:
 
 
 def largest_difference(rows: list[Repeated]) -> float:
-    """Return the largest difference between a row's mean and its mean in the repetition."""
+    """Return the largest difference between a row's mean and that of the repeated study."""
     means = [(row.first, row.again) for row in rows]
     return max(abs(x.value - y.value) for x, y in means if x is not None and y is not None)
 
@@ -615,7 +615,7 @@ def index_line(folder: Path, page: str) -> str:
 
 
 def pages() -> dict[Path, str]:
-    """Return the text of every page by its path."""
+    """Return the text of every page of the studies, by path."""
     folders = sorted(path.parent for path in STUDIES.glob("*/plan.toml"))
     done = [folder for folder in folders if (folder / RESULTS).exists()]
     texts = {folder: "\n".join(study_page(folder)) + "\n" for folder in folders}

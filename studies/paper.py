@@ -130,7 +130,7 @@ def processors(folder: Path, contents: Contents, result: Analysis) -> str:
 def jointly_recovered(
     folder: Path, contents: Contents, name: str, length: int, first: int, how: str
 ) -> float:
-    """Return the share of lost bits that one band recovers at a length, over all seeds."""
+    """Return the share of lost bits that one band of pairs recovers at a length, in all seeds."""
     bits = {
         record.cell.seed: {n: outcome.mean for n, outcome in outcomes_graded(record).items()}
         for record in contents.records.values()
@@ -164,7 +164,7 @@ def trials(folder: Path, contents: Contents, result: Analysis) -> str:
 
 
 def at_rates(contents: Contents, row: Row, plan: Plan) -> list[float | None]:
-    """Return the mean outcome of a row's trials for each learning rate, at trained lengths."""
+    """Return the mean outcome of a row's trials by learning rate, over the trained lengths."""
     means = []
     for rate in plan.rates:
         found = [
@@ -194,7 +194,7 @@ def orders(folder: Path, contents: Contents, result: Analysis) -> str:
 
 
 def outcome(folder: Path, contents: Contents, result: Analysis) -> str:
-    """List the encodings in contrasts by result: fewer bits, more bits, or undecided."""
+    """List the encodings of contrasts by result: fewer bits, more bits, or undecided."""
     sorts: dict[str, list[str]] = {"fewer": [], "more": [], phrases.UNDECIDED: []}
     for one in result.contrasts:
         assert one.difference is not None

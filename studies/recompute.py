@@ -33,7 +33,7 @@ Table = dict[str, Any]
 
 
 def read(folder: Path) -> tuple[Table, list[Table]]:
-    """Return the plan of a study, and its runs as tables of settings, label and outcomes."""
+    """Return the plan of a study, and its training runs as dicts: settings, label and outcomes."""
     file = folder / "results.db"
     if not file.exists():
         file = folder / "running.db"
@@ -101,7 +101,7 @@ def t_quantile(p: float, degrees: float) -> float:
 
 
 def interval(outcomes: np.ndarray, share: bool) -> list[float]:
-    """Return mean, low and high for outcomes (seed, prompt) with prompts that all seeds share."""
+    """Return (mean, low, high) of outcomes (seed, prompt); all seeds share their prompts."""
     seeds, prompts = outcomes.shape
     mean = outcomes.mean()
     a, b = max(1, seeds - 1), max(1, prompts - 1)
@@ -124,7 +124,7 @@ def interval(outcomes: np.ndarray, share: bool) -> list[float]:
 
 
 def sign_flip(differences: Sequence[float]) -> float:
-    """Return p: the share of all flips of signs with a sum at least as far from 0."""
+    """Return p of a sign-flip test: the share of flips with a sum at least as far from 0."""
     signs = np.array([*product((1, -1), repeat=len(differences))])
     sums = np.abs(signs @ np.array(differences))
     return float(np.mean(sums >= sums[0] * (1 - 1e-9) - 1e-12))

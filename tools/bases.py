@@ -1,4 +1,4 @@
-"""Write `smallest_bases.json`: for each rotated width, the smallest base for each text length.
+"""Write `smallest_bases.json`: the smallest RoPE base by number of channels and text length.
 
 An entry is the index in `BASES` of a base that suffices for longer texts than all smaller bases,
 and the longest such text. This takes minutes. With --check, which takes seconds, only search one
@@ -20,7 +20,7 @@ WIDTHS = 20, 24, 32, 48, 64, 72, 80, 96, 112, 128, 144, 256, 512
 
 
 def records(dim: int) -> list[tuple[int | None, int]]:
-    """Return (index, length) of each base that suffices for longer texts than all smaller ones."""
+    """Return (index, length) of each base that suffices for longer texts than smaller bases."""
     found: list[tuple[int | None, int]] = []
     place, enough = 0, 0
     while enough < LONGEST:

@@ -1,4 +1,4 @@
-"""Plug encodings into a tiny random model of every architecture of transformers: `make census`.
+"""Apply encodings to a tiny random model of every transformers architecture: `make census`.
 
 Each is its class's own config with sizes cut small, weights drawn at random. A family is right
 where `apply` takes it, which holds the model with its own encoding plugged in against itself, and
@@ -126,7 +126,7 @@ def model_types() -> list[str]:
 
 
 def tiny_config(kind: str) -> Any:
-    """Return the config of a model type with tiny sizes."""
+    """Return a config of a model type with tiny sizes."""
     config_class = CONFIG_MAPPING[kind]
     written = config_class().to_dict()
     sizes: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def tiny_config(kind: str) -> Any:
 
 
 def without_text(kind: str) -> str:
-    """Return the reason why a type is not a text model of its own, or ""."""
+    """Return the reason why a model type is not a text model itself, or ""."""
     default = CONFIG_MAPPING[kind]()
     inner = [getattr(default, name, None) for name in (*TEXT, "text_encoder", "qformer_config")]
     for config in inner:
@@ -155,7 +155,7 @@ def without_text(kind: str) -> str:
 
 
 def tiny_model(kind: str) -> Any:
-    """Build a tiny model with random weights. Raises ValueError if the model is too large even so.
+    """Build a tiny model with random weights. Raises ValueError if the model is still too large.
 
     Errors of the model's own constructor are raised unchanged.
     """
@@ -173,7 +173,7 @@ def tiny_model(kind: str) -> Any:
 
 @contextlib.contextmanager
 def own_eager(base: Any, plan: discovery.AdapterPlan, bias: Any):
-    """Switch the model to its own eager attention, with this bias and without its own encoding."""
+    """Switch a model to its eager attention with this bias, and without its own encoding."""
     configs = [base.get_submodule(path).config for path in discovery.configs(base)]
     before = [(config, config._attn_implementation) for config in configs]
     homes = {sys.modules[type(base.get_submodule(site.path)).__module__] for site in plan.sites}
@@ -222,7 +222,7 @@ def off(ours: torch.Tensor, theirs: torch.Tensor) -> float:
 
 @torch.no_grad()
 def faults(model: Any) -> list[str]:
-    """Return the checks that fail when encodings are plugged into the model."""
+    """Apply encodings to a model, and return a sentence for each check that fails."""
     base = discovery.find_base(model)
     plan = discovery.discover(base)
     ids = torch.randint(3, 90, (2, 12), generator=torch.Generator().manual_seed(2))
@@ -277,7 +277,7 @@ def options(base: Any) -> dict[str, Any]:
 
 
 def verdict(kind: str) -> tuple[str, str]:
-    """Return the result for a type: right, refused, wrong, apart, or not built."""
+    """Test a model type: return an outcome, such as "right" or "refused", and the reason."""
     warnings.filterwarnings("ignore")
     try:
         if reason := without_text(kind):
@@ -307,7 +307,7 @@ def sentence(error: Exception) -> str:
 
 
 def isolated(kind: str) -> tuple[str, str]:
-    """Return the verdict from a separate process with limited time and memory."""
+    """Return what `verdict` returns, from a separate process with limited time and memory."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_child, args=(kind, theirs))
     process.start()
@@ -330,7 +330,7 @@ def _child(kind: str, pipe: Any) -> None:
 
 
 def page(found: dict[str, tuple[str, str]], date: str) -> str:
-    """Return the results as a page of docs."""
+    """Return the results of the census as a Markdown page of the documentation."""
     counted = Counter(outcome for outcome, _ in found.values())
     right = [kind for kind, (outcome, _) in found.items() if outcome == "right"]
     lines = [

@@ -1,4 +1,4 @@
-"""Write the page of commands from their help, for tools/table.py."""
+"""Generate the documentation page of posenc's commands from their help, for tools/table.py."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ example.
 
 
 def section(name: str) -> Iterator[str]:
-    """Write the help and the examples of a command."""
+    """Yield the lines of a command's section: usage, help and examples."""
     text = app[name].generate_docs(heading_level=3)
     # cyclopts writes how Python was started before the options and arguments
     words = re.search(r"```console\n.*?((?:\[|--[a-z]|[A-Z]{2}).*)\n```", text)

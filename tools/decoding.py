@@ -1,4 +1,4 @@
-"""Time one query on a long cache: `attend` in multiples of torch's call on the same keys.
+"""Time attention of one query to a long cache: `attend` as a multiple of torch's own kernel.
 
 python tools/decoding.py [ROUNDS [KEYS]]
 
@@ -28,7 +28,7 @@ Case = Callable[[], Tensor]
 
 
 def cases(keys: int) -> dict[str, Case]:
-    """Return the calls by name, after checking each of posenc's against three lines of torch."""
+    """Return the functions to time by name; `attend` is first checked against plain torch code."""
     q, k, v = (torch.randn(1, HEADS, tokens, DIM) for tokens in (1, keys, keys))
     q_pos, k_pos = torch.tensor([keys - 1]), torch.arange(keys)
     mask = masks.causal(q_pos, k_pos)
@@ -73,7 +73,7 @@ def cases(keys: int) -> dict[str, Case]:
 
 
 def timed(case: Case, times: int) -> float:
-    """Return this thread's seconds for one call."""
+    """Return this thread's CPU seconds for one call of `case`."""
     case()
     start = time.thread_time()
     for _ in range(times):

@@ -1,4 +1,4 @@
-"""Check the rotations of other programs on published configs; writes vectors/engines.md.
+"""Check RoPE in other libraries on published configs, and write vectors/engines.md.
 
     pip install --no-deps rotary-embedding-torch x-transformers torchtune torchao mlx mlx-cpu \
         mlx-lm einops einx loguru && python tools/engines.py
@@ -48,7 +48,7 @@ WHY: Mapping[tuple[str, str], str] = {
 
 
 def of_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
-    """Return the rotation of the model's own file in transformers."""
+    """Return the rotation that transformers applies in the model's own code."""
     kind = config["model_type"]
     values = transformers.AutoConfig.for_model(**config)  # type: ignore
     folder = type(values).__module__.rpartition(".")[0]
@@ -92,7 +92,7 @@ def of_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
 
 
 def of_torchtune(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
-    """Return torchtune's rotation, whose weights pair neighbours."""
+    """Return torchtune's rotation, whose pairs are adjacent channels."""
     if rotary.turned < rotary.dim or rotary.method not in ("default", "llama3") or rotary.sections:
         raise NotImplementedError
     from torchtune.models.llama3_1 import Llama3ScaledRoPE  # type: ignore
@@ -117,7 +117,7 @@ def of_torchtune(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
 
 
 def of_x_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
-    """Return the rotation of x-transformers, which pairs neighbours."""
+    """Return the rotation of x-transformers, whose pairs are adjacent channels."""
     if rotary.method not in ("default", "linear") or rotary.sections or rotary.trailing:
         raise NotImplementedError
     from x_transformers.x_transformers import RotaryEmbedding, apply_rotary_pos_emb  # type: ignore
@@ -134,7 +134,7 @@ def of_x_transformers(name: str, config: dict[str, Any], rotary: Rotary) -> Buil
 
 
 def of_rotary_embedding_torch(name: str, config: dict[str, Any], rotary: Rotary) -> Built:
-    """Return the rotation of rotary-embedding-torch, which pairs neighbours."""
+    """Return the rotation of rotary-embedding-torch, whose pairs are adjacent channels."""
     if rotary.method not in ("default", "linear") or rotary.sections or rotary.trailing:
         raise NotImplementedError
     from rotary_embedding_torch import RotaryEmbedding, apply_rotary_emb  # type: ignore
@@ -192,7 +192,7 @@ PROGRAMS: Mapping[str, Callable[..., Built]] = {
 
 
 def cells(program: str) -> Iterator[tuple[str, str]]:
-    """Yield the name of each published model, with the outcome of this program."""
+    """Yield the name of each published model, and the test result of one library."""
     for name, config in published.configs().items():
         spec = specify(config, name).text_stack
         layers = [*(layer for layer in spec.layers if layer.window is None), *spec.layers]
@@ -202,7 +202,7 @@ def cells(program: str) -> Iterator[tuple[str, str]]:
 
 
 def _cell(program: str, name: str, config: Mapping[str, Any], rotary: Rotary) -> str:
-    """Return the outcome of one program and one model."""
+    """Return the test result of one library's rotation on one model's config."""
     try:
         apply, layout = PROGRAMS[program](name, json.loads(json.dumps(config)), rotary)
         verdict = against(apply, config, layout=layout)

@@ -53,13 +53,13 @@ SCORES = """([data, slug, n, runs]) => {
 
 
 def thread_time(session: CDPSession) -> float:
-    """Return the seconds that the page's main thread has worked."""
+    """Return the CPU seconds that the main thread of the page has used."""
     metrics = session.send("Performance.getMetrics")["metrics"]
     return next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
 
 def said(times: list[float]) -> dict[str, float]:
-    """Summarise times in milliseconds: minimum, median and 90th percentile."""
+    """Format times in milliseconds: minimum, median and 90th percentile."""
     ordered = sorted(times)
     return {
         "least": round(ordered[0], 2),

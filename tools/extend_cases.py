@@ -1,4 +1,4 @@
-"""Write docs/extend_cases.md: whether `posenc extend --prove` chooses the best way, in 40 cases.
+"""Write docs/extend_cases.md: the method that `posenc extend --prove` chooses, in 40 cases.
 
     python tools/extend_cases.py [--models N]      a quarter of an hour on one core
 
@@ -43,7 +43,7 @@ WORDS = {"linear": "linear scaling", "yarn": "YaRN", "llama3": "Llama 3's scalin
 
 @dataclass(frozen=True)
 class Model:
-    """A model to train: its class, its base, and a scaling that its config later conceals."""
+    """A model to train: its class, its RoPE base, and a scaling that its config will not state."""
 
     kind: str
     base: float = 10_000.0
@@ -97,7 +97,7 @@ def parts() -> tuple[str, str, str]:
 
 
 def make(model: Model, folder: Path, steps: int = STEPS) -> Path:
-    """Train a model, and write it with a config that omits its scaling."""
+    """Train a model, and write it with a config that does not state its scaling."""
     letters = novel_letters()
     known = {letter: number + 2 for number, letter in enumerate(sorted(set(letters)))}
     torch.manual_seed(model.seed)
@@ -143,7 +143,7 @@ class Case:
 
     @property
     def best(self) -> str:
-        """The best method, or "" if none is better than reading only the last tokens."""
+        """The method with the lowest loss, or "" if reading only the last tokens is as good."""
         way = min(self.bits, key=lambda name: self.bits[name])
         return way if self.bits[way] < self.sliding - ENOUGH else ""
 
@@ -156,7 +156,7 @@ class Case:
 
 
 def judged(folder: Path, proof: Proof) -> Case:
-    """Measure each method on the test part of the novel."""
+    """Measure the bits per token of each extension method on the test part of the novel."""
     with opened(folder) as model:
         ids: Tensor = model.stretches(parts()[2], proof.to, FRESH)
         bits = {w.name: _far_bits(model, w.config, ids, proof.trained) for w in proof.ways}

@@ -1,4 +1,4 @@
-"""Write families.json: facts about models, read from the installed transformers; --check.
+"""Write families.json, facts about models, from the installed transformers; --check compares.
 
     python tools/families.py [--check] [model_type …]   # by default all models, which takes minutes
 
@@ -57,7 +57,7 @@ POSITIONAL = (
 
 
 def line(model_type: str) -> dict[str, Any]:
-    """Return the facts about a model that can be read from transformers."""
+    """Return the facts about a model type that can be read from transformers."""
     kind, hand = CONFIG_MAPPING[model_type], families.by_hand(model_type)
     made: dict[str, Any] = {"folder": kind.__module__.split(".")[-2]}
     if "parts" in hand:
@@ -100,7 +100,7 @@ BASES = ("rope_theta", "rope_local_base_freq", "global_rope_theta", "local_rope_
 
 
 def labelled(model_type: str) -> dict[str, dict[str, Any]]:
-    """Return the settings of each type of layer, if each type has its own.
+    """Return, per type of layer, the config key of the RoPE base, and whether scaling applies.
 
     They are the old key of its base, and whether an old `rope_scaling` applies to it, as found by
     building the config class.
@@ -127,7 +127,7 @@ SHARE = "partial_rotary_factor"
 
 
 def ignored(model_type: str, made: Mapping[str, Any]) -> list[str]:
-    """Return keys that other models obey but this one ignores, so that a reader is misled."""
+    """Return the config keys that other models read but this one ignores."""
     kind: Any = CONFIG_MAPPING[model_type]
     named = made.get("keys", {})
     code = "".join(inspect.getsource(module) for module in watched.modules(kind))
@@ -180,7 +180,7 @@ def _slides(model_type: str, made: Mapping[str, Any]) -> bool:
 
 
 def _moves(model_type: str, made: Mapping[str, Any], tried: list[dict[str, Any]]) -> bool:
-    """Test whether any of these config values changes the behaviour of a model of few layers.
+    """Test whether one of these config values changes what a model of few layers does.
 
     One that cannot be built or watched does.
     """
@@ -197,7 +197,7 @@ def _moves(model_type: str, made: Mapping[str, Any], tried: list[dict[str, Any]]
 
 
 def _few(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the setting for few layers, or {} if the class does not allow it."""
+    """Return the config value that sets few layers, or {} if the class does not allow it."""
     name = made.get("keys", {}).get("num_hidden_layers", "num_hidden_layers")
     mended = watched.MENDED.get(model_type, {})
     if any(isinstance(value, list) for value in mended.values()) or "num_hidden_layers" in mended:
@@ -211,7 +211,7 @@ def _few(model_type: str, made: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parts(model_type: str) -> list[str]:
-    """Return the keys of inner configs whose models have positions, by default."""
+    """Return the keys of nested configs whose models encode positions, in the default config."""
     config = watched.config(model_type)
     inner = {key: getattr(config, key).model_type for key in watched.inner(config)}
     return [
@@ -222,7 +222,7 @@ def parts(model_type: str) -> list[str]:
 
 
 def inner(model_type: str, names: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the model type that a class assumes for each inner config without a valid one."""
+    """Return the model type, and other facts, that a class assumes for each nested config."""
     kind: Any = CONFIG_MAPPING[model_type]
 
     def made(name: str, **values: Any) -> Any:
@@ -251,7 +251,7 @@ def inner(model_type: str, names: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def flat(model_type: str) -> str:
-    """Return the type of the inner text model that top-level keys configure, or ""."""
+    """Return the model type of the nested text model that top-level keys configure, or ""."""
     kind: Any = CONFIG_MAPPING[model_type]
     with suppress(Exception):  # it has no text model, or several
         usual = kind().get_text_config()
@@ -263,7 +263,7 @@ def flat(model_type: str) -> str:
 
 
 def keys(kind: type[PreTrainedConfig], config: PreTrainedConfig) -> dict[str, str]:
-    """Map usual names of keys to this model's names, where they differ."""
+    """Map standard config keys to this model's keys, where they differ."""
     found = {k: v for k, v in kind.attribute_map.items() if k in POSITIONAL}
     for usual, others in {
         "max_position_embeddings": ("max_seq_len", "n_positions", "max_sequence_length"),
@@ -277,7 +277,7 @@ def keys(kind: type[PreTrainedConfig], config: PreTrainedConfig) -> dict[str, st
 
 
 def defaults(model_type: str, names: Mapping[str, str]) -> dict[str, Any]:
-    """Map usual names to the default of the class, without defaults that follow from other keys."""
+    """Map standard config keys to the class's defaults, without those that follow from others."""
     kind = CONFIG_MAPPING[model_type]
     stated = {
         f.name: f.default
@@ -324,7 +324,7 @@ def _follows(model_type: str, own: str, usual: str, names: Mapping[str, str]) ->
 
 
 def turning(model_type: str) -> dict[str, Any]:
-    """Return the layout, place and direction of the model's rotation."""
+    """Return the pair layout of a model's rotation, and its place and direction if unusual."""
     found = _rotation(model_type)
     made: dict[str, Any] = {"layout": found.layout}
     flag = "rope_interleave"
@@ -340,7 +340,7 @@ def turning(model_type: str) -> dict[str, Any]:
 
 
 def _rotation(model_type: str, **given: Any) -> watched.Rotation:
-    """Measure a rotation by running the model, or its function alone if the model fails."""
+    """Measure a model's rotation by running the model or, if that fails, the rotation alone."""
     config = watched.config(model_type, **given)
     try:
         seen = watched.run(config)
@@ -358,7 +358,7 @@ NAMES = re.compile(
 
 
 def added(model_type: str, config: PreTrainedConfig, names: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the position table added to embeddings: learned or fixed, length, first row."""
+    """Describe the table that a model adds to embeddings: learned or fixed, length, first row."""
     model = watched.built(config)
     buffers = [(n, b) for n, b in model.named_buffers() if b.is_floating_point()]
     stacks = {}
@@ -444,7 +444,7 @@ def _made(owner: nn.Module, rows: int, width: int) -> Tensor:
 
 
 def fixed(config: PreTrainedConfig, width: int, rows: int) -> Tensor:
-    """Return the first rows of a model's fixed table, made by the model's own function."""
+    """Return the first rows of a model's fixed position table, made by the model's function."""
     model = watched.built(config)
     module = sys.modules[type(model).__module__]
     if hasattr(module, "sinusoids"):
@@ -456,7 +456,7 @@ def fixed(config: PreTrainedConfig, width: int, rows: int) -> Tensor:
 
 
 def form(table: Tensor) -> dict[str, Any]:
-    """Find which of the usual forms a table of waves has; row p is position p."""
+    """Find the form of a sinusoidal table: order of sines and cosines, base and step."""
     pos = torch.arange(len(table), dtype=torch.float64)[:, None]
     pairs = table.shape[-1] // 2
     for step, last in (("d/2", pairs), ("d/2 − 1", pairs - 1)):

@@ -1,4 +1,4 @@
-"""Write the pictures of examples/README.md: examples/pictures/NAME.png, from each script; --check.
+"""Write each example's picture to examples/pictures/NAME.png; --check lists stale pictures.
 
 Each script is run, and its figure drawn small. Names of scripts as arguments limit the run to
 these. The title and the description of a figure are stored in the file, and --check compares only
@@ -24,7 +24,7 @@ WIDE = 900  # pixels
 
 
 def drawn(script: Path):
-    """Run a script and return its figure, or None without one."""
+    """Run an example script, and return its figure, or None if the script has none."""
     with contextlib.redirect_stdout(io.StringIO()):
         return runpy.run_path(str(script)).get("figure")
 
@@ -45,7 +45,7 @@ def save(figure, path: Path) -> None:
 
 
 def said(path: Path) -> tuple[str, str] | None:
-    """Read the title and the description stored in a picture, or None without a file."""
+    """Read the title and the description stored in a picture; None if there is no file."""
     if not path.exists():
         return None
     with Image.open(path) as picture:
@@ -53,7 +53,7 @@ def said(path: Path) -> tuple[str, str] | None:
 
 
 def main(names: list[str], check: bool) -> list[str]:
-    """Write the pictures, or return what is wrong with them."""
+    """Write or check the pictures of examples; return a sentence for each problem."""
     readme, faults = (FOLDER / "README.md").read_text("utf-8"), []
     PICTURES.mkdir(exist_ok=True)
     for script in sorted(FOLDER.glob("*.py")):

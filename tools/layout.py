@@ -1,4 +1,4 @@
-"""Measure the package's layout: files that one check opens, and files that an addition edits.
+"""Measure the package's structure: files that one check opens, files that an addition edits.
 
     python tools/layout.py
 
@@ -136,7 +136,7 @@ ADDITIONS: Mapping[str, tuple[Edits, str, str]] = {
 
 
 def opens() -> int:
-    """Count how often one `posenc check` opens a file of the model's folder."""
+    """Count how often one `posenc check` opens the config file of a model."""
     with TemporaryDirectory() as folder:
         model = Path(folder).resolve() / "model"
         model.mkdir()

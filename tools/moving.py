@@ -1,4 +1,4 @@
-"""Film two scenes of the explorer for the README: which_dog.gif and text_grows.gif.
+"""Record two scenes of the explorer as GIFs for the README: which_dog and text_grows.
 
 Both are written to docs/pictures. `python tools/moving.py [PAGE]` films a given page. Needs
 Chromium. The first film shuffles the words, orders them again and turns them; the second lets a
@@ -63,7 +63,7 @@ def picture(page: Page) -> Image.Image:
 
 
 def save(shots: list[Shot], out: Path) -> None:
-    """Write the frames that differ, with one palette."""
+    """Save the screenshots as a GIF with one palette; equal neighbours become one frame."""
     palette = shots[-1][0].quantize(COLOURS, Image.Quantize.MEDIANCUT)
     frames: list[Image.Image] = []
     times: list[int] = []

@@ -1,4 +1,4 @@
-"""Plant small faults in the source, and record which tests notice them.
+"""Mutation testing: plant small faults in the source, and record which tests detect them.
 
     pip install coverage
     python tools/mutants.py tests/mutants.json            # an hour or two on two cores
@@ -99,7 +99,7 @@ def mutants_of(name: str, source: str) -> Iterator[Mutant]:
 
 
 def _computing(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that compute, without annotations, error messages, cards and reprs."""
+    """Yield the AST nodes that compute, without annotations, error messages, cards and reprs."""
     for field, value in ast.iter_fields(tree):
         if field in ("annotation", "returns", "decorator_list"):
             continue
@@ -119,7 +119,7 @@ def _column(lines: list[str], node: Any) -> int:
 
 
 def _between(name: str, lines: list[str], left: Any, right: Any, operator: Any) -> Iterator[Mutant]:
-    """Yield the mutant of the operator between two operands, if both are on one line."""
+    """Yield the mutant of the operator between two operands, if all are on one line."""
     if left.end_lineno != right.lineno:
         return
     text, number = lines[right.lineno - 1], right.lineno
@@ -130,7 +130,7 @@ def _between(name: str, lines: list[str], left: Any, right: Any, operator: Any) 
 
 
 def planted(seed: int, tree: Path = ROOT) -> list[Mutant]:
-    """Draw the mutants of each subpackage, at most one for a line of code, and shuffle them."""
+    """Draw random mutants of each subpackage, at most one per line of code, and shuffle them."""
     drawn: list[Mutant] = []
     for room, count in PLANTED.items():
         files = sorted((tree / "src/posenc" / room).rglob("*.py"))
@@ -177,20 +177,20 @@ class Covered:
                 self.lines.update(tests)
 
     def by(self, mutant: Mutant, source: str) -> list[str]:
-        """Return the tests that execute the mutant's statement, the most focused first."""
+        """Return the tests that execute the mutated line, tests of fewest lines first."""
         by_line = self.tests.get(mutant.file, {})
         found = set().union(*(by_line.get(line, ()) for line in needed(source, mutant.line)))
         return sorted(found - {""}, key=lambda test: (self.lines[test], test))
 
 
 def test_of(context: str) -> str:
-    """Return the name of the test without the phase that a child process appends."""
+    """Return a test's name without the phase that a child process appends."""
     name, _, phase = context.rpartition(" (")
     return name if phase in ("setup)", "call)", "teardown)") else context
 
 
 def needed(source: str, line: int) -> set[int]:
-    """Return lines of which a test must execute at least one to notice a mutant in `line`.
+    """Return lines of which a test must execute at least one to detect a mutant in `line`.
 
     They are those of its statement. Outside of functions, where a line runs once for all tests,
     they are the lines of all functions of the file.
@@ -208,7 +208,7 @@ def needed(source: str, line: int) -> set[int]:
 
 
 def pytest(words: list[str], tree: Path, most: int | None, **more: str) -> Any:
-    """Run tests for at most `most` seconds on the source of this tree, not the installed one."""
+    """Run tests for at most `most` seconds on this tree's source, not the installed package."""
     paths = os.pathsep.join(map(str, (tree / "src", ROOT / "tools")))  # for the recorder
     mine = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "POSENC_BROWSER": "1"}
     return subprocess.run(
@@ -233,7 +233,7 @@ def stages(mutant: Mutant, chosen: list[str]) -> Iterator[tuple[str, list[str]]]
 
 
 def killed_by(mutant: Mutant, tree: Path, covered: Covered) -> dict[str, str]:
-    """Run the stages on a mutant until a test fails; return that run and test."""
+    """Run the tests on a mutant, in stages, until one fails; return its stage and name."""
     file = tree / mutant.file
     source = file.read_text("utf-8")
     file.write_text(mutant.mutated(source), "utf-8")
@@ -267,7 +267,7 @@ def report(outcomes: list[dict[str, Any]]) -> str:
 
 @contextlib.contextmanager
 def copied(commit: str) -> Iterator[Path]:
-    """Yield a temporary worktree of a commit."""
+    """Yield a temporary git worktree of a commit."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         git = ["git", "worktree"]

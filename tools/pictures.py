@@ -1,4 +1,4 @@
-"""Draw docs/pictures/encodings.png."""
+"""Draw docs/pictures/encodings.png: what eight encodings add to the scores."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ TOKENS = 64
 
 
 def added(name: str) -> list[list[float]]:
-    """Return what an encoding's first head adds to the scores of a text that repeats one word."""
+    """Return what an encoding adds to the first head's scores, for a text of one repeated word."""
     torch.manual_seed(0)
     return toy.added(create(name, toy.DIM, toy.HEADS), [toy.WORD] * TOKENS)[0, 0].tolist()
 

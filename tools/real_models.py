@@ -1,4 +1,4 @@
-"""Write src/posenc/models/published.json: configs of published models that turn; --check.
+"""Write src/posenc/models/published.json: configs of published models with RoPE; --check.
 
 The configs come from tests/data/rope_configs.json, which names the repository of each.
 """
@@ -15,7 +15,7 @@ from published import KINDS, published  # noqa: E402  # pyright: ignore
 
 
 def text() -> str:
-    """Return the configs as JSON with one line for each model."""
+    """Return configs as JSON text with one line for each model."""
     lines = [f"{json.dumps(name)}: {json.dumps(published(name))}" for name in KINDS]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 

@@ -1,4 +1,4 @@
-"""Build the wheel and the source distribution, and try the wheel in empty environments.
+"""Build the wheel and the source distribution, and test the wheel in empty environments.
 
 python tools/release.py                    # in the Python that runs this
 python tools/release.py 3.11 3.12 3.13     # in these, where uv finds or can fetch them
@@ -65,7 +65,7 @@ TORCHES = {"torch 2.7": "torch==2.7.1", "newest torch": "torch"}  # beside that 
 
 
 def environment() -> dict[str, str]:
-    """Return the environment with pip's index and wheel settings also under uv's names."""
+    """Return the environment variables, with pip's index settings also under uv's names."""
     env = {name: x for name, x in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     for pip, uv in (("PIP_FIND_LINKS", "UV_FIND_LINKS"), ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")):
         if pip in env:
@@ -74,7 +74,7 @@ def environment() -> dict[str, str]:
 
 
 def run(words: Sequence[str], cwd: Path, env: dict[str, str], name: str = "") -> str:
-    """Run a command; return what it prints. Raises RuntimeError with the last line of its error."""
+    """Run a command and return its output. Raises RuntimeError with the last line of its error."""
     done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines() or ["nothing said"]
@@ -83,13 +83,13 @@ def run(words: Sequence[str], cwd: Path, env: dict[str, str], name: str = "") ->
 
 
 def built(folder: Path) -> list[Path]:
-    """Build the source distribution, and the wheel from it, as an index would get them."""
+    """Build the source distribution, and from it the wheel, as for a release."""
     run([sys.executable, "-m", "uv", "build", "-q", "-o", str(folder)], ROOT, environment())
     return sorted(folder.glob("posenc-*.*"))
 
 
 def tried(wheel: Path, python: str, extra: str, torch: str, folder: Path) -> str:
-    """Install the wheel with an extra in an empty environment, and run what the extra is for."""
+    """Install the wheel with an extra in an empty environment, and test what the extra adds."""
     venv, env, begun = folder / "venv", environment(), time.monotonic()
     uv = [sys.executable, "-m", "uv"]
     wanted = [f"{wheel}[{extra}]" if extra else str(wheel)]

@@ -51,7 +51,7 @@ def road(name: str, queries: int = TOKENS) -> list[str]:
 
 
 def counts(entered: list[str]) -> tuple[int, int]:
-    """Return the number of function calls, and the number of files that contain the functions."""
+    """Return the number of function calls, and of files with the called functions."""
     return len(entered), len({line.split(":")[0] for line in entered})
 
 

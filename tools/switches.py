@@ -1,4 +1,4 @@
-"""List other values of each key of a model's config that concerns positions.
+"""List other values of each config key that concerns positions, for tests of config readers.
 
 Keys are those of its class whose names speak of positions, windows, layers or scales, and those of
 other classes that a reader might believe in: used by families.py and the tests.
@@ -87,7 +87,7 @@ SCALINGS: list[dict[str, Any]] = [
 
 
 def stated(model_type: str) -> dict[str, tuple[Any, str]]:
-    """Map a config class's keys that concern positions to (default, type as text)."""
+    """Map each config key that concerns positions to (default, type as text)."""
     kind = CONFIG_MAPPING[model_type]
     return {
         f.name: (None if f.default is MISSING else f.default, str(f.type))
@@ -97,7 +97,7 @@ def stated(model_type: str) -> dict[str, tuple[Any, str]]:
 
 
 def switches(model_type: str) -> Iterator[dict[str, Any]]:
-    """Yield changes to a config: one key with another value, and other keys that it needs."""
+    """Yield changes to a config: another value for one key, and other keys that it needs."""
     own = stated(model_type)
     config = watched.config(model_type)
     for key, value in BELIEVED.items():
@@ -117,7 +117,7 @@ def switches(model_type: str) -> Iterator[dict[str, Any]]:
 
 
 def of(model_type: str, key: str) -> Iterator[dict[str, Any]]:
-    """Yield changes of one key of the config class, with the keys that each value needs."""
+    """Yield changes to one config key, each with the other keys that the value needs."""
     own = stated(model_type)
     default, kind = own[key]
     default = watched.MENDED.get(model_type, {}).get(key, default)
@@ -127,7 +127,7 @@ def of(model_type: str, key: str) -> Iterator[dict[str, Any]]:
 
 
 def others(key: str, default: Any, kind: str, config: Any) -> list[Any]:
-    """Return values of a key other than its default."""
+    """Return values of a config key other than its default."""
     if key in WORDS:
         return [value for value in WORDS[key] if value != default]
     if key == "rope_parameters":
@@ -158,7 +158,7 @@ def others(key: str, default: Any, kind: str, config: Any) -> list[Any]:
 
 
 def _types(listed: list[str] | None, config: Any) -> list[Any]:
-    """Return lists of layer types to try: all of one type, and alternating types."""
+    """Return lists of layer types to try: all layers of one type, and alternating types."""
     count = config.num_hidden_layers
     kinds = sorted({*(listed or ()), "full_attention"})
     if len(kinds) == 1 and hasattr(config, "sliding_window"):

@@ -64,7 +64,7 @@ def named() -> str:
 
 
 def beside_load() -> str:
-    """Return the table of attention on quiet and busy cores, from all stored runs."""
+    """Return the table of attention times on idle and busy cores, from all stored runs."""
     return busy.markdown(
         json.loads(file.read_text("utf-8")) for file in sorted(BUSY_RUNS.glob("*.json"))
     )

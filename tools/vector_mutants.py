@@ -1,4 +1,4 @@
-"""Plant small faults in the code of θ, rotations and position ids, and check the test vectors.
+"""Plant small faults in the code of θ, rotations and position ids, to test the test vectors.
 
     python -m tools.vector_mutants tests/vector_mutants.json --seed 3    # ten minutes
 
@@ -73,7 +73,7 @@ LONGEST = 60  # seconds of computing
 
 
 def faults() -> Iterator[Mutant]:
-    """Yield every fault of the files."""
+    """Yield every fault that can be planted in the tested files."""
     for name in (f"{SOURCE}/{file}" for file in FILES):
         source = (ROOT / name).read_text("utf-8")
         found = _left_out(ast.parse(source), Path(name).stem)
@@ -82,7 +82,7 @@ def faults() -> Iterator[Mutant]:
 
 
 def _left_out(tree: ast.AST, module: str) -> Iterator[range]:
-    """Yield the lines of argument checks, and of functions that give no number of the vectors."""
+    """Yield lines of argument checks, and of functions whose results no test vector contains."""
     for node in ast.walk(tree):
         name = getattr(node, "name", "")
         if isinstance(node, ast.FunctionDef) and {name, f"{module}.{name}"} & {*ELSEWHERE}:
@@ -96,7 +96,7 @@ def _left_out(tree: ast.AST, module: str) -> Iterator[range]:
 
 
 def noticed_by(mutant: Mutant, folder: Path) -> str:
-    """Return the case that notices a fault, or the error; "" if the folder passes the check."""
+    """Return the test vector that detects a fault, or the error; "" if no vector differs."""
     path = str(ROOT / mutant.file)
     code = compile(mutant.mutated(Path(path).read_text("utf-8")), path, "exec")
     sound = SourceFileLoader.get_code
@@ -112,7 +112,7 @@ def noticed_by(mutant: Mutant, folder: Path) -> str:
 
 
 def first_difference(folder: Path) -> str:
-    """Return the first number of the core set that differs from the file; "" if none does."""
+    """Return the first difference between computed core test vectors and the file; "" if none."""
     files = importlib.import_module("posenc.lab.vectors.files")
     read = json.loads((folder / files.CORE).read_text("utf-8"))["cases"]
     written = {data["name"]: data for data in read}
@@ -124,7 +124,7 @@ def first_difference(folder: Path) -> str:
 
 
 def in_process(work: Callable[[], str]) -> str:
-    """Return the result of `work` in a process of its own, or the error that ended it."""
+    """Run `work` in a process of its own; return the result, or the error that ended it."""
     with tempfile.TemporaryFile("w+") as result:
         child = os.fork()
         if not child:
@@ -142,7 +142,7 @@ def in_process(work: Callable[[], str]) -> str:
 
 
 def report(record: dict[str, Any]) -> str:
-    """Return the share of the faults that the vectors notice, without those of no effect."""
+    """Return a sentence with the share of planted faults that the test vectors detect."""
     planted = [one for one in record["faults"] if "equivalent" not in one]
     noticed = sum(bool(one["noticed"]) for one in planted)
     return (
@@ -184,7 +184,7 @@ def main() -> None:
 
 
 def _key(one: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what identifies a fault when lines above it have changed."""
+    """Return a key that identifies a planted fault even if lines above it change."""
     line = (ROOT / one["file"]).read_text("utf-8").splitlines()[one["line"] - 1]
     return one["file"], line, one["column"], one["after"]
 

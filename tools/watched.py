@@ -1,4 +1,4 @@
-"""Watch what transformers' own models do about positions: used by families.py and the tests.
+"""Record how transformers' models use positions, for families.py and the tests.
 
 A model is built on the meta device, which costs nothing, and run on four tokens while the functions
 that turn queries and keys, and the one that attends, record their arguments. Only values that
@@ -129,17 +129,17 @@ def quiet() -> None:
 
 
 def config(model_type: str, **given: Any) -> PreTrainedConfig:
-    """Return the default config of a model, corrected by `MENDED` where it is invalid."""
+    """Return the default config of a model type, corrected by `MENDED` where it is invalid."""
     return CONFIG_MAPPING[model_type](**{**MENDED.get(model_type, {}), **given})
 
 
 def inner(of: PreTrainedConfig) -> tuple[str, ...]:
-    """Return the keys of the configs inside a config."""
+    """Return the keys of the configs nested in a config."""
     return tuple(k for k, v in vars(of).items() if isinstance(v, PreTrainedConfig))
 
 
 def modules(of: type[PreTrainedConfig]) -> Iterator[types.ModuleType]:
-    """Yield the modules with a config's models, or the module of the model that it shares."""
+    """Yield the Python modules with the model classes of a config class."""
     package = of.__module__.rsplit(".", 1)[0]
     folder = Path(str(sys.modules[of.__module__].__file__)).parent
     files = sorted(folder.glob("modeling_*.py"))
@@ -151,7 +151,7 @@ def modules(of: type[PreTrainedConfig]) -> Iterator[types.ModuleType]:
 
 
 def model_class(of: type[PreTrainedConfig]) -> type[PreTrainedModel] | None:
-    """Return the plainest model class whose config class is this one."""
+    """Return the simplest model class whose config class is this one."""
     found = [
         kind
         for module in modules(of)
@@ -189,7 +189,7 @@ def built(of: PreTrainedConfig) -> nn.Module:
 
 @contextmanager
 def _without_values() -> Iterator[None]:
-    """Leave weights unfilled: on meta they have no values, and filling takes most of the time."""
+    """Skip the initialisation of weights, which is slow and has no effect on the meta device."""
     kinds = [nn.Linear, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.LayerNorm]
     kept = {kind: kind.reset_parameters for kind in kinds}
     for kind in kinds:
@@ -207,7 +207,7 @@ def trace(model_type: str, **given: Any) -> Trace:
 
 
 def run(of: PreTrainedConfig, model: nn.Module | None = None) -> Trace:
-    """Run the model of a config, built now if it is not passed, and record its calls."""
+    """Run the model of a config, built if it is not passed, and return its recorded calls."""
     seen = Trace(model or built(of), of)
     at = [""]
     with _masked(), _watched(seen, at), torch.no_grad(), torch.device("meta"):
@@ -242,7 +242,7 @@ def real(value: Any) -> Any:
 def _mask(
     batch_size: int, q_length: int, kv_length: int, mask_function: Callable[..., Any], **_: Any
 ) -> Tensor:
-    """Return an empty mask whose attribute `sees` states the reach that transformers' mask has."""
+    """Return a mask without values, whose attribute `sees` states how far queries see."""
     with torch.device("cpu"):
         first, others = torch.tensor(0), torch.arange(FAR)
         back = mask_function(0, 0, others, first).broadcast_to(FAR)
@@ -255,7 +255,7 @@ def _mask(
 
 @contextmanager
 def _masked() -> Iterator[None]:
-    """Replace transformers' masks in the block by those of `_mask`, which state their reach."""
+    """Make transformers use masks of `_mask` in a `with` block, to record how far queries see."""
     kept, chunked = (
         masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["eager"],
         masking_utils.chunked_overlay,
@@ -296,12 +296,12 @@ def _watched(seen: Trace, at: list[str]) -> Iterator[None]:
 
 @cache
 def _returns_two(kind: type[nn.Module]) -> bool:
-    """Test by its source whether a module returns two values, as routers of experts do."""
+    """Test by its source whether a module returns two values, as a router of experts does."""
     return bool(re.search(r"return \w+, \w+", inspect.getsource(kind.forward)))
 
 
 def _computed(seen: Trace, table: nn.Module) -> Callable[..., Any]:
-    """Return a forward method that computes real cosines and sines, and records them."""
+    """Return a forward method that computes cosines and sines on the CPU, and records them."""
 
     def forward(*given: Any, **named: Any) -> Any:
         with torch.device("cpu"):
@@ -361,7 +361,7 @@ def _attention(seen: Trace, at: list[str]) -> Callable[..., Any]:
 
 @dataclass
 class Rotation:
-    """The rotation of a head at each position, measured by turning unit vectors."""
+    """The rotation of a head at each position, measured with unit vectors."""
 
     layout: str  # "half", "interleaved", or "" if it is neither
     pairs: tuple[tuple[int, int], ...]
@@ -372,7 +372,7 @@ class Rotation:
 
 
 def after(call: Turned) -> bool:
-    """Test whether the rotated part of each head is the last one, by names in the source.
+    """Test whether a head's rotated channels are its last ones, by names in the source.
 
     It goes by the names in the source, such as "torch.cat((q_pass, q_rot), dim=-1)".
     """
@@ -384,7 +384,7 @@ def after(call: Turned) -> bool:
 
 
 def rotation(seen: Trace, call: Turned) -> Rotation:
-    """Measure the rotation that a call does; raises ValueError unless it rotates pairs."""
+    """Measure the rotation of a recorded call. Raises ValueError unless it rotates pairs."""
     matrix, dim = _matrix(seen, call)  # (token, out, in)
     used = (matrix.abs() > 1e-14).any(0)
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -417,7 +417,7 @@ def rotation(seen: Trace, call: Turned) -> Rotation:
 
 
 def _matrix(seen: Trace, call: Turned) -> tuple[Tensor, int]:
-    """Return the rotation matrix of each position: (token, out channel, in channel)."""
+    """Return the rotation matrices by position: (token, output channel, input channel)."""
     given = {k: v for k, v in call.arguments.items() if isinstance(v, Tensor) and v.is_meta}
     first, meta = next(iter(given.items()))
     dim = meta.shape[-1]
@@ -457,7 +457,7 @@ POSITIONAL = re.compile(
 
 
 def behaviour(of: PreTrainedConfig, seen: Trace | None = None) -> dict[str, Any]:
-    """Record a model's use of positions; equal records mean equal behaviour.
+    """Describe how a model uses positions, as data that is equal for equal behaviour.
 
     `seen` is the model, run, if it has been.
     """
@@ -498,7 +498,7 @@ def _plain(of: Rotation) -> tuple[Any, ...]:
 
 
 def alone(of: PreTrainedConfig, layer_type: str = "") -> tuple[Trace, Turned]:
-    """Prepare a call of the rotation of a model that cannot be run, with its own angles."""
+    """Prepare a call of the rotation function of a model that cannot be run as a whole."""
     table, more = table_of(of, layer_type)
     own = vars(sys.modules[type(table).__module__]).items()
     turn = next(f for n, f in own if TURNS.search(n) and not re.search("_vision|kernel", n))
@@ -512,7 +512,7 @@ def alone(of: PreTrainedConfig, layer_type: str = "") -> tuple[Trace, Turned]:
 
 
 def table_of(of: Any, layer_type: str = "") -> tuple[nn.Module, dict[str, str]]:
-    """Return the module that makes a model's angles, and further arguments for its call."""
+    """Return the module that computes a model's angles, and extra arguments for its call."""
     for module in modules(type(of)):
         for name, kind in list(vars(module).items()):
             mine = getattr(kind, "__module__", "") == module.__name__

@@ -1,4 +1,4 @@
-"""Find words that this project's style excludes, in all text that its readers see.
+"""List words that this project's style excludes, in docstrings, comments, messages and pages.
 
     python tools/words.py [PATH...]     list the hits in these files or folders, or in all; 1 if any
 
@@ -78,7 +78,7 @@ def rules() -> list[Rule]:
 
 @cache
 def allowed() -> re.Pattern[str]:
-    """Return the pattern of phrases that no rule may hit."""
+    """Return the pattern of allowed phrases, in which no rule can find a hit."""
     return re.compile("|".join(f"(?:{phrase})" for phrase in settings()["allow"]))
 
 
@@ -187,12 +187,12 @@ def is_warning(node: ast.AST) -> bool:
 
 
 def is_prose(text: str) -> bool:
-    """Test for four words in a row, of small letters."""
+    """Test whether a text contains four words in a row in lower case."""
     return re.search(r"(\b[A-Za-z]?[a-z']+,? ){3}[a-z]", text) is not None and "://" not in text[:9]
 
 
 def of_comments(source: str) -> Iterator[Paragraph]:
-    """Yield comments; lines of comment below each other are one."""
+    """Yield comments; consecutive comment lines are joined."""
     found = []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not PRAGMA.match(token.string):
@@ -243,7 +243,7 @@ def of_html(text: str) -> Iterator[Paragraph]:
 
 
 def of_javascript(text: str) -> Iterator[Paragraph]:
-    """Yield comments and strings of four words or more."""
+    """Yield comments, and strings of four words or more, of a JavaScript file."""
     line = 1
     for token, value in lexers.get_lexer_by_name("javascript").get_tokens(text):
         kind = "comment" if token in Comment else "text" if token in String else ""

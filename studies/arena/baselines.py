@@ -1,4 +1,4 @@
-"""Reuse of baselines: cells of a suite that are the same for every entry.
+"""Reuse of stored baselines: the training runs of a suite that are the same for every entry.
 
 With the same versions and code on the same processor, these cells are equal to the bit, so they are
 copied from the stores of an earlier run of the suite.
@@ -18,7 +18,7 @@ SAME = ("posenc", "torch", "code", "processor", "device")  # sources that must b
 
 
 def reuse(plan: Plan, folder: Path, earlier: Path, device: Mapping[str, str]) -> int:
-    """Copy the baselines that an earlier run has into the store of a study.
+    """Copy the stored baselines of an earlier run into the store of a study.
 
     - `plan`: plan of the study
     - `folder`: folder of the study
@@ -47,7 +47,7 @@ def reuse(plan: Plan, folder: Path, earlier: Path, device: Mapping[str, str]) ->
 
 
 def _baselines(plan: Plan, held: Contents) -> list[Record]:
-    """Return the records that are cells of a plan, except those of the entry."""
+    """Return the records of a plan's training runs, except those of the entry."""
     rates = analysis.chosen_rates(plan, held)
     cells = [cell for cell in execute.cells_of(plan) if not is_entry(cell.name)]
     if plan.rates:

@@ -119,7 +119,7 @@ def verify(
 def _refuse_other_cells(
     where: Path, plan: Plan, contents: Contents, rates: Mapping[tuple[str, str], float]
 ) -> None:
-    """Raise BoardError for cells that are not in the plan, and for missing outcomes.
+    """Raise BoardError for training runs that are not in the plan, and for missing outcomes.
 
     Cells outside of the plan would change the choice of the cells to repeat.
     """
@@ -153,13 +153,13 @@ def _plan(contents: Contents) -> Plan | None:
 
 
 def drawn_by(stores: Mapping[str, Contents]) -> str:
-    """Return the seed by which cells are drawn for repetition: the SHA-256 of all outcomes."""
+    """Return the seed for choosing the runs to repeat: the SHA-256 of all outcomes."""
     digests = "".join(f"{name} {digest}\n" for name, digest in sorted(outcomes_of(stores).items()))
     return sha256(digests.encode()).hexdigest()
 
 
 def to_repeat(stores: Mapping[str, Contents], count: int = REPEATED) -> list[tuple[str, str]]:
-    """Draw cells to train again, as (study, digest): two of the entry, then any others.
+    """Choose training runs to repeat, as (study, digest): two of the entry, then others.
 
     The two are tested beyond the trained length. The choice depends on the stores only.
     """
@@ -183,7 +183,7 @@ def repeat(
     train_again: TrainAgain = training.train_separately,
     progress: training.Progress = lambda *_: None,
 ) -> Repeat:
-    """Train some cells again, and compare them with the stores.
+    """Repeat some training runs, and compare the outcomes with the stored ones.
 
     - `stores`: verified stores by study
     - `rows`: rows of the board
@@ -212,12 +212,12 @@ def repeat(
 
 
 def _bits(record: Record) -> tuple[Any, ...]:
-    """Return the fields of a record that must be equal to the bit after an exact repetition."""
+    """Return the fields of a record that an exact repetition must reproduce to the bit."""
     return record.outcomes, record.losses, record.parameters, record.failure
 
 
 def _apart(one: Record, other: Record) -> dict[int, float]:
-    """Return the absolute difference between two records' mean outcomes, by length."""
+    """Return the absolute difference between two records' mean outcomes, by text length."""
     first, second = analysis.outcomes_graded(one), analysis.outcomes_graded(other)
     return {n: abs(first[n].mean - second[n].mean) for n in first if n in second}
 
@@ -258,7 +258,7 @@ def _refuse_far(
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], study: str, task: str) -> dict[int, float]:
-    """Return how far seeds of the board's baselines differ at most on one task, by length.
+    """Return the largest difference between seeds of the baselines on one task, by length.
 
     Only stores whose repeated cells were all equal to the bit are used.
     """
@@ -286,12 +286,12 @@ def _named(cell: Cell) -> str:
 
 
 def outcomes_of(stores: Mapping[str, Contents]) -> dict[str, str]:
-    """Return the digest of each study's outcomes, by name of the study."""
+    """Return the digest of the outcomes of each study, by the study's name."""
     return {name: contents.digest for name, contents in stores.items()}
 
 
 def board_row(suite: Suite, stores: Mapping[str, Contents], again: Repeat) -> dict[str, Any]:
-    """Return the board's row of verified stores, and of the cells that were trained again."""
+    """Return the board's row for verified stores and for the repeated training runs."""
     first = next(iter(stores.values()))
     entry = _entry_of(Path(), first)
     kept = ("posenc", "torch", "code", "commit", "processor", "device")
@@ -363,7 +363,7 @@ def read(path: Path, suite: Suite) -> list[dict[str, Any]]:
 
 
 def rows_before(folder: Path, suite: Suite, outcomes: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Read the rows of the board in a folder, before a row with these outcomes is added.
+    """Return the rows of a board that were added before the row with these outcomes.
 
     Raises BoardError if the board is invalid, or has these outcomes already.
     """
@@ -433,7 +433,7 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def describe_repeat(again: Mapping[str, Any]) -> str:
-    """Describe whether a repeated cell is equal to the stored one, and how far apart they are."""
+    """Describe whether a repeated run equals the stored one, and how far they differ."""
     if again["equal"]:
         return "losses and outcomes equal to the bit"
     means = f"{again['again']:.4f}, stored {again['stored']:.4f}"
@@ -441,7 +441,7 @@ def describe_repeat(again: Mapping[str, Any]) -> str:
 
 
 def _tables(study: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the Markdown tables of one study: one per task, with decisions on its contrasts."""
+    """Return Markdown tables of one study, one per task, with the decisions on its contrasts."""
     lines = []
     first = rows[0]["studies"][study]["rows"]
     for task in dict.fromkeys(one["task"] for one in first):

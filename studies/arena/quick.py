@@ -1,4 +1,4 @@
-"""A first look at an encoding: two seeds of a small study, beside stored results of others.
+"""A first look at an encoding: two seeds of a small study, compared with stored baselines.
 
 The plan is that of `studies/content-or-place-10`, with the encoding in place of its rows, so the
 stored rows were trained on the same texts with the same seeds.
@@ -46,14 +46,14 @@ def run(
     progress: Callable[[Any], None],
     **settings: Any,
 ) -> tuple[Analysis, Analysis]:
-    """Train the encoding, and return its results and those of the stored baselines."""
+    """Train the encoding; return its results and the stored results of the baselines."""
     plan, baselines = stored()
     execute.study(plan_of(encoding, plan), folder, progress=progress, pilot=True, **settings)
     return analysis.analyse(store.read(folder)), baselines
 
 
 def lines(mine: Analysis, baselines: Analysis) -> list[str]:
-    """Write a table for each task: the share of right answers by length, size and time."""
+    """Return the lines of a table for each task: right answers by length, model size and time."""
     written = []
     for task in dict.fromkeys(row.task for row in mine.rows):
         rows = [row for found in (mine, baselines) for row in found.rows if row.task == task]

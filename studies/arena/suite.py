@@ -26,7 +26,7 @@ ENTRY = "entry"  # the label of the measured encoding's row, and the beginning o
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite of studies, with the plan of each except for the encoding to be measured."""
+    """A suite of studies; each plan lacks only the encoding to be measured, the entry."""
 
     name: str
     studies: Mapping[str, Mapping[str, Any]]
@@ -90,5 +90,5 @@ class Suite:
 
 
 def is_entry(label: str) -> bool:
-    """Test whether a row is one of the measured encoding, such as "entry" or "entry 1e-3"."""
+    """Test whether a row's name is that of the measured encoding: "entry" or "entry 1e-3"."""
     return label.split(" ")[0] == ENTRY

@@ -1,4 +1,4 @@
-"""Repeated training of cells in a separate process, the only one that imports an entry's code.
+"""Repetition of training runs in a separate process, which alone imports an entry's code.
 
 That process writes the predictions of its models as tensors, in a safetensors file for each cell.
 The grading process reads these files, which are data, so the code of an entry cannot change its own
@@ -29,7 +29,7 @@ Progress = Callable[[int, int, int], None]  # cell, step, steps
 
 
 class TrainingFailed(RuntimeError):
-    """A cell could not be trained again; the message has the reason."""
+    """A training run could not be repeated; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Predictions:
 
 
 def train_again(cell: Cell, progress: Callable[[int, int], None] = lambda *_: None) -> Predictions:
-    """Train a cell in this process and return its predictions."""
+    """Repeat a training run in this process, and return its predictions."""
     task = tasks.find(cell.task, execute.file_of(cell)).at(cell.trained, cell.tested)
     model = build(cell, len(task.vocabulary), task.both_ways)
     try:
@@ -80,7 +80,7 @@ def train_again(cell: Cell, progress: Callable[[int, int], None] = lambda *_: No
 
 
 def graded(cell: Cell, predictions: Predictions) -> Record:
-    """Grade predictions and return a record. Raises ValueError if they are of another cell."""
+    """Grade predictions, and return a record. Raises ValueError if they are of another run."""
     if predictions.failure is not None:
         return Record(cell, None, (), predictions.failure, {})
     task = tasks.find(cell.task, execute.file_of(cell)).at(cell.trained, cell.tested)
@@ -90,7 +90,7 @@ def graded(cell: Cell, predictions: Predictions) -> Record:
 
 
 def train_separately(cells: Sequence[Cell], progress: Progress = lambda *_: None) -> list[Record]:
-    """Train cells in another process, and grade the predictions in this process.
+    """Repeat training runs in another process, and grade the predictions in this process.
 
     Raises TrainingFailed if the process ends early or writes invalid files.
     """
@@ -126,7 +126,7 @@ def _file(folder: str, place: int) -> Path:
 
 
 def main(folder: str, jobs: Sequence[dict[str, Any]]) -> None:
-    """Train cells, and write their predictions into a folder."""
+    """Repeat training runs, and write their predictions into a folder."""
     torch.set_num_threads(1)  # as in the first training, so that bits can be equal
     for place, job in enumerate(jobs):
         cell = Cell.of(job["settings"], job["label"], job["source"])

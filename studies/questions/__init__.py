@@ -1,1 +1,1 @@
-"""Analyses of stored studies beyond their plans: properties, bands of pairs, repetitions."""
+"""Analyses of stored studies that their plans do not contain, such as rank predictions."""

@@ -22,7 +22,7 @@ from studies.questions import bands, prediction, repetition, words
 def properties(
     folder: Path, encodings: Sequence[str] = (), protocol: str | None = None, code: Allowed = ()
 ) -> list[prediction.Prediction]:
-    """Predict the outcomes of each task from the measured properties of its encodings."""
+    """Predict the outcomes of each task from the measured properties of the encodings."""
     contents = store.read(folder)
     result = analysis.analyse(contents, protocol).only((), encodings)
     return prediction.predict(contents, result, allow_code=code)
@@ -31,7 +31,7 @@ def properties(
 def swapped_bands(
     folder: Path, file: Path, encodings: Sequence[str] = (), code: Allowed = ()
 ) -> list[bands.Recovery]:
-    """Slow or stop each band of pairs in saved models, and write outcomes to a new CSV file."""
+    """Slow or stop each band of rotary pairs in saved models; write outcomes to a new CSV file."""
     if file.exists():
         raise ValueError(f"FILE must be a new file, got {file}, which exists. Name another.")
     swaps = bands.swap_saved(folder, encodings, allow_code=code)

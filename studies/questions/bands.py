@@ -1,4 +1,4 @@
-"""Bands of rotary pairs: the share of the loss at long texts that each band causes.
+"""Bands of rotary pairs: the share of the loss in long texts that each band causes.
 
 A model trained on L tokens reads n > L tokens. The pairs of one band are slowed by n / L, so that
 all their angles occurred in training ("slowed"), or do not rotate at all ("still"). The other pairs
@@ -48,7 +48,7 @@ class Swap:
 
 
 def swapped(model: Transformer, pairs: slice, factor: float) -> Transformer:
-    """Copy a model with these pairs of its RoPE slowed by `factor`; inf stops them."""
+    """Copy a model, with some pairs of its RoPE slowed by `factor`; infinity stops them."""
     copy = deepcopy(model)
     for layer in copy.attentions():
         rope = layer.encoding
@@ -107,7 +107,7 @@ def swaps(
 
 
 class SavedSwap(NamedTuple):
-    """A band swap that was measured in a saved model of a study."""
+    """The result of slowing or stopping one band of pairs in a saved model of a study."""
 
     encoding: str
     seed: int

@@ -40,7 +40,7 @@ RESAMPLES = 2_000
 
 @dataclass(frozen=True)
 class PropertyEffect:
-    """One property: the encodings that have it, and its rank correlation with the outcome."""
+    """The effect of one property: encodings that have it, and rank correlation with outcomes."""
 
     property: str
     having: Sequence[str]
@@ -51,7 +51,7 @@ class PropertyEffect:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A prediction of outcomes on one task by properties, fitted without an encoding's family."""
+    """A prediction of one task's outcomes from properties, each family predicted by the others."""
 
     task: str
     metric: str
@@ -106,7 +106,7 @@ def predict(
 
 
 def _of(cell: Cell, function: Callable[[Cell], Any]) -> Any:
-    """Call `function` with a cell; raise ValueError if the cell's encoding cannot be measured."""
+    """Call `function` with a training run; raise ValueError if its encoding cannot be measured."""
     try:
         return function(cell)
     except (LookupError, TypeError, ValueError, RuntimeError) as error:
@@ -119,7 +119,7 @@ def _family(cell: Cell) -> str:
 
 
 def _properties(cell: Cell) -> Mapping[str, Finding]:
-    """Measure the properties of a cell's encoding before training, with a causal mask."""
+    """Measure the properties of a training run's encoding before training, with a causal mask."""
     profile = cell.profile
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(cell.seed)
@@ -176,7 +176,7 @@ def _predict(
 
 
 def doubles(by_seed: Sequence[Sequence[float]]) -> list[list[int]]:
-    """Group encodings so that any two of a group have nearly equal outcomes in each seed.
+    """Group encodings of which any two have nearly equal outcomes in each seed.
 
     Encodings with different numbers of seeds are never grouped, nor those whose outcomes are all 0
     or 1, because at the floor or ceiling differences cannot show.
@@ -208,7 +208,7 @@ def _common(ticks: Float[Tensor, "encoding property"]) -> Float[Tensor, "propert
 def _effects(
     names: Sequence[str], ticks: Tensor, seen: Tensor, by_chance: Tensor, encodings: Sequence[str]
 ) -> list[PropertyEffect]:
-    """Correlate outcomes with each property that only some encodings have, strongest first."""
+    """Correlate outcomes with each property that only some encodings have; strongest first."""
     by_property: dict[str, tuple[list[str], list[str], float]] = {}
     p: dict[str, float] = {}
     for name, column in zip(names, ticks.T, strict=True):
@@ -253,7 +253,7 @@ def without_family(
 
 
 def ranks(x: Float[Tensor, "encoding study"]) -> Float[Tensor, "encoding study"]:
-    """Return the ranks of each column's numbers from 1 on; equal numbers share their mean rank."""
+    """Return the ranks of each column's numbers from 1 on; equal numbers share a mean rank."""
     below = (x.unsqueeze(0) < x.unsqueeze(1)).sum(1)
     same = (x.unsqueeze(0) == x.unsqueeze(1)).sum(1)
     return below.double() + (same.double() + 1) / 2
@@ -269,7 +269,7 @@ def spearman(
 
 
 def _redrawn(by_seed: Sequence[float], random: torch.Generator) -> Float[Tensor, "study"]:
-    """Return the means of bootstrap resamples of the seeds."""
+    """Return the mean of each bootstrap resample of the seeds."""
     drawn = torch.randint(len(by_seed), (RESAMPLES, len(by_seed)), generator=random)
     return torch.tensor(by_seed, dtype=torch.float64)[drawn].mean(1)
 

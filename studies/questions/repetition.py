@@ -1,4 +1,4 @@
-"""Comparison of a repeated study with its first run, row by row and cell by cell.
+"""Comparison of a repeated study with its first run, by row and by training run.
 
     equal    cells with the same settings whose outcomes are equal to the bit for every prompt
     agrees   the mean of the repetition is within the interval of the first run, over common seeds
@@ -63,13 +63,13 @@ def repetition(again: Contents, first: Contents, protocol: str | None = None) ->
 
 
 def equal_cells(again: Contents, first: Contents) -> tuple[int, int]:
-    """Return the number of cells with equal outcomes, and the number of common cells."""
+    """Return the number of training runs with equal outcomes, and of those in both studies."""
     both = again.records.keys() & first.records.keys()
     return sum(_equal(again.records[cell], first.records[cell]) for cell in both), len(both)
 
 
 def _equal(again: Record, first: Record) -> bool:
-    """Test equality by common protocols only, because later versions measure by more of them."""
+    """Test whether two records are equal in the protocols that both have."""
     common = {protocol for protocol, _ in again.outcomes} & {p for p, _ in first.outcomes}
     kept = [
         {place: outcome for place, outcome in one.outcomes.items() if place[0] in common}

@@ -1,4 +1,4 @@
-"""Text for the analyses in this folder: sentences, table rows and terminal output."""
+"""Text for the analyses of stored studies: sentences, table rows and terminal output."""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +21,7 @@ WAYS: dict[How, str] = {"slowed": "slowed to angles of training", "still": "stop
 
 
 def effect(measured: PropertyEffect) -> tuple[str, str, str, str, str]:
-    """Return a property's table row: rank correlation, p by Holm, encodings with it and without."""
+    """Return a property's table row: rank correlation, Holm's p, encodings with and without it."""
     numbers = f"{measured.correlation:+.2f}", f"{measured.adjusted:.2g}"
     return (
         measured.property.replace("_", " "),
@@ -119,7 +119,7 @@ def bands(recoveries: Sequence[Recovery], console: Console) -> None:
 
 
 def repetition(rows: Sequence[Repeated], console: Console) -> None:
-    """Print each row of the first run and of the repetition, and the number of equal cells."""
+    """Print each row in the first run and in the repetition, and the number of equal runs."""
     if not rows:
         return
     console.print()
