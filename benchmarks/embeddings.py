@@ -58,7 +58,7 @@ def _implementations() -> tuple[dict[str, Callable[[Tensor], Tensor]], dict[str,
 
 
 def _error(name: str, run: Callable[[Tensor], Tensor], x: Tensor) -> float | None:
-    """Measure the error of the rows against float64 sines and cosines of p / 10,000^(2j/d)."""
+    """Measure the error of position vectors against float64 sines and cosines of angles."""
     if name == LIMIT:
         return None
     tokens, dim = x.shape[1:]

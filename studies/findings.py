@@ -186,7 +186,7 @@ UNPLANNED = re.compile(rf"{TASK}{SIDE}(?: - {SIDE})? (lost )?(?:at ([\d.]+)|over
 
 
 def at_unplanned_length(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a placeholder for a length that is not in the plan; None for other placeholders."""
+    """Return the text of a placeholder for a length that is not planned; None for others."""
     match = UNPLANNED.fullmatch(place)
     if match is None:
         return None
@@ -258,7 +258,7 @@ EQUALITY = re.compile(TASK + SIDE + " equal to " + SIDE + r" over L…2L")
 
 
 def equality(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a placeholder with the smallest margin at which t tests show two rows to be equal."""
+    """Return the text of a placeholder for equality: the smallest margin in t tests, or None."""
     match = EQUALITY.fullmatch(place)
     if match is None:
         return None
@@ -281,7 +281,7 @@ TWO_LENGTHS = re.compile(TASK + r"(\S+) from ([\d.]+) to ([\d.]+)")
 
 
 def difference_of_lengths(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a placeholder with one row's difference between two lengths; None for others."""
+    """Return the text of a placeholder for a difference between two lengths; None for others."""
     match = TWO_LENGTHS.fullmatch(place)
     if match is None:
         return None
@@ -298,7 +298,7 @@ PERIOD = re.compile(r"period-(\d+)")  # label of a row with four pairs of period
 
 
 def aliasing(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a placeholder with the planned test of aliasing in a row; None for others.
+    """Return the text of a placeholder for the planned test of aliasing; None for others.
 
     The plan predicts that a text of n > L words is copied better if n − P is a trained length, from
     1 to L. The test is the mean over these n minus the mean over the others beyond L, paired by
@@ -371,7 +371,7 @@ PUBLISHED = re.compile(TASK + r"(\S+) published at ([\d.]+)")
 
 
 def as_published(place: str) -> str | None:
-    """Fill a placeholder with a published number, in the paper's unit; None for others."""
+    """Return the text of a placeholder for a published number; None for others."""
     match = PUBLISHED.fullmatch(place)
     shape = published(match[1]) if match else None
     if match is None or shape is None:
@@ -385,7 +385,7 @@ PROPERTY = re.compile(TASK + r"(\w+) of all(?: but (.+))?")
 
 
 def property_alone(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Fill a placeholder with one property's rank correlation with outcomes; None for others."""
+    """Return the text of a placeholder for a property's rank correlation; None for others."""
     match = PROPERTY.fullmatch(place)
     if match is None:
         return None
@@ -497,7 +497,7 @@ def progress(folder: Path, plan: Plan) -> str:
 
 
 def from_other_study(folder: Path, place: str) -> str | None:
-    """Fill a placeholder such as {shape-text|language.alibi at 2} from another study, or None."""
+    """Return the text of a placeholder that names another study; None for others."""
     study, _, inner = place.partition("|")
     if not inner:
         return None

@@ -70,7 +70,7 @@ def in_bits(run: Table) -> bool:
 
 
 def measured(run: Table, metric: str, length: int, protocol: str = "") -> np.ndarray | None:
-    """Return the metric of a run for each prompt, for the plan's trained length; None without it.
+    """Return a run's metric for each prompt, or None if the run has no outcome for the metric.
 
     - `metric`: "area", the mean over all tested n with L < n ≤ 2 L, or "at 1.2", at 1.2 L
     - `length`: L

@@ -191,7 +191,7 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """Read the packaged table of RoPE bases: per head size, the longest text of each base."""
+    """Read the packaged table: per head size, RoPE bases with the longest text for each."""
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 
 

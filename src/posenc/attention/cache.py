@@ -56,7 +56,7 @@ class CachedTokens:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "CachedTokens":
-        """Return a copy with keys and values mapped by `of_tensor`, and positions by `of_at`."""
+        """Return a copy with a function applied to keys and values, and another to positions."""
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
         k, v = of_tensor(self.k), of_tensor(self.v)

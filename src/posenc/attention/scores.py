@@ -1,4 +1,4 @@
-"""Compute scores before mask and softmax, for measurements of properties."""
+"""Compute attention scores before mask and softmax, to measure properties of encodings."""
 
 from jaxtyping import Float
 from torch import Tensor

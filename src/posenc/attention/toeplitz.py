@@ -24,7 +24,7 @@ UNREADABLE = "torch's CPU kernel with strides is needed, which works on the CPU 
 
 
 class Toeplitz(Path):
-    """The implementation "toeplitz": biases as strided views, which torch's CPU kernel reads."""
+    """The implementation "toeplitz": torch's CPU kernel, for masks that show a band of pairs."""
 
     def cannot(self, call: Call) -> str:
         bias = call.bias

@@ -107,7 +107,7 @@ class NearAndFarKeys(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Scores, gates and counts of the near keys of a block, (batch, head, query, reversed key)."""
+    """Scores, gates and counts of keys close to a query, (batch, head, query, reversed key)."""
 
     scores: Tensor  # q · k · scale; −∞ for hidden pairs
     gates: Tensor
@@ -164,7 +164,7 @@ def _forward(
 def _nearest(
     q: Tensor, k: Tensor, last: int, strip: Strip, start: int, columns: int, scale: float
 ) -> tuple[NearAndFarKeys, Near]:
-    """Return the next block of queries, and scores, gates and counts of its near keys.
+    """Return the next block of queries, and scores, gates and counts of the keys close to it.
 
     The number of near keys is doubled until the counts of all earlier keys have reached `last`.
     """
@@ -186,7 +186,7 @@ def _nearest(
 
 
 def _hidden(block: NearAndFarKeys, strip: Strip) -> int:
-    """Return the number of near keys that the block's first query does not see (causal mask)."""
+    """Return the number of a block's near keys that its first query does not see (causal)."""
     return max(0, block.near.stop - 1 - block.rows.start + strip.low)
 
 

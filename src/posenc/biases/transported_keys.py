@@ -101,7 +101,7 @@ class TransportedBias(ScoreBias):
 
 
 class TransportedKeys(RunningSums):
-    """Mixin for prepared positions that keeps transported keys of a cache in its field `past`.
+    """Mixin for prepared positions whose field `past` caches keys transformed by later tokens.
 
     They are the keys of the first tokens, (batch, head, key, channel), transported past the last of
     these tokens.
@@ -111,7 +111,7 @@ class TransportedKeys(RunningSums):
     past: Tensor
 
     def slice_tokens(self: Any, some: slice) -> Any:
-        """Slice the fields by tokens; drop the transported keys unless all are in the slice."""
+        """Return a slice of the tokens; drop the cached keys unless all are in the slice."""
         kept = self.past.shape[-2]
         start, stop, _ = some.indices(self.tokens) if kept else (0, 0, 1)
         past = self.past if start == 0 and stop >= kept else self.none()
@@ -128,7 +128,7 @@ class TransportedKeys(RunningSums):
         return self.past[..., :0, :]
 
     def precomputed(self: Any, k: Keys) -> Any:
-        """Transport the cached keys of all full chunks except the last, and store them in `past`.
+        """Transform the cached keys of all full chunks but the last, and store them in `past`.
 
         `Cache.crop` may shorten the last full chunk.
         """
@@ -246,7 +246,7 @@ def _gradients(
     grad: Tensor, own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, out: Tensor,
     lse: Tensor, kept: list[Tensor], scale: float,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    """Return the gradients of the `Chunks` tensors and of v, computed from the last chunk on."""
+    """Return the gradients of the `Chunks` tensors and of v, from the last chunk to the first."""
     chunks = Chunks(own, q, k, step)
     weights = _masked(own, scale).sub_(lse.unsqueeze(-1)).exp_()
     inner = (grad * out).sum(-1, keepdim=True)  # Σ dout · out

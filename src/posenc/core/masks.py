@@ -43,7 +43,7 @@ class OffsetRange:
 
     @cached_property
     def hides_nothing(self) -> bool:
-        """True if the lowest and highest positions prove that every pair is in the band.
+        """True if the lowest and highest positions show that the range contains every pair.
 
         The result is cached, because the positions are copies that never change.
         """
@@ -56,7 +56,7 @@ class OffsetRange:
         return self.low <= low and high <= self.high
 
     def sliced(self, rows: slice, keys: slice, texts: slice = ALL) -> "OffsetRange":
-        """Return the same condition for slices of the queries, the keys and the batch."""
+        """Return the range of offsets for slices of the queries, the keys and the batch."""
         q, k = self.q_pos, self.k_pos
         if q is None or k is None:
             q, k = (sequence(some.stop - some.start, some.start) for some in (rows, keys))

@@ -84,7 +84,7 @@ class Prepared:
         return self
 
     def with_fields(self: P, fields: Iterable[Any]) -> P:
-        """Return an instance of the same class with other tensors."""
+        """Return prepared positions of the same class with other tensors."""
         return type(self)(*fields)
 
     def _each(self) -> Iterable[Any]:
@@ -92,7 +92,7 @@ class Prepared:
 
 
 class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
-    """Prepared positions of a `Sum`, one entry per encoding."""
+    """Prepared positions of a `Sum` of encodings, one entry per encoding."""
 
     shape = "token"
 
@@ -133,14 +133,14 @@ def batch(at: Any, where: tuple[int, int]) -> int:
 
 
 def slice_tokens(at: Any, some: slice, where: tuple[int, int]) -> Any:
-    """Return the positions, or the `Prepared`, of a slice of the tokens."""
+    """Return the positions, or the prepared positions, of a slice of the tokens."""
     if isinstance(at, Prepared):
         return at.slice_tokens(some)
     return at if not where[0] else at[(..., some, *[slice(None)] * (-1 - where[0]))]
 
 
 def select_batch(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
-    """Select texts of the batch in positions or a `Prepared`; keep tensors without a batch."""
+    """Select texts of a batch from prepared positions; tensors without a batch are kept."""
     if isinstance(at, Prepared):
         fields = zip(at._each(), at.places, strict=True)
         return at.with_fields([select_batch(field, texts, place) for field, place in fields])
@@ -149,7 +149,7 @@ def select_batch(at: Any, texts: Tensor, where: tuple[int, int]) -> Any:
 
 
 def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
-    """Append the positions or the `Prepared` of the next tokens."""
+    """Append the positions, or the prepared positions, of the next tokens."""
     if isinstance(at, Prepared):
         return at.append(more)
     axis = where[0]
@@ -175,7 +175,7 @@ def where_tokens(axes: int) -> tuple[int, int]:
 
 
 def describe(at: Any) -> str:
-    """Format positions or a `Prepared` for a message."""
+    """Format positions, or prepared positions, for an error message."""
     if not isinstance(at, Prepared):
         return brief(at)
     return f"{brief(at)} of {at.tokens} tokens in a batch of {at.batch}"

@@ -1,4 +1,4 @@
-"""Replace the positional encoding of a loaded transformers model, and restore its own.
+"""Replace the positional encoding of a loaded transformers model, or restore the original one.
 
     with applied(model, ALiBi(heads=8)):
         model.generate(...)

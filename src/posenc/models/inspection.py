@@ -116,7 +116,7 @@ class LayerGroup:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Report on a model; `spec` is its text model, and `parts` are the reports on other stacks."""
+    """Report on a model: `spec` is its text model, `parts` are reports on its other models."""
 
     file: str
     spec: Spec

@@ -138,7 +138,7 @@ def _from_file(place: str) -> ModuleType:
 
 @cache
 def _run(path: Path, written: int) -> ModuleType:
-    """Execute a Python file and return its module, cached by modification time (`written`)."""
+    """Execute a Python file and return its module; cached until the file's time changes."""
     spec = spec_from_file_location(str(path), path)
     assert spec is not None
     module, code = module_from_spec(spec), path.read_bytes()

@@ -85,11 +85,11 @@ class TiledBias:
     what = "attention by tiles"
 
     def again(self) -> list[Tile]:
-        """Return the tiles for the backward pass of a learned bias; by default, the same tiles."""
+        """Return the tiles for the backward pass, by default the same as in the forward pass."""
         return self.tiles
 
     def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
-        """Return the bias of a near tile as a matrix E (query, distance), multiplied by `unit`.
+        """Return the bias of a tile of near keys as a matrix E (query, distance), times `unit`.
 
         Returns None if the whole bias is in `extra`.
         """
@@ -107,14 +107,14 @@ class TiledBias:
     def near_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
-        """Backpropagate from a near tile's bias to the bias parameters, and add to `grads`.
+        """Add the gradients of a tile of near keys to those of the bias parameters, `grads`.
 
         - `of_e`: the gradient of E, (text, head, n, n + m − 1)
         - `ds`: the same as a view, (text, head, n, m), the gradient of `extra`
         """
 
     def far(self, tile: Tile, t: Tensors) -> tuple[Tensor | None, Tensor | None]:
-        """Return the bias of a far tile as one term per query and one per key; terms may be None.
+        """Return the bias of a tile of far keys as one term per query and one per key, or None.
 
         Shapes: (text, head, n) by query and (text, head, n or 1, m) by key.
         """
@@ -123,7 +123,7 @@ class TiledBias:
     def far_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, of_query: Tensor, of_key: Tensor
     ) -> None:
-        """Backpropagate from a far tile's bias terms to the bias parameters, and add to `grads`."""
+        """Add the gradients of a tile of far keys to those of the bias parameters, `grads`."""
 
     def values(self, tile: Tile, t: Tensors) -> Tensor | None:
         """Return vectors, one per distance, to add to the values of attention, or None.
@@ -133,7 +133,7 @@ class TiledBias:
         return None
 
     def values_grad(self, tile: Tile, t: Tensors, grads: Tensors, of_values: Tensor) -> None:
-        """Backpropagate from the result of `values` to the bias parameters, and add to `grads`."""
+        """Add the gradients of the result of `values` to those of the bias parameters, `grads`."""
 
 
 def by_tiles(

@@ -35,7 +35,7 @@ Beyond = Literal["refuse", "clamp"]
 
 
 class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
-    """Table indices of positions. The table is read in each pass, because training changes it."""
+    """Prepared positions of `Learned`: the index of each position's row in the learned table."""
 
     shape = "token"
 

@@ -85,7 +85,7 @@ class LieRE(Encoding):
         return Rotations(self._own(matrix) if self.heads else matrix)
 
     def _own(self, matrix: Tensor) -> Tensor:
-        """Select each head's own rotation matrices from those of all heads.
+        """Select each head's own rotation matrices, from a tensor with those of all heads.
 
         `matrix` is (…, 1 or head, token, head · block, …). The first of these axes is the head of
         the position, or 1; the last one has the head of the generators.

@@ -100,7 +100,7 @@ class Mixed(Encoding):
         return Turn(*map(self._own, every))
 
     def _own(self, x: Tensor) -> Tensor:
-        """Select each head's values, for its own θ, from all heads' values: (…, head, token, pair).
+        """Select, for each head, the rotation by its own θ: return (…, head, token, pair).
 
         The axis before `token` is the head of the position, or 1; the last axis has the head of θ.
         """

@@ -222,7 +222,7 @@ def _rotation(
 
 
 def own_error(case: VectorCase) -> float:
-    """Return the largest error of `posenc.rotate` on a case, in the precision that models use.
+    """Return the largest error of `posenc.rotate` on a test vector, in models' precision.
 
     Queries and keys are rotated in float32, or in 16 bits if the case has this precision, by each
     kernel for CPUs and by the plain formula.

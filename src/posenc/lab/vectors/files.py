@@ -70,12 +70,12 @@ def document(case: VectorCase) -> dict[str, Any]:
 
 
 def has_gain(case: VectorCase) -> bool:
-    """Test whether the rotation of a case also scales queries and keys, as YaRN does."""
+    """Test whether a test vector's rotation also scales queries and keys, as YaRN does."""
     return case.settings.get("gain", 1.0) != 1.0
 
 
 def plain(case: VectorCase) -> str:
-    """Format a rotation case as lines of text, each with a field's name and values.
+    """Format a test vector of a rotation as lines of text, each with a field's name and values.
 
     case, layout, start, precision, tolerance, sizes (batch, heads, tokens, channels), theta,
     positions (for each text, head and token), q, rotated_q

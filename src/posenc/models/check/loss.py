@@ -74,7 +74,7 @@ class Trial:
         return self.difference < -MARGIN and not self.better
 
     def than(self, other: Trial, tests: int = 1) -> Trial:
-        """Return this trial with `other` as its reference, compared on excerpts measured in both.
+        """Return this measured loss compared with `other`, on the excerpts measured in both.
 
         `tests` is the number of comparisons with a joint confidence level.
         """
@@ -190,7 +190,7 @@ def trials(
 
 
 def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[float]:
-    """Yield the bits per token of each excerpt; with `reading` None, the model runs as loaded."""
+    """Yield the loss of each excerpt in bits per token, with changed settings or as loaded."""
     for rows in ids.split(BATCH):
         if reading is None:
             yield from bits(opened.model, rows).mean(-1).tolist()

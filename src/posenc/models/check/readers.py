@@ -74,7 +74,7 @@ def readers() -> dict[str, ConfigReader]:
 
 
 def named(names: Sequence[str]) -> tuple[str, ...]:
-    """Check the names of programs, and return them without duplicates."""
+    """Check names of programs that read configs, and return them without duplicates."""
     for name in names:
         if name not in readers():
             near = get_close_matches(name.lower(), readers(), n=1)
@@ -255,7 +255,7 @@ def _transformers_4(main: Spec) -> Answer:
 
 
 def _verbs(answers: Answers) -> Iterator[str]:
-    """Yield "vLLM reads it" or the like for each answer (reads, ignores, refuses) that occurs."""
+    """Yield a clause such as "vLLM reads it" for each answer that occurs."""
     for answered, verb in (("reads", "read"), ("ignores", "ignore"), ("refuses", "refuse")):
         titles = [readers()[reader].title for reader, one in answers.items() if one == answered]
         if titles:

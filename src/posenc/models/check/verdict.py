@@ -353,12 +353,12 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Return the trials that beat their reference, compared with that of the unchanged config."""
+    """Return losses that are lower than their reference, now compared to the unchanged config."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
 def _changes(pair: Reading, first: Reading) -> bool:
-    """Test whether the second of two changes, `pair`, sets the key of `first` to another value."""
+    """Test whether the second change of `pair` sets the config key of `first`, differently."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
 
@@ -420,7 +420,7 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
 
 
 def _best(tried: list[Trial]) -> Trial | None:
-    """Return the trial with the lowest loss, if significantly lower than the config's.
+    """Return the lowest loss of the changed configs, if significantly lower than the original.
 
     Trials on the longest texts take precedence. None if no trial is better.
 
@@ -436,7 +436,7 @@ def _best(tried: list[Trial]) -> Trial | None:
 
 
 def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
-    """Return each trial but the best, paired with the same trial compared to the best."""
+    """Return the loss of each changed config but the best, and its comparison with the best."""
     on = {trial.tokens: trial for trial in tried if trial.name == best}
     others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
     return [(trial, trial.than(on[trial.tokens], len(others))) for trial in others]

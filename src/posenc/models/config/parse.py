@@ -102,7 +102,7 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
 
 
 def _present(config: Fields, family: Family, name: str) -> Family:
-    """Return the facts about one stack, with its key names where the config uses them."""
+    """Return the facts about one stack of layers, with the key names that the config uses."""
     own, one = family.stacks[name], family.stack(name)
     keys = {
         usual: key
