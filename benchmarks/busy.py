@@ -166,7 +166,7 @@ def time_busy(
 
 
 def markdown(stores: Iterable[dict[str, Any]]) -> str:
-    """Return a table of stored runs: ours / usual, each in multiples of plain causal attention.
+    """Return a Markdown table of stored runs: times as multiples of plain causal attention.
 
     A cell in bold is slower than the usual form, and — is not measured.
     """

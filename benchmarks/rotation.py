@@ -79,7 +79,7 @@ def time_rotation(
 
 
 def time_numba(name: str, dtype: str, backward: bool, rounds: int, budget: float) -> BenchTable:
-    """Time the half layout as rotated by Numba's kernel, which the extra `fast` installs."""
+    """Time rotations in the half layout by Numba's kernel, which the extra `fast` installs."""
     q = CASES[name].tensors(DTYPES[dtype])[0]
     by = turn(sequence(q.shape[2], FIRST), frequencies(q.shape[-1]))
     ways: dict[str, Both] = {LIMIT: _copy, "posenc half: halves": _halves(by)}
@@ -92,7 +92,7 @@ def time_numba(name: str, dtype: str, backward: bool, rounds: int, budget: float
 
 
 def time_beside_load(dtype: str, rounds: int, budget: float) -> BenchTable:
-    """Time the half layout with a thread for each core, while two other processes are busy.
+    """Time rotations in the half layout on all cores, while two other processes are busy.
 
     A thread without a core is late, and in each parallel region all others wait for it.
     """

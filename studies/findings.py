@@ -343,7 +343,7 @@ def means_of(by_seed: Mapping[int, Tensor]) -> list[float]:
 
 
 def predicted_lengths(row: Row, period: str) -> list[int]:
-    """Return the tested lengths n above L for which n − P is a trained length (aliasing)."""
+    """Return the tested lengths above L that equal a trained length plus the period P."""
     match = PERIOD.fullmatch(period)
     assert match
     assert row.trained
@@ -352,7 +352,7 @@ def predicted_lengths(row: Row, period: str) -> list[int]:
 
 
 def predicted_by_seed(contents: Contents, row: Row, period: str) -> dict[int, Tensor]:
-    """Return, by seed, the outcomes at predicted lengths minus those at other lengths."""
+    """Return, by seed, outcomes at lengths predicted to be easy minus those at the others."""
     if row.trained is None or not row.seeds:
         return {}
     inside = predicted_lengths(row, period)

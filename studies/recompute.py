@@ -151,7 +151,7 @@ def recompute(folder: Path) -> Table:
         rows.setdefault((run["task"], run["label"]), {})[run["seed"]] = run
 
     def side(task: str, names: list[str]) -> dict[int, np.ndarray]:
-        """Return for each seed the mean outcome of the named rows by prompt, more is better."""
+        """Return, by seed, the mean outcome of the named rows for each prompt; more is better."""
         found = []
         for name in names:
             own, _, rest = name.partition(": ")

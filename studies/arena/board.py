@@ -41,7 +41,7 @@ TrainAgain = Callable[[Sequence[Cell], training.Progress], Sequence[Record]]
 
 
 class BoardError(ValueError):
-    """A study's results cannot be added to the board, or the board is invalid."""
+    """Raised if a study's results cannot be added to the board, or the board is invalid."""
 
 
 @dataclass(frozen=True)

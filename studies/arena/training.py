@@ -29,7 +29,7 @@ Progress = Callable[[int, int, int], None]  # cell, step, steps
 
 
 class TrainingFailed(RuntimeError):
-    """A training run could not be repeated; the message has the reason."""
+    """Raised if a training run could not be repeated; the message has the reason."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ Way = Callable[[Any], Iterator[None]]
 
 
 def moved(x: Tensor) -> Tensor:
-    """Return other numbers than x, bounded if this is repeated, and positive if x is."""
+    """Return new values for a weight x, bounded in repeated calls, and positive if x is."""
     return 0.6 * x.detach() + 0.4 * torch.rand_like(x)
 
 

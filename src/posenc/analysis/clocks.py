@@ -20,7 +20,8 @@ from posenc.core.frequencies import Layout, split
 from posenc.properties.probe import in_float64
 
 Hand = tuple[float, float]
-SEVENTHS_SHOWN = 0, 1, 3, 7  # sevenths of the way from the fastest pair to the slowest
+# The selected pairs, in sevenths of the way from the fastest pair to the slowest
+SEVENTHS_SHOWN = 0, 1, 3, 7
 
 
 @dataclass(frozen=True)

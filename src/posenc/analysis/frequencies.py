@@ -50,7 +50,7 @@ Change = Literal["kept", "stretched", "interpolated", "still"]
 
 @dataclass(frozen=True)
 class Pair:
-    """One pair of channels over the trained length, before and after an extension."""
+    """The rotation of one channel pair over the trained length, before and after an extension."""
 
     wavelength: float  # tokens per turn after the extension; infinite if it is not rotated
     turns: float  # within the trained length, before the extension
@@ -69,7 +69,7 @@ class ExtendedPairs:
 
 @dataclass(frozen=True)
 class Extended:
-    """The trained frequencies, and those that each method gives for `target` tokens."""
+    """The trained RoPE frequencies, and those of each extension method for `target` tokens."""
 
     trained: int
     factor: float

@@ -162,7 +162,7 @@ def bound(
 def turned(
     q: Float[Tensor, "channel"], freqs: Frequencies, target: int, layout: Layout = "interleaved"
 ) -> Float[Tensor, "channel"]:
-    """Rotate q by `target` positions: this key has the largest score with q at that distance."""
+    """Return the key whose score with q is largest `target` positions away: q, rotated."""
     return rotate(q.view(1, 1, 1, -1), turn(torch.tensor([target]), freqs), layout).flatten()
 
 

@@ -162,7 +162,7 @@ def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
 def cut_negligible(
     u: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, strip: Strip
 ) -> list[Tile] | None:
-    """Set u to −∞ where softmax weights are negligible; return tiles that cover the other offsets.
+    """Set the bias u to −∞ where softmax weights are negligible; return tiles for the rest.
 
     Returns None if no offset can be skipped.
 
@@ -196,7 +196,7 @@ def cut_negligible(
 
 
 def spread_of_weights(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """Return 2M + ln(max‖v‖ / min‖v‖) per query head, where M bounds |q · k| · scale.
+    """Return, per query head, the bias difference above which a key is negligible, less ln(n / ε).
 
     A key is negligible if its bias is lower than another one's by more than this plus ln(n / ε).
     """

@@ -85,7 +85,7 @@ class TableBias(ScoreBias):
         return self.by_key
 
     def terms(self) -> dict[str, ScoreBias]:
-        """Return the terms with their names in the DeBERTa paper."""
+        """Return the terms of the bias by their names in the DeBERTa paper."""
         terms: dict[str, ScoreBias] = {"content-position": replace(self, key_table=None)}
         if self.key_table is not None:
             none = torch.zeros_like(self.query_table)

@@ -34,7 +34,7 @@ KEPT = 8
 
 
 class Chunks(NamedTuple):
-    """Queries, keys and linear maps in chunks of tokens, for the scores of transported keys.
+    """Queries, keys and linear maps of tokens in chunks, for scores of transformed keys.
 
     Shapes: (batch, head, chunk, …). The last chunk is padded.
 
@@ -51,7 +51,7 @@ class Chunks(NamedTuple):
     step: Tensor
 
     def past(self, keys: Tensor, n: int) -> Tensor:
-        """Transport all earlier keys to the end of chunk n, and append the keys of chunk n."""
+        """Apply the linear maps up to the end of chunk n to earlier keys, and append its keys."""
         return torch.cat((transported(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
 
 
@@ -59,7 +59,7 @@ Cut = Callable[..., Chunks]
 
 
 class TransportedBias(ScoreBias):
-    """A bias: the score of a key transported to the query, minus the usual score q · k · scale.
+    """A bias: the score of a key after all linear maps up to the query, minus q · k · scale.
 
     `chunks` is a function from the tensors `of`, (batch, head, token, …), to `Chunks`, if queries
     and keys are the same tokens; otherwise None.
@@ -164,7 +164,7 @@ def transported(k: Tensor, step: Tensor) -> Tensor:
 
 
 class _Transported(torch.autograd.Function):
-    """Attention to transported keys, computed chunk by chunk, with gradients.
+    """Attention to keys that later tokens have transformed, chunk by chunk, with gradients.
 
     Each thread computes the chunks of its heads. They are stored for one backward pass; a second
     one recomputes them.

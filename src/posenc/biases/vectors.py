@@ -104,7 +104,7 @@ class VectorBias(ScoreBias):
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
     def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
-        """Return the products of z with the sinusoids of offsets, or None for many queries.
+        """Return the products of vectors z with the sinusoids of offsets; None for many queries.
 
         Offsets are low + size · c + f, with far fewer values of c and f than keys, and thus fewer
         sines.
@@ -157,7 +157,7 @@ class VectorBias(ScoreBias):
         return q.to(dtype), k, None
 
     def terms(self) -> dict[str, ScoreBias]:
-        """Return the terms of the bias with their names in the Transformer-XL paper."""
+        """Return the terms of the bias by their names in the Transformer-XL paper."""
         none, nobody = torch.zeros_like(self.q), torch.zeros_like(self.v)
         return {
             "u·k": replace(self, q=none, v=nobody),

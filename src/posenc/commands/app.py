@@ -84,7 +84,7 @@ def command(
     arguments: str = "",
     small: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds a function to the app, named without trailing underscores.
+    """Return a decorator that adds a function to the app as a command, without final underscores.
 
     - `group`: group in the help
     - `place`: order in the group

@@ -49,7 +49,7 @@ def doctor(*, as_json: AsJson = False) -> None:
 
 
 def installation() -> dict[str, Any]:
-    """Return the facts about this installation, the document of `--json`."""
+    """Return the facts about this installation that `posenc doctor --json` prints."""
     where = {
         "posenc": {
             "version": __version__,
@@ -66,7 +66,7 @@ def installation() -> dict[str, Any]:
 
 
 def _torch() -> dict[str, Any]:
-    """Return torch's version and devices, and implementations of attention and rotation on one."""
+    """Return torch's version and devices, and the attention and rotation code used on a device."""
     try:
         import torch
     except (ImportError, OSError) as error:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection in the block, and exempt the imported objects from later runs.
+    """Disable garbage collection in a `with` block, and exempt imported objects afterwards.
 
     Importing torch creates hundreds of thousands of permanent objects. Scanning them repeatedly
     would take a seventh of the CPU time of `posenc explore`.

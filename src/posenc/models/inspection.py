@@ -265,7 +265,7 @@ def inspect_spec(
     measurements: WeightMeasurements | None = None,
     values: Values | None = None,
 ) -> Inspection:
-    """Inspect the positional encoding of a model from its specification.
+    """Inspect the positional encodings that a `Spec` describes.
 
     - `file`, `path`: the config, as named in the report and in its commands
     - `notes`: further notes

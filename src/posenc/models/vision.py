@@ -159,7 +159,7 @@ def _discover(tower: nn.Module) -> Tower:
 
 
 def _divides(module: nn.Module) -> bool:
-    """Test for a convolution that divides an image into patches."""
+    """Test whether a module is a convolution that divides an image into patches."""
     return isinstance(module, nn.Conv2d) and module.kernel_size == module.stride != (1, 1)
 
 

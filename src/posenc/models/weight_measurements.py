@@ -169,7 +169,7 @@ def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence |
 
 
 class _FloatTensors(Tensors):
-    """Mapping from name to float32 tensor, with a cache of two.
+    """Mapping from name to float32 tensor, with a cache of the last two tensors.
 
     It records tensors that are not finite or not measurable.
     """

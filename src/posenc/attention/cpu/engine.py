@@ -350,7 +350,7 @@ class _Gradients:
     def _with_two_channels(
         self, q: Tensor, k: Tensor, *others: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Append to q and k two channels whose gradients are the bias gradients of query and key.
+        """Append two channels to q and k, so that their gradients are those of the bias terms.
 
         The channels leave the scores unchanged.
 

@@ -17,7 +17,7 @@ Map = Callable[[Tensor], Tensor]
 
 
 class Regions(NamedTuple):
-    """Ranges of offsets that a map changes by one rule each, with the new positions per range.
+    """Ranges of offsets with one rule each for new positions, as a map of offsets defines them.
 
     `of` returns the index of the range for a query and a key position.
     """
@@ -73,7 +73,7 @@ def checked(remap: Remap) -> Remap:
 
 
 def regions(remap: Remap) -> Regions:
-    """Return the ranges of offsets that a map changes by one rule each, with the new positions."""
+    """Return a map's ranges of offsets, each with the rule for its new positions."""
     kind, *sizes = remap
     if kind == "dual_chunk":
         return _chunks(*sizes)

@@ -86,7 +86,7 @@ class Multiple:
 
 @dataclass(frozen=True)
 class Measured:
-    """The measurements of one encoding."""
+    """The measurements of one encoding in a comparison."""
 
     name: str
     slug: str

@@ -32,7 +32,8 @@ from posenc.support.arguments import brief
 from posenc.support.names import is_own
 from posenc.support.text import printable
 
-PROTOCOLS = ("generated", "sliding", "forced", "apart")  # the first that a task has is graded
+# The first of these protocols that a task has is graded
+PROTOCOLS = ("generated", "sliding", "forced", "apart")
 RANGE = 0.95  # least share of right answers at n = L for a seed that counts as trained
 SHARES = ("tokens",)  # protocols of float32 outcomes that are shares of right answers, not bits
 RESAMPLES = 2_000

@@ -52,8 +52,8 @@ from posenc.support.arguments import brief
 from posenc.support.extras import how_to_install
 
 MODELS = "models"
-CELLS = "cells"  # the folder of checkpoints, one inside for each cell
-RETRIES = 3  # restarts of a cell whose worker is killed
+CELLS = "cells"  # folder of checkpoints, with one subfolder for each cell
+RETRIES = 3  # number of restarts of a cell whose worker was killed
 GRACE = 30.0  # seconds until a worker ends after its parent has ended
 PATIENCE = 120.0  # seconds that workers have to write their checkpoints
 OFTEN = 0.5  # seconds between two progress messages of a worker
@@ -64,8 +64,10 @@ Kind = tuple[Any, ...]
 
 
 class Event(NamedTuple):
-    """An event of a run: "done" with its record, "progress", "warning", "killed", "stopped", or
-    "error" with a message."""
+    """An event of a training run, such as "done" with the result, or "error" with a message.
+
+    The other kinds are "progress", "warning", "killed" and "stopped".
+    """
 
     kind: str
     cell: Cell

@@ -20,7 +20,7 @@ MOST = 4096  # bytes of the lock file that are read
 
 
 class Locked(ValueError):
-    """Another process is working in the folder of the study; the message names the process."""
+    """Raised if another process works in a study's folder; the message names the process."""
 
 
 @contextmanager

@@ -79,7 +79,7 @@ BASELINES = ("cropped", "windowed")  # protocols that limit how far back a model
 
 
 class PlanError(ValueError):
-    """A plan is invalid; the message has the file, the key, the fault and the remedy."""
+    """Raised for an invalid plan; the message has the file, the key, the fault and the remedy."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 class NotRegular(ValueError):
-    """A path of a study is a link, pipe or device instead of a regular file or folder."""
+    """Raised for a path in a study's folder that is a link, a pipe or a device."""
 
 
 def check_files(*paths: Path) -> None:

@@ -70,7 +70,7 @@ PILOT = "pilot"  # name of the source that marks a store as a pilot, which is no
 
 
 class StoreError(ValueError):
-    """A file is not the store of a study, is damaged, or was written by a later version."""
+    """Raised for a file that is damaged, is not a study's store, or has a later version."""
 
 
 class Outcome(NamedTuple):

@@ -407,7 +407,7 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
 
 
 def _window(n: int, symbols: int, random: Random) -> int:
-    """Draw at random where a window of n symbols begins in a text of `symbols` symbols."""
+    """Return a random start for a window of n symbols within a text of `symbols` symbols."""
     if not 0 <= n <= symbols:
         raise ValueError(
             f"`n` must be from 0 to {symbols:,}, the number of symbols in the text, got {n:,}."

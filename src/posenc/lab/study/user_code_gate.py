@@ -17,7 +17,7 @@ Allowed = str | Iterable[str]
 
 
 class CodeRefused(ValueError):
-    """A file names code that the user has not allowed, or that has changed since."""
+    """Raised if a file names code that the user has not allowed, or that has changed since."""
 
 
 def check_allowed(

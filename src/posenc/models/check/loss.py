@@ -35,7 +35,7 @@ from posenc.models.layouts import permutation
 TOKENS = 256  # tokens of an excerpt
 STRETCHES = 16  # number of excerpts
 BATCH = 4
-FIRST = 4  # excerpts after which a reading may be stopped
+FIRST = 4  # excerpts after which the trial of a reading may be stopped
 LEVEL = 0.95  # joint confidence level of the intervals of all readings
 MARGIN = 0.02  # bits per token; a smaller difference does not count
 LETTERS = 24  # characters of a text to tokenise for each token that is used

@@ -161,7 +161,7 @@ class Fields:
         raise ModelError(self.file, self.at(key), problem, *got)
 
     def refuse(self, key: str, value: str, why: str) -> NoReturn:
-        """Raise Unread for a valid file of a model that posenc does not support."""
+        """Raise the exception Unread for a valid file of a model that posenc does not support."""
         whose = printable(value) or "a model without model_type"
         raise Unread(self.file, self.at(key), f"posenc does not support {whose}: {why}")
 
@@ -215,7 +215,7 @@ class Config(Fields):
         return Config(values, self.file, self.path, family or self.family, self.notes)
 
     def require(self, key: str, supported: Any) -> None:
-        """Raise Unread if a key has a value other than `supported`; missing or null is accepted."""
+        """Raise the exception Unread if a key has a value other than `supported` or null."""
         value = self.values.get(key)
         if value is not None and value != supported:
             why = f"{key} must be {shown(supported)}, got {shown(value)}"

@@ -66,7 +66,7 @@ MODELS: dict[str, tuple[str, "Layout"]] = {
 
 
 def specify_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str) -> Spec:
-    """Return the specification of a GGUF file.
+    """Return the `Spec` of a GGUF file: the positional encoding of each layer.
 
     `tensors` maps names to tensors, of which only factors of frequencies are read.
     Raises ModelError, and Unread for an architecture that is not supported.

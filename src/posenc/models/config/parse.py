@@ -65,12 +65,12 @@ KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
 
 
 def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
-    """Return the specification of a config; `file` is its name in error messages."""
+    """Return the `Spec` of a config; `file` is the config's name in error messages."""
     return _specify(Fields(config, file))
 
 
 def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
-    """Return the specification of a config, with `defaults` for keys that it lacks.
+    """Return the `Spec` of a config, with `defaults` for missing keys.
 
     For a nested config, `defaults` come from the class of the outer config.
     """
@@ -138,7 +138,7 @@ def _text_family(config: Fields, family: Family) -> Family | None:
 
 
 def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
-    """Return `spec` with the specifications of nested configs, such as "text_config", as `parts`.
+    """Return `spec` with the `Spec`s of nested configs, such as "text_config", as `parts`.
 
     A nested config that is not supported becomes a note; if none is supported, its Unread is
     raised. Beside a text model, an error in the config of images or audio becomes a note too.
@@ -174,7 +174,7 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
 
 
 def _stack(config: Fields, family: Family) -> Spec:
-    """Return the specification of one stack of layers, such as a decoder."""
+    """Return the `Spec` of one stack of layers, such as a decoder."""
     if family.kind == "nothing":
         return Spec(family.name, family.kind)
     if family.kind == "given":
@@ -301,7 +301,7 @@ def _without_ignored_keys(config: Config) -> dict[str, Any]:
 
 
 def _refuse_other_layers(config: Config) -> None:
-    """Raise Unread if a key that chooses the type of each layer has an unknown meaning."""
+    """Raise the exception Unread if a key about the layers' types has an unknown meaning."""
     if config.stated("layer_types") is not None:
         return
     family = config.family

@@ -1,4 +1,4 @@
-"""Lazy, cached access to the config, weights and specification of one model on disk."""
+"""Lazy, cached access to the config, weights and `Spec` of one model on disk."""
 
 from copy import deepcopy
 from functools import cached_property
@@ -61,7 +61,7 @@ class Source:
 
     @cached_property
     def spec(self) -> Spec:
-        """Specification from the config, or from GGUF metadata if there is no config.
+        """The model's `Spec`, from the config, or from GGUF metadata if there is no config.
 
         Raises ModelError with file, key, value and the allowed values; Unread if there is neither.
         """
@@ -77,7 +77,7 @@ class Source:
 
     @property
     def own_spec(self) -> Spec:
-        """Specification from the file at `path`; a config beside a GGUF file is ignored."""
+        """The `Spec` of the file at `path`; a config beside a GGUF file is ignored."""
         of_file = self.files.format == "gguf" and not self.path.is_dir()
         return self._of_metadata if of_file else self.spec
 
@@ -87,7 +87,7 @@ class Source:
 
 
 def read(path: Path) -> Spec:
-    """Return the specification of a config file, a model folder, or a GGUF file.
+    """Return the `Spec` of a model, read from a config file, a folder, or a GGUF file.
 
     Raises ModelError with file, key, value and the allowed values; Unread without a config.
     """

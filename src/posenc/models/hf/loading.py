@@ -129,7 +129,7 @@ def load_gguf(source: Source) -> tuple[Any, Any]:
 
 
 def _refuse_contradicted(mismatched: Iterable[Any], weights: Weights, file: str) -> None:
-    """Raise Broken for a feed-forward tensor whose shape contradicts the metadata of its GGUF file.
+    """Raise Broken for a feed-forward tensor whose shape contradicts its GGUF file's metadata.
 
     A mismatch counts only if transformers expects the shape in the metadata: some architectures
     join two tensors, and for keys that it does not read transformers uses defaults of its classes.

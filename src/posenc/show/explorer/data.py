@@ -33,7 +33,7 @@ from posenc.support.text import printable
 from posenc.support.version import __version__
 
 SCHEMA = 1
-STORY = "nope", "sinusoidal", "binary", "rope", "alibi"  # the encodings in its scenes
+STORY = "nope", "sinusoidal", "binary", "rope", "alibi"  # encodings in the scenes of the story
 # By folder, in the order of the catalogue
 FAMILIES = {
     "none": "no encoding",
@@ -57,7 +57,7 @@ class Citation(TypedDict):
 class Passage(TypedDict):
     """A part of a docstring: prose, or the lines of a formula as MathML with remarks."""
 
-    prose: str  # text with code in back-quotes; empty where it is a formula
+    prose: str  # text with code in back-quotes; empty for a formula
     formula: list[list[str]]  # MathML: for each line, its formula and remarks
 
 
@@ -79,17 +79,17 @@ class PageEntry(Measurements):
     axes: int
     summary: str  # one sentence
     text: list[Passage]  # the docstring, its first sentence first
-    formula: list[list[str]]  # all lines of formulas in it
-    paper: Citation | None  # None: the user's own
+    formula: list[list[str]]  # all formula lines of the docstring
+    paper: Citation | None  # None for a user's encoding
     options: list[Option]
-    command: str  # what to call it, in `create("rope", 16, 4)`
-    shell: str  # the same in `posenc show rope`: quoted, where a shell would read it otherwise
+    command: str  # name for Python, as in `create("rope", 16, 4)`
+    shell: str  # name for a shell, as in `posenc show rope`, with quotes if needed
 
 
 class PropertyWords(TypedDict):
     name: str
-    label: str  # its name in words
-    meaning: str  # a sentence
+    label: str  # name of the property in words
+    meaning: str  # a sentence about the property
 
 
 class Page(TypedDict):
@@ -104,13 +104,13 @@ class Page(TypedDict):
     encodings: list[PageEntry]  # the user's own come first
     first: list[str]  # slugs to begin with
     begin: str  # the first view: that of the named encodings or models, or the story
-    story: Story  # data of its scenes that do not come from encodings
-    models: list[ModelEntry]  # the user's come first
-    turnings: dict[str, TurningEntry]  # rotations by the keys that models name
-    words: WordVectors | None  # word vectors of a model; None: all words have seeded ones
+    story: Story  # data of the story's scenes that do not run an encoding
+    models: list[ModelEntry]  # the user's models come first
+    turnings: dict[str, TurningEntry]  # rotations by key, to which `models` refer
+    words: WordVectors | None  # word vectors of a model; None: all are random
     study: dict[str, Any] | None  # results, as `posenc results --json` prints them
-    notes: list[str]  # what could not be shown, in sentences
-    missing: int  # encodings of the catalogue that a later version of this page will have
+    notes: list[str]  # a sentence for each thing that could not be shown
+    missing: int  # number of catalogue entries that are not measured yet
 
 
 def page(
@@ -155,7 +155,7 @@ def page(
         "begin": "context" if models and not own else "encoding" if cards else "story",
         "story": story(),
         "models": [*(model for model, _ in models), *usual],
-        # Equal θ side by side, which halves the compressed size
+        # Sort, so that equal θ are adjacent, which halves the compressed size
         "turnings": dict(sorted((turnings | usual_turnings).items(), key=_theta_text)),
         "words": spoken,
         "study": None if study is None else dict(study),

@@ -21,12 +21,12 @@ from posenc.support.writing import write_whole
 HERE = files("posenc.show.explorer")
 MAIN, TEMPLATE, STYLE = "page/main.js", "page/page.html", "page/page.css"
 IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";\n', re.MULTILINE)
-PART = re.compile(r"/\* \{(style|data|script)\} \*/")  # a place of the template
+PART = re.compile(r"/\* \{(style|data|script)\} \*/")  # a placeholder in the template
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+))", re.MULTILINE)
 
 
 def render(page: Mapping[str, Any]) -> str:
-    """Insert the data into the page's template, escaped so that it cannot end its element."""
+    """Insert the data into the page's template, escaped so that no text closes its element."""
     parts = {
         "style": _text(STYLE),
         "data": data.to_json(page).replace("<", "\\u003c"),

@@ -44,10 +44,10 @@ from posenc.show.explorer.recording import Differs, Graph, Recording, tensors_of
 
 DIM, HEADS, SEED = 16, 4, 0
 SMALL_TABLES: dict[str, dict[str, Any]] = {"learned": {"length": 128}, "deberta": {"reach": 32}}
-# Numbers of tokens that are recorded. Biases of content by offset have products of their own for 8
-# queries or fewer, and running sums are cut into chunks of 64: the graph must be the same for all.
+# Text lengths in tokens at which hooks are recorded. One graph must fit all lengths, although some
+# biases compute other products for up to 8 queries, and running sums use chunks of 64 tokens.
 TOKENS = 11, 13, 97
-FEW_NUMBERS = 16  # values of a tensor that are written as numbers; more of them as bytes
+FEW_NUMBERS = 16  # tensors of at most this size are written as numbers, larger ones as bytes
 SAME_WITHIN = 1e-13  # difference allowed between two ways to compute a head
 INTERPRETER = "interpreter.js"
 
@@ -90,7 +90,7 @@ def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> di
         tensors["embedded"] = hooks.applied("on_embeddings", placed(encoding, at, at), x)
     if "on_hidden" in acts_on:
         at = hooks.hidden(encoding, hidden, at)
-    # By the channels of a head, to which `on_queries` may add some
+    # The scale depends on the channels of a head; `on_queries` may append further channels
     scale = encoding.scale(q.shape[-1])
     if {"on_queries", "on_keys"} & {*acts_on}:
         q, k = hooks.queries_and_keys(placed(encoding, at, at), q, k)
@@ -253,7 +253,7 @@ def _not_exported(card: Card, encoding: Encoding, name: str, error: Exception) -
     try:
         own = inspect.getfile(type(encoding))
     except (OSError, TypeError):
-        own = ""  # the code was typed in
+        own = ""  # code that was typed in has no file
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
     where = f" ({Path(own).name}, line {lines[-1]})" if lines else ""
     why = (str(error).strip() or type(error).__name__).splitlines()[0]

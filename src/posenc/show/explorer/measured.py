@@ -44,8 +44,8 @@ class Measurements(TypedDict):
 
     graph: dict[str, Any]  # see graphs.py; or a "sentence" with the reason why it is missing
     wider: dict[str, dict[str, Any]]  # graphs by other numbers of channels in a head
-    sliders: dict[str, Slider]  # by option
-    properties: dict[str, MeasuredProperty]  # by name
+    sliders: dict[str, Slider]  # sliders by name of the option
+    properties: dict[str, MeasuredProperty]  # properties by name
     parameters: int  # learned, with 4 heads of 64 channels
     cost: Work | None  # None if the encoding cannot be made or run at this size
     causal: bool  # True if it is made for causal attention, and measured under a causal mask
@@ -112,7 +112,7 @@ def wider(card: Card) -> dict[str, dict[str, Any]]:
             if {*encoding.acts_on}.isdisjoint(ON_CHANNELS) or [*encoding.parameters()]:
                 continue
             found[str(dim)] = graphs.written(graphs.export(card, encoding, dim, graphs.HEADS))
-        except ValueError:  # a width that the encoding refuses
+        except ValueError:  # the encoding does not accept this width
             continue
     return found
 

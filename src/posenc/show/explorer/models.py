@@ -41,7 +41,7 @@ DIGITS = 5  # digits of the factor by which a pair turns slower
 
 
 class StretchedPairs(TypedDict):
-    slower: list[float]  # one for each pair; 0 if the pair does not turn
+    slower: list[float]  # factor of each pair; 0 if the pair does not rotate
     gain: float  # factor of cos and sin
 
 
@@ -54,18 +54,18 @@ class Stretched(TypedDict):
 class TurningEntry(TypedDict):
     """The page's data about a RoPE: its frequencies, trained length, and context extensions."""
 
-    turned: int  # channels of a head that turn
+    turned: int  # rotated channels of a head
     dim: int  # channels of a head
     base: float
     method: str  # "default", or the method by which the config is already extended
-    trained: int | None  # tokens; before stretching, where `declared` is set
-    declared: int | None  # context after stretching, of which an unknown part was trained
+    trained: int | None  # tokens; if `declared` is set, before extension
+    declared: int | None  # context after extension, of which an unknown part was trained
     theta: dict[str, Any]  # radians per token, one a pair, before any extension
-    slower: list[float]  # factor by which each pair turns slower, as configured
+    slower: list[float]  # factor by which the config slows each pair
     gain: float
     unfinished: int  # pairs that complete no turn within the trained length
     sentences: list[str]  # sentences of `posenc inspect`
-    extended: list[Stretched]  # none where no trained length is known
+    extended: list[Stretched]  # empty if the trained length is unknown
 
 
 class Layers(TypedDict):
@@ -89,7 +89,7 @@ class Outlook(TypedDict):
 
 class ModelEntry(TypedDict):
     name: str  # a `model_type`, or the user's file
-    own: bool  # the user's
+    own: bool  # True for a user's model
     published: bool  # True for a published config, False for the defaults of a class
     facts: str  # "28 layers, 28 heads in 4 groups, 32,768 tokens"
     embedding: str  # the encoding added to embeddings, or ""

@@ -43,7 +43,7 @@ class Operation:
     name: str
     arguments: list[Any]
     options: dict[str, Any]
-    dtype: str  # of the result; empty for float64, and for numbers
+    dtype: str  # dtype of the result; empty for float64, and for numbers
 
 
 class Recording(DispatchMode):
@@ -59,7 +59,7 @@ class Recording(DispatchMode):
         function: Callable[..., Mapping[str, Tensor]],
     ):
         super().__init__()
-        # Kept, so that no two have the same address
+        # References to all tensors, so that no two of them have the same address
         self.values: list[Any] = [*inputs.values(), *constants.values()]
         self.numbers = {id(value): number for number, value in enumerate(self.values)}
         self.inputs = dict(enumerate(inputs))

@@ -26,9 +26,9 @@ from posenc.show.explorer import graphs
 from posenc.show.explorer.recording import run, tensors_of
 
 BASES = [digit * 10**power for power in range(3, 7) for digit in (1, 1.5, 2, 3, 5, 7)] + [10**7]
-STEPS, DOUBLING = 20, 2  # values on either side of the default; steps that double it
+STEPS, DOUBLING = 20, 2  # values on either side of the default; steps that double the value
 SHARES = 20  # steps between 0 and 1
-TOKENS_SERVED = 256  # length of text with which each value must work
+TOKENS_SERVED = 256  # text length in tokens with which each value must work
 TOLERANCE = 1e-12
 NEVER = {"dim", "heads", "width", "freqs"}
 Graph = Mapping[str, Any]
@@ -36,8 +36,8 @@ Graph = Mapping[str, Any]
 
 class Slider(TypedDict):
     values: list[float]
-    at: int  # the default among them
-    marked: list[float]  # those that published models have
+    at: int  # index of the default value
+    marked: list[float]  # values in published models
     constants: dict[str, list[dict[str, Any]]]  # constants by name, one for each value
 
 
@@ -76,7 +76,7 @@ class SliderMaker:
     heads: int
     options: dict[str, Any]
     bases: Sequence[float]
-    kept: list[str] = field(default_factory=list)  # floats of the encoding that a slider turns
+    kept: list[str] = field(default_factory=list)  # floats of the encoding that a slider changes
 
     def graph(self) -> tuple[dict[str, Any], dict[str, Slider]]:
         encoding = self.encoding()

@@ -19,18 +19,18 @@ Curve = dict[str, list[float]]  # by length, for each seed the share of texts th
 
 
 class Trained(TypedDict):
-    encoding: str  # its name in the catalogue
+    encoding: str  # name in the catalogue
     curve: Curve
 
 
 class Outcomes(TypedDict):
-    study: str  # its folder
+    study: str  # name of the study's folder
     trained: int  # L, tokens
     seeds: int
     layers: int
     width: int
     steps: int
-    rates: list[float]  # one for all rows, or those of which each took its best
+    rates: list[float]  # one for all rows, or candidates of which each row used its best
     rows: list[Trained]
 
 

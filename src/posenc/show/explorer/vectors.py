@@ -33,14 +33,14 @@ TABLE = re.compile(  # names of embedding tables, as transformers and llama.cpp 
 
 
 class WordVectors(TypedDict):
-    """Words with vectors from a model; the page's other words have seeded vectors."""
+    """Words with vectors from a model; the page's other words have random vectors."""
 
     model: str
     words: list[str]
-    width: int  # channels of each
+    width: int  # channels of a word vector
     of: int  # channels of the model
     share: float  # share of the squared length of all rows that is kept
-    scale: float  # size of a step
+    scale: float  # value of one unit of `int8`
     int8: str  # (word, channel), row by row, as bytes
 
 

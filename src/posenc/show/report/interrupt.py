@@ -18,7 +18,7 @@ SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks the second
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt inside the block on SIGTERM or SIGHUP.
+    """Raise KeyboardInterrupt inside a `with` block on SIGTERM or SIGHUP.
 
     Only the main thread of Python can handle signals, so this has no effect in other threads.
     """
@@ -40,7 +40,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Delay Ctrl-C, SIGTERM and SIGHUP to the end of the block."""
+    """Delay Ctrl-C, SIGTERM and SIGHUP to the end of a `with` block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

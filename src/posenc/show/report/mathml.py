@@ -15,7 +15,7 @@ import unicodedata
 from html import escape
 from typing import NamedTuple
 
-FUNCTIONS = {"sin", "cos", "exp", "ln", "max", "min", "mod", "Re"}  # these also without brackets
+FUNCTIONS = {"sin", "cos", "exp", "ln", "max", "min", "mod", "Re"}  # also without brackets
 CLOSING = {"(": ")", "[": "]", "{": "}", "⌊": "⌋", "⌈": "⌉", "⟨": "⟩", "|": "|"}
 TOKEN = re.compile(
     r"""(?P<gap>\s*)(?:
@@ -36,7 +36,7 @@ THIN, WORD, QUAD = (f'<mspace width="{em}em"/>' for em in (0.17, 0.3, 1))
 class Token(NamedTuple):
     kind: str
     text: str
-    gap: int = 0  # spaces before it
+    gap: int = 0  # spaces before the token
 
 
 END = Token("end", "")
@@ -142,7 +142,7 @@ class _Reader:
     def _group(self, opening: str) -> str:
         inner = self.until(CLOSING[opening])
         closing = self.rest.pop().text if self.rest else ""
-        # without a font for formulas, browsers stretch around a mere index to twice its height
+        # without a mathematical font, browsers double the height of brackets around an index
         tall = any(tag in element for element in inner for tag in ("<mfrac", "∑"))
         fences = [
             f'<mo form="{form}" fence="true" stretchy="{str(tall).lower()}">{text}</mo>'

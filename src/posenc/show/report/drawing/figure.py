@@ -18,9 +18,9 @@ Dash = Literal["solid", "dash", "dot", "dashdot"]
 Side = Literal["above", "right above", "left below", "right", "middle"]
 Marker = Literal["", "circle", "diamond", "square", "triangle", "x", "dash"]
 
-# Okabe and Ito's, of those that stand out from white and from black alike
+# Colours of Okabe and Ito that contrast with both white and black
 BLUE, VERMILION, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#888888"
-WHITE = "#FFFFFF"  # marks on the strongest colours alone
+WHITE = "#FFFFFF"  # only for marks on the strongest colours
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, GREY)
 DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
 MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
@@ -68,7 +68,7 @@ class Mark:
         return getattr(self, axis)
 
     def ends(self, axis: Name) -> tuple[float, float] | None:
-        """Return the axis range that the mark fills without a margin, or None for other marks."""
+        """Return the axis range that the mark fills exactly, or None if the axis has a margin."""
         return None
 
     def series(self, panel: "Panel") -> Iterator[Series]:
@@ -91,8 +91,8 @@ class Panel:
     x_ticks: Sequence[float] = ()
     y_ticks: Sequence[float] = ()
     y_down: bool = False
-    square: bool = False  # a step along x is as long as one along y
-    bare: bool = False  # no grid, no numbers along the axes: names alone
+    square: bool = False  # True: equal scales along x and y
+    bare: bool = False  # True: names along the axes, without numbers and grid
 
     def texts(self, axis: Name, values: Values) -> list[str]:
         """Format coordinates as text, or as names on an axis whose coordinates have names."""

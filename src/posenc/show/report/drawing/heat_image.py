@@ -36,7 +36,7 @@ def level(value: float | None, low: float, high: float) -> int:
 def ink(value: float, heat: Heat) -> str:
     """Return the text colour for a number written on the colour of its value."""
     red, green, blue, seen = _palette(heat.signed)[level(value, *heat.span)]
-    if seen < 200:  # the paper still shows more than the colour
+    if seen < 200:  # mostly transparent, so that the background determines the contrast
         return "currentColor"
     return "#000" if 0.299 * red + 0.587 * green + 0.114 * blue > 128 else "#fff"
 

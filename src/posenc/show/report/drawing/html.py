@@ -28,12 +28,12 @@ from posenc.show.report.drawing.panel_layout import LINE, legend_names, one_pale
 from posenc.support.numbers import number
 from posenc.support.text import printable
 
-LETTER = 6.2  # pixels of a letter of 12 pixels
-LONGEST = 28  # letters of a name beside an axis
+LETTER = 6.2  # width of a letter in pixels, at font size 12
+LONGEST = 28  # greatest number of letters of a name beside an axis
 COLUMN = 320  # pixels of the narrowest panel, for the names along x
 NARROW = 190  # pixels of an x axis on a telephone, beside names of usual length
 DASHES: dict[Dash, str] = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3"}
-# By the side of a mark on which its label stands: anchor, right, down
+# For each side of a mark: text anchor of the label, and its shifts right and down
 SIDES = {
     "above": ("middle", 0, -7),
     "right above": ("start", 5, -5),
@@ -48,7 +48,7 @@ class Drawn:
     """A figure as HTML, with the marks of each frame if the figure is an animation."""
 
     html: str
-    frames: list[str]  # their names
+    frames: list[str]  # names of the frames
     start: int  # the frame that `html` shows
     states: list[list[list[str] | None]]  # states[frame][panel]: its stretched marks, its others
 

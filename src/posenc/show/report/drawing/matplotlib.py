@@ -43,7 +43,7 @@ MARKERS = {
 }
 SIGNED = LinearSegmentedColormap.from_list("signed", ["#1f83c4", "#ffffff", VERMILION])
 UNSIGNED = LinearSegmentedColormap.from_list("unsigned", ["#ffffff", "#1f83c4"])
-SIDES: dict[str, dict[str, Any]] = {  # of a mark, where its label stands
+SIDES: dict[str, dict[str, Any]] = {  # placement of a label, by side of its mark
     "above": {"xytext": (0, 4), "ha": "center"},
     "right above": {"xytext": (3, 3), "ha": "left"},
     "left below": {"xytext": (-3, -3), "ha": "right", "va": "top"},
@@ -135,7 +135,7 @@ def draw(figure: Figure, width: float = WIDE) -> Drawn:
             # The font draws a box where it has no glyph
             filterwarnings("ignore", "Glyph .* missing")
             drawn.draw_without_rendering()
-            # A second time, as ticks have their sizes only now
+            # Lay out again, because ticks have their sizes only now
             engine.execute(drawn)
         drawn.set_layout_engine("none")
     return drawn
@@ -266,7 +266,7 @@ def _polygons(mark: Area) -> list[list[tuple[float, float]]]:
 
 def _write_numbers(mark: Heat, ax: Axes) -> None:
     """Write the number of each cell in it, in black or white, depending on its colour."""
-    # The stubs of matplotlib know arrays alone
+    # The type stubs of matplotlib accept only arrays
     colours: Any = _colours(mark)
     for y, row in zip(mark.y, mark.z, strict=True):
         for x, value in zip(mark.x, row, strict=True):

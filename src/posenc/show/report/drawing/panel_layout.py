@@ -15,7 +15,7 @@ from textwrap import wrap
 from posenc.show.report.drawing.figure import Figure, Panel
 from posenc.show.report.drawing.marks import Heat
 
-LETTER, LINE = 6.5, 17  # pixels of a letter of 13 pixels, and of a line of such
+LETTER, LINE = 6.5, 17  # width of a letter and height of a line, in pixels
 BAR = 70  # pixels of a colour bar with its numbers and unit
 
 

@@ -27,8 +27,8 @@ from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.phrases import CHANGES, METHODS, seen_in, tokens
 from posenc.support.numbers import number
 
-DIALS = 12  # dials of a method, one a pair
-SAME = 1e-6  # share of a wavelength that rounding may move
+DIALS = 12  # number of dials per method, one for each pair
+SAME = 1e-6  # relative change of a wavelength that is due to rounding
 DOTS: Sequence[tuple[Seen, str, Marker]] = (
     ("all", BLUE, "circle"),
     ("part", GREEN, "square"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from posenc.show.report.drawing.figure import Figure
 
-# A page does without rich
+# A page does not need rich
 if TYPE_CHECKING:
     from rich.console import Console
 

@@ -22,7 +22,7 @@ def make_figures(result: Proof) -> dict[str, Figure]:
 
 
 def by_position(result: Proof) -> Figure:
-    """Draw bits per token by position for each method, and the loss of a sliding window."""
+    """Draw bits per token by position for each extension method, and for a sliding window."""
     lines = [
         Line(
             [end for end, _ in way.by_position],

@@ -14,7 +14,7 @@ from posenc.show.report import phrases
 from posenc.show.report.guide import Use
 from posenc.show.report.terminal.tables import MARKS, empty_table
 
-BROKEN = "✗", "bold red"  # a promise, which must hold, where a property may or may not
+BROKEN = "✗", "bold red"  # for a promise, which must hold; a property may fail
 FAMILIES = {  # the most used first
     "rotary": "Turned: queries and keys are rotated by position",
     "bias": "Biases: added to scores, by distance or by the content of tokens",

@@ -76,7 +76,7 @@ def _check_writable(out: Any) -> None:
     try:
         number = out.fileno()
     except (OSError, AttributeError):
-        # A stream may be one of Python's own
+        # The stream may be an object of Python without a file
         return
     os.write(number, b"")
     if stat.S_ISREG(os.fstat(number).st_mode) and hasattr(os, "fstatvfs"):

@@ -5,7 +5,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}  # signs of what holds
+# Signs for properties that hold, fail, or are not applicable
+MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
 
 
 def empty_table(*heads: str, gap: int = 2) -> Table:

@@ -9,7 +9,7 @@ from posenc.lab.study.analysis import LEVEL, Analysis, Contrast, Row, refusal
 from posenc.lab.study.statistics import Interval
 from posenc.support.numbers import number
 
-UNDECIDED = "no difference shown"  # this is not equality
+UNDECIDED = "no difference shown"  # does not mean that equality is shown
 EQUAL = "equal within the plan's margin"  # an outcome of a test for equality
 BASELINES = "cropped: only the last L tokens; windowed: each token sees the L tokens before it"
 POSITIONS = "bits within L, by the number of characters before"
