@@ -34,7 +34,7 @@ def run(name, run_name=None):
     with contextlib.redirect_stdout(io.StringIO()) as said:
         made = runpy.run_path(str(SCRIPTS[name]), run_name=run_name)
     if "figure" in made:
-        matplotlib.draw(made["figure"])
+        matplotlib.to_matplotlib(made["figure"])
         assert made["figure"].alt
     return made, said.getvalue()
 

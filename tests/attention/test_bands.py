@@ -100,7 +100,7 @@ def test_bands_over_positions_that_are_no_line_are_the_reference(name):
 @pytest.mark.parametrize("tokens", [1, 16, 150])
 @pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 def test_where_there_is_nothing_to_see_there_is_0(name, tokens, trains):
-    """The strip of a ring whose keys all stand later, and bands that contradict each other."""
+    """The band of a ring whose keys all stand later, and bands that contradict each other."""
     encoding, q_pos, k_pos = ENCODINGS[name], sequence(tokens), sequence(tokens, 900)
     contradictory = masks.causal(q_pos, q_pos + 3) & masks.window(2)
     for keys, mask in ((k_pos, masks.causal(q_pos, k_pos)), (q_pos, contradictory)):

@@ -11,7 +11,7 @@ from posenc import (
     Shaw,
     attend,
 )
-from posenc.attention.spacing import Strip, strip
+from posenc.attention.spacing import DiagonalBand, diagonal_band
 from posenc.core.masks import Mask, causal
 
 
@@ -20,7 +20,7 @@ from posenc.core.masks import Mask, causal
 def test_a_strip_is_what_the_mask_shows(mask, place):
     q_pos, k_pos = PLACES[place]
     made = MASKS[mask](q_pos, k_pos)
-    found = strip(made, q_pos.shape[-1], k_pos.shape[-1])
+    found = diagonal_band(made, q_pos.shape[-1], k_pos.shape[-1])
     i, j = torch.meshgrid(
         torch.arange(q_pos.shape[-1]), torch.arange(k_pos.shape[-1]), indexing="ij"
     )
@@ -59,4 +59,4 @@ def test_a_strip_that_shows_each_key_to_a_query_says_so():
     for queries, keys, low, high in product((1, 2, 4), (1, 3, 4), range(-5, 6), range(-5, 6)):
         apart = torch.arange(queries).unsqueeze(-1) - torch.arange(keys)
         shown = ((apart >= low) & (apart <= high)).any(0)
-        assert Strip(queries, keys, low, high).sees_all_keys == bool(shown.all())
+        assert DiagonalBand(queries, keys, low, high).sees_all_keys == bool(shown.all())

@@ -99,12 +99,12 @@ class OwnBias(ScoreBias):
     def block(self, rows, keys, seen=None):
         return torch.zeros(1)
 
-    def attended(self, call, strip):
+    def attended(self, call, band):
         COUNTS.append(torch.get_num_threads())
         return attend(call.q, call.k, call.v, NoPE(), mask=call.mask, scale=call.scale)
 
-    def refuses(self, call, strip):
-        return "" if strip.is_causal else "it is causal"
+    def refuses(self, call, band):
+        return "" if band.is_causal else "it is causal"
 
 
 def test_a_bias_brings_its_own_way():

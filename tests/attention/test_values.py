@@ -85,8 +85,8 @@ BESIDE = {
 def carries(path, case, beside):
     if path == "sdpa":  # torch's own kernel
         return beside in ("nothing", "a rotation")
-    strip = case != "some unseen" and beside in ("nothing", "a rotation", "a bias")
-    return strip or path != "toeplitz"
+    band = case != "some unseen" and beside in ("nothing", "a rotation", "a bias")
+    return band or path != "toeplitz"
 
 
 PATHS = ("auto", "reference", "blocks", "sdpa", "toeplitz")

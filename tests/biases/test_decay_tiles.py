@@ -12,7 +12,7 @@ from torch.nn.functional import logsigmoid
 from posenc import FoX, RoPE, SelfAttention, Sum, attend, explain, masks
 from posenc.attention.cpu import engine
 from posenc.attention.cpu.kernel import flash
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.biases import decay
 from posenc.biases.decay import DecayBias
 from posenc.core.positions import sequence
@@ -152,8 +152,8 @@ def test_keys_that_are_forgotten_are_left_out():
     c = sums(logits("differ by head", tokens=200))
     q = heads(HEADS, 200)
     bias = DecayBias(q, c, c)
-    strip = Strip(200, 200, 0, 199)
-    parts = [part for part in decay.cut(bias, strip, q, q, q, 1.0) if not part.causal]
+    band = DiagonalBand(200, 200, 0, 199)
+    parts = [part for part in decay.cut(bias, band, q, q, q, 1.0) if not part.causal]
     kept = lambda head: sum(  # noqa: E731
         len(range(200)[tile.keys])
         for tile in parts

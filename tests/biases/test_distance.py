@@ -35,7 +35,7 @@ from posenc import (
 )
 from posenc.attention.dispatch import add_bias
 from posenc.attention.inputs import validate
-from posenc.attention.spacing import strip
+from posenc.attention.spacing import diagonal_band
 from posenc.biases import distance
 from posenc.biases.distance import DistanceBias
 from posenc.core.encoding import Encoding, leaves
@@ -171,7 +171,7 @@ def uncut(q, k, v, encoding, mask, monkeypatch):
 
 def cut_tiles(q, k, v, encoding, mask):
     """Pairs that are left, of all that the mask shows."""
-    seen = strip(mask, q.shape[2], k.shape[2])
+    seen = diagonal_band(mask, q.shape[2], k.shape[2])
     call = add_bias(validate(q, k, v, encoding, None, None, mask, None))
     u = distance.vector(call, seen, (1, 0))
     tiles = distance.cut_negligible(u, q, k, v, DIM**-0.5, seen)

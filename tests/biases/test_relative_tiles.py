@@ -7,7 +7,7 @@ import torch
 
 from posenc import FIRE, attend, explain, masks
 from posenc.attention.cpu import engine
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.biases import relative
 
 HEADS, DIM, TOKENS, UNITS = 4, 8, 150, 8
@@ -118,8 +118,8 @@ def test_a_network_of_nan_is_not_hidden():
 def test_units_beyond_the_distances_of_a_tile_are_left_out():
     """Held against the knots, (n + ½) / 8: each unit is on, bends, or begins beyond the tile."""
     tensors = fire(bending).factors(torch.arange(TOKENS - 1, -TOKENS, -1), torch.arange(TOKENS))
-    strip = Strip(TOKENS, TOKENS, -5, 10)
-    tiled = relative.TiledRelative(strip, tensors, False)
+    band = DiagonalBand(TOKENS, TOKENS, -5, 10)
+    tiled = relative.TiledRelative(band, tensors, False)
     for tile in tiled.tiles:
         y = tensors[0][tiled.columns(tile)].max() * tensors[1][tile.rows].max()
         beyond = [n for n in range(UNITS) if (n + 0.5) / UNITS > y]

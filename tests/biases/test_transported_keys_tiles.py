@@ -56,7 +56,7 @@ def assert_as_defined(encoding, x, q, k, v, tolerance=1e-4):
 def calls(monkeypatch):
     """The calls that are computed by carrying keys."""
     carried_calls, run = [], TransportedBias.attended
-    spy = lambda bias, call, strip: carried_calls.append(call) or run(bias, call, strip)  # noqa: E731
+    spy = lambda bias, call, band: carried_calls.append(call) or run(bias, call, band)  # noqa: E731
     monkeypatch.setattr(TransportedBias, "attended", spy)
     return carried_calls
 

@@ -51,12 +51,12 @@ class Blocks(Path):
         can = can and not (whole or call.by_weight)
         compute = _fused if call.readable and can else attended
         # Masked keys of a block are skipped if the mask is a diagonal band
-        strip = None if call.mask is None or call.by_weight else call.seen
+        band = None if call.mask is None or call.by_weight else call.seen
         # A single block needs no recomputation for the gradients
         if tokens <= most or (tokens <= BLOCK and call.trains):
-            return compute(call, ALL, ALL if strip is None else strip.seen(slice(0, tokens)))
+            return compute(call, ALL, ALL if band is None else band.seen(slice(0, tokens)))
         blocks = rows_of(tokens, most)
-        columns = [ALL if strip is None else strip.seen(rows) for rows in blocks]
+        columns = [ALL if band is None else band.seen(rows) for rows in blocks]
         if call.trains and call.bias is not None:
             call.bias.hold()
         # `torch.func` cannot transform a checkpoint

@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.core.biases import ScoreBias
 from posenc.core.encoding import Encoding
 from posenc.core.hooks import Placed
@@ -26,7 +26,7 @@ class Call(NamedTuple):
     v: Values
     scale: float  # factor of q · k
     mask: Mask | Seen | None  # None: every query sees every key
-    seen: Strip | None  # the pairs that the mask shows, if they are a diagonal band
+    seen: DiagonalBand | None  # the pairs that the mask shows, if they are a diagonal band
     hides: bool  # True if there may be keys that no query sees
     readable: bool  # True on the CPU, without tracing, and with first gradients at most
     trains: bool  # True if any input or parameter requires a gradient

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.spacing import strip
+from posenc.attention.spacing import diagonal_band
 from posenc.compat.tracing import is_eager_cpu
 from posenc.core.biases import ALL
 from posenc.core.encoding import Encoding
@@ -121,7 +121,7 @@ def _calls(call: Call, mask: Mask, spans: list[DocumentSpan], texts: slice) -> l
     for span, q, k, v in zip(spans, *tensors, strict=True):
         takes = [partial(slice_tokens, some=some, where=where) for some in span]
         some = mask.within(*span, texts)
-        seen = strip(some, q.shape[-2], k.shape[-2])
+        seen = diagonal_band(some, q.shape[-2], k.shape[-2])
         calls.append(_with_positions(call._replace(q=q, k=k, v=v, mask=some, seen=seen), *takes))
     return calls
 

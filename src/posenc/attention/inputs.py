@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call, Implementation
-from posenc.attention.spacing import Strip, strip
+from posenc.attention.spacing import DiagonalBand, diagonal_band
 from posenc.compat.tracing import beyond_gradients, is_eager_cpu
 from posenc.core.check_positions import check_sizes, checked_at, prepared
 from posenc.core.encoding import Encoding, placed
@@ -65,9 +65,9 @@ def resolve_softmax(
         check_softmax(q, dropout, softcap, sinks)
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
     can_read = is_eager_cpu(*inputs) and not beyond_gradients()
-    seen = strip(mask, tokens, keys) if can_read else None
+    seen = diagonal_band(mask, tokens, keys) if can_read else None
     # A mask that hides no pair is dropped
-    if seen is not None and seen == Strip(tokens, keys, 1 - keys, tokens - 1):
+    if seen is not None and seen == DiagonalBand(tokens, keys, 1 - keys, tokens - 1):
         mask = None
     hides = not (mask is None or (isinstance(mask, Mask) and mask.is_causal))
     if hides and seen is not None:

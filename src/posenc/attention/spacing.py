@@ -13,7 +13,7 @@ from posenc.core.positions import common_step
 from posenc.core.shapes import Seen
 
 
-class Strip(NamedTuple):
+class DiagonalBand(NamedTuple):
     """A diagonal band of visible pairs: query i sees key j if low ≤ i − j ≤ high."""
 
     queries: int
@@ -48,14 +48,14 @@ class Strip(NamedTuple):
         start = max(0, rows.start - self.high)
         return slice(start, max(start, min(self.keys, rows.stop - self.low)))
 
-    def within(self, low: int, high: int) -> "Strip":
-        return Strip(self.queries, self.keys, max(self.low, low), min(self.high, high))
+    def within(self, low: int, high: int) -> "DiagonalBand":
+        return DiagonalBand(self.queries, self.keys, max(self.low, low), min(self.high, high))
 
 
-def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
+def diagonal_band(mask: Mask | Seen | None, queries: int, keys: int) -> DiagonalBand | None:
     """Return the diagonal band of pairs that a mask shows, or None if they form no band."""
     if mask is None:
-        return Strip(queries, keys, 1 - keys, queries - 1)
+        return DiagonalBand(queries, keys, 1 - keys, queries - 1)
     if not isinstance(mask, Mask) or mask.bands is None or mask.ids:
         return None
     low, high = 1 - keys, queries - 1
@@ -71,4 +71,4 @@ def strip(mask: Mask | Seen | None, queries: int, keys: int) -> Strip | None:
         # Integer arithmetic is exact for large positions
         low = low if isinf(band.low) else max(low, -int((shift - band.low) // step))
         high = high if isinf(band.high) else min(high, int((band.high - shift) // step))
-    return Strip(queries, keys, low, high)
+    return DiagonalBand(queries, keys, low, high)

@@ -25,7 +25,7 @@ from posenc.attention.cpu.engine import calm, heads_dealt
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.merge_softmax import join_, softmax
 from posenc.attention.cpu.sinks import fitted, refuse_second_derivative
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.compat.threads import spread
 from posenc.compat.tracing import no_autocast, upcast
 from posenc.core.biases import ScoreBias, per_query_head
@@ -74,21 +74,21 @@ class CountBias(ScoreBias):
         step = torch.cat((e.diff(), torch.zeros_like(e[..., :1])), -1)
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
 
-    def refuses(self, call: Call, strip: Strip) -> str:
+    def refuses(self, call: Call, band: DiagonalBand) -> str:
         """Return the reason why the keys of a call cannot be split into near and far, or ""."""
-        if strip.high < strip.queries - 1:
+        if band.high < band.queries - 1:
             return "the mask hides far keys"
         return "" if call.scale == self.scale else "`scale` is not positive"
 
-    def attended(self, call: Call, strip: Strip) -> Tensor:
+    def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         q, k, v = fitted(call.q, call.k, call.v)
         e = F.pad(self.rows, (0, q.shape[-1] - self.rows.shape[-1]))
         with no_autocast(q):
             if call.trains:
                 q, k, v = (per_query_head(upcast(x), q) for x in (q, k, v))
-                out: Tensor = Counted.apply(q, k, v, e, strip, call.scale)  # type: ignore
+                out: Tensor = Counted.apply(q, k, v, e, band, call.scale)  # type: ignore
             else:
-                out = _by_heads(q, k, v, e, strip, call.scale, _heads(q, k))[0]
+                out = _by_heads(q, k, v, e, band, call.scale, _heads(q, k))[0]
         return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
 
@@ -121,14 +121,14 @@ def _heads(q: Tensor, k: Tensor) -> list[slice]:
 
 
 def _by_heads(
-    q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float, heads: list[slice]
+    q: Tensor, k: Tensor, v: Tensor, e: Tensor, band: DiagonalBand, scale: float, heads: list[slice]
 ) -> tuple[Tensor, Tensor, list[list[NearAndFarKeys]]]:
     """Compute `_forward` in one thread per slice of key heads, and concatenate the outputs."""
     group = q.shape[1] // k.shape[1]
 
     def of_heads(some: slice) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
         queries = q[:, some.start * group : some.stop * group]
-        return _forward(queries, k[:, some], v[:, some], e, strip, scale)
+        return _forward(queries, k[:, some], v[:, some], e, band, scale)
 
     outs, sums, blocks = zip(*spread(of_heads, heads), strict=True)
     if len(heads) == 1:
@@ -137,17 +137,17 @@ def _by_heads(
 
 
 def _forward(
-    q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float
+    q: Tensor, k: Tensor, v: Tensor, e: Tensor, band: DiagonalBand, scale: float
 ) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:
     """Compute attention with CoPE's bias; return output, log-sum-exps and blocks of queries."""
     out = q.new_zeros(q.shape, dtype=e.dtype)
     lse = q.new_zeros(q.shape[:3], dtype=e.dtype)
     blocks: list[NearAndFarKeys] = []
-    start, columns = strip.rows.start, ROWS + 3 * len(e)
-    while start < strip.rows.stop:
-        block, near = _nearest(q, k, len(e) - 1, strip, start, columns, scale)
+    start, columns = band.rows.start, ROWS + 3 * len(e)
+    while start < band.rows.stop:
+        block, near = _nearest(q, k, len(e) - 1, band, start, columns, scale)
         blocks.append(block)
-        start, columns = block.rows.stop, len(range(strip.keys)[block.near]) + ROWS // 4
+        start, columns = block.rows.stop, len(range(band.keys)[block.near]) + ROWS // 4
         by_count = q[:, :, block.rows].to(e.dtype) @ e.mT
         scores = near.scores + _looked_up(by_count, near.counts)[0]
         weights, some_lse = softmax(scores)
@@ -162,7 +162,7 @@ def _forward(
 
 
 def _nearest(
-    q: Tensor, k: Tensor, last: int, strip: Strip, start: int, columns: int, scale: float
+    q: Tensor, k: Tensor, last: int, band: DiagonalBand, start: int, columns: int, scale: float
 ) -> tuple[NearAndFarKeys, Near]:
     """Return the next block of queries, and scores, gates and counts of the keys close to it.
 
@@ -171,30 +171,30 @@ def _nearest(
     batch, heads = q.shape[:2]
     while True:
         most = max(FEWEST_ROWS, min(ROWS, MOST_SCORES // (batch * heads * columns)))
-        rows = slice(start, min(start + most, strip.rows.stop))
-        stop = strip.seen(rows).stop
+        rows = slice(start, min(start + most, band.rows.stop))
+        stop = band.seen(rows).stop
         block = NearAndFarKeys(rows, slice(max(0, stop - columns), stop))
-        near = _near(q, k, block, strip, scale)
+        near = _near(q, k, block, band, scale)
         # Counts grow along the keys, so all keys after the first saturated one are far. One key
         # that all queries see stays near, and so does NaN
         counted = near.counts.amin((0, 1, 2)) >= last
-        enough = max(_hidden(block, strip) + 1, len(counted) - int(counted.sum()))
+        enough = max(_hidden(block, band) + 1, len(counted) - int(counted.sum()))
         if enough < len(counted) or not block.near.start:
             block = NearAndFarKeys(rows, slice(stop - enough, stop))
             return block, Near(*(x[..., :enough] for x in near))
         columns *= 2
 
 
-def _hidden(block: NearAndFarKeys, strip: Strip) -> int:
+def _hidden(block: NearAndFarKeys, band: DiagonalBand) -> int:
     """Return the number of a block's near keys that its first query does not see (causal)."""
-    return max(0, block.near.stop - 1 - block.rows.start + strip.low)
+    return max(0, block.near.stop - 1 - block.rows.start + band.low)
 
 
-def _near(q: Tensor, k: Tensor, block: NearAndFarKeys, strip: Strip, scale: float) -> Near:
+def _near(q: Tensor, k: Tensor, block: NearAndFarKeys, band: DiagonalBand, scale: float) -> Near:
     rows, keys = block
     some_q, some_k = upcast(q[:, :, rows]) * scale, per_query_head(k[:, :, keys], q).flip(2)
     scores = some_q @ upcast(some_k).mT
-    hidden = _hidden(block, strip)
+    hidden = _hidden(block, band)
     if hidden:
         r = torch.arange(rows.stop - rows.start, device=q.device).unsqueeze(-1)
         c = torch.arange(hidden, device=q.device)
@@ -226,10 +226,10 @@ class Counted(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, e: Tensor, strip: Strip, scale: float
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, e: Tensor, band: DiagonalBand, scale: float
     ) -> Tensor:
-        ctx.heads, ctx.strip, ctx.scale = _heads(q, k), strip, scale
-        out, lse, ctx.blocks = _by_heads(q, k, v, e, strip, scale, ctx.heads)
+        ctx.heads, ctx.band, ctx.scale = _heads(q, k), band, scale
+        out, lse, ctx.blocks = _by_heads(q, k, v, e, band, scale, ctx.heads)
         ctx.save_for_backward(q, k, v, e, out, lse)
         return out
 
@@ -240,7 +240,7 @@ class Counted(torch.autograd.Function):
 
         def of_heads(n: int) -> tuple[Tensor, ...]:
             q_, k_, v_, out_, lse_, grad_ = (x[:, ctx.heads[n]] for x in (q, k, v, out, lse, grad))
-            some = _Saved(q_, k_, v_, e, out_, lse_, ctx.blocks[n], ctx.strip, ctx.scale)
+            some = _Saved(q_, k_, v_, e, out_, lse_, ctx.blocks[n], ctx.band, ctx.scale)
             return some.gradients(grad_)
 
         with calm(q, k):
@@ -259,18 +259,18 @@ class _Saved(NamedTuple):
     out: Tensor
     lse: Tensor
     blocks: list[NearAndFarKeys]
-    strip: Strip
+    band: DiagonalBand
     scale: float
 
     def gradients(self, grad: Tensor) -> tuple[Tensor, ...]:
         """Return the gradients of q, k, v and CoPE's table e, computed block by block."""
-        q, k, v, e, out, lse, blocks, strip, scale = self
+        q, k, v, e, out, lse, blocks, band, scale = self
         dq, dk, dv, de = (torch.zeros_like(x) for x in (q, k, v, e))
         for block in blocks:
             rows, keys = block
             some_q, some_grad, some_lse = q[:, :, rows], grad[:, :, rows], lse[:, :, rows]
             some_k, some_v = (x[:, :, keys].flip(2) for x in (k, v))
-            near, by_count = _near(q, k, block, strip, scale), some_q @ e.mT
+            near, by_count = _near(q, k, block, band, scale), some_q @ e.mT
             bias, slope, whole, rest = _looked_up(by_count, near.counts)
             # P = exp(scores − L), L of all keys
             weights = (near.scores + bias).sub_(some_lse.unsqueeze(-1)).exp_()

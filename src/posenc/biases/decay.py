@@ -27,7 +27,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
 from posenc.attention.cpu.sinks import fitted
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.biases.distance import runs_of_like_width, spread_of_weights
 from posenc.compat.tracing import upcast
 from posenc.core.biases import ScoreBias, per_query_head
@@ -59,21 +59,21 @@ class DecayBias(ScoreBias):
     def pair(self) -> PairBias:
         return lambda b, h, i, j: -(self.c[b, h, i] - self.c_key[b, h, j]).abs().to(self.dtype)
 
-    def refuses(self, call: Call, strip: Strip) -> str:
+    def refuses(self, call: Call, band: DiagonalBand) -> str:
         """Return the reason why this bias cannot be computed as one number per key, or ""."""
-        if strip.high < strip.queries - 1:
+        if band.high < band.queries - 1:
             return "the mask hides far keys"
-        rows = slice(strip.rows.start, strip.rows.stop)
-        c, c_key = self.c[..., rows], self.c_key[..., strip.seen(rows)]
+        rows = slice(band.rows.start, band.rows.stop)
+        c, c_key = self.c[..., rows], self.c_key[..., band.seen(rows)]
         i = torch.arange(rows.start, rows.stop, device=c.device)
-        of_last_key = c_key[..., (i - strip.low).clamp(max=c_key.shape[-1] - 1)]
+        of_last_key = c_key[..., (i - band.low).clamp(max=c_key.shape[-1] - 1)]
         # Comparisons are False for NaN, and for the difference of two −∞
         falls = (c_key.diff() <= 0).all() and (c <= of_last_key).all()
         return "" if falls else "a query sees keys that come after it"
 
-    def attended(self, call: Call, strip: Strip) -> Tensor:
+    def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         sinks, (q, k, v) = call.sinks, fitted(call.q, call.k, call.v)
-        tiles = cut(self, strip, q, k, v, call.scale)
+        tiles = cut(self, band, q, k, v, call.scale)
         learned = any([x is not None and x.requires_grad for x in (self.c, self.c_key, sinks)])
         learned &= torch.is_grad_enabled()
         if learned:
@@ -84,20 +84,22 @@ class DecayBias(ScoreBias):
         return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
 
-def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: float) -> list[Tile]:
+def cut(
+    bias: DecayBias, band: DiagonalBand, q: Tensor, k: Tensor, v: Tensor, scale: float
+) -> list[Tile]:
     """Split the visible pairs into causal triangles on the diagonal, and rectangles below them."""
-    c_key, rows = bias.c_key.detach(), strip.rows
+    c_key, rows = bias.c_key.detach(), band.rows
     batch, heads = q.shape[:2]
     most = min(ROWS, max(1, isqrt(MOST_SCORES // (batch * heads))))
-    own = _own_keys(strip, slice(rows.start, rows.stop))
+    own = _own_keys(band, slice(rows.start, rows.stop))
     most = len(rows) if _fall(c_key, own) <= FALL else most
     # Keys with a bias that is lower by more than this have negligible weights, (head, 1)
     enough = spread_of_weights(q, k, v, scale).unsqueeze(-1)
-    enough = enough + log(2 * strip.keys / torch.finfo(bias.dtype).eps)
+    enough = enough + log(2 * band.keys / torch.finfo(bias.dtype).eps)
     parts = []
     for start in rows[::most]:
         some = slice(start, min(start + most, rows.stop))
-        own = _own_keys(strip, some)
+        own = _own_keys(band, some)
         last = own.start
         r = last if _fall(c_key, own) <= FALL else None
         parts.append(Tile(slice(0, heads), some, own, far=True, causal=True, origin=r))
@@ -112,13 +114,13 @@ def cut(bias: DecayBias, strip: Strip, q: Tensor, k: Tensor, v: Tensor, scale: f
     return parts
 
 
-def _own_keys(strip: Strip, rows: slice) -> slice:
+def _own_keys(band: DiagonalBand, rows: slice) -> slice:
     """Return the keys of the causal triangle for the queries `rows`.
 
     For queries after the last key, it is the last one.
     """
-    start = min(rows.start - strip.low, strip.keys - 1)
-    return slice(start, min(rows.stop - strip.low, strip.keys))
+    start = min(rows.start - band.low, band.keys - 1)
+    return slice(start, min(rows.stop - band.low, band.keys))
 
 
 def _fall(c: Tensor, keys: slice) -> float:

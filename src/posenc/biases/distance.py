@@ -32,7 +32,7 @@ from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed
 from posenc.attention.cpu.kernel import flash
 from posenc.attention.cpu.sinks import fitted, widened
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.compat.tracing import is_eager_cpu
 from posenc.core.biases import OfDistance, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.positions import whole
@@ -111,17 +111,17 @@ def looked_up(table: Tensor, h: Tensor, columns: Tensor) -> Tensor:
     return found.reshape(len(table), len(columns), *columns.shape[2:]).transpose(0, 1)
 
 
-def attended(call: Call, strip: Strip) -> Tensor:
+def attended(call: Call, band: DiagonalBand) -> Tensor:
     """Compute attention on the CPU for a bias that depends on distance only, or for no bias."""
     steps = (1, 0) if call.bias is None else call.bias.steps
     assert steps is not None
     q, k, v = fitted(call.q, call.k, call.v)
-    u = vector(call, strip, steps)
+    u = vector(call, band, steps)
     learned, sinks = u.requires_grad and torch.is_grad_enabled(), call.sinks
-    tiles = tiled(strip, slice(0, q.shape[1]))
-    if not learned and call.bias is not None and strip.queries >= WORTH_CUTTING:
+    tiles = tiled(band, slice(0, q.shape[1]))
+    if not learned and call.bias is not None and band.queries >= WORTH_CUTTING:
         u = u.detach()
-        tiles = cut_negligible(u, q, k, v, call.scale, strip) or tiles
+        tiles = cut_negligible(u, q, k, v, call.scale, band) or tiles
     # With a learned bias the engine already computes in float32
     if sinks is not None and not learned:
         q, k, v = widened(q, k, v, sinks)
@@ -131,36 +131,36 @@ def attended(call: Call, strip: Strip) -> Tensor:
         bias = skewed(bias, rows.stop, keys.stop - keys.start)
         out = flash(q.flip(2), k[:, :, keys], v[:, :, keys], bias, call.scale)[0].flip(2)
     else:
-        terms = TiledDistance(u, strip, tiles, learned)
+        terms = TiledDistance(u, band, tiles, learned)
         out = by_tiles(q, k, v, terms, sinks, call.scale, trains)
     out = out.to(call.q.dtype)
     return out if out.shape[-1] == call.v.shape[-1] else out[..., : call.v.shape[-1]]
 
 
-def vector(call: Call, strip: Strip, steps: tuple[int, int]) -> Tensor:
+def vector(call: Call, band: DiagonalBand, steps: tuple[int, int]) -> Tensor:
     """Return the vector u of biases by offset, (head, query + key − 1), with −∞ if masked.
 
     The largest offset comes first.
     """
     bias, heads, exact, device = call.bias, call.q.shape[1], call.exact, call.q.device
-    ends = (strip.queries - 1 - strip.high, strip.low + strip.keys - 1)
+    ends = (band.queries - 1 - band.high, band.low + band.keys - 1)
     # Without a bias, all heads share one row of 0 and −∞
     if bias is None:
-        zeros = torch.zeros(1, strip.width, dtype=exact, device=device)
+        zeros = torch.zeros(1, band.width, dtype=exact, device=device)
         u = F.pad(zeros, ends, value=float("-inf"))
         return u.expand(heads, -1)
     f = bias.distance
     assert f is not None
 
     step, shift = steps
-    offsets = step * torch.arange(strip.high, strip.low - 1, -1, device=device) + shift
+    offsets = step * torch.arange(band.high, band.low - 1, -1, device=device) + shift
     head = torch.arange(heads, device=device).unsqueeze(-1)
     seen = f(head, offsets).expand(heads, -1).to(exact)
     return F.pad(seen, ends, value=float("-inf")).contiguous()
 
 
 def cut_negligible(
-    u: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, strip: Strip
+    u: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, band: DiagonalBand
 ) -> list[Tile] | None:
     """Set the bias u to −∞ where softmax weights are negligible; return tiles for the rest.
 
@@ -168,15 +168,15 @@ def cut_negligible(
 
     The bound is in the docstring of this module.
     """
-    rows_all_see = strip.within(strip.queries - strip.keys, 0)
+    rows_all_see = band.within(band.queries - band.keys, 0)
     # The bound needs an offset that every row sees
     if rows_all_see.width < 1:
         return None
-    last = strip.queries - 1
+    last = band.queries - 1
     # u has the difference i − j at last − (i − j). c, (head,), is the best bias that all rows see
     common = u[:, last - rows_all_see.high : last - rows_all_see.low + 1].amax(-1)
-    never = common + log(torch.finfo(u.dtype).eps / 2 / strip.keys)  # c − ln(n / ε)
-    if not (u[:, last - strip.high : last - strip.low + 1] < never.unsqueeze(-1)).any():
+    never = common + log(torch.finfo(u.dtype).eps / 2 / band.keys)  # c − ln(n / ε)
+    if not (u[:, last - band.high : last - band.low + 1] < never.unsqueeze(-1)).any():
         # No term is negligible, even for M = 0
         return None
     groups, spread = k.shape[1], spread_of_weights(q, k, v, scale).to(u.dtype)
@@ -191,7 +191,7 @@ def cut_negligible(
     widths = [b - a for a, b in zip(first, end, strict=True)]
     for some in runs_of_like_width(widths, q.shape[1] // groups):
         high, low = last - min(first[some]), last + 1 - max(end[some])
-        tiles += tiled(strip.within(low, high), some)
+        tiles += tiled(band.within(low, high), some)
     return tiles
 
 
@@ -227,16 +227,16 @@ def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
     return runs
 
 
-def tiled(strip: Strip, heads: slice, most: int | None = None) -> list[Tile]:
+def tiled(band: DiagonalBand, heads: slice, most: int | None = None) -> list[Tile]:
     """Cover the visible band of pairs with tiles of `most` queries each, or of a suitable number.
 
     Tiles of fewer queries contain fewer hidden pairs.
     """
-    rows, width, tiles = strip.rows, strip.high - strip.low + 1, []
+    rows, width, tiles = band.rows, band.high - band.low + 1, []
     step = max(FEWEST_ROWS, min(-(-len(rows) // 8), width // 2)) if most is None else most
     for start in rows[::step]:
         some = slice(start, min(start + step, rows.stop))
-        tiles.append(Tile(heads, some, strip.seen(some)))
+        tiles.append(Tile(heads, some, band.seen(some)))
     return tiles
 
 
@@ -245,13 +245,13 @@ class TiledDistance(TiledBias):
 
     whole, joins, by_heads, what = True, False, True, "attention by views"
 
-    def __init__(self, u: Tensor, strip: Strip, tiles: list[Tile], learned: bool):
-        self.tensors, self.strip, self.tiles, self.learned = (u,), strip, tiles, learned
+    def __init__(self, u: Tensor, band: DiagonalBand, tiles: list[Tile], learned: bool):
+        self.tensors, self.band, self.tiles, self.learned = (u,), band, tiles, learned
 
     def again(self) -> list[Tile]:
-        strip, heads = self.strip, len(self.tensors[0])  # type: ignore
-        most = MOST_SCORES // (heads * min(strip.keys, strip.width))
-        return tiled(strip, slice(0, heads), max(16, min(FEWEST_ROWS, most)))
+        band, heads = self.band, len(self.tensors[0])  # type: ignore
+        most = MOST_SCORES // (heads * min(band.keys, band.width))
+        return tiled(band, slice(0, heads), max(16, min(FEWEST_ROWS, most)))
 
     def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
         u = t[0][tile.heads, self.columns(tile)]
@@ -265,6 +265,6 @@ class TiledDistance(TiledBias):
 
     def columns(self, tile: Tile) -> slice:
         """Return the slice of u, the vector of biases by offset, that one tile needs."""
-        first = self.strip.queries - tile.rows.stop + tile.keys.start
+        first = self.band.queries - tile.rows.stop + tile.keys.start
         rows, keys = tile.rows, tile.keys
         return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)

@@ -21,7 +21,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tensors, Tile, TiledBias, by_tiles, skewed
 from posenc.attention.cpu.sinks import fitted
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.compat.tracing import no_autocast, upcast
 from posenc.core.biases import ScoreBias, for_query_heads, take
 from posenc.core.positions import per_head
@@ -63,18 +63,18 @@ class RelativeBias(ScoreBias):
         q_pos, k_pos = take(self.q_pos), take(self.k_pos)
         return lambda b, h, i, j: self.f(h, q_pos(b, h, i), k_pos(b, h, j))
 
-    def attended(self, call: Call, strip: Strip) -> Tensor:
+    def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         assert self.steps is not None
         step, shift = self.steps
         q, k, v = fitted(call.q, call.k, call.v)
         with no_autocast(q):
             # All differences i − j in the order of columns, the largest first
-            apart = torch.arange(strip.queries - 1, -strip.keys, -1, device=q.device)
-            queries = torch.arange(strip.queries, device=q.device)
+            apart = torch.arange(band.queries - 1, -band.keys, -1, device=q.device)
+            queries = torch.arange(band.queries, device=q.device)
             tensors = self.factors(step * apart + shift, step * queries + self.q_pos.flatten()[0])
             if call.trains:
                 q, k, v = upcast(q), upcast(k), upcast(v)
-            terms = TiledRelative(strip, tensors, call.trains)
+            terms = TiledRelative(band, tensors, call.trains)
             out = by_tiles(q, k, v, terms, call.sinks, call.scale, call.trains)
         return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
@@ -91,11 +91,11 @@ class TiledRelative(TiledBias):
 
     whole, joins, has_extra, what = True, False, True, "attention with a network of distance"
 
-    def __init__(self, strip: Strip, tensors: Tensors, learned: bool):
-        self.strip, self.tensors, self.learned = strip, tuple(tensors), learned
+    def __init__(self, band: DiagonalBand, tensors: Tensors, learned: bool):
+        self.band, self.tensors, self.learned = band, tuple(tensors), learned
         heads = slice(0, len(tensors[4]))
-        rows = [slice(s, min(s + ROWS, strip.rows.stop)) for s in strip.rows[::ROWS]]
-        self.tiles = [Tile(heads, some, strip.seen(some)) for some in rows]
+        rows = [slice(s, min(s + ROWS, band.rows.stop)) for s in band.rows[::ROWS]]
+        self.tiles = [Tile(heads, some, band.seen(some)) for some in rows]
         psi, rho, w, b, _ = (x.detach() for x in tensors)
         self.weights = w.tolist()
         self.units = {}
@@ -110,7 +110,7 @@ class TiledRelative(TiledBias):
             self.units[tile.rows.start] = Units(on, bend)
 
     def columns(self, tile: Tile) -> slice:
-        first = self.strip.queries - tile.rows.stop + tile.keys.start
+        first = self.band.queries - tile.rows.stop + tile.keys.start
         return slice(first, first + sum(tile.size) - 1)
 
     def basis(self, tile: Tile, t: Tensors, size: int) -> tuple[Tensor, Tensor]:
@@ -139,14 +139,14 @@ class TiledRelative(TiledBias):
 
     def hide(self, tile: Tile, bias: Tensor) -> None:
         """Set the bias to −∞ at the masked pairs, which are in two corners of the tile."""
-        strip, rows, keys = self.strip, tile.rows, tile.keys
+        band, rows, keys = self.band, tile.rows, tile.keys
         i = torch.arange(rows.stop - 1, rows.start - 1, -1).unsqueeze(-1)
         for some in (
-            slice(max(0, rows.start - strip.low + 1 - keys.start), tile.size[1]),
-            slice(0, max(0, rows.stop - 1 - strip.high - keys.start)),
+            slice(max(0, rows.start - band.low + 1 - keys.start), tile.size[1]),
+            slice(0, max(0, rows.stop - 1 - band.high - keys.start)),
         ):
             apart = i - torch.arange(keys.start, keys.stop)[some]
-            hidden = (apart < strip.low) | (apart > strip.high)
+            hidden = (apart < band.low) | (apart > band.high)
             bias[..., some].masked_fill_(hidden, float("-inf"))
 
     def near_grad(

@@ -24,7 +24,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles, skewed, zeros_around
 from posenc.attention.cpu.sinks import fitted
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.compat.tracing import is_eager_cpu, upcast
 from posenc.core.biases import ALL, FEW_QUERIES, ScoreBias, for_query_heads, offset, offsets
 from posenc.core.shapes import KeyPositions, PairBias, Positions
@@ -126,27 +126,27 @@ class TableBias(ScoreBias):
 
     # Autocast would convert scores to 16 bits
     @torch.autocast("cpu", enabled=False)
-    def attended(self, call: Call, strip: Strip) -> Tensor:
+    def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         assert self.steps is not None
         step, shift = self.steps
         # The two bands of pairs with offsets beyond the reach
-        behind = strip.within(ceil((self.reach - shift) / step), strip.high)
-        ahead = strip.within(strip.low, floor((-self.reach - shift) / step))
+        behind = band.within(ceil((self.reach - shift) / step), band.high)
+        ahead = band.within(band.low, floor((-self.reach - shift) / step))
         # With fewer queries per block, fewer far keys are computed as near ones, but a tile needs
         # more rows of tables per query
         size = max(FEWEST_ROWS, min(MOST_ROWS, self.reach // step))
-        blocks = [slice(start, min(start + size, strip.rows.stop)) for start in strip.rows[::size]]
+        blocks = [slice(start, min(start + size, band.rows.stop)) for start in band.rows[::size]]
         heads = slice(0, call.q.shape[1])
         tiles = [
             Tile(heads, rows, keys, far, first=not n)
             for rows in blocks
-            for n, (keys, far) in enumerate(_parts(strip, rows, behind, ahead))
+            for n, (keys, far) in enumerate(_parts(band, rows, behind, ahead))
         ]
         # The offsets of all differences i − j, the largest first
-        differences = torch.arange(strip.queries - 1, -strip.keys, -1, device=call.q.device)
+        differences = torch.arange(band.queries - 1, -band.keys, -1, device=call.q.device)
         q, k, v, *tensors = _tensors(call, self, step * differences + shift)
         q, k, v = fitted(q, k, v)
-        terms = TiledTables(tiles, strip, tuple(tensors), call.trains)
+        terms = TiledTables(tiles, band, tuple(tensors), call.trains)
         out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
         return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
@@ -187,13 +187,15 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
     return q, k, v, bias.q.to(call.exact), y, a, b, c
 
 
-def _parts(strip: Strip, rows: slice, behind: Strip, ahead: Strip) -> Iterator[tuple[slice, bool]]:
+def _parts(
+    band: DiagonalBand, rows: slice, behind: DiagonalBand, ahead: DiagonalBand
+) -> Iterator[tuple[slice, bool]]:
     """Yield near and far slices of the keys of the queries `rows`, each with a flag, True if far.
 
     In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
     after, and the corner above the other edge. Most parts are empty.
     """
-    keys = strip.seen(rows)
+    keys = band.seen(rows)
     # Two rectangles of keys that are far before, or far after, all of these rows. An empty one is
     # at the end of `keys`, so that all keys are near
     before, after = _seen_by_all(behind, rows, keys), _seen_by_all(ahead, rows, keys)
@@ -220,12 +222,12 @@ def _tiles(rows: slice, keys: slice) -> Iterator[tuple[slice, bool]]:
         yield slice(start, min(start + size, keys.stop)), False
 
 
-def _seen_by_all(strip: Strip, rows: slice, keys: slice) -> slice:
+def _seen_by_all(band: DiagonalBand, rows: slice, keys: slice) -> slice:
     """Return the slice of `keys` that are visible to all queries in `rows`."""
-    if strip.width < 1:
+    if band.width < 1:
         return slice(keys.start, keys.start)
-    start = max(keys.start, rows.stop - 1 - strip.high)
-    return slice(start, max(start, min(keys.stop, rows.start - strip.low + 1)))
+    start = max(keys.start, rows.stop - 1 - band.high)
+    return slice(start, max(start, min(keys.stop, rows.start - band.low + 1)))
 
 
 def _count(some: slice) -> int:
@@ -242,13 +244,13 @@ class TiledTables(TiledBias):
 
     by_heads, what = True, "attention by near and far keys"
 
-    def __init__(self, tiles: list[Tile], strip: Strip, tensors: Any, learned: bool):
-        self.tiles, self.strip, self.tensors, self.learned = tiles, strip, tensors, learned
+    def __init__(self, tiles: list[Tile], band: DiagonalBand, tensors: Any, learned: bool):
+        self.tiles, self.band, self.tensors, self.learned = tiles, band, tensors, learned
         _, _, _, b, c = tensors
         self.has_extra, self.adds_values = b is not None, c is not None
 
     def columns(self, tile: Tile) -> slice:
-        first = tile.keys.start + self.strip.queries - tile.rows.stop
+        first = tile.keys.start + self.band.queries - tile.rows.stop
         return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
 
     def rows(self, table: Tensor, tile: Tile) -> Tensor:
@@ -260,13 +262,13 @@ class TiledTables(TiledBias):
         x = t[0][texts, tile.heads, tile.rows].flip(2)
         x = x if unit == 1 else x * unit
         columns = x @ self.rows(t[2], tile).mT
-        if _seen_by_all(self.strip, tile.rows, tile.keys) != tile.keys:
+        if _seen_by_all(self.band, tile.rows, tile.keys) != tile.keys:
             # Column c has the difference most − c, which is hidden below `low` and above `high`. A
             # row that sees none of these keys would give NaN with −∞; a very low score is
             # outweighed by the other keys of the row
             most, least = tile.rows.stop - 1 - tile.keys.start, torch.finfo(x.dtype).min / 4
-            columns[..., max(0, most - self.strip.low + 1) :] = least
-            columns[..., : max(0, most - self.strip.high)] = least
+            columns[..., max(0, most - self.band.low + 1) :] = least
+            columns[..., : max(0, most - self.band.high)] = least
         return columns
 
     def extra(self, tile: Tile, t: Any, unit: float) -> Tensor | None:

@@ -21,7 +21,7 @@ from posenc.attention.cpu.engine import calm, heads_dealt
 from posenc.attention.cpu.kernel import flash, flash_backward
 from posenc.attention.cpu.merge_softmax import join_, softmax
 from posenc.attention.cpu.sinks import refuse_second_derivative
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.compat.threads import spread
 from posenc.compat.tracing import is_eager_cpu, no_autocast, traced
 from posenc.core.biases import ScoreBias, per_query_head
@@ -84,16 +84,16 @@ class TransportedBias(ScoreBias):
         assert self.scores is not None
         return self.scores(rows, keys) - content
 
-    def refuses(self, call: Call, strip: Strip) -> str:
+    def refuses(self, call: Call, band: DiagonalBand) -> str:
         """Return the reason why this class cannot compute attention for a call, or ""."""
         if self.chunks is None:
             return "queries and keys are not the same tokens"
-        if not strip.is_causal:
+        if not band.is_causal:
             return "the mask is not causal"
         fits = call.v.shape[-1] == call.q.shape[-1]
         return "" if fits else "values do not have as many channels as queries"
 
-    def attended(self, call: Call, strip: Strip) -> Tensor:
+    def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         with no_autocast(call.q):
             v = per_query_head(call.v, call.q).to(self.q.dtype)
             out: Tensor = _Transported.apply(self.chunks, self.scale, v, *self.of)  # type: ignore

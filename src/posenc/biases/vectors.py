@@ -23,7 +23,7 @@ from torch import Tensor
 from posenc.attention.call import Call
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
 from posenc.attention.cpu.sinks import fitted
-from posenc.attention.spacing import Strip
+from posenc.attention.spacing import DiagonalBand
 from posenc.compat.tracing import is_eager_cpu, no_autocast, upcast
 from posenc.core.biases import (
     ALL,
@@ -165,18 +165,18 @@ class VectorBias(ScoreBias):
             "v·r": replace(self, u=None, q=none),
         }
 
-    def attended(self, call: Call, strip: Strip) -> Tensor:
+    def attended(self, call: Call, band: DiagonalBand) -> Tensor:
         """Compute attention in tiles, with the term of u already folded into the queries."""
         assert self.steps is not None
         step, shift = self.steps
         q, k, v = fitted(call.q, call.k, call.v)
         # All differences i − j of any block in the order of columns, the largest first
-        end = max(-strip.keys, strip.low - ROWS)
-        apart = torch.arange(_largest(strip), end, -1, device=q.device)
+        end = max(-band.keys, band.low - ROWS)
+        apart = torch.arange(_largest(band), end, -1, device=q.device)
         with no_autocast(q):
             vectors = self.vectors(step * apart + shift)  # (head, difference, channel)
             q, k, v = (upcast(q), upcast(k), upcast(v)) if call.trains else (q, k, v)
-            terms = TiledVectors(strip, self.x, vectors, q.shape[1] // k.shape[1], call.trains)
+            terms = TiledVectors(band, self.x, vectors, q.shape[1] // k.shape[1], call.trains)
             out = by_tiles(q, k, v, terms, None, call.scale, call.trains)
         return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
@@ -197,20 +197,20 @@ class TiledVectors(TiledBias):
 
     joins, by_heads, what = False, True, "attention by skewed blocks"
 
-    def __init__(self, strip: Strip, x: Tensor, vectors: Tensor, group: int, learned: bool):
-        self.strip, self.tensors, self.learned = strip, (x, vectors), learned
-        self.tiles = list(_tiles(strip, x.shape[1], group))
+    def __init__(self, band: DiagonalBand, x: Tensor, vectors: Tensor, group: int, learned: bool):
+        self.band, self.tensors, self.learned = band, (x, vectors), learned
+        self.tiles = list(_tiles(band, x.shape[1], group))
         self.held = local()
 
     def room(self, x: Tensor) -> Tensor:
         """Return a thread's buffer for the bias of one tile, which its next tile overwrites."""
         if not hasattr(self.held, "room"):
-            size = len(self.tensors[0]) * HEADS * ROWS * (self.strip.keys + ROWS)  # type: ignore
+            size = len(self.tensors[0]) * HEADS * ROWS * (self.band.keys + ROWS)  # type: ignore
             self.held.room = x.new_empty(size)
         return self.held.room
 
     def columns(self, tile: Tile) -> slice:
-        first = _largest(self.strip) - (tile.rows.stop - 1 - tile.keys.start)
+        first = _largest(self.band) - (tile.rows.stop - 1 - tile.keys.start)
         return slice(first, first + sum(tile.size) - 1)
 
     def near(self, tile: Tile, t: Any, unit: float, texts: slice) -> Tensor:
@@ -223,8 +223,8 @@ class TiledVectors(TiledBias):
         torch.matmul(x if unit == 1 else x * unit, vectors.mT, out=products)
         # Column c has the difference most − c, which is hidden below `low` and above `high`
         most = tile.rows.stop - 1 - tile.keys.start
-        products[..., max(0, most - self.strip.low + 1) :] = float("-inf")
-        products[..., : max(0, most - self.strip.high)] = float("-inf")
+        products[..., max(0, most - self.band.low + 1) :] = float("-inf")
+        products[..., : max(0, most - self.band.high)] = float("-inf")
         return products
 
     def near_grad(
@@ -236,15 +236,15 @@ class TiledVectors(TiledBias):
         dvectors[tile.heads, some] += (of_e.mT @ rows).sum(0)
 
 
-def _largest(strip: Strip) -> int:
+def _largest(band: DiagonalBand) -> int:
     """Return the largest difference between query index i and key index j in any tile."""
-    return min(strip.queries - 1, strip.high + ROWS)
+    return min(band.queries - 1, band.high + ROWS)
 
 
-def _tiles(strip: Strip, heads: int, group: int) -> Iterator[Tile]:
+def _tiles(band: DiagonalBand, heads: int, group: int) -> Iterator[Tile]:
     # The heads of a tile must share their keys
     some = HEADS if group % HEADS == 0 or group == 1 else 1
-    for start in strip.rows[::ROWS]:
-        rows = slice(start, min(start + ROWS, strip.rows.stop))
+    for start in band.rows[::ROWS]:
+        rows = slice(start, min(start + ROWS, band.rows.stop))
         for h in range(0, heads, some):
-            yield Tile(slice(h, min(h + some, heads)), rows, strip.seen(rows))
+            yield Tile(slice(h, min(h + some, heads)), rows, band.seen(rows))

@@ -84,14 +84,14 @@ class ScoreBias:
         """
         return q, k, self
 
-    def refuses(self, call: Any, strip: Any) -> str:
+    def refuses(self, call: Any, band: Any) -> str:
         """Return the reason why the fast CPU method `attended` cannot compute this call, or ""."""
         if self.distance is None and type(self).attended is ScoreBias.attended:
             return f"the bias of {call.name} is not a function of distance alone"
         steps = self.steps is not None
         return "" if steps else "positions are not whole numbers at equal steps, equal in all texts"
 
-    def attended(self, call: Any, strip: Any) -> Tensor:
+    def attended(self, call: Any, band: Any) -> Tensor:
         """Compute attention with this bias on the CPU; the visible pairs form a diagonal band."""
         raise NotImplementedError
 
@@ -107,7 +107,7 @@ class SumBias(ScoreBias):
         self.biases = biases
         curves = [bias.distance for bias in biases if bias.distance is not None]
         first = biases[0]
-        if len(curves) == len(biases) and all([_stand_alike(first, bias) for bias in biases]):
+        if len(curves) == len(biases) and all([_same_positions(first, bias) for bias in biases]):
             self.distance, self.q_pos, self.k_pos = _total(curves), first.q_pos, first.k_pos
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
@@ -130,7 +130,7 @@ class SumBias(ScoreBias):
         return q, k, self if left == self.biases else added(left)
 
 
-def _stand_alike(one: ScoreBias, other: ScoreBias) -> bool:
+def _same_positions(one: ScoreBias, other: ScoreBias) -> bool:
     """Test whether two biases have the same query and key positions.
 
     Positions whose values cannot be read count as the same.

@@ -23,10 +23,10 @@ from posenc.properties.promises import (
     SHAPES,
     TRACED,
     Case,
-    MustEqual,
     NotApplicable,
     Promise,
     Sizes,
+    TensorPair,
     attended,
     long_texts,
     paths,
@@ -213,13 +213,13 @@ def case_of(
     return in_32_bits if fails_as_it_is and tried(runs, in_32_bits).holds else case
 
 
-def runs(case: Case) -> Iterator[MustEqual]:
+def runs(case: Case) -> Iterator[TensorPair]:
     """A layer with the encoding runs and returns finite numbers."""
     shape = case.sizes.batch, case.sizes.heads, case.sizes.tokens, case.dim
     layer, x = case.layer(), case.x()
     for path in ("auto", "reference"):
         out = attended(layer, x, case.line(), case.mask, path)
-        yield MustEqual(f"finite numbers, path {path!r}", out.isfinite(), torch.ones(shape).bool())
+        yield TensorPair(f"finite numbers, path {path!r}", out.isfinite(), torch.ones(shape).bool())
 
 
 def outcome(promise: Promise, case: Case) -> PromiseOutcome:
@@ -284,7 +284,7 @@ def tried(promise: Promise, case: Case) -> PromiseOutcome:
     return PromiseOutcome(name, True, largest, f"{count} comparison{'s' * (count > 1)}, {apart}")
 
 
-def _defect(pair: MustEqual) -> float:
+def _defect(pair: TensorPair) -> float:
     """Return the largest difference of two tensors, relative to the largest expected number."""
     if _unlike(pair):
         return float("inf")
@@ -294,7 +294,7 @@ def _defect(pair: MustEqual) -> float:
     return _apart(pair).max().item() / unit
 
 
-def _unlike(pair: MustEqual) -> str:
+def _unlike(pair: TensorPair) -> str:
     """Return the reason why the two tensors cannot be compared, or ""."""
     if not isinstance(pair.actual, torch.Tensor):
         return f"{brief(pair.actual)} instead of a tensor"
@@ -305,11 +305,11 @@ def _unlike(pair: MustEqual) -> str:
     return ""
 
 
-def _apart(pair: MustEqual) -> torch.Tensor:
+def _apart(pair: TensorPair) -> torch.Tensor:
     return (pair.actual.detach().double() - pair.expected.detach().double()).abs()
 
 
-def _witness(pair: MustEqual) -> str:
+def _witness(pair: TensorPair) -> str:
     """Format the two numbers that differ most, with their index and enough digits to show it."""
     if unlike := _unlike(pair):
         return unlike

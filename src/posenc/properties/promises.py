@@ -57,7 +57,7 @@ class Sizes:
         return f"{texts} of {tokens}, {self.heads} head{'s' * (self.heads > 1)}"
 
 
-class MustEqual(NamedTuple):
+class TensorPair(NamedTuple):
     """Two tensors that must be equal if the promise is kept."""
 
     what: str  # description of `actual`
@@ -68,7 +68,7 @@ class MustEqual(NamedTuple):
     unit: float = 0.0  # smallest unit of differences, which are relative to the largest `expected`
 
 
-Pairs = Iterator[MustEqual]
+Pairs = Iterator[TensorPair]
 
 
 class Promise(Protocol):
@@ -156,7 +156,7 @@ def cache(case: Case) -> Pairs:
     whole = layer(x, pos, masks.causal(), "reference")
     first = max(1, case.sizes.tokens - 4)
     for path, parts in by_path(partial(_decoded, layer, x, pos, first)):
-        yield MustEqual(f"token by token with a cache, path {path!r}", parts, whole, TEXT)
+        yield TensorPair(f"token by token with a cache, path {path!r}", parts, whole, TEXT)
 
 
 def packed_texts(case: Case) -> Pairs:
@@ -176,7 +176,7 @@ def packed_texts(case: Case) -> Pairs:
     ]
     for path, row in by_path(partial(attended, layer, x, pos, mask=mask)):
         what = f"documents of {lengths} tokens in one row, path {path!r}"
-        yield MustEqual(what, row, torch.cat(alone, 2))
+        yield TensorPair(what, row, torch.cat(alone, 2))
 
 
 def padding(case: Case) -> Pairs:
@@ -196,7 +196,7 @@ def padding(case: Case) -> Pairs:
         alone = attended(layer, x[-1:, text], case.line(lengths[-1]), masks.causal(), "reference")
         for path, out in by_path(partial(attended, layer, x, pos, mask=mask)):
             what = f"a row of {tokens} tokens with padding on the {side}, path {path!r}"
-            yield MustEqual(what, out[-1:, :, text], alone)
+            yield TensorPair(what, out[-1:, :, text], alone)
 
 
 def batches(case: Case) -> Pairs:
@@ -207,7 +207,7 @@ def batches(case: Case) -> Pairs:
         alone = [attended(layer, x[[n]], pos[n], case.mask, "reference") for n in texts]
         for path, out in by_path(partial(attended, layer, x, pos, mask=case.mask)):
             what = f"in a batch where texts have {which}, path {path!r}"
-            yield MustEqual(what, out, torch.cat(alone))
+            yield TensorPair(what, out, torch.cat(alone))
 
 
 def positions_by_head(case: Case) -> Pairs:
@@ -218,7 +218,7 @@ def positions_by_head(case: Case) -> Pairs:
     pos = case.lines(case.sizes.heads)
     alike = [attended(layer, x, pos[h], case.mask, "reference")[:, [h]] for h in heads]
     for path, out in by_path(partial(attended, layer, x, pos[None], mask=case.mask)):
-        yield MustEqual(f"heads with separate positions, path {path!r}", out, torch.cat(alike, 1))
+        yield TensorPair(f"heads with separate positions, path {path!r}", out, torch.cat(alike, 1))
 
 
 def grouped_heads(case: Case) -> Pairs:
@@ -233,7 +233,7 @@ def grouped_heads(case: Case) -> Pairs:
         expected = compute(q, each_k, each_v, implementation="reference")
         for path, out in by_path(partial(compute, q, k, v)):
             what = f"{case.sizes.heads} query heads with {groups} key heads, path {path!r}"
-            yield MustEqual(what, out, expected)
+            yield TensorPair(what, out, expected)
 
 
 def dtypes(case: Case) -> Pairs:
@@ -247,7 +247,7 @@ def dtypes(case: Case) -> Pairs:
         at, exact_at = layer.encoding.prepare(pos), exact.encoding.prepare(pos)
         added = layer.encoding.on_embeddings(x, at)
         expected = exact.encoding.on_embeddings(x.to(case.dtype), exact_at).to(dtype)
-        yield MustEqual(f"embeddings in {dtype}", added, expected, TEXT, tolerance)
+        yield TensorPair(f"embeddings in {dtype}", added, expected, TEXT, tolerance)
         q, k, v, at = layer.project(added, at)
         exact_at = exact.encoding.on_hidden(added.to(case.dtype), exact_at)
         exact_q, exact_k, exact_v = (heads.to(case.dtype) for heads in (q, k, v))
@@ -255,7 +255,7 @@ def dtypes(case: Case) -> Pairs:
         right = partial(attend, encoding=exact.encoding, at=exact_at, mask=case.mask)
         expected = right(exact_q, exact_k, exact_v, implementation="reference").to(dtype)
         for path, out in by_path(partial(compute, q, k, v)):
-            yield MustEqual(f"in {dtype}, path {path!r}", out, expected, tolerance=tolerance)
+            yield TensorPair(f"in {dtype}, path {path!r}", out, expected, tolerance=tolerance)
 
 
 def token_by_token(case: Case) -> Pairs:
@@ -279,7 +279,7 @@ def token_by_token(case: Case) -> Pairs:
             tensors(slice_tokens(at, slice(tokens // 2), place)), tensors(first), strict=True
         )
         for whole, alone in both:
-            yield MustEqual("`on_hidden` of tokens without those that follow", alone, whole, "")
+            yield TensorPair("`on_hidden` of tokens without those that follow", alone, whole, "")
         ats = {"without those before": slice_tokens(at, slice(tokens // 2, None), place)}
     else:
         at = encoding.prepare(pos)
@@ -293,7 +293,7 @@ def token_by_token(case: Case) -> Pairs:
         for name, some in ats.items():
             alone = apply(given[..., orders[name], :], some)
             axes = TEXT if hook == "on_embeddings" else HEADS
-            yield MustEqual(f"`{hook}` of tokens {name}", alone, whole[..., orders[name], :], axes)
+            yield TensorPair(f"`{hook}` of tokens {name}", alone, whole[..., orders[name], :], axes)
 
 
 def queries_without_keys(case: Case) -> Pairs:
@@ -303,10 +303,10 @@ def queries_without_keys(case: Case) -> Pairs:
     learned = [x, *learning(layer).values()]
     for path, out in by_path(partial(attended, layer, x, case.line(), mask=blind)):
         what, alone = f"a query that sees no key, path {path!r}", out[..., tokens // 2, :]
-        yield MustEqual(what, alone, torch.zeros_like(alone), "batch head channel", unit=1.0)
+        yield TensorPair(what, alone, torch.zeros_like(alone), "batch head channel", unit=1.0)
         for gradient in _gradients(out.sum(), learned):
             finite = gradient.isfinite().to(case.dtype)
-            yield MustEqual(f"{what}: finite gradients", finite, torch.ones_like(finite), "")
+            yield TensorPair(f"{what}: finite gradients", finite, torch.ones_like(finite), "")
 
 
 def parameters_learn(case: Case) -> Pairs:
@@ -320,7 +320,7 @@ def parameters_learn(case: Case) -> Pairs:
         named, _gradients(out.square().sum(), [*named.values()]), strict=True
     ):
         some = gradient.count_nonzero().clamp_max(1)
-        yield MustEqual(f"whether `{name}` gets a gradient", some, torch.ones_like(some), "")
+        yield TensorPair(f"whether `{name}` gets a gradient", some, torch.ones_like(some), "")
 
 
 def no_hidden_state(case: Case) -> Pairs:
@@ -328,11 +328,11 @@ def no_hidden_state(case: Case) -> Pairs:
     layer, x, pos = case.layer(), case.x(), case.line()
     x_before, pos_before = x.clone(), pos.clone()
     first = attended(layer, x, pos, case.mask)
-    yield MustEqual("the input of the layer after the call", x, x_before, TEXT, 0.0)
-    yield MustEqual("the positions after the call", pos, pos_before, "token axis", 0.0)
+    yield TensorPair("the input of the layer after the call", x, x_before, TEXT, 0.0)
+    yield TensorPair("the positions after the call", pos, pos_before, "token axis", 0.0)
     attended(layer, 2 * case.x(), case.line(start=1), case.mask)
     again = attended(layer, x, pos, case.mask)
-    yield MustEqual("the same call after another one", again, first, tolerance=0.0)
+    yield TensorPair("the same call after another one", again, first, tolerance=0.0)
     q, k, v, at = projected(layer, x, pos)
     weights = dict(layer.encoding.named_parameters())
     given = {"q": q, "k": k, "v": v, "the positions": pos} | weights
@@ -340,7 +340,7 @@ def no_hidden_state(case: Case) -> Pairs:
     before = {name: value.detach().clone() for name, value in given.items()}
     attend(q, k, v, layer.encoding, at, mask=case.mask)
     for name, value in given.items():
-        yield MustEqual(f"{name} after attention", value.detach(), before[name], "", 0.0)
+        yield TensorPair(f"{name} after attention", value.detach(), before[name], "", 0.0)
 
 
 def gradients(case: Case) -> Pairs:
@@ -385,7 +385,7 @@ def gradients(case: Case) -> Pairs:
         # A step across a kink, as of a ReLU, measures the mean of two slopes
         if (found_slope - slope).abs() > tolerance * max(float(found_slope.abs()), unit):
             found_slope = measured(name, step / 10)
-        yield MustEqual(f"the slope along `{name}`", slope, found_slope, "", tolerance, unit)
+        yield TensorPair(f"the slope along `{name}`", slope, found_slope, "", tolerance, unit)
 
 
 def precision(case: Case) -> Pairs:
@@ -410,7 +410,7 @@ def precision(case: Case) -> Pairs:
         for hook, right in exact.items():
             if right.isfinite().all():
                 what = f"`{hook}` at positions from {start:,}"
-                yield MustEqual(what, rounded[hook].to(right.dtype), right, HEADS, 1e-4)
+                yield TensorPair(what, rounded[hook].to(right.dtype), right, HEADS, 1e-4)
 
 
 def changed_weights(case: Case) -> Pairs:
@@ -428,7 +428,7 @@ def changed_weights(case: Case) -> Pairs:
             other.copy_(mine)
         for path, out in by_path(partial(attended, used, x, pos, case.mask)):
             expected = attended(fresh, x, pos, case.mask, "reference")
-            yield MustEqual(f"after the weights have changed, path {path!r}", out, expected)
+            yield TensorPair(f"after the weights have changed, path {path!r}", out, expected)
 
 
 def long_texts(case: Case) -> Pairs:
@@ -453,8 +453,8 @@ def long_texts(case: Case) -> Pairs:
                 # Values that grow with the position overflow here, so there is nothing to compare
                 continue
             finite = whole.isfinite()
-            yield MustEqual(f"finite numbers in {far}", finite, torch.ones_like(finite))
-            yield MustEqual(f"the first {few} tokens of {far}", whole[1:2, :, :few], alone)
+            yield TensorPair(f"finite numbers in {far}", finite, torch.ones_like(finite))
+            yield TensorPair(f"the first {few} tokens of {far}", whole[1:2, :, :few], alone)
 
 
 def training_mode(case: Case) -> Pairs:
@@ -465,7 +465,7 @@ def training_mode(case: Case) -> Pairs:
     first, again = (attended(layer, x, pos, case.mask, "reference") for _ in range(2))
     if not first.equal(again):
         raise NotApplicable("the encoding draws random numbers in training")
-    yield MustEqual("in training", first, expected)
+    yield TensorPair("in training", first, expected)
 
 
 def compiled(case: Case) -> Pairs:
@@ -475,7 +475,7 @@ def compiled(case: Case) -> Pairs:
     for tokens in (case.sizes.tokens, case.sizes.tokens + 1):
         x, pos = case.x(tokens), case.line(tokens)
         expected = layer(x, pos, case.mask)
-        yield MustEqual(f"compiled, {tokens} tokens", graph(x, pos, case.mask), expected, TEXT)
+        yield TensorPair(f"compiled, {tokens} tokens", graph(x, pos, case.mask), expected, TEXT)
 
 
 def exported(case: Case) -> Pairs:
@@ -486,7 +486,7 @@ def exported(case: Case) -> Pairs:
         module, (case.x(), case.line()), dynamic_shapes=({1: dynamic}, {0: dynamic}), strict=False
     ).module()
     x, pos = case.x(tokens + 1), case.line(tokens + 1)
-    yield MustEqual(f"exported, {tokens + 1} tokens", program(x, pos), module(x, pos), TEXT)
+    yield TensorPair(f"exported, {tokens + 1} tokens", program(x, pos), module(x, pos), TEXT)
 
 
 PROMISES: tuple[Promise, ...] = (
@@ -628,15 +628,15 @@ def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[.
     # A gradient much smaller than all other numbers may consist of rounding errors
     unit = max(float(x.detach().abs().max()) for x in (expected, *gradients)) / 10
     for path, out in by_path(compute):
-        yield MustEqual(f"{where}, path {path!r}", out, expected)
+        yield TensorPair(f"{where}, path {path!r}", out, expected)
         its = _gradients((out * weights).sum(), [*learned.values()])
         for name, actual, right in zip(learned, its, gradients, strict=True):
             what = f"the gradient of `{name}` {where}, path {path!r}"
-            yield MustEqual(what, actual, right, "", unit=unit)
+            yield TensorPair(what, actual, right, "", unit=unit)
     with torch.no_grad():
         without = [*by_path(compute)]
     for path, out in without:
-        yield MustEqual(f"{where}, without gradients, path {path!r}", out, expected)
+        yield TensorPair(f"{where}, without gradients, path {path!r}", out, expected)
 
 
 def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 
-from posenc.attention.spacing import strip
+from posenc.attention.spacing import diagonal_band
 from posenc.core.biases import pairs
 from posenc.models.hf.masks import mask_of
 
@@ -24,7 +24,7 @@ def test_every_strip_is_told_from_its_square(queries, keys):
         mask = mask_of(seen, 2, queries, keys)
         assert torch.equal(square(mask, (2, 1, queries, keys)), seen)
         if seen[0, 0, 0].any() and seen[0, 0, -1].any():
-            assert strip(mask, queries, keys) is not None
+            assert diagonal_band(mask, queries, keys) is not None
 
 
 def test_plain_masks_are_those_that_kernels_have_built_in():
@@ -46,7 +46,7 @@ def test_keys_beyond_those_that_count_are_left_out():
     seen = torch.ones(4, 9, dtype=torch.bool).tril(2).view(1, 1, 4, 9)
     mask = mask_of(seen, 1, 4, 6)
     assert torch.equal(square(mask, (1, 1, 4, 6)), seen[..., :6])
-    assert strip(mask, 4, 6) is not None
+    assert diagonal_band(mask, 4, 6) is not None
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 6, 6), (3, 1, 6, 9), (2, 4, 5, 5)])

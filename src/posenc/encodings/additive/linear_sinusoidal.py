@@ -16,7 +16,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import TokenRows, add
-from posenc.encodings.additive.sinusoidal import VASWANI, waves
+from posenc.encodings.additive.sinusoidal import VASWANI, sines_and_cosines
 from posenc.properties import (
     any_length,
     bounded,
@@ -49,7 +49,7 @@ class LinearSinusoidal(Encoding):
         self.freqs = 1 / torch.ones_like(frequencies(width)).cumsum(0)
 
     def prepare(self, pos: Positions) -> TokenRows:
-        return TokenRows(waves(pos, self.freqs))
+        return TokenRows(sines_and_cosines(pos, self.freqs))
 
     def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)

@@ -15,7 +15,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import TokenRows, add
-from posenc.encodings.additive.sinusoidal import VASWANI, waves
+from posenc.encodings.additive.sinusoidal import VASWANI, sines_and_cosines
 from posenc.properties import (
     any_length,
     bounded,
@@ -51,7 +51,7 @@ class SineCosine(Encoding):
         self.freqs = torch.full_like(frequencies(width), self.theta)
 
     def prepare(self, pos: Positions) -> TokenRows:
-        return TokenRows(waves(pos, self.freqs))
+        return TokenRows(sines_and_cosines(pos, self.freqs))
 
     def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)

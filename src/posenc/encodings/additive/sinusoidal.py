@@ -30,7 +30,7 @@ from posenc.properties.card import Card, Paper
 from posenc.support.arguments import paired
 
 
-def waves(pos: Positions, freqs: Frequencies, layout: Layout = "interleaved") -> Tensor:
+def sines_and_cosines(pos: Positions, freqs: Frequencies, layout: Layout = "interleaved") -> Tensor:
     """Return sin and cos of p·θ, (*batch, token, 2·pair), computed in float64 and rounded once."""
     angle = angles(pos, freqs)
     return join(angle.sin(), angle.cos(), layout).float().to(pos.device)
@@ -62,7 +62,7 @@ class Sinusoidal(Encoding):
         self.layout: Layout = checked(layout)
 
     def prepare(self, pos: Positions) -> TokenRows:
-        return TokenRows(waves(pos, self.freqs, self.layout))
+        return TokenRows(sines_and_cosines(pos, self.freqs, self.layout))
 
     def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)

@@ -26,7 +26,7 @@ from posenc.core.frequencies import Layout, checked, frequencies
 from posenc.core.positions import exact, refuse_other_axes
 from posenc.core.shapes import Embeddings, Points
 from posenc.encodings.additive.add import TokenRows, add
-from posenc.encodings.additive.sinusoidal import waves
+from posenc.encodings.additive.sinusoidal import sines_and_cosines
 from posenc.properties import (
     any_length,
     bounded,
@@ -81,7 +81,7 @@ class SinusoidalGrid(Encoding):
 
     def prepare(self, pos: Points) -> TokenRows:
         refuse_other_axes(exact(pos), self.axes, "this encoding has")
-        each = [waves(along, self.freqs, self.layout) for along in pos.unbind(-1)]
+        each = [sines_and_cosines(along, self.freqs, self.layout) for along in pos.unbind(-1)]
         return TokenRows(torch.cat(each, -1))
 
     def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:

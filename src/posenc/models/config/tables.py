@@ -13,7 +13,7 @@ IMAGE, EDGES, SQUARE = "image_size", "pos_emb_height", "num_position_embeddings"
 def embedding(config: Config) -> Table | Waves | None:
     """Return the table that a family adds to its embeddings; None if it adds none."""
     if config.family.kind == "sinusoidal":
-        return waves(config)
+        return sinusoidal(config)
     if config.family.kind != "learned":
         return None
     kind = config.stated("position_embedding_type")
@@ -39,7 +39,7 @@ def learned(config: Config) -> Table:
     return Table(usable, width, offset)
 
 
-def waves(config: Config) -> Waves:
+def sinusoidal(config: Config) -> Waves:
     """Return the sinusoidal table, whose base and channel order depend on the model family."""
     width, rows = required(config, "hidden_size"), config.count("max_position_embeddings")
     if width % 2:

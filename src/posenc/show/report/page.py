@@ -80,7 +80,7 @@ class Shown:
 
 def shown(figure: Figure) -> Shown:
     """Draw a figure, and return it in the form that the template macro `figure` needs."""
-    drawn = html.draw(figure)
+    drawn = html.to_html(figure)
     title, table = printable(figure.title, 200), data_table(figure)
     more: dict[str, Any] = {"title": title, "table": _printable_table(table)}
     if drawn.frames:

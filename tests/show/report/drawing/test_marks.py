@@ -52,6 +52,6 @@ def test_a_new_mark_is_a_class_and_two_functions():
     assert axis(figure, 0, "y", 5).high > 50
     assert legend_names(figure) == ["crosses"]
     assert data_table(figure).rows == [["1", "30"], ["2", "50"]]
-    assert '<path class="cross"' in html.draw(figure).html
-    (ax,) = matplotlib.draw(figure).axes
+    assert '<path class="cross"' in html.to_html(figure).html
+    (ax,) = matplotlib.to_matplotlib(figure).axes
     assert [line.get_label() for line in ax.lines] == ["crosses"]

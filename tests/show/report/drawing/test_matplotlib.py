@@ -34,12 +34,12 @@ def test_text_is_shown_as_it_is_written(tmp_path):
     figure = Figure(EVIL, [panel, heat], EVIL)
     for suffix in (".png", ".svg", ".pdf"):
         matplotlib.save(figure, tmp_path / f"evil{suffix}")
-    titles = [ax.get_title() for ax in matplotlib.draw(figure).axes]
+    titles = [ax.get_title() for ax in matplotlib.to_matplotlib(figure).axes]
     assert titles[0].startswith("$\\frac{<b>&\\u202e\\x00 犬")
 
 
 def test_of_many_states_four_are_shown(drawn):
-    made = matplotlib.draw(drawn["turning"])
+    made = matplotlib.to_matplotlib(drawn["turning"])
     titles = [ax.get_title() for ax in made.axes]
     assert [title.split(":")[0] for title in titles[:4]] == [f"position {p}" for p in (0, 4, 7, 11)]
     assert len(titles) == 16  # of four clocks
@@ -50,7 +50,7 @@ def test_stems_polygons_words_and_numbers_in_cells_are_drawn():
     words = Points([1], [2], marker="", labels=["word"], side="middle")
     first = Panel("", [Stems([0, 1], [2, -3], "stems"), areas, words], bare=True)
     second = Panel("", [Heat([[0.0, 0.96], [0.5, None]], [0, 1], [0, 1], high=1, digits=1)])
-    drawn, heat, *_ = matplotlib.draw(Figure("", [first, second], "")).axes
+    drawn, heat, *_ = matplotlib.to_matplotlib(Figure("", [first, second], "")).axes
     assert [len(patch.get_xy()) for patch in drawn.patches] == [4, 4, 0]  # the last: the legend
     (stems,) = drawn.collections
     assert [segment.tolist() for segment in stems.get_segments()] == [
@@ -77,7 +77,7 @@ def test_pyplot_and_its_figures_are_left_alone():
     "name", ["attention", "bands", "costs", "decay", "properties", "shift", "turning", "rotation"]
 )
 def test_no_text_is_cut_off_or_covers_another(name, drawn):
-    made = matplotlib.draw(drawn[name])
+    made = matplotlib.to_matplotlib(drawn[name])
     made.draw_without_rendering()
     whole = made.bbox.padded(2)
     for ax in made.axes:

@@ -11,4 +11,4 @@ def embedding(config: Config) -> Table | Waves | None:
     if config.flag("use_learned_position_embeddings") is not False:
         return tables.embedding(config)
     family = config.family.replaced(waves=FAIRSEQ, offset="pad + 1")
-    return tables.waves(Config(config.values, config.file, config.path, family))
+    return tables.sinusoidal(Config(config.values, config.file, config.path, family))

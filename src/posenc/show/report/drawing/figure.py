@@ -2,9 +2,9 @@
 
     Figure ─ panels ─▶ Panel ─ marks ─▶ Mark: Line Stems Band Area Points Arrows Rule Heat
 
-`html.draw` and `matplotlib.draw` draw it; `Figure.alt` describes it, and `data_table` lists
-its numbers. Coordinates are numbers; None leaves a gap. If a panel has names for an axis, the
-coordinate n means the n-th name, so two tokens may have the same name.
+`html.to_html` and `matplotlib.to_matplotlib` draw figures; `Figure.alt` describes them, and
+`data_table` lists their numbers. Coordinates are numbers; None leaves a gap. If a panel has names
+for an axis, the coordinate n means the n-th name, so two tokens may have the same name.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

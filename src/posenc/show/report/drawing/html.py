@@ -53,7 +53,7 @@ class Drawn:
     states: list[list[list[str] | None]]  # states[frame][panel]: its stretched marks, its others
 
 
-def draw(figure: Figure) -> Drawn:
+def to_html(figure: Figure) -> Drawn:
     """Draw a figure as HTML. All text is escaped; a slider moves through the frames."""
     axes = [
         (axis(figure, n, "x", _x_ticks(panel)), axis(figure, n, "y", _y_ticks(panel, figure)))

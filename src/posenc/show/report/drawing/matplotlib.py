@@ -79,7 +79,7 @@ def save(figure: Figure, path: Path, width: float = WIDE) -> None:
 
 def write(figure: Figure, file: Path | BytesIO, kind: str, width: float = WIDE) -> None:
     """Write the figure to a file or a buffer as "png", "svg" or "pdf"."""
-    drawn = draw(figure, width)
+    drawn = to_matplotlib(figure, width)
     described = "Subject" if kind == "pdf" else "Description"
     maker = "Software" if kind == "png" else "Creator"
     metadata = {"Title": printable(figure.title, 200), described: printable(figure.alt, 2000)}
@@ -91,7 +91,7 @@ def write(figure: Figure, file: Path | BytesIO, kind: str, width: float = WIDE) 
         drawn.savefig(file, format=kind, dpi=2 * INCH, metadata=metadata | undated)
 
 
-def draw(figure: Figure, width: float = WIDE) -> Drawn:
+def to_matplotlib(figure: Figure, width: float = WIDE) -> Drawn:
     """Draw the figure on white, `width` millimetres wide. An animation becomes a row of frames."""
     if not NARROWEST <= width <= WIDEST:
         raise ValueError(
