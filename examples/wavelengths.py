@@ -1,4 +1,4 @@
-"""The wavelengths of sinusoids: no width gives the table in source 002, or 62,832 tokens.
+"""The wavelengths of sinusoids: for every width, the table in source 002 is wrong.
 
 λⱼ = 2π · 10000^(2j/d) for j = 0 … d/2 − 1: the last exponent is (d − 2)/d, not 1. "From 2π to 10000
 · 2π", in the paper itself, is loose too. The table's row "192-193: 1,580" would be 6,283 tokens.

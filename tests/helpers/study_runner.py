@@ -74,7 +74,7 @@ def run(cell, task, directory=None, stop=lambda: False, progress=lambda progress
 
 
 def dies_once(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """Run, but kill the first process that reaches step 7 of a training run with seed 1."""
+    """Train as `run` does, but kill the first process that reaches step 7 of a run with seed 1."""
 
     def killed(far):
         progress(far)
@@ -90,21 +90,21 @@ def dies_once(cell, task, directory=None, stop=lambda: False, progress=lambda pr
 
 
 def dies_always(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """Run, but kill every process that starts a training run with RoPE and seed 1."""
+    """Train as `run` does, but kill every process that starts a run with RoPE and seed 1."""
     if cell.seed == 1 and cell.encoding == "rope":
         os.kill(os.getpid(), signal.SIGKILL)
     return run(cell, task, directory, stop, progress)
 
 
 def diverges(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """Run, but raise ArithmeticError for RoPE and seed 2, as for a loss that is NaN."""
+    """Train as `run` does, but raise ArithmeticError for RoPE and seed 2, as for a NaN loss."""
     if cell.seed == 2 and cell.encoding == "rope":
         raise ArithmeticError("the loss of step 5 is nan")
     return run(cell, task, directory, stop, progress)
 
 
 def counted(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """Run, and append a line to a file for each step that is trained."""
+    """Train as `run` does, and append a line to a file for each trained step."""
 
     def said(far):
         with open(os.environ["COUNTED"], "a") as file:
@@ -115,14 +115,14 @@ def counted(cell, task, directory=None, stop=lambda: False, progress=lambda prog
 
 
 def breaks(cell, task, directory=None, stop=lambda: False, progress=lambda progress: None):
-    """Run, but raise TypeError for RoPE and seed 1, as for a mistake in its code."""
+    """Train as `run` does, but raise TypeError for RoPE and seed 1, as faulty code would."""
     if cell.seed == 1 and cell.encoding == "rope":
         raise TypeError("a tensor was expected")
     return run(cell, task, directory, stop, progress)
 
 
 def kept(cell, task, directory=None, stop=None, progress=None, models=None):
-    """Run, and create an empty file in place of the saved model."""
+    """Train as `run` does, and create an empty file in place of the saved model."""
     models.mkdir(exist_ok=True)
     (models / cell.digest).touch()
     return run(cell, task, directory, stop, progress)

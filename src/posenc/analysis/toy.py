@@ -68,7 +68,7 @@ def embedded(words: Sequence[str], width: int) -> Embeddings:
 
 
 def layer(encoding: Encoding) -> SelfAttention:
-    """Return an attention layer with seeded random query and key weights, equal in all heads."""
+    """Return an attention layer whose random query and key weights are equal in all heads."""
     dim, heads = encoding.dim or DIM, encoding.heads or HEADS
     width = encoding.width or dim * heads
     with torch.random.fork_rng(devices=[]):

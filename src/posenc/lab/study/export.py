@@ -1,4 +1,4 @@
-"""Export of a study's outcomes to CSV and Parquet; a row is one run, protocol and length."""
+"""Export of a study's outcomes to CSV and Parquet: one row per run, protocol and text length."""
 
 import csv
 from collections.abc import Iterator, Mapping, Sequence

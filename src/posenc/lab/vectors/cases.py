@@ -1,4 +1,4 @@
-"""The cases of the test vectors: settings and inputs, with the outputs that the formulas give.
+"""The content of the test vectors: settings and inputs, with the outputs that the formulas give.
 
     angles      θ and a position → cos and sin, with the gain and the softmax scale
     rotation    queries and keys → the rotated ones, rounded once to a precision
@@ -174,7 +174,7 @@ def placed() -> dict[str, Tensor]:
 
 
 def of_rotations() -> Iterator[VectorCase]:
-    """Yield cases that rotate all channels, the first half, or the last half, in both layouts."""
+    """Yield test vectors that rotate all channels, the first half, or the last half."""
     for dim, layout, precision in product((32, 64), LAYOUTS, PRECISIONS):
         parts = {"all": (dim, 0), "first": (dim // 2, 0), "last": (dim // 2, dim // 2)}
         for part, (channels, start) in parts.items():
@@ -248,7 +248,7 @@ def _angles(
 
 
 def of_extensions() -> Iterator[VectorCase]:
-    """Yield cases of extended θ for each extension method, several sizes, bases and factors."""
+    """Yield test vectors of extended θ for each method, and several sizes, bases and factors."""
     pos = torch.tensor([0, 1, 4095, FAR])
     for dim, base, factor in product((32, 64, 128), (1e4, 5e5, 1e7), (2.0, 4.0, 8.0, 32.0)):
         theta = frequencies(dim, base)
@@ -301,7 +301,7 @@ def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str
 
 
 def of_axes() -> Iterator[VectorCase]:
-    """Yield cases of frequencies (axis, pair) for several axes: axial RoPE, M-RoPE and DINOv3."""
+    """Yield test vectors of frequencies (axis, pair): axial RoPE, M-RoPE and DINOv3."""
     points, line, shares = (
         torch.tensor([[0, 0, 0], [1, 2, 3], [100, 5, 70]]),
         frequencies(32),
@@ -335,7 +335,7 @@ def of_axes() -> Iterator[VectorCase]:
 
 
 def of_configs() -> Iterator[VectorCase]:
-    """Yield cases with the angles and rotations of layers in published model configs."""
+    """Yield test vectors with the angles and rotations of published models' layers."""
     for model, config in (published.configs() | UNPUBLISHED).items():
         spec = specify(config, model).text_stack
         turning = [layer for layer in spec.layers if isinstance(layer.encoding, Rotary)]
@@ -387,7 +387,7 @@ def _points(pos: Tensor, rotary: Rotary) -> Tensor:
 
 
 def of_encodings() -> Iterator[VectorCase]:
-    """Yield cases of every encoding in the catalogue, at two sizes and several positions."""
+    """Yield test vectors of every encoding in the catalogue, at two sizes."""
     usual = [(card.name, SMALL.get(card.name, {})) for card in CATALOG]
     for (name, options), (dim, heads) in product((*usual, *VARIANTS), ((8, 2), (16, 4))):
         encoding = _filled(in_float64(create(name, dim, heads, **options)))
@@ -485,7 +485,7 @@ def _indices(*sizes: int) -> list[Tensor]:
 
 
 def of_texts() -> Iterator[VectorCase]:
-    """Yield cases of position ids for text with images, video and audio, by each model's rule."""
+    """Yield test vectors of position ids for text with images, video and audio."""
     known: dict[str, tuple[MultimodalRule, Any]] = {
         name: (rule, rule) for name, rule in RULES.items()
     } | {name: (rule_of(config), config) for name, config in RULE_CONFIGS.items()}
@@ -559,7 +559,7 @@ def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
 
 
 def of_diffusion() -> Iterator[VectorCase]:
-    """Yield cases of the position ids of text and image grid, for each diffusion model."""
+    """Yield test vectors of position ids for each diffusion model: text and image grid."""
     for rule in DIFFUSION.values():
         for number in range(10):
             frames = 1 + 2 * (number % 2) if rule.video else 1
@@ -575,7 +575,7 @@ def of_diffusion() -> Iterator[VectorCase]:
 
 
 def of_masks() -> Iterator[VectorCase]:
-    """Yield cases of masks: the keys that each query sees."""
+    """Yield test vectors of masks: the keys that each query sees."""
     for where, (pos, k_pos) in {
         "all": (torch.arange(8), torch.arange(8)),
         "decode": (torch.tensor([7]), torch.arange(8)),

@@ -100,7 +100,7 @@ def plain(case: VectorCase) -> str:
 
 
 def write(out: Path) -> int:
-    """Write all test vectors (cases) into a new folder, and return their number.
+    """Write all test vectors into a new folder, and return their number.
 
     Raises FileExistsError if there is anything at `out`.
     """
@@ -137,7 +137,7 @@ def _by_kind(made: Iterable[VectorCase]) -> dict[str, list[VectorCase]]:
 
 
 def _text(kind: str, chosen: Iterable[VectorCase]) -> str:
-    """Return cases as the text of a JSON file, with one case on each line."""
+    """Return test vectors as the text of a JSON file, with one vector on each line."""
     head = json.dumps({"format": FORMAT, "license": LICENSE, "set": kind})[:-1]
     lines = ",\n".join(json.dumps(document(case), separators=(",", ":")) for case in chosen)
     return f'{head}, "cases": [\n{lines}\n]}}\n'
@@ -149,14 +149,14 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of `check_folder`: the number of matching cases, and a sentence per mismatch."""
+    """The result of `check_folder`: number of equal test vectors, and a sentence per mismatch."""
 
     equal: int
     wrong: tuple[str, ...]
 
 
 def check_folder(folder: Path) -> Checked:
-    """Compare the files of a folder with their digests, and each case with what posenc computes.
+    """Compare a folder's files with their digests, and each test vector with posenc's results.
 
     Raises ValueError for a folder without a readable index, or of another format.
     """
@@ -192,7 +192,7 @@ def _index(folder: Path) -> dict[str, Any]:
 
 
 def differences(data: Mapping[str, Any], case: VectorCase | None) -> Iterator[str]:
-    """Yield a sentence for each value in a file's case that differs from what posenc computes.
+    """Yield a sentence for each value of a test vector that differs from posenc's result.
 
     - `data`: a case of a file, as `document` returns it
     - `case`: the case of that name that this version of posenc computes; None: it has none

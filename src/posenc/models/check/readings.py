@@ -99,7 +99,7 @@ def key_of(kind: str) -> str:
 
 
 def _all(spec: Spec) -> Iterator[Reading]:
-    """Yield every variant with one changed setting, even if it has the same effect."""
+    """Yield the variants with one changed setting, including those with the same effect."""
     if not spec.rotary:
         return
     yield Reading("none", "no positions", _turned(spec, lambda turn: None))

@@ -500,7 +500,7 @@ class PatchWaves:
         return SinusoidalGrid(self.width, len(self.axes), self.base, layout)
 
     def points(self, *sizes: int) -> Points:
-        """Return the coordinates of patches, counted row by row; axes have the channels' order."""
+        """Return the coordinates of patches, row by row, with axes in the channels' order."""
         from math import pi
 
         import torch

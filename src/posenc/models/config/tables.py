@@ -11,7 +11,7 @@ IMAGE, EDGES, SQUARE = "image_size", "pos_emb_height", "num_position_embeddings"
 
 
 def embedding(config: Config) -> Table | Waves | None:
-    """Return the table that a family adds to its embeddings; None if it adds none."""
+    """Return the table that a model adds to its embeddings, or None if it adds none."""
     if config.family.kind == "sinusoidal":
         return sinusoidal(config)
     if config.family.kind != "learned":

@@ -261,7 +261,7 @@ class SiteHook:
         setattr(module, CALL, attention)
 
     def current_pass(self, module: Any, cache: Any, arguments: dict[str, Any]) -> Pass:
-        """Return the current `Pass` if the model did not forward it as an argument."""
+        """Return the `Pass` that the model stored, or build one from its arguments."""
         if self.running is not None and self.running.run is not None:
             return self.running.run
         if "position_ids" in arguments:
@@ -272,7 +272,7 @@ class SiteHook:
         )
 
     def pass_of_positions(self, cache: Any, pos: Tensor) -> Pass:
-        """Build a `Pass` from `position_ids`, since GPT-J's attention modules receive no `Pass`."""
+        """Build a `Pass` from `position_ids`, as GPT-J passes none to its attention."""
         start = 0 if cache is None else cache.get_seq_length(self.site.index)
         start = int(start) if isinstance(start, Tensor) and not _traced() else start
         run = Pass(pos, start, getattr(cache, self.record, pos))
