@@ -137,7 +137,7 @@ def time_busy(
     budget: float,
     names: Sequence[str] = NAMES,
 ) -> BenchTable:
-    """Compare outputs, then time every implementation; the target is at most the usual time."""
+    """Compare outputs, then time all implementations; posenc should be at least as fast."""
     runs, trains = ways(names), kind == "training"
     q, k, v = inputs(tokens, tokens, trains)
     with torch.no_grad():

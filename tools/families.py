@@ -340,7 +340,7 @@ def turning(model_type: str) -> dict[str, Any]:
 
 
 def _rotation(model_type: str, **given: Any) -> watched.Rotation:
-    """Measure a model's rotation by running the model or, if that fails, the rotation alone."""
+    """Measure a model's rotation by running the model or, if that fails, its rotation function."""
     config = watched.config(model_type, **given)
     try:
         seen = watched.run(config)

@@ -41,7 +41,7 @@ def settings(study):
 
 @cache
 def graded(study):
-    """Return (protocol, kind) of the outcomes that a study uses for its results."""
+    """Return (protocol, kind) of the outcomes on which a study's results are based."""
     kinds = dict(rows(study, "SELECT DISTINCT protocol, kind FROM outcomes"))
     return next(((name, kinds[name]) for name in GRADED if name in kinds), ("", ""))
 

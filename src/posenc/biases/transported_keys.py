@@ -228,7 +228,7 @@ def _chunked(
 def _forward(
     own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, scale: float, keep: bool
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return the output, its log-sum-exps, and the stored keys for the gradients."""
+    """Return the attention output, its log-sum-exps, and stored keys for the backward pass."""
     chunks = Chunks(own, q, k, step)
     weights, lse = softmax(_masked(own, scale))
     out, values, keys = weights @ v, v.flatten(2, 3), k[:, :, 0, :0]

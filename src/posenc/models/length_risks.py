@@ -79,7 +79,7 @@ def _beside(full_spec: Spec, main: Spec) -> Iterator[tuple[str, Spec]]:
 
 
 def _problems(spec: Spec, target: int, measurements: WeightMeasurements | None) -> Iterator[str]:
-    """Yield each failure at the target length that the config alone predicts."""
+    """Yield each failure that the config alone predicts for the target length."""
     match spec.embedding:
         case Table() as table if target > table.rows and not _stored(spec, measurements):
             yield f"the table has {table.rows:,} rows: {_none_from(table.rows, target)}"
@@ -174,7 +174,7 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
 def _weight_problems(
     full_spec: Spec, target: int, measurements: WeightMeasurements
 ) -> Iterator[str]:
-    """Yield each failure at the target length that the weights predict."""
+    """Yield each failure that the weights predict for the target length."""
     for table in text_tables(measurements):
         if _of_patches(table, full_spec):
             continue

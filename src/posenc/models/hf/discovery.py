@@ -403,7 +403,7 @@ def names_of(module: nn.Module) -> tuple[str, ...]:
 
 
 def _first(x: Any) -> Tensor | None:
-    """Return the first tensor of a (cos, sin) pair, by which later calls recognise the pair."""
+    """Return x if it is a tensor, or the first tensor of x if it is a (cos, sin) pair, or None."""
     x = x[0] if isinstance(x, tuple | list) and x else x
     return x if isinstance(x, Tensor) else None
 

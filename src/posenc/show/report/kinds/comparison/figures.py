@@ -89,7 +89,7 @@ def card(result: Comparison, measured: Measured) -> Figure:
 
 
 def order(result: Comparison) -> Figure:
-    """Draw, by encoding, the results of the shuffle and duplicate tests, untrained ones last."""
+    """Draw the results of the shuffle and duplicate tests, with untrained encodings last."""
     ranked = sorted(result.encodings, key=lambda m: (m.untrained, -m.shuffle.plain))
     names = [titled(measured) for measured in ranked]
     fixed = sum(not measured.untrained for measured in ranked)
