@@ -307,7 +307,7 @@ def sentence(error: Exception) -> str:
 
 
 def isolated(kind: str) -> tuple[str, str]:
-    """Return what `verdict` returns, from a separate process with limited time and memory."""
+    """Test a model type in a separate process with limited time and memory; return the result."""
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_child, args=(kind, theirs))
     process.start()

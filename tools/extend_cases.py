@@ -149,7 +149,7 @@ class Case:
 
     @property
     def right(self) -> bool:
-        """Test whether the chosen method is the best, or differs from it by less than `ENOUGH`."""
+        """Test whether the chosen method is the best one, or differs from it negligibly."""
         if not self.chosen or not self.best:
             return self.chosen == self.best
         return self.bits[self.chosen] < self.bits[self.best] + ENOUGH

@@ -129,7 +129,7 @@ def quiet() -> None:
 
 
 def config(model_type: str, **given: Any) -> PreTrainedConfig:
-    """Return the default config of a model type, corrected by `MENDED` where it is invalid."""
+    """Return the default config of a model type, corrected where the default is invalid."""
     return CONFIG_MAPPING[model_type](**{**MENDED.get(model_type, {}), **given})
 
 
@@ -242,7 +242,7 @@ def real(value: Any) -> Any:
 def _mask(
     batch_size: int, q_length: int, kv_length: int, mask_function: Callable[..., Any], **_: Any
 ) -> Tensor:
-    """Return a mask without values, whose attribute `sees` states how far queries see."""
+    """Return a mask without values, whose attribute `sees` states the reach of the mask."""
     with torch.device("cpu"):
         first, others = torch.tensor(0), torch.arange(FAR)
         back = mask_function(0, 0, others, first).broadcast_to(FAR)
@@ -255,7 +255,7 @@ def _mask(
 
 @contextmanager
 def _masked() -> Iterator[None]:
-    """Make transformers use masks of `_mask` in a `with` block, to record how far queries see."""
+    """Make transformers create masks without values in a `with` block, to record their reach."""
     kept, chunked = (
         masking_utils.ALL_MASK_ATTENTION_FUNCTIONS["eager"],
         masking_utils.chunked_overlay,

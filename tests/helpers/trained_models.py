@@ -34,7 +34,7 @@ MORE = {
 
 
 def text(count, seed=0):
-    """Return random letters, of which six in seven repeat the letter `BACK` places before."""
+    """Return random letters, of which six in seven repeat the letter twelve places before."""
     random = torch.Generator().manual_seed(seed)
     ids = torch.randint(0, len(LETTERS), (count,), generator=random)
     noise = torch.rand(count, generator=random) < 1 / 7

@@ -146,7 +146,7 @@ def of_attended(
     pos: Positions | Points | None = None,
     bands: int = 4,
 ) -> Decomposition:
-    """Split the scores of an attention call from `capture` into named parts, for one text.
+    """Split the scores of a captured attention call into named parts, for one text.
 
     `encoding` is the rotary encoding of the model, which `posenc.models.config` reads from a
     config; None: rotated products are not split. Raises ValueError if the encoding does not

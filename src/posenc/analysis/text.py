@@ -43,7 +43,7 @@ class Text:
 
     @cached_property
     def ids(self) -> Tensor:
-        """The index in `distinct` of each word of the text, as a tensor."""
+        """The index of each word of the text in the list of distinct words, as a tensor."""
         number = {word: n for n, word in enumerate(self.distinct)}
         return torch.tensor([number[word] for word in self.words])
 

@@ -25,7 +25,7 @@ def on_a_line(points: Points, name: str) -> Positions:
 
 
 def along_axes(apart: Tensor, axes: int) -> list[Tensor]:
-    """Unpack the difference of two integers from `on_a_line` into the offset along each axis."""
+    """Unpack the difference of two packed points into the offset along each axis."""
     offsets = []
     for axis in range(axes - 1):
         stride = 2 ** _exponent(axes, axis)

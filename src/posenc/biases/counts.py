@@ -123,7 +123,7 @@ def _heads(q: Tensor, k: Tensor) -> list[slice]:
 def _by_heads(
     q: Tensor, k: Tensor, v: Tensor, e: Tensor, band: DiagonalBand, scale: float, heads: list[slice]
 ) -> tuple[Tensor, Tensor, list[list[NearAndFarKeys]]]:
-    """Compute `_forward` in one thread per slice of key heads, and concatenate the outputs."""
+    """Compute attention in one thread per slice of key heads, and concatenate the outputs."""
     group = q.shape[1] // k.shape[1]
 
     def of_heads(some: slice) -> tuple[Tensor, Tensor, list[NearAndFarKeys]]:

@@ -172,7 +172,7 @@ def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
 
 
 def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
-    """Return q, k, v and the tensors of `TiledTables`, in float32 where gradients need it."""
+    """Return q, k and v, and the bias's queries, keys and tables, in float32 for gradients."""
     row = bias.query_row(offsets)
     a, c = (bias.query_table * bias.scale).to(call.exact).index_select(-2, row), None
     b = y = None

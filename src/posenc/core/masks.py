@@ -242,7 +242,7 @@ def documents(ids: Positions, k_ids: KeyPositions | None = None) -> Mask:
 
 
 def padding(lengths: Sequence[int], side: Side = "right", tokens: int | None = None) -> Mask:
-    """Return the mask where no token sees the padding of `positions.padded`.
+    """Return the mask where no token sees the padding tokens of a batch of texts.
 
     - `lengths`: tokens of each text, one text per row of the batch
     - `side`: side of the padding, "right" (the default) or "left"
@@ -423,7 +423,7 @@ def _check_result(seen: Any, name: str) -> None:
 
 
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """Combine two mask functions by `&` or `|` into a mask without `OffsetRange` objects."""
+    """Combine two mask functions by `&` or `|` into a mask without known offset ranges."""
     refuse_no_function(other, "the other mask")
     made_of = other.made_of if isinstance(other, Mask) else None
     tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of

@@ -216,7 +216,7 @@ def turned(x: Heads, by: Tensor) -> Heads:
 
 
 def turned_keys(k: Keys, by: Tensor) -> PerHead:
-    """Apply `turned` to keys, copied for each query head if positions differ between heads."""
+    """Rotate keys, each by the matrix at its position; copy shared keys if positions differ."""
     return turned(copied(k, by[..., 0, 0]), by)
 
 

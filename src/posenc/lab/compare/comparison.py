@@ -58,7 +58,7 @@ class Settings:
 
     @property
     def length_rounds(self) -> dict[int, int]:
-        """The number of timing rounds by text length, for all lengths except `cost_tokens`."""
+        """The number of timing rounds for each text length except the main one, `cost_tokens`."""
         return {self.cost_tokens * 2**n // 8: self.cost_rounds for n in (0, 4)}
 
 

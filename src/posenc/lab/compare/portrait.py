@@ -101,7 +101,7 @@ class Portrait:
         return self.comparison._repr_html_()
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data for JSON: that of `compare`, and figure data rounded to six digits."""
+        """Return plain data for JSON, with the data for figures rounded to six digits."""
         tree = self.comparison.to_json()
         close = {
             "sentence": self.sentence,

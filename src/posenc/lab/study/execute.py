@@ -226,7 +226,7 @@ def resolved(plan: Plan) -> list[Cell]:
 
 
 def cells_of(plan: Plan) -> list[Cell]:
-    """Return the training runs that `resolved` returns, without checking or importing encodings."""
+    """Return the training runs of a plan, without checking or importing encodings."""
     return _cells(plan, *_by_task(plan))
 
 

@@ -79,7 +79,10 @@ class Transformer(nn.Module):
         oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Logits:
-        """Return the logits of the predicted symbol at each token; arguments as for `hidden`."""
+        """Return the logits of the predicted symbol at each token, (text, token, symbol).
+
+        The arguments are those of `hidden`.
+        """
         return self.head(self.hidden(tokens, pos, mask, cache, oracle_targets, points))
 
     def hidden(

@@ -163,7 +163,7 @@ def _crossed(
 
 @cache
 def coverage(seeds: int, prompts: int = 50, level: float = 0.95, worlds: int = 2_000) -> float:
-    """Simulate how often `interval` contains the true mean, and return the lowest share found.
+    """Simulate how often confidence intervals contain the true mean; return the lowest share.
 
     The logit of a right answer is the sum of a mean, a normal number of the seed and a normal
     number of the prompt. Worlds differ in these: seeds vary more than prompts, as much, or less,

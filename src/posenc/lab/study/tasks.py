@@ -133,7 +133,7 @@ class Task:
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """The symbols of `MARKS`, `<pad>` first, and those of the task."""
+        """The symbols of the vocabulary: marks such as `<pad>` first, then those of the task."""
         return (*MARKS, *self.symbols)
 
     @cached_property

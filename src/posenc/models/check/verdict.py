@@ -234,7 +234,7 @@ def _rule_named(name: str) -> str:
 
 
 def _hidden(findings: list[Fault], kept: list[Fault], found: faults.Faults) -> Iterator[str]:
-    """Yield a sentence for each error that ended the check although `ignore` names its rule."""
+    """Yield a sentence for each error that ended the check although its rule is ignored."""
     for finding in findings:
         if finding not in kept and (found.spec is None or finding.rule is BROKEN_FILE):
             yield f"{finding.rule.name} is ignored, but it ends the check: {finding.message}"

@@ -67,7 +67,7 @@ def hybrid(
 
 
 def no_encoding(kind: str) -> None:
-    """Return None (no encoding) for every type of layer; an `encode` argument of `stack`."""
+    """Return None (no encoding) for every type of layer, as the argument `encode` of `stack`."""
 
 
 def drop_encodings(layers: Sequence[Layer], without: Callable[[int, Layer], Any]) -> list[Layer]:

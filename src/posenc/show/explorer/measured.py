@@ -104,7 +104,7 @@ def _exported(
 
 
 def wider(card: Card) -> dict[str, dict[str, Any]]:
-    """Export a computation graph per head size in `DIMS`; {} for biases and learned encodings."""
+    """Export a computation graph per further head size; {} for biases and learned encodings."""
     found = {}
     for dim in DIMS:
         try:

@@ -163,7 +163,7 @@ def code(family: Family) -> ModuleType | None:
 
 @cache
 def by_hand(model_type: str) -> dict[str, Any]:
-    """Return the facts about a model from by_hand.toml and from the `FACTS` of its module."""
+    """Return the facts about a model from by_hand.toml and from the module of its family."""
     facts: dict[str, Any] = {}
     for key in ("kind", "causal", "refused"):
         for value, names in _read()[key].items():

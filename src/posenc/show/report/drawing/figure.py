@@ -139,7 +139,7 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """The figure's alternative text: `says`, and notes where the drawing and data differ."""
+        """The alternative text: the figure's description, and notes where the drawing differs."""
         return " ".join([self.says, *sorted({mark.note for mark in self.marks} - {""})])
 
 
