@@ -315,8 +315,8 @@ def _witness(pair: TensorPair) -> str:
         return unlike
     place = torch.unravel_index(_apart(pair).argmax(), pair.actual.shape)
     values = [x[place].item() for x in (pair.actual, pair.expected)]
-    told = [[number(value, digits) for value in values] for digits in (3, 6, 17)]
-    actual, expected = next((two for two in told if two[0] != two[1]), told[-1])
+    formatted = [[number(value, digits) for value in values] for digits in (3, 6, 17)]
+    actual, expected = next((two for two in formatted if two[0] != two[1]), formatted[-1])
     index = [int(i) for i in place]
     axes = zip(pair.axes.split(), index, strict=False)
     where = ", ".join([f"{axis} {i}" for axis, i in axes] or map(str, index))
