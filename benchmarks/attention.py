@@ -179,7 +179,7 @@ def alibi_matrix(q, k, v):
 
 @dataclass
 class T5Matrix:
-    """T5 as in transformers' T5Attention: looks up the bias of every pair, and adds a mask."""
+    """T5 as in transformers' T5Attention, which looks up the bias of every query-key pair."""
 
     encoding: T5Bias
 

@@ -28,7 +28,7 @@ def dype(theta, factor, trained, t):
     slow, level = interpolate(theta, factor), t**2
 
     def kept(fast, slowest):
-        """Return YaRN's ramp, from 1 for pairs with unchanged θ to 0 for interpolated pairs."""
+        """Return YaRN's ramp: 1 for rotary pairs with unchanged θ, 0 for interpolated ones."""
         ends = yarn(theta, factor, trained, fast * level, slowest * level)
         return (ends - slow) / (theta - slow)
 

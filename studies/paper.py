@@ -130,7 +130,7 @@ def processors(folder: Path, contents: Contents, result: Analysis) -> str:
 def jointly_recovered(
     folder: Path, contents: Contents, name: str, length: int, first: int, how: str
 ) -> float:
-    """Return the share of lost bits that one band of pairs recovers at a length, in all seeds."""
+    """Return the share of lost bits, over all seeds, that one band of rotary pairs recovers."""
     bits = {
         record.cell.seed: {n: outcome.mean for n, outcome in outcomes_graded(record).items()}
         for record in contents.records.values()

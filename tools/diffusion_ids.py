@@ -143,7 +143,7 @@ def ltx(text: int, grid: list[int], references: list[list[int]], rate: Any) -> T
 
 
 def by_slowest(angles: Tensor, channels: list[int], base: int) -> Tensor:
-    """Recover each axis's positions from the angles of its slowest pair, divided by θ."""
+    """Recover each axis's positions from the angles of its slowest rotary pair, divided by θ."""
     parts = angles.double().split([size // 2 for size in channels], -1)
     last = [part[:, -1] / base ** (2 / n - 1) for part, n in zip(parts, channels, strict=True)]
     ids = torch.stack(last, -1)

@@ -38,7 +38,7 @@ COLUMNS = "encoding", "seed", "length", "first", "end", "how", "bits", "recovere
 
 @dataclass(frozen=True)
 class Swap:
-    """The bits per character at `length`, with the pairs of one band slowed or stopped."""
+    """The bits per character at `length`, with one band of rotary pairs slowed or stopped."""
 
     length: int
     pairs: tuple[int, int]  # the first pair, and the one after the last
@@ -67,7 +67,7 @@ def swapped(model: Transformer, pairs: slice, factor: float) -> Transformer:
 def swaps(
     model: Transformer, cell: Cell, task: Task, lengths: tuple[int, ...], bands: int = 4
 ) -> Iterator[Swap]:
-    """Slow and stop each band, from the fastest pairs to the slowest, at each length.
+    """Slow and stop each band of rotary pairs, from the fastest to the slowest, at each length.
 
     - `model`, `cell`, `task`: the trained model, its cell and its task
     - `lengths`: lengths of text beyond L
@@ -107,7 +107,7 @@ def swaps(
 
 
 class SavedSwap(NamedTuple):
-    """The result of slowing or stopping one band of pairs in a saved model of a study."""
+    """The result of slowing or stopping one band of rotary pairs in a saved model."""
 
     encoding: str
     seed: int
@@ -116,7 +116,7 @@ class SavedSwap(NamedTuple):
 
 @dataclass(frozen=True)
 class Recovery:
-    """The share of the loss that one band recovers: its mean over seeds, and an interval."""
+    """The share of the loss that one band of rotary pairs recovers: mean over seeds, interval."""
 
     encoding: str
     length: int
@@ -137,7 +137,7 @@ def swap_saved(
     progress: Callable[[str, int, int], None] = lambda doing, done, of: None,
     allow_code: user_code_gate.Allowed = (),
 ) -> list[SavedSwap]:
-    """Slow and stop each band in every saved RoPE model of a study whose pairs all rotate.
+    """Slow and stop each band of pairs in every saved RoPE model whose pairs all rotate.
 
     - `folder`: folder of the study
     - `encodings`: labels of encodings; empty: all

@@ -46,7 +46,7 @@ def summary(prediction: Prediction) -> str:
 
 
 def by_band(rows: Sequence[Recovery]) -> Iterator[tuple[str, ...]]:
-    """Yield a row per band, the fastest first: its pairs, and the share each swap recovers."""
+    """Yield a row per band of rotary pairs: its pairs, and the share that each swap recovers."""
     for pairs in dict.fromkeys(recovery.pairs for recovery in rows):
         shares = {recovery.how: recovery.recovered for recovery in rows if recovery.pairs == pairs}
         ends = f"{pairs[0]} to {pairs[1] - 1}"

@@ -44,7 +44,7 @@ def by_method(
     configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
-    """Return, per context extension method, the share of the circle that each pair's angles cover.
+    """Return, by extension method, the share of the circle that each RoPE pair's angles cover.
 
     The keys are "none", "configured" and the methods of extension; "longrope" needs its factors,
     `long`.

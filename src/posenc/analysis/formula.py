@@ -73,14 +73,14 @@ def _fit_layout(table: Tensor, filled: Tensor, layout: Layout) -> Formula:
 
 
 def _phase(z: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
-    """Return for each pair the phase step from one row to the next, and the phase of row 0."""
+    """Return, for each channel pair, the phase step from row to row, and the phase of row 0."""
     theta = (z[1:] * z[:-1].conj())[row.diff() == 1].sum(0).angle()
     stopped = z * torch.polar(torch.ones(()).double(), -row.unsqueeze(-1) * theta)
     return theta, stopped.sum(0).angle()
 
 
 def _slope(theta: Tensor) -> float:
-    """Fit −ln θⱼ = slope · j by least squares over pairs j, and return the slope.
+    """Fit −ln θⱼ = slope · j by least squares over channel pairs j, and return the slope.
 
     Pairs are weighted by θⱼ², so that errors of θⱼ count equally.
     """

@@ -127,7 +127,7 @@ def critical(freqs: Theta, trained: int) -> int:
 
 
 def pairs(before: Theta, after: Theta, trained: int, factor: float) -> list[Pair]:
-    """Compare each pair before and after an extension.
+    """Compare each rotary pair before and after an extension.
 
     A pair is kept (within 1 %), interpolated (by the whole `factor`), stretched (by less), or
     "still" if it is not rotated.

@@ -239,7 +239,7 @@ def _quantile(values: Tensor, nth: int, of: int) -> float:
 
 
 def _waves(freqs: Frequencies, length: int) -> Tensor:
-    """Return exp(i δ θⱼ) for all distances δ and pairs j, (distance, pair)."""
+    """Return exp(i δ θⱼ) for all distances δ and channel pairs j, (distance, pair)."""
     angle = torch.arange(length).double().unsqueeze(-1) * freqs.detach().double()
     return torch.polar(torch.ones_like(angle), angle)
 

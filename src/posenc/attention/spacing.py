@@ -1,4 +1,4 @@
-"""Diagonal bands of visible pairs, as in causal masks and windows at equally spaced positions.
+"""Diagonal bands of visible query-key pairs, as in causal masks and windows.
 
 Fast paths need both. At equally spaced positions an offset is step · (i − j) + shift, so functions
 of distance depend on the difference of indices, and the keys that a query sees under a causal mask
@@ -53,7 +53,7 @@ class DiagonalBand(NamedTuple):
 
 
 def diagonal_band(mask: Mask | Seen | None, queries: int, keys: int) -> DiagonalBand | None:
-    """Return the diagonal band of pairs that a mask shows, or None if they form no band."""
+    """Return the diagonal band of query-key pairs that a mask shows, or None without a band."""
     if mask is None:
         return DiagonalBand(queries, keys, 1 - keys, queries - 1)
     if not isinstance(mask, Mask) or mask.bands is None or mask.ids:

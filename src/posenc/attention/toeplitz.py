@@ -24,7 +24,7 @@ UNREADABLE = "torch's CPU kernel with strides is needed, which works on the CPU 
 
 
 class Toeplitz(Path):
-    """The implementation "toeplitz": torch's CPU kernel, for masks that show a band of pairs."""
+    """The implementation "toeplitz": torch's CPU kernel, for masks that are diagonal bands."""
 
     def cannot(self, call: Call) -> str:
         bias = call.bias
@@ -80,7 +80,7 @@ def _carries_values(call: Call) -> bool:
 
 
 def _zeros(call: Call) -> Tensor:
-    """Return the output for a mask that hides all pairs: zeros, with zero gradients."""
+    """Return the output for a mask that hides all keys: zeros, with zero gradients."""
     out = call.q.new_zeros(*call.q.shape[:-1], call.v.shape[-1])
     if not call.trains:
         return out

@@ -87,7 +87,7 @@ class DecayBias(ScoreBias):
 def cut(
     bias: DecayBias, band: DiagonalBand, q: Tensor, k: Tensor, v: Tensor, scale: float
 ) -> list[Tile]:
-    """Split the visible pairs into causal triangles on the diagonal, and rectangles below them."""
+    """Split the visible query-key pairs into causal triangles, and rectangles below them."""
     c_key, rows = bias.c_key.detach(), band.rows
     batch, heads = q.shape[:2]
     most = min(ROWS, max(1, isqrt(MOST_SCORES // (batch * heads))))

@@ -138,7 +138,7 @@ class TiledRelative(TiledBias):
         return bias
 
     def hide(self, tile: Tile, bias: Tensor) -> None:
-        """Set the bias to −∞ at the masked pairs, which are in two corners of the tile."""
+        """Set the bias to −∞ at masked query-key pairs, which are in two corners of the tile."""
         band, rows, keys = self.band, tile.rows, tile.keys
         i = torch.arange(rows.stop - 1, rows.start - 1, -1).unsqueeze(-1)
         for some in (

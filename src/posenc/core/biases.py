@@ -288,5 +288,5 @@ def pairs(
 def dense(
     of_pair: PairBias, shape: tuple[int, int, int, int], device: torch.device | None = None
 ) -> Tensor:
-    """Evaluate a function of one pair, such as a mask, for all pairs."""
+    """Evaluate a function of one query-key pair, such as a mask, for all pairs."""
     return of_pair(*pairs(shape, device=device))

@@ -43,7 +43,7 @@ class OffsetRange:
 
     @cached_property
     def hides_nothing(self) -> bool:
-        """True if the lowest and highest positions show that the range contains every pair.
+        """True if the lowest and highest positions show that no query-key pair is hidden.
 
         The result is cached, because the positions are copies that never change.
         """
@@ -101,7 +101,7 @@ class Mask:
         return self.sees(b, h, i, j)
 
     def __and__(self, other: "Mask | Seen") -> "Mask":
-        """Return the mask of pairs visible in both masks; `other` may be a plain function."""
+        """Return the mask of keys visible in both masks; `other` may be a plain function."""
         joined = _joined(self, other, and_)
         if not isinstance(other, Mask):
             return replace(joined, ids=self.ids)
@@ -111,7 +111,7 @@ class Mask:
         return replace(joined, bands=bands, ids=self.ids + other.ids)
 
     def __or__(self, other: "Mask | Seen") -> "Mask":
-        """Return the mask of pairs visible in either mask; `other` may be a plain function."""
+        """Return the mask of keys visible in either mask; `other` may be a plain function."""
         return _joined(self, other, or_)
 
     __rand__, __ror__ = __and__, __or__

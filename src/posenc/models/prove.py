@@ -299,7 +299,7 @@ def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) ->
 def _pair_by_pair(
     model: Opened, plain: dict[str, Any], best: Way, ids: Tensor, trained: int
 ) -> Way | str:
-    """Search divisors of each pair's θ for the lowest loss, starting from the best method.
+    """Search divisors of each rotary pair's θ for the lowest loss, starting from the best method.
 
     Returns the reason as a string if the result is not better by `ENOUGH`: servers support
     formulas, so a small gain is not worth a search.

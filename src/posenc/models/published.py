@@ -22,7 +22,7 @@ class Published:
 
     @property
     def unfinished(self) -> int:
-        """Number of pairs whose rotation does not complete 2π within the context."""
+        """Number of rotary pairs that complete no full turn within the context."""
         return sum(wave > self.context for wave in self.wavelengths)
 
 

@@ -1,4 +1,4 @@
-"""The table of a rotation: cos and sin of the angle of each pair at each position.
+"""The table of a rotation: cos and sin of the angle of each channel pair at each position.
 
     cos, sin of p·θ, times a gain        computed in float64, rounded once to float32
 
@@ -17,7 +17,7 @@ from posenc.core.shapes import Frequencies, Points, Positions
 
 
 class Turn(Prepared, NamedTuple("Turn", [("cos", Tensor), ("sin", Tensor)])):
-    """cos and sin of the angle of each pair, shape (*batch, 1 or head, token, pair)."""
+    """cos and sin of the angle of each channel pair, shape (*batch, 1 or head, token, pair)."""
 
 
 def turn(pos: Positions | Points, freqs: Frequencies, gain: float | Tensor = 1.0) -> Turn:

@@ -321,7 +321,7 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
 def probability_of_improvement(
     one: Sequence[float] | Tensor, other: Sequence[float] | Tensor
 ) -> float:
-    """Return the share of pairs in which a run of `one` beats a run of `other`; ties count half.
+    """Return the share of pairs of runs in which `one` beats `other`; ties count half.
 
     >>> probability_of_improvement([1.0, 2.0], [0.0, 1.0])
     0.875

@@ -244,7 +244,7 @@ class Observed:
         return pair[0], pair[1]
 
     def multipliers(self, pairs: Pairs, part: int) -> tuple[Tensor, float]:
-        """Return the complex factor of each pair, and how far it depends on the content of q or k.
+        """Return the complex factor of each rotary pair, and how far it depends on content.
 
         - `part`: 0 for queries, 1 for keys
 
@@ -581,7 +581,7 @@ def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Ten
 def _turns(
     still: complex,
 ) -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
-    """Yield functions from cos + i·sin to a pair's factor: the correct one, then known faults.
+    """Yield functions from cos + i·sin to a rotary pair's factor: the correct one first.
 
     - `still`: complex factor of the pairs that do not rotate: 1, or 1 + i for FoPE
     """
@@ -604,7 +604,7 @@ def _with_still(value: complex, m: Tensor) -> Tensor:
 
 
 def _still(m: Tensor) -> Tensor:
-    """Return a mask (pair,) that is True for pairs whose complex factor is 1 at all positions."""
+    """Return a mask (pair,), True for rotary pairs whose complex factor is 1 at all positions."""
     return (m == 1).flatten(0, -2).all(0)
 
 
@@ -651,7 +651,7 @@ def _verdict(
 def _measured_pairs(
     observed: Observed, rotary: Rotary, findings: list[RotationFault]
 ) -> Pairs | None:
-    """Return the measured pair arrangement; append a finding if it differs from the config."""
+    """Return the measured arrangement of rotary pairs; append a finding if the config differs."""
     tried = [*_arrangements(rotary)]
     lefts = [max(observed.multipliers(pairs, part)[1] for part in (0, 1)) for _, pairs in tried]
     enough = max(3 * min(lefts), CLOSE)

@@ -61,7 +61,7 @@ def thetas(m: Tensor, points: Tensor) -> Tensor | None:
 
 
 def _unwound(m: Tensor, line: Tensor) -> Tensor:
-    """Estimate θ of each pair from the smallest position, then refine it with larger positions."""
+    """Estimate θ of each rotary pair from the smallest position; refine it with larger ones."""
     theta = torch.zeros(m.shape[-1], dtype=torch.float64)
     for p in line.unique():
         if p > 0:
@@ -140,7 +140,7 @@ def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
 
 
 def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
-    """Return masks of pairs whose θ YaRN or Llama 3 scaling keeps, reduces, or partly reduces."""
+    """Return masks of rotary pairs whose θ YaRN or Llama 3 keeps, reduces, or partly reduces."""
     if rotary.method not in ("yarn", "llama3"):
         return {}
     plain = torch.tensor(rotary.unscaled(), dtype=torch.float64)

@@ -298,7 +298,7 @@ class SiteHook:
         return Turn(*map(torch.stack, zip(*turns, strict=True)))
 
     def table(self, by: Turn | None, x: Tensor) -> Any:
-        """Return cosines and sines in the model's format; unrotated pairs get cos 1 and sin 0."""
+        """Return cosines and sines in the model's format; unrotated pairs get cos 1, sin 0."""
         pairs = self.site.rotated // 2
         if by is None:
             cos = torch.ones(1, x.shape[1], pairs, device=x.device)

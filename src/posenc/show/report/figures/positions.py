@@ -39,7 +39,7 @@ def encoding(name: str, rows: Sequence[Values]) -> Figure:
 
 
 def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
-    """Draw the angle of each pair by position, (position, pair), or its cosine."""
+    """Draw the angle of each rotary pair by position, (position, pair), or its cosine."""
     pairs = [list(pair) for pair in zip(*rows, strict=True)]
     angle = of == "angle"
     shown = heat(pairs, signed=True, unit="radians" if angle else "cos", high=pi if angle else 1.0)
