@@ -449,7 +449,7 @@ def band_tables(path: Path) -> Iterator[str]:
 
 
 def unfinished_page(folder: Path) -> Iterator[str]:
-    """Yield the page of an incomplete study; its finished cells count as a pilot only."""
+    """Yield the page of an incomplete study, whose finished runs count as a pilot only."""
     plan = Plan.read(folder / "plan.toml")
     yield f"# {title_of(folder)}\n"
     yield (f"[plan](plan.toml), registered as `{plan.digest[:16]}…`; {progress(folder, plan)}.\n")

@@ -57,7 +57,7 @@ SHOWN = ("none", "all", "period-7", "period-11", "period-16", "period-23")  # of
 
 @cache
 def store(folder: Path) -> tuple[Contents, Analysis] | None:
-    """Read and analyse the store of a study; return None if it has none."""
+    """Read and analyse the stored results of a study; return None if there are none."""
     if not any((folder / name).exists() for name in (RESULTS, RUNNING)):
         return None
     contents = read(folder)
@@ -65,7 +65,7 @@ def store(folder: Path) -> tuple[Contents, Analysis] | None:
 
 
 def state(folder: Path) -> str:
-    """Describe the progress of a study in words: complete or under way, cells and seeds."""
+    """Describe the progress of a study in words: complete or under way, runs and seeds."""
     held, plan = store(folder), Plan.read(folder / "plan.toml")
     if held is None or not (folder / RESULTS).exists():
         return findings.progress(folder, plan)

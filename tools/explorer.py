@@ -1,4 +1,4 @@
-"""Write the study results that the explorer shows; a test compares them with the stores."""
+"""Write the study results that the explorer shows; a test compares them with stored outcomes."""
 
 from importlib.resources import files
 from pathlib import Path

@@ -73,7 +73,7 @@ class Repeat:
 def verify(
     folder: Path, suite: Suite, allow_code: user_code_gate.Allowed = ()
 ) -> dict[str, Contents]:
-    """Read and verify the stores of a suite in a folder.
+    """Read and verify the stored results of a suite of studies in a folder.
 
     Raises BoardError for an incomplete or changed store, StoreError for a damaged one, and
     CodeRefused for code of an entry that is not allowed.
@@ -212,12 +212,12 @@ def repeat(
 
 
 def _bits(record: Record) -> tuple[Any, ...]:
-    """Return the fields of a record that an exact repetition must reproduce to the bit."""
+    """Return the fields of a stored run that an exact repetition must reproduce to the bit."""
     return record.outcomes, record.losses, record.parameters, record.failure
 
 
 def _apart(one: Record, other: Record) -> dict[int, float]:
-    """Return the absolute difference between two records' mean outcomes, by text length."""
+    """Return the absolute difference between the mean outcomes of two runs, by text length."""
     first, second = analysis.outcomes_graded(one), analysis.outcomes_graded(other)
     return {n: abs(first[n].mean - second[n].mean) for n in first if n in second}
 
@@ -275,7 +275,7 @@ def _spread(rows: Sequence[Mapping[str, Any]], study: str, task: str) -> dict[in
 
 
 def _mean(record: Record) -> float:
-    """Return the mean of a record's graded outcomes over all lengths."""
+    """Return the mean of a run's graded outcomes over all text lengths."""
     graded = analysis.outcomes_graded(record)
     return sum(outcome.mean for outcome in graded.values()) / max(1, len(graded))
 

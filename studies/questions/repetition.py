@@ -69,7 +69,7 @@ def equal_cells(again: Contents, first: Contents) -> tuple[int, int]:
 
 
 def _equal(again: Record, first: Record) -> bool:
-    """Test whether two records are equal in the protocols that both have."""
+    """Test whether two runs have equal outcomes in the evaluation protocols that both have."""
     common = {protocol for protocol, _ in again.outcomes} & {p for p, _ in first.outcomes}
     kept = [
         {place: outcome for place, outcome in one.outcomes.items() if place[0] in common}

@@ -241,7 +241,7 @@ def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tupl
 
 
 def _check_protocol(contents: Contents, protocol: str | None) -> None:
-    """Raise PlanError if the store has outcomes, but none of the evaluation protocol `protocol`."""
+    """Raise PlanError if there are stored outcomes, but none of the evaluation protocol."""
     held = {name for record in contents.records.values() for name, _ in record.outcomes}
     if protocol and held and protocol not in held:
         raise PlanError(
@@ -646,7 +646,7 @@ def _protocol(record: Record, protocol: str | None) -> str:
 
 
 def outcomes_graded(record: Record, protocol: str | None = None) -> dict[int, Outcome]:
-    """Return a record's outcomes under one evaluation protocol, by text length.
+    """Return a training run's outcomes under one evaluation protocol, by text length.
 
     None means the first of `PROTOCOLS` that the record has.
     """

@@ -73,7 +73,7 @@ def write_parquet(contents: Contents, path: Path) -> int:
 
 
 def chosen(contents: Contents, names: Mapping[str, Sequence[str]]) -> Contents:
-    """Select the records of the named tasks and encodings; all if none is named.
+    """Select the stored runs of the named tasks and encodings; all if none is named.
 
     Raises LookupError for a name that no record has.
     """

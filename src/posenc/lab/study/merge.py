@@ -1,4 +1,4 @@
-"""Merging of several stores that each hold a part of one plan, such as from an array of jobs."""
+"""Merge databases that each have a part of one study's runs, such as from an array of jobs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from posenc.lab.study.store import Contents, Store, StoreError
 
 
 def merge(folder: Path, parts: Sequence[Path]) -> int:
-    """Copy the training runs of several stores into that of `folder`; return the number added.
+    """Copy the training runs of several databases into that of `folder`; return the number added.
 
     The parts are unchanged. Before anything is written, raises StoreError for a part of another
     plan, version or code, and for a cell that has different outcomes in two stores.
