@@ -88,7 +88,7 @@ def settings() -> dict:
 
 
 def hits(text: str, kind: str) -> list[tuple[int, str, Rule]]:
-    """Return the index, the words and the rule of each hit in a paragraph of one kind."""
+    """Return (index, words, rule) for each hit in a paragraph, by the rules for its kind."""
     found = [
         (match, rule)
         for rule in rules()
@@ -274,7 +274,7 @@ def of_file(path: Path) -> list[Hit]:
 
 
 def files(places: list[Path]) -> Iterator[Path]:
-    """Yield the files with text in these files and folders."""
+    """Yield the files that contain text, among these files and in these folders."""
     for place in places:
         for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
             inside = relative(path)

@@ -31,7 +31,7 @@ class Dial:
 
 
 def dials(before: Theta, now: Theta, trained: int, target: int) -> list[Dial]:
-    """Return the shares of the circle that each pair's angles cover, in training and beyond it."""
+    """Return the share of the circle that each pair's angles cover, in and beyond training."""
     return [
         _dial(abs(was), abs(turns), trained, target) for was, turns in zip(before, now, strict=True)
     ]

@@ -139,7 +139,7 @@ class TiledDecay(TiledBias):
         self.dtype = bias.dtype
 
     def far(self, tile: Tile, t: Any) -> tuple[Tensor, Tensor]:
-        """Return the bias of a tile, cᵢ − cⱼ, as cᵢ − r for each query and r − cⱼ for each key.
+        """Return a tile's bias cᵢ − cⱼ as one term per query, cᵢ − r, and one per key, r − cⱼ.
 
         r is c at the tile's key `origin`; without an origin it is cᵢ, and the first term is 0.
         """

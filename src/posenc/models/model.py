@@ -92,7 +92,7 @@ class Model(Source):
         return prove(self, to, **options)
 
     def convert(self, to: "Layout", out: Path, **options: Any) -> "Converted":
-        """Write a copy whose query and key weights are in the other layout of rotary pairs.
+        """Write a copy of the model with query and key weights in the other layout of pairs.
 
         - `to`: "interleaved" or "half"
         - `out`: a new folder
@@ -103,7 +103,7 @@ class Model(Source):
         return convert(self, to, out, **options)
 
     def resize(self, to: int, out: Path, part: str = "") -> "Resized":
-        """Write a copy whose learned position table is resized to another length.
+        """Write a copy of the model whose learned position table has another length.
 
         - `to`: tokens, or pixels of a side
         - `out`: a new folder

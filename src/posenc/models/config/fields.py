@@ -178,7 +178,7 @@ class Fields:
                 self.fail(key, f"is not a key of {whose}{hint}", value, ", ".join(allowed))
 
     def agree(self, key: str, other: "Fields", other_key: str) -> Any:
-        """Return a value that this config states under `key` or `other` states under `other_key`.
+        """Return the value of a key that this config or another one states; both must agree.
 
         Raises ModelError if both keys are present with different values.
         """
