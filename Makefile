@@ -110,7 +110,7 @@ table:          ## write the guide and names of the README, docs/guide.md, the p
 census:         ## an encoding plugged into every architecture of transformers: ten minutes
 	python tools/census.py
 
-cases:          ## does `extend --prove` choose the best way? 40 cases: a quarter of an hour
+cases:          ## does `extend --prove` choose the best way? 40 cases: half an hour
 	python tools/extend_cases.py
 
 findings:       ## the pages of the studies and the paper, from the stores that are there

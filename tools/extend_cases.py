@@ -1,11 +1,13 @@
 """Write docs/extend_cases.md: the method that `posenc extend --prove` chooses, in 40 cases.
 
-    python tools/extend_cases.py [--models N]      a quarter of an hour on one core
+    python tools/extend_cases.py            half an hour on one core
+    python tools/extend_cases.py --page     the page again, from the stored results
 
 Ten small models are trained on letters of the packaged novel, some with a scaling that their config
 does not state, so that `prove` has to find it. Each model is extended to four longer lengths.
 `prove` chooses a method on one part of the novel; the best method is measured on another part that
-neither training nor choice has used.
+neither training nor choice has used. tests/extend_cases.json stores the results of each model. A
+run that was interrupted continues with the next model; delete the file to measure all again.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -28,9 +31,19 @@ from torch import Tensor
 
 from posenc.analysis.text import novel_letters
 from posenc.models.check.loss import opened
-from posenc.models.prove import ENOUGH, Proof, _far_bits, _sliding, prove
+from posenc.models.prove import (
+    AS_IT_IS,
+    ENOUGH,
+    Proof,
+    _far_bits,
+    _remapped,
+    _sliding,
+    prove,
+)
 
-PAGE = Path(__file__).parent.parent / "docs/extend_cases.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs/extend_cases.md"
+STORE = ROOT / "tests/extend_cases.json"
 LENGTH = 64  # tokens of training, as stated in the config
 FACTORS = (2, 3, 4, 8)
 STEPS, ROWS, RATE = 500, 32, 3e-3
@@ -140,12 +153,22 @@ class Case:
     chosen: str  # "" if `prove` found no method that works
     bits: dict[str, float]  # of each way
     sliding: float
+    remapped: dict[str, float]  # bits of methods without training, which no config can state
 
     @property
     def best(self) -> str:
         """The method with the lowest loss, or "" if reading only the last tokens is as good."""
         way = min(self.bits, key=lambda name: self.bits[name])
         return way if self.bits[way] < self.sliding - ENOUGH else ""
+
+    @property
+    def best_remapped(self) -> str:
+        """The best method without training, or "" if none was measured."""
+        return min(self.remapped, key=lambda name: self.remapped[name], default="")
+
+    @property
+    def least_remapped(self) -> float:
+        return self.remapped[self.best_remapped]
 
     @property
     def right(self) -> bool:
@@ -160,7 +183,13 @@ def judged(folder: Path, proof: Proof) -> Case:
     with opened(folder) as model:
         ids: Tensor = model.stretches(parts()[2], proof.to, FRESH)
         bits = {w.name: _far_bits(model, w.config, ids, proof.trained) for w in proof.ways}
-        return Case(proof.to, proof.chosen, bits, _sliding(model, ids, proof.trained))
+        plain = next(w.config for w in proof.ways if w.name == AS_IT_IS)
+        # Either loss is that of half of the pieces
+        remapped = {
+            w.name: fmean((w.chosen_by, w.far))
+            for w in _remapped(model, plain, ids, proof.trained, [])
+        }
+        return Case(proof.to, proof.chosen, bits, _sliding(model, ids, proof.trained), remapped)
 
 
 def cases(folder: Path, factors: tuple[int, ...] = FACTORS) -> Iterator[Case]:
@@ -168,60 +197,79 @@ def cases(folder: Path, factors: tuple[int, ...] = FACTORS) -> Iterator[Case]:
         yield judged(folder, prove(folder, LENGTH * factor, parts()[1]))
 
 
-def page(found: dict[str, list[Case]], date: str) -> str:
-    rows = [(name, case) for name, several in found.items() for case in several]
-    right, same = sum(c.right for _, c in rows), sum(c.chosen == c.best for _, c in rows)
-    worth = sum(c.best != "" for _, c in rows)
+def page(store: dict[str, Any]) -> str:
+    """Return the page as Markdown, from the stored results."""
+    rows = [(name, Case(**case)) for name, several in store["models"].items() for case in several]
+    cases = [case for _, case in rows]
+    measured = [case for case in cases if case.remapped]
     lines = [
         "# Does `posenc extend --prove` choose the best method?",
         "",
-        f"Written by `make cases` on {date} with transformers {version('transformers')}:"
-        f" {len(found)} models of two layers, trained here for {STEPS} steps on letters of the",
-        f"packaged novel; a token is a letter. All configs state {LENGTH} tokens and no scaling,"
-        " even if the model was trained on longer texts or with a scaling. `prove` extends",
+        f"Written by `make cases` on {store['date']} with transformers {store['transformers']}:"
+        f" {len(store['models'])} models of two layers, trained here for {STEPS} steps on letters",
+        f"of the packaged novel; a token is a letter. All configs state {LENGTH} tokens and no"
+        " scaling, even if the model was trained on longer texts or with one. `prove` extends",
         "each model to four lengths. It chooses the method on one part of the novel, and the choice"
         f" is judged on {FRESH} pieces of another part. The baseline is the unmodified model",
         f"that reads only the last {LENGTH} tokens. A choice is right if its loss is that of the"
         f" best method or at most {ENOUGH} bits a token more. “None” means that no method is",
         f"chosen, and is right if no method is better than the baseline by {ENOUGH} bits a token.",
         "",
+        "ReRoPE, Self-Extend and dual chunk attention also extend a model without training. They"
+        " change attention, which a config cannot state, so",
+        "`prove` measures them and never chooses them. The column “remapped” has the best of the"
+        " three, with bits a token on the same pieces. It is blank for a model that rotates only",
+        "some channels of each head, for which `prove` does not measure them.",
+        "",
         f"- cases: {len(rows)}",
-        f"- right: {right}",
-        f"- cases in which the choice equals the best: {same}",
-        f"- cases in which a method helps: {worth}",
+        f"- right: {sum(case.right for case in cases)}",
+        f"- cases in which the choice equals the best: {sum(c.chosen == c.best for c in cases)}",
+        f"- cases in which a method helps: {sum(case.best != '' for case in cases)}",
+        f"- cases with the three methods without training: {len(measured)}",
+        "- cases in which the best of the three helps:"
+        f" {sum(c.least_remapped < c.sliding - ENOUGH for c in measured)}",
+        "- cases in which it is also better than every method of `prove`:"
+        f" {sum(c.least_remapped < min(c.sliding, *c.bits.values()) - ENOUGH for c in measured)}",
         "",
         "| model | extended to, tokens | chosen | best | bits a token, chosen | bits a token, best"
-        " method | bits a token, baseline | |",
-        "| --- | --: | --- | --- | --: | --: | --: | --- |",
+        " method | bits a token, baseline | remapped | bits a token, remapped | |",
+        "| --- | --: | --- | --- | --: | --: | --: | --- | --: | --- |",
     ]
     for name, case in rows:
-        least = min(case.bits.values())
         chosen = case.bits.get(case.chosen, case.sliding)
+        least = f"{case.least_remapped:.3f}" if case.remapped else ""
         lines.append(
             f"| {name} | {case.to} | {case.chosen or 'none'} | {case.best or 'none'} |"
-            f" {chosen:.3f} | {least:.3f} | {case.sliding:.3f} | {'' if case.right else 'wrong'} |"
+            f" {chosen:.3f} | {min(case.bits.values()):.3f} | {case.sliding:.3f} |"
+            f" {case.best_remapped} | {least} | {'' if case.right else 'wrong'} |"
         )
     return "\n".join(lines) + "\n"
 
 
+def stored() -> dict[str, Any]:
+    """Return the stored results, or a record without any."""
+    if STORE.exists():
+        return json.loads(STORE.read_text("utf-8"))
+    return {"date": "", "transformers": version("transformers"), "models": {}}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=int, default=len(MODELS), help="fewer, and no page")
-    count = parser.parse_args().models
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--page", action="store_true", help="from the stored results alone")
     torch.set_num_threads(1)
-    found: dict[str, list[Case]] = {}
-    with tempfile.TemporaryDirectory() as work:
-        for number, model in enumerate(MODELS[:count]):
-            folder = make(model, Path(work) / f"{number}")
-            found[model.name] = []
-            for case in cases(folder):
-                found[model.name].append(case)
-                said = "right" if case.right else "wrong"
-                print(f"{model.name}, {case.to}: {case.chosen!r}, best {case.best!r}: {said}",
-                      flush=True)  # fmt: skip
-    if count == len(MODELS):
-        PAGE.write_text(page(found, datetime.date.today().isoformat()), "utf-8")
-    rows = [case for several in found.values() for case in several]
+    record = stored()
+    missing = [model for model in MODELS if model.name not in record["models"]]
+    for model in [] if parser.parse_args().page else missing:
+        with tempfile.TemporaryDirectory() as work:
+            found = [*cases(make(model, Path(work)))]
+        for case in found:
+            said = "right" if case.right else "wrong"
+            print(f"{model.name}, {case.to}: {case.chosen!r}, best {case.best!r}: {said}")
+        record["models"][model.name] = [asdict(case) for case in found]
+        record["date"] = datetime.date.today().isoformat()
+        STORE.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    PAGE.write_text(page(record), "utf-8")
+    rows = [Case(**case) for several in record["models"].values() for case in several]
     print(f"{sum(case.right for case in rows)} of {len(rows)} right")
     if sum(case.right for case in rows) < 0.9 * len(rows):
         sys.exit(1)

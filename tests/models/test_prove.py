@@ -169,7 +169,7 @@ cases = script("extend_cases")
 
 def test_a_choice_is_right_where_it_is_the_best_or_as_good():
     bits = {"as it is": 3.0, "yarn": 2.0, "ntk": 2.005}
-    case = cases.Case(64, "yarn", bits, 2.5)
+    case = cases.Case(64, "yarn", bits, 2.5, {})
     assert (case.best, case.right) == ("yarn", True)
     assert replace(case, chosen="ntk").right
     assert not replace(case, chosen="as it is").right
@@ -186,6 +186,26 @@ def test_nine_in_ten_of_forty_choices_are_right():
     assert (len(rows), counts["cases"]) == (40, 40)
     assert counts["right"] == sum(not line.endswith("wrong |") for line in rows) >= 36
     assert counts["cases in which a method helps"] >= 15
+
+
+def test_the_page_is_that_of_the_stored_results():
+    """Counted from the JSON: cases with ReRoPE, Self-Extend and dual chunk, and those they win."""
+    record = json.loads(cases.STORE.read_text("utf-8"))
+    assert cases.page(record) == PAGE.read_text("utf-8")
+    rows = [case for several in record["models"].values() for case in several]
+    remapped = [case for case in rows if case["remapped"]]
+    assert all([*case["remapped"]] == ["ReRoPE", "Self-Extend", "dual chunk"] for case in remapped)
+    saved = [case["sliding"] - min(case["remapped"].values()) for case in remapped]
+    helps = [case for case, bits in zip(remapped, saved, strict=True) if bits > ENOUGH]
+    wins = [
+        case
+        for case in helps
+        if min(case["remapped"].values()) < min(case["bits"].values()) - ENOUGH
+    ]
+    text = (PAGE.parent / "models.md").read_text("utf-8")
+    assert f"measured in {len(remapped)} of these cases" in text
+    assert f"the last 64 tokens in {len(helps)}, and at most {max(saved):.3f}" in text
+    assert f"in {len(wins)} it also beats every method" in text
 
 
 @pytest.mark.slow
