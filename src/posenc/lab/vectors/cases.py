@@ -10,10 +10,10 @@ cos and sin are those of the exact product p·θ of a position and a θ in float
 multiples of 1/8 that every precision represents, made without a random generator.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +27,7 @@ from posenc.encodings.additive.learned import Learned
 from posenc.encodings.rotary import extension
 from posenc.encodings.rotary.axial import axial
 from posenc.encodings.rotary.dinov3 import dinov3
+from posenc.encodings.rotary.directions import golden_gate, spiral
 from posenc.encodings.rotary.fope import FoPE
 from posenc.encodings.rotary.mrope import MRoPE, mrope, spatial_first
 from posenc.encodings.rotary.p_rope import p_rope
@@ -181,7 +182,9 @@ def of_rotations() -> Iterator[VectorCase]:
             theta = frequencies(channels)
             for where, pos in placed().items():
                 name = f"rotation/{layout}/{part} of {dim}/{where}/{precision}"
-                core = dim == 32 and precision in ("float64", "bfloat16")
+                core = dim == 32 and (
+                    precision == "float64" or (precision, part) == ("bfloat16", "all")
+                )
                 yield _rotation(name, {}, theta, pos, dim, layout, start, precision, core=core)
 
 
@@ -301,12 +304,12 @@ def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str
 
 
 def of_axes() -> Iterator[VectorCase]:
-    """Yield test vectors of frequencies (axis, pair): axial RoPE, M-RoPE and DINOv3."""
-    points, line, shares = (
-        torch.tensor([[0, 0, 0], [1, 2, 3], [100, 5, 70]]),
-        frequencies(32),
-        (6, 5, 5),
-    )
+    """Yield test vectors of frequencies (axis, pair), such as those of axial RoPE and M-RoPE."""
+    points = torch.tensor([[0, 0, 0], [1, 2, 3], [100, 5, 70]])
+    line, shares = frequencies(32), (6, 5, 5)
+    # The cases are those of the second of two heads
+    gate = golden_gate(32, 2, 0.2, 20.0)
+    of_gate: dict[str, Any] = {"axes": 2, "slowest": 0.2, "fastest": 20.0, "head": 1, "heads": 2}
     spread: dict[str, Any] = {"axes": 3, "base": (1e4, 2000.0, 256.0), "sections": shares}
     of_sections: dict[str, Any] = {"base": 1e4, "sections": shares}
     made: dict[str, tuple[Tensor, dict[str, Any]]] = {
@@ -325,8 +328,18 @@ def of_axes() -> Iterator[VectorCase]:
         "m-rope, spatial first": (spatial_first(line, shares), of_sections),
         "m-rope, ntk": (extension.ntk(mrope(line, shares), 4.0), of_sections | {"factor": 4.0}),
         "m-rope, p-rope": (p_rope(mrope(line, shares), 0.5), of_sections | {"p": 0.5}),
+        "m-rope, p-rope, ntk": (
+            extension.ntk(p_rope(mrope(line, shares), 0.5), 4.0),
+            of_sections | {"p": 0.5, "factor": 4.0},
+        ),
         "m-rope, qwen": (MRoPE(32).freqs, {"base": 1e4}),
         "dinov3": (dinov3(32), {"axes": 2, "base": 100.0}),
+        "spiral": (spiral(32), {"axes": 2, "base": 1e4}),
+        "golden gate": (gate[:, 1], of_gate),
+        "golden gate, by parts": (
+            extension.by_parts(gate, 8.0, 64)[:, 1],
+            of_gate | {"factor": 8.0, "trained": 64},
+        ),
     }
     for method, (theta, settings) in made.items():
         settings = {"dim": 2 * theta.shape[1], "method": method} | settings
@@ -350,14 +363,17 @@ def _of_layer(
 ) -> Iterator[VectorCase]:
     rotary = layer.encoding
     assert isinstance(rotary, Rotary)
-    theta = torch.as_tensor(rotary.frequencies(context)).double()
-    settings: dict[str, Any] = {"config": config, "layer": place, "length": context}
-    numbers = {"gain": rotary.gain, "softmax_scale": layer.build(context, "half").scale(rotary.dim)}
-    name = f"{model}/layer {place}"
-    edge = torch.tensor([0, 1, context // 2, context - 1])
-    edge = _points(edge, rotary) if rotary.sections else edge
-    core = number == 0 and not rotary.sections
-    yield _angles(f"config/{name}/angles", settings | numbers, theta, edge, core=core)
+    theta = rotary.frequencies(context)
+    gain, scale = rotary.gain, layer.build(context, "half").scale(rotary.dim)
+    name, core = f"{model}/layer {place}", number == 0 and not rotary.sections
+    for length in _lengths(rotary, context):
+        settings: dict[str, Any] = {"config": config, "layer": place, "length": length}
+        settings |= {"gain": gain, "softmax_scale": scale}
+        edge = torch.tensor([0, 1, length // 2, length - 1])
+        edge = _points(edge, rotary) if rotary.sections else edge
+        label = "angles" if length == context else f"angles, {length} tokens"
+        found = rotary.frequencies(length)
+        yield _angles(f"config/{name}/{label}", settings, found, edge, core=core)
     sets = {
         "start": torch.arange(2),
         "edge": torch.tensor([context - 1]),
@@ -379,6 +395,13 @@ def _of_layer(
             rotary.gain,
             core=core and rotary.gain != 1 and (where, precision) == ("shuffled", "float64"),
         )
+
+
+def _lengths(rotary: Rotary, context: int) -> list[int]:
+    """Return the context, and other lengths of texts if θ depends on the length."""
+    if not rotary.by_length:
+        return [context]
+    return sorted({context, rotary.trained, rotary.trained * 3 // 2})
 
 
 def _points(pos: Tensor, rotary: Rotary) -> Tensor:
@@ -489,24 +512,44 @@ def of_texts() -> Iterator[VectorCase]:
     known: dict[str, tuple[MultimodalRule, Any]] = {
         name: (rule, rule) for name, rule in RULES.items()
     } | {name: (rule_of(config), config) for name, config in RULE_CONFIGS.items()}
+    alike: set[MultimodalRule] = set()
     for label, (rule, stated) in known.items():
-        for number in range(12):
-            kinds, images, videos = _text(rule, number)
-            given: dict[str, Any] = {"images": images, "videos": videos}
-            given |= {"seconds": SECONDS[: len(videos)]} if rule.per_second else {}
-            mask = torch.ones(1, len(kinds))
-            if number % 3 == 1:
-                kinds, mask = [0, 0, *kinds], torch.tensor([[0, 0, *mask[0].long().tolist()]])
-            text = torch.tensor([kinds])
-            ids, delta = multimodal(text, stated, mask=mask.long(), **given)
-            settings = {"rule": rule.name, "merge": rule.merge} | given
-            settings |= {} if stated is rule else {"config": stated}
-            inputs = {"kinds": text, "mask": mask.long()}
-            outputs = {"ids": ids, "delta": delta}
-            name = f"ids/{label}/{number}"
-            yield VectorCase(
-                name, "ids", settings, inputs, outputs, 0.0, core=number < 3 + 3 * rule.canvas
-            )
+        anonymous = replace(rule, name="", note="")
+        first = anonymous not in alike
+        alike.add(anonymous)
+        texts = {str(number): [_text(rule, number)] for number in range(12)}
+        texts["batch"] = [_text(rule, number) for number in (5, 6, 7)]
+        for name, batch in texts.items():
+            # Every third text begins with padding
+            left = 2 * (name.isdigit() and int(name) % 3 == 1)
+            yield _ids(f"ids/{label}/{name}", rule, stated, batch, left, first or name in "012")
+
+
+def _ids(
+    name: str,
+    rule: MultimodalRule,
+    stated: MultimodalRule | Mapping[str, Any],
+    batch: Sequence["Text"],
+    left: int,
+    core: bool,
+) -> VectorCase:
+    """Return a case of the position ids of texts, with padding on the left, at least `left`."""
+    longest = left + max(len(text.kinds) for text in batch)
+    before = [longest - len(text.kinds) for text in batch]
+    rows = [[0] * n + text.kinds for n, text in zip(before, batch, strict=True)]
+    mask = [[0] * n + [1] * (longest - n) for n in before]
+    videos = [size for text in batch for size in text.videos]
+    given: dict[str, Any] = {
+        "images": [size for text in batch for size in text.images],
+        "videos": videos,
+    }
+    if rule.per_second:
+        given["seconds"] = [SECONDS[n % len(SECONDS)] for n in range(len(videos))]
+    inputs = {"kinds": torch.tensor(rows), "mask": torch.tensor(mask)}
+    ids, delta = multimodal(inputs["kinds"], stated, mask=inputs["mask"], **given)
+    settings = {"rule": rule.name, "merge": rule.merge} | given
+    settings |= {} if stated is rule else {"config": stated}
+    return VectorCase(name, "ids", settings, inputs, {"ids": ids, "delta": delta}, 0.0, core)
 
 
 # Configs with other rules than the defaults of their classes
@@ -517,16 +560,29 @@ RULE_CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "hunyuan_vl",
         "text_config": {"rope_scaling": {"xdrope_section": [4, 3, 3, 3, 3]}},
     },
-    "qwen2_5_vl, 2 a second": {
+    # At 25 ids a second, the order of two roundings to float32 decides about some ids
+    "qwen2_5_vl, 25 a second": {
         "model_type": "qwen2_5_vl",
-        "vision_config": {"spatial_merge_size": 3, "tokens_per_second": 2},
+        "vision_config": {"spatial_merge_size": 3, "tokens_per_second": 25},
+    },
+    "ernie4_5_vl_moe, 3 frames": {
+        "model_type": "ernie4_5_vl_moe",
+        "vision_config": {"temporal_merge_size": 3},
     },
 }
 Grids = list[tuple[int, int, int]]
 
 
-def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
-    """Make an example text: the kind of each token, and the grids of its images and videos."""
+class Text(NamedTuple):
+    """A text: the kind of each token, and the sizes (t, h, w) of its images and videos."""
+
+    kinds: list[int]
+    images: Grids
+    videos: Grids
+
+
+def _text(rule: MultimodalRule, number: int) -> Text:
+    """Make an example text with up to four images, videos and sounds."""
     kinds, images, videos = [0] * (1 + number % 3), Grids(), Grids()
     for part in range(1 + number % 4):
         rows, columns = 1 + (number + part) % 3, 1 + (number + 2 * part) % 4
@@ -546,7 +602,7 @@ def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
         elif 3 in rule.kinds and (number + part) % 3 == 2:
             kinds += [3] * (rows + columns)
         elif 2 in rule.kinds and (number + part) % 2:
-            frames = rule.merge_time * (8 if number == 8 else 1 + number % 2)
+            frames = rule.merge_time * (8 if number == 7 else 1 + number % 2)
             videos.append((frames, *grid))
             runs, tokens = (frames, 1) if rule.frames else (1, frames // rule.merge_time)
             kinds += ([2] * (tokens * rows * columns) + [0]) * runs
@@ -555,7 +611,7 @@ def _text(rule: MultimodalRule, number: int) -> tuple[list[int], Grids, Grids]:
             marks = 2 * (rule.newline and part % 2)
             kinds += [1] * (rows * (columns + rule.newline) + marks)
         kinds += [0] * (1 + part)
-    return kinds, images, videos
+    return Text(kinds, images, videos)
 
 
 def of_diffusion() -> Iterator[VectorCase]:
