@@ -39,7 +39,7 @@ HttpsFirstBalancedModeAutoEnable LensOverlay MediaRouter PaintHolding ThirdParty
 AvoidCorsURLLoaderRestartOnRedirect OptimizationHints NetworkTimeServiceQuerying AimEnabled
 PreconnectToSearch WebUIOmniboxPopup WebUIOmniboxFullPopup WebUIOmniboxAimPopup
 """.split()
-PATIENCE = 600_000  # milliseconds that a page may take on a busy machine: only a hang takes longer
+PATIENCE = 120_000  # milliseconds that a page may take on a busy machine: only a hang takes longer
 torch.set_num_threads(1)  # tensors are small here; threads would wait for each other
 os.environ["OMP_NUM_THREADS"] = "1"  # nor in Pythons that tests begin: a wait takes a whole core
 

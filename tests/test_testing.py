@@ -47,6 +47,7 @@ def test_canon():
 """
 
 
+@pytest.mark.slow
 def test_works_with_pytest_in_a_project_of_its_own(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     (tmp_path / "test_mine.py").write_text(TEST)

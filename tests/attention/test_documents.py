@@ -1,10 +1,12 @@
 """Packed documents: against the definition, and against each document as a text of its own."""
 
 import re
+from itertools import product
 
 import pytest
 import torch
 from spaced_attention import DIM, HEADS, heads
+from thorough import some
 
 from posenc import (
     CATALOG,
@@ -61,12 +63,16 @@ def grads(out, inputs):
     return torch.autograd.grad(out.square().sum(), inputs, materialize_grads=True)
 
 
-@pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
-    "encoding", [RoPE(DIM), T5Bias(HEADS), Shaw(DIM), Sum(RoPE(DIM), ALiBi(HEADS))], ids=type
-)
+    ("encoding", "dtype", "option", "mask"),
+    some(
+        product(
+            (RoPE(DIM), T5Bias(HEADS), Shaw(DIM), Sum(RoPE(DIM), ALiBi(HEADS))),
+            (torch.float32, torch.float64, torch.bfloat16), OPTIONS, MASKS,
+        ),
+        every=5,
+    ),
+)  # fmt: skip
 def test_every_mask_of_documents_is_that_of_the_definition(encoding, mask, option, dtype):
     q, k, v = (heads(n, TOKENS, dtype=dtype).requires_grad_() for n in (HEADS, 2, 2))
     learned = [weight for weight in encoding.parameters() if weight.requires_grad]

@@ -18,6 +18,7 @@ from spaced_attention import (
     masked,
     tensors,
 )
+from thorough import some
 from torch.autograd.profiler import profile
 
 from posenc import (
@@ -317,10 +318,17 @@ def by_formula(q, k, v, encoding, sinks, q_pos, k_pos):
     return torch.cat((scores, of_sinks), -1).softmax(-1)[..., :-1] @ v
 
 
-@pytest.mark.parametrize("sinks", [float("-inf"), 1.0], ids=["", "sinks"])
-@pytest.mark.parametrize("place", [(64, 0, 4), (512, 0, 2), (64, 256, 2), (64, 1000, 1)], ids=str)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-@pytest.mark.parametrize("name", LEARNED)
+@pytest.mark.parametrize(
+    ("name", "dtype", "place", "sinks"),
+    some(
+        product(
+            LEARNED, (torch.bfloat16, torch.float16, torch.float32),
+            [(64, 0, 4), (512, 0, 2), (64, 256, 2), (64, 1000, 1)], (float("-inf"), 1.0),
+        ),
+        every=7,
+    ),
+    ids=str,
+)  # fmt: skip
 def test_gradients_of_a_learned_bias_are_as_exact_as_in_blocks(name, dtype, place, sinks):
     """Against the formula in float64, with up to 1,000 keys before: weights are float32."""
     tokens, before, groups = place

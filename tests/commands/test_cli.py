@@ -79,6 +79,7 @@ def test_small_work_takes_one_thread_unless_another_number_is_set(set_to, taken)
     assert (done.returncode, done.stderr.strip()) == (0, taken)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="GNU's OpenMP prints its settings")
 @pytest.mark.parametrize(("set_to", "taken"), [(None, "PASSIVE"), ("active", "ACTIVE")])
 def test_threads_sleep_while_they_wait_unless_the_user_has_set_a_policy(set_to, taken):

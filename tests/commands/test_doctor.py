@@ -114,6 +114,7 @@ def test_paths_are_those_that_calls_take():
     assert found["rotation"]["interleaved"] in ("complex", "triton")
 
 
+@pytest.mark.slow
 def test_it_needs_the_extra_cli_alone():
     code = (
         "import sys\nclass Missing:\n    def find_spec(self, name, *rest):\n"

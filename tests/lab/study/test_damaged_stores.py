@@ -112,6 +112,7 @@ def test_a_flipped_bit_is_no_other_result(whole, tmp_path):
     assert 0.1 < outcomes.count(False) / len(outcomes) < 1
 
 
+@pytest.mark.slow
 def test_a_value_of_another_type_is_no_other_result(whole, tmp_path):
     path = whole / "now" / store.RESULTS
     expected, refused = store.read(path), 0
@@ -141,6 +142,7 @@ def all_that_is_said(path, capsys):
     attempted(explore.results, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(2))
 def test_commands_end_in_no_traceback(whole, tmp_path, monkeypatch, capsys, part):
     """A store without checksums, in which a changed number is not detected."""
@@ -152,6 +154,7 @@ def test_commands_end_in_no_traceback(whole, tmp_path, monkeypatch, capsys, part
             all_that_is_said(copy, capsys)
 
 
+@pytest.mark.slow
 def test_flipped_bits_of_a_store_without_checksums_end_in_no_traceback(whole, tmp_path):
     path, copy = whole / "before" / store.RESULTS, tmp_path / "flipped.db"
     for n, data in enumerate(flips(path.read_bytes(), 2)):

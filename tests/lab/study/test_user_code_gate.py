@@ -139,6 +139,7 @@ def command_lines():
     yield True, ["study", "plan.toml"]
 
 
+@pytest.mark.slow
 def test_no_command_runs_what_a_file_names(capsys):
     for rejected, typed in command_lines():
         code = 0
@@ -173,6 +174,7 @@ def test_a_command_runs_what_is_typed_again_and_says_so_where_a_study_is_to_go_o
     assert "`--allow-code` must be like my_module.py:Mine, got 'mine'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_is_typed_to_a_study_needs_no_typing_again(monkeypatch, capsys):
     whole = execute.study
     quickly = lambda *words, **named: whole(  # noqa: E731

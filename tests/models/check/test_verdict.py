@@ -258,6 +258,7 @@ def test_rows_of_one_side_in_the_other_layout_are_named(llama, tmp_path, side, w
     assert best.bits == pytest.approx(healthy, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_factor_that_shortens_the_texts_is_found(llama, tmp_path):
     """A factor of 8 reduces 64 tokens to 8, in which all readings are equal."""
     keys = dict(rope_type="linear", factor=8.0)
@@ -419,6 +420,7 @@ def test_windows_are_tried_on_longer_texts_beside_what_seems_better(tmp_path, mo
     assert "a window of 16" in finding.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["eps", "residual", "tokenizer"])
 def test_faults_that_are_not_of_positions_get_no_remedy_of_positions(llama, tmp_path, fault):
     """Other faults make the losses worse under every reading; a reading may hide part of that."""
@@ -449,6 +451,7 @@ def test_scores_that_a_norm_makes_too_small_are_not_blamed_on_the_softmax_scale(
     assert "softmax scale × √2" in checked.unknown[0]
 
 
+@pytest.mark.slow
 def test_two_changes_at_once_are_found(llama, tmp_path):
     """The pair restores the loss of the healthy model; one change alone does not."""
     keys = dict(rope_theta=1e6, rope_type="linear", factor=2.0)

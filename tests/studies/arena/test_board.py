@@ -185,6 +185,7 @@ def test_what_cannot_be_trained_again_is_refused(done):
 CLAIMS = [{"processor": "an abacus"}, {"device": "cuda, a GPU"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sources", CLAIMS)
 @pytest.mark.parametrize("second", [1, 2], ids=["all right", "seeds far apart"])
 def test_a_claim_of_another_machine_hides_no_forgery(copied, honest, sources, second):
@@ -276,6 +277,7 @@ class Mine(ALiBi):
 """
 
 
+@pytest.mark.slow
 def test_an_entry_that_replaces_the_grader_is_refused(tmp_path, monkeypatch):
     """The entry's process stores 100 % after a few steps; ours grades and never imports it."""
     monkeypatch.chdir(tmp_path)
@@ -364,6 +366,7 @@ def test_another_plan_is_refused(done, tmp_path):
         board.verify(tmp_path, SUITE)
 
 
+@pytest.mark.slow
 def test_code_of_an_entry_is_run_where_it_is_allowed_and_the_same(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mine = tmp_path / "mine.py"

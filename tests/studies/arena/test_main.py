@@ -101,6 +101,7 @@ def test_baselines_of_an_earlier_run_are_not_trained_again(tiny):
     assert now.keys() == second.records.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["code", "processor"])
 def test_baselines_of_other_code_or_another_processor_are_not_used(tiny, monkeypatch, name):
     assert tiny("alibi", "--suite", "tiny", "--out", "first")[0] == 0
@@ -129,6 +130,7 @@ def test_it_runs_in_a_folder_of_ones_own(tmp_path):
     assert int(ran.stdout) > 1
 
 
+@pytest.mark.slow
 def test_from_an_encoding_of_ones_own_to_the_board(tiny):
     entry = "mine.py:Mine"
     words = entry, "--suite", "tiny", "--out", "mine"
