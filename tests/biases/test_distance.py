@@ -104,15 +104,15 @@ def test_a_view_of_distance_is_the_reference_and_trains(name, mask, place, group
 @masked
 @pytest.mark.parametrize("name", ["deberta", "fire", "shaw"])
 def test_blocks_read_only_the_keys_that_are_seen(name, mask, place):
-    encoding = {**BY_CONTENT, **BY_DISTANCE}[name]
-    q, k, v = tensors(*PLACES[place], groups=2)
+    encoding = deepcopy({**BY_CONTENT, **BY_DISTANCE}[name]).double()
+    q, k, v = (x.double() for x in tensors(*PLACES[place], groups=2))
     leaves = [x.requires_grad_() for x in (q, k, v, *encoding.parameters())]
 
     def run(path):
         out = by_path(path, q, k, v, encoding, *PLACES[place], MASKS[mask](*PLACES[place]))
         return out, *torch.autograd.grad(out.square().sum(), leaves)
 
-    torch.testing.assert_close(run("blocks"), run("reference"), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(run("blocks"), run("reference"), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
