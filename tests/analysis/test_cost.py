@@ -102,7 +102,7 @@ def test_a_slow_round_leaves_the_ratio_within_it_as_it_is(monkeypatch):
     clock = Clock(monkeypatch)
     pace = lambda number: 4.0 if number % 2 else 1.0  # noqa: E731
     runs = {"base": clock.layer(2e-3, pace)[0], "other": clock.layer(3e-3, pace)[0]}
-    times = cost._in_turns(runs, 8, lambda: None)
+    times = cost._time_in_rounds(runs, 8, lambda: None)
     assert max(times["other"].values()) > 3.9 * min(times["other"].values())
     ratio = cost._ratio(times["other"], times["base"])
     assert (ratio.median, ratio.low, ratio.high) == pytest.approx((1.5, 1.5, 1.5))
@@ -113,7 +113,7 @@ def test_a_slow_layer_is_timed_in_fewer_rounds_and_the_others_in_all(monkeypatch
     """Also where rounds take minutes: no layer is left out because another is slow."""
     clock = Clock(monkeypatch)
     (base, all_rounds), (slow, few) = clock.layer(1e-3), clock.layer(60.0)
-    times = cost._in_turns({"base": base, "slow": slow}, 15, lambda: None)
+    times = cost._time_in_rounds({"base": base, "slow": slow}, 15, lambda: None)
     assert (len(all_rounds), len(few)) == (15, cost.FEWEST)
     ratio = cost._ratio(times["slow"], times["base"])
     assert (ratio.median, ratio.rounds) == (pytest.approx(60_000), cost.FEWEST)

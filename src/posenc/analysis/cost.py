@@ -82,7 +82,7 @@ class Count:
 
 def count(layer: Any, x: Tensor) -> Count:
     """Count the work of a layer for `x`, (batch, token, channel), under a causal mask."""
-    with _Alive() as alive:
+    with _LiveTensors() as alive:
         _forward(layer, x)
     return Count(alive.operations, alive.numbers, alive.peak)
 
@@ -106,7 +106,9 @@ def costs(
     jobs = [(n, kind) for n in range(len(layers)) for kind in (_forward, _training)]
     # This run is a warm-up too
     memory = {(n, kind): _peak(kind, layers[n], x) for n, kind in jobs}
-    times = _in_turns({(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step)
+    times = _time_in_rounds(
+        {(n, kind): partial(kind, layers[n], x) for n, kind in jobs}, rounds, step
+    )
     return [
         Cost(
             forward=statistics.median(times[n, _forward].values()),
@@ -139,7 +141,7 @@ def by_length(
             with suppress(IndexError):
                 memory[n] = _peak(_forward, layer, texts[n])
         runs = {n: partial(_forward, layers[n], texts[n]) for n in memory}
-        times = _in_turns(runs, times_each, step)
+        times = _time_in_rounds(runs, times_each, step)
         for n, lengths_of in enumerate(measured):
             if n in memory:
                 median = statistics.median(times[n].values())
@@ -149,7 +151,7 @@ def by_length(
     return measured
 
 
-def _in_turns(
+def _time_in_rounds(
     runs: Mapping[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
 ) -> dict[Any, dict[int, float]]:
     """Time all runs in each round, in a new random order; return the CPU seconds by run and round.
@@ -208,12 +210,12 @@ def _training(layer: SelfAttention, x: Tensor) -> None:
 
 
 def _peak(kind: Callable[[Any, Tensor], Any], layer: nn.Module, x: Tensor) -> int:
-    with _Alive() as alive:
+    with _LiveTensors() as alive:
         kind(layer, x)
     return alive.peak
 
 
-class _Alive(DispatchMode):
+class _LiveTensors(DispatchMode):
     """A torch dispatch mode that counts operations and measures the memory of live tensors."""
 
     def __init__(self):

@@ -92,7 +92,7 @@ def cut(
     batch, heads = q.shape[:2]
     most = min(ROWS, max(1, isqrt(MOST_SCORES // (batch * heads))))
     own = _own_keys(band, slice(rows.start, rows.stop))
-    most = len(rows) if _fall(c_key, own) <= FALL else most
+    most = len(rows) if _largest_decrease(c_key, own) <= FALL else most
     # Keys with a bias that is lower by more than this have negligible weights, (head, 1)
     enough = spread_of_weights(q, k, v, scale).unsqueeze(-1)
     enough = enough + log(2 * band.keys / torch.finfo(bias.dtype).eps)
@@ -101,7 +101,7 @@ def cut(
         some = slice(start, min(start + most, rows.stop))
         own = _own_keys(band, some)
         last = own.start
-        r = last if _fall(c_key, own) <= FALL else None
+        r = last if _largest_decrease(c_key, own) <= FALL else None
         parts.append(Tile(slice(0, heads), some, own, far=True, causal=True, origin=r))
         if last:
             gone = c_key[..., last, None] - c_key[..., :last] < -enough
@@ -123,7 +123,7 @@ def _own_keys(band: DiagonalBand, rows: slice) -> slice:
     return slice(start, min(rows.stop - band.low, band.keys))
 
 
-def _fall(c: Tensor, keys: slice) -> float:
+def _largest_decrease(c: Tensor, keys: slice) -> float:
     """Return the largest decrease of the cumulative log gates c over `keys`, of any head."""
     some = c[..., keys]
     return float((some[..., 0] - some[..., -1]).amax())

@@ -61,7 +61,7 @@ class OffsetRange:
         if q is None or k is None:
             q, k = (sequence(some.stop - some.start, some.start) for some in (rows, keys))
         else:
-            q, k = _of_texts(q, texts, rows), _of_texts(k, texts, keys)
+            q, k = _slice_positions(q, texts, rows), _slice_positions(k, texts, keys)
         return OffsetRange(self.low, self.high, q, k)
 
 
@@ -162,7 +162,9 @@ class Mask:
         self.check(batch, tokens, tokens)
         later, keys = slice(start, tokens), slice(0, tokens)
         shapes = [
-            ((tokens - start,), (tokens,)) if both == NOWHERE else (_cut(both[0], start), both[1])
+            ((tokens - start,), (tokens,))
+            if both == NOWHERE
+            else (_shape_after(both[0], start), both[1])
             for both in self.shapes
         ]
         ids = tuple([same.sliced(later, keys) for same in self.ids])
@@ -174,7 +176,7 @@ class Mask:
         - `rows`, `keys`: slices of queries and keys
         - `texts`: slice of the batch; all by default
         """
-        sees = _From(self.sees, texts.start or 0, rows.start, keys.start)
+        sees = _SlicedMask(self.sees, texts.start or 0, rows.start, keys.start)
         bands = self.bands and tuple([band.sliced(rows, keys, texts) for band in self.bands])
         return Mask(sees, bands=bands, made_of=self.made_of)
 
@@ -300,7 +302,7 @@ class _SameId:
 
 
 @dataclass(frozen=True, eq=False)
-class _From:
+class _SlicedMask:
     """A mask function for slices of batch, queries and keys: adds their starts to the indices."""
 
     sees: Seen
@@ -312,13 +314,13 @@ class _From:
         return self.sees(b + self.text, h, i + self.query, j + self.key)
 
 
-def _of_texts(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
+def _slice_positions(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
     """Slice positions by batch and tokens, or by tokens only if the batch shares its positions."""
     pos = pos[..., tokens]
     return pos if pos.ndim == 1 or len(pos) == 1 else pos[texts]
 
 
-def _cut(shape: tuple[int, ...], start: int) -> tuple[int, ...]:
+def _shape_after(shape: tuple[int, ...], start: int) -> tuple[int, ...]:
     """Return the shape that positions have after their first `start` tokens are removed."""
     return (*shape[:-1], shape[-1] - start) if shape and shape[-1] != ANY else shape
 

@@ -129,13 +129,15 @@ def write(
         kept,
         changes(before, after),
         notes,
-        _usable(serving_folder(str(written.parent), tokens) | dict.fromkeys(OTHERS, ""), lost),
-        _usable(serving(str(config.parent), before, after, spec, tokens), lost),
+        _command_or_warning(
+            serving_folder(str(written.parent), tokens) | dict.fromkeys(OTHERS, ""), lost
+        ),
+        _command_or_warning(serving(str(config.parent), before, after, spec, tokens), lost),
         cache_bytes(spec, tokens),
     )
 
 
-def _usable(lines: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
+def _command_or_warning(lines: dict[str, str], lost: dict[str, str]) -> dict[str, str]:
     """Replace a server's command by a warning if the server ignores settings of the new config."""
     checked = {name: lost.get(READERS.get(name, name), line) for name, line in lines.items()}
     return {name: line for name, line in checked.items() if line}

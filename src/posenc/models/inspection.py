@@ -292,7 +292,9 @@ def inspect_spec(
     measured = cache(
         lambda *layer_arguments: _turning(spec, target or spec.context, *layer_arguments)
     )
-    others = {} if full_spec.text_stack is full_spec else _others(full_spec, full_spec.text_stack)
+    others = (
+        {} if full_spec.text_stack is full_spec else _other_parts(full_spec, full_spec.text_stack)
+    )
     return Inspection(
         file,
         spec,
@@ -333,12 +335,12 @@ def _seen(pair: Pair, span: int) -> Seen:
     return "new" if min(1.0, span / pair.wavelength) > pair.turns + ROUNDING else "part"
 
 
-def _others(full_spec: Spec, main: Spec) -> dict[str, Spec]:
+def _other_parts(full_spec: Spec, main: Spec) -> dict[str, Spec]:
     """Map the path of each nested part, except the text model, to its specification."""
     others = {}
     for name, part in full_spec.parts.items():
         if part.parts:
-            others |= {f"{name}.{inner}": p for inner, p in _others(part, main).items()}
+            others |= {f"{name}.{inner}": p for inner, p in _other_parts(part, main).items()}
         if (part.layers or part.embedding) and part != main:
             others[name] = part
     return others
@@ -505,14 +507,14 @@ def _advice(
     why `extend` would not write the config, or to ""; None if there is no config.
     """
     if isinstance(spec.embedding, Table) or (measurements and measurements.tables):
-        return _by_rows(spec, target, measurements)
+        return _table_advice(spec, target, measurements)
     if not spec.global_rotary or not spec.context or target <= spec.context:
         return []
     rotary = spec.global_rotary[0]
     if rotary.method not in ("default", *METHODS):
         return [f"{rotary.method} has no formula for other lengths: its factors come from a search"]
     if refused is None:
-        return [*_by_flags(rotary, spec, target), *_by_training(rotary, target)]
+        return [*_llama_cpp_advice(rotary, spec, target), *_by_training(rotary, target)]
     methods = ("yarn", "dynamic") if rotary.method == "default" else (rotary.method,)
     commands = [
         f"{_extend(path)} --to {target} --method {method}{COMMENTS.get(method, '')}"
@@ -530,11 +532,11 @@ def _extend(path: str) -> str:
     config = path if path.endswith(".json") else os.path.join(folder, "config.json")
     # A link, as in the hub's cache, leads to a shared file, which must not change
     if os.path.islink(config):
-        return f"mkdir longer && cp -L {_word(config)} longer/config.json && posenc extend longer"
-    return f"posenc extend {_word(path)}"
+        return f"mkdir longer && cp -L {_quoted(config)} longer/config.json && posenc extend longer"
+    return f"posenc extend {_quoted(path)}"
 
 
-def _word(path: str) -> str:
+def _quoted(path: str) -> str:
     """Quote a path for a shell, so that it is not read as an option."""
     return quote(f"./{path}" if path.startswith("-") else path)
 
@@ -548,7 +550,7 @@ def _refused(values: Values, target: int, method: str) -> str:
     return ""
 
 
-def _by_flags(rotary: Rotary, spec: Spec, target: int) -> list[str]:
+def _llama_cpp_advice(rotary: Rotary, spec: Spec, target: int) -> list[str]:
     """Return advice for a GGUF file: llama.cpp's command-line options that extend the context."""
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method not in ("default", "yarn") or not trained:
@@ -557,7 +559,7 @@ def _by_flags(rotary: Rotary, spec: Spec, target: int) -> list[str]:
     return [f"llama.cpp's options are {flags} --yarn-orig-ctx {trained}"]
 
 
-def _by_rows(spec: Spec, target: int, measurements: WeightMeasurements | None) -> list[str]:
+def _table_advice(spec: Spec, target: int, measurements: WeightMeasurements | None) -> list[str]:
     """Return remedies for a position table that is too short or partly untrained."""
     tables = text_tables(measurements) if measurements else []
     learned = [table.rows for table in tables if table.learned]
@@ -592,7 +594,7 @@ def _larger_bases(dim: int, present: float, target: int) -> str:
         return ""
     enough: list[float] = []
     short = 0.0
-    for base in _tried(least, present):
+    for base in _candidate_bases(least, present):
         if _reach(dim, base, target) >= target:
             enough.append(base)
         else:
@@ -618,7 +620,7 @@ def _reach(dim: int, base: float, limit: int) -> int:
     return reach(Rotary(dim, dim, base).unscaled(), limit)
 
 
-def _tried(least: float, present: float) -> Iterator[float]:
+def _candidate_bases(least: float, present: float) -> Iterator[float]:
     """Yield round candidate bases above the present one, from the smallest sufficient base on."""
     base = _rounded_up(least, 3)
     if least > present:

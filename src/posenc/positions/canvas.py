@@ -29,7 +29,7 @@ def canvas_ids(row: Tensor, grids: Grids) -> Tensor:
         text = frame.start() - done
         ids[done : frame.start()] = start + torch.arange(text)[:, None]
         start += text
-        start += 1 + _draw(ids[frame.start() : frame.end()], frame.group(), start, grids)
+        start += 1 + _fill_picture(ids[frame.start() : frame.end()], frame.group(), start, grids)
         done = frame.end()
     outside = CROP.search(FRAME.sub(lambda frame: "0" * len(frame.group()), word))
     if outside:
@@ -42,7 +42,7 @@ def canvas_ids(row: Tensor, grids: Grids) -> Tensor:
     return ids
 
 
-def _draw(ids: Tensor, word: str, start: int, grids: Grids) -> int:
+def _fill_picture(ids: Tensor, word: str, start: int, grids: Grids) -> int:
     """Fill in the position ids of one sliced picture; return the longer side of its grid."""
     crops = [crop.span() for crop in CROP.finditer(word)]
     sizes = [grids.next(int(word[1]), end - first, exactly=True) for first, end in crops]
@@ -53,7 +53,7 @@ def _draw(ids: Tensor, word: str, start: int, grids: Grids) -> int:
     ids[:] = start
     ids[0, 1:] = max(start - 1, 0)
     first, end = crops[0]
-    _place(ids[first:end], _spread(height, thumb.h), _spread(width, thumb.w))
+    _place(ids[first:end], _evenly_spaced(height, thumb.h), _evenly_spaced(width, thumb.w))
     if end < len(ids):
         ids[end, 1:] += torch.tensor([height, width])
     for number, (size, (first, end)) in enumerate(zip(slices, crops[1:], strict=True)):
@@ -74,7 +74,7 @@ def _place(ids: Tensor, rows: Tensor, columns: Tensor) -> None:
     ids[:, 1:] += torch.cartesian_prod(rows, columns)
 
 
-def _spread(size: int, tokens: int) -> Tensor:
+def _evenly_spaced(size: int, tokens: int) -> Tensor:
     """Return `tokens` evenly spaced integers from 0 to size − 1, the ids of a thumbnail."""
     return torch.linspace(0, size - 1, tokens).round().long()
 

@@ -286,7 +286,7 @@ def tried(promise: Promise, case: Case) -> PromiseOutcome:
 
 def _defect(pair: TensorPair) -> float:
     """Return the largest difference of two tensors, relative to the largest expected number."""
-    if _unlike(pair):
+    if _incomparable(pair):
         return float("inf")
     if not pair.actual.numel():
         return 0.0
@@ -294,7 +294,7 @@ def _defect(pair: TensorPair) -> float:
     return _apart(pair).max().item() / unit
 
 
-def _unlike(pair: TensorPair) -> str:
+def _incomparable(pair: TensorPair) -> str:
     """Return the reason why the two tensors cannot be compared, or ""."""
     if not isinstance(pair.actual, torch.Tensor):
         return f"{brief(pair.actual)} instead of a tensor"
@@ -311,7 +311,7 @@ def _apart(pair: TensorPair) -> torch.Tensor:
 
 def _witness(pair: TensorPair) -> str:
     """Format the two numbers that differ most, with their index and enough digits to show it."""
-    if unlike := _unlike(pair):
+    if unlike := _incomparable(pair):
         return unlike
     place = torch.unravel_index(_apart(pair).argmax(), pair.actual.shape)
     values = [x[place].item() for x in (pair.actual, pair.expected)]

@@ -222,7 +222,7 @@ def _turning(card: Card, encoding: RoPE, material: Material, text: Text) -> Firs
     layer = material.layer(encoding)
     x = material.vectors[text.ids[material.example]]
     q, k = (to(x).unflatten(-1, (layer.heads, -1))[:, 0] for to in (layer.q, layer.k))
-    pair, spans = _twice(text)
+    pair, spans = _word_pair_in_two_sentences(text)
     theta = float(encoding.freqs[len(encoding.freqs) // 4])
     sentences = {
         " ".join(text.words[span]): geometry.turned(
@@ -242,7 +242,7 @@ def _turning(card: Card, encoding: RoPE, material: Material, text: Text) -> Firs
     )
 
 
-def _twice(text: Text) -> tuple[tuple[str, str] | None, list[slice]]:
+def _word_pair_in_two_sentences(text: Text) -> tuple[tuple[str, str] | None, list[slice]]:
     """Find a word pair that occurs early in one short sentence and late in another."""
     met: dict[tuple[str, str], list[tuple[int, slice]]] = {}
     for span in text.sentences(shortest=6, longest=14):

@@ -207,14 +207,14 @@ def resolved(plan: Plan) -> list[Cell]:
     for name, task in made_of.items():
         plan.check_margin(name, task.in_bits)
         _refuse_unmeasured(plan, name, task)
-        with _usable(f"tasks: {name}"):
+        with _as_plan_error(f"tasks: {name}"):
             most = task.most_tokens()
         for cell in cells:
             if cell.task != name or cell.seed != 1:
                 continue
             task = made_of[name].at(cell.trained, cell.tested)
             longest = task.longest
-            with _usable(f"encodings: {cell.name}"):
+            with _as_plan_error(f"encodings: {cell.name}"):
                 if cell.extend or user_code.is_own(cell.encoding):
                     check_encoding(cell, longest)
                     if user_code.is_own(cell.encoding):
@@ -239,7 +239,7 @@ def _cells(
         settings, trained = by_task[cell.task], lengths[cell.name]
         if trained is not None:
             # A row with its own trained length: its encoding receives that length
-            with _usable(f"encodings: {cell.name}"):
+            with _as_plan_error(f"encodings: {cell.name}"):
                 longest = made_of[cell.task].at(trained, settings["tested"]).longest
             told = None if settings["told"] is None else longest
             settings = {**settings, "trained": trained, "told": told}
@@ -247,7 +247,7 @@ def _cells(
 
     trials = map(whole, plan.trials())
     return [
-        *(replace(cell, tested=_within(cell)) for cell in trials),
+        *(replace(cell, tested=_within_training(cell)) for cell in trials),
         *map(whole, plan.cells()),
     ]
 
@@ -257,7 +257,7 @@ def _by_task(plan: Plan) -> tuple[dict[str, dict[str, Any]], dict[str, tasks.Tas
     by_task, made_of = {}, {}
     for name in plan.tasks:
         source = plan.source(name)
-        with _usable(f"tasks: {name}"):
+        with _as_plan_error(f"tasks: {name}"):
             data = safe_files.digest(Path(source)) if source else ""
             task = tasks.find(name, file_of(Cell(name, "", 0, data=data, source=source)))
             check_setting("trained", task.trained if plan.trained is None else plan.trained)
@@ -324,7 +324,7 @@ def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
         SelfAttention(width, cell.profile.heads, encoding)(torch.zeros(1, 2, width), ends)
 
 
-def _within(cell: Cell) -> tuple[int, ...]:
+def _within_training(cell: Cell) -> tuple[int, ...]:
     """Return the tested lengths up to the trained one, whose results choose the learning rate."""
     assert cell.trained is not None
     return tuple(n for n in cell.tested if n <= cell.trained) or (cell.trained,)
@@ -348,7 +348,7 @@ def _with_stored_lengths(plan: Plan, cells: list[Cell], contents: Contents) -> l
 
 
 @contextmanager
-def _usable(what: str) -> Iterator[None]:
+def _as_plan_error(what: str) -> Iterator[None]:
     """Convert errors from files or code that a plan names to a one-sentence PlanError."""
     try:
         yield
@@ -495,7 +495,7 @@ def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> N
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
-    threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
     alone = lambda: os.getppid() != parent and os.name != "nt"  # noqa: E731
     last_sent = 0.0
     while True:
@@ -527,7 +527,7 @@ def _work(connection: Connection, runner: Runner, cells: Path, parent: int) -> N
             return
 
 
-def _leave_with(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """Wait until the parent process has ended, then exit after `GRACE` more seconds."""
     if os.name == "nt":
         return

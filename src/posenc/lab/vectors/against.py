@@ -578,14 +578,14 @@ def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Ten
     return torch.complex(*(rounded("cos and sin", x) for x in (angle.cos(), angle.sin())))
 
 
-def _turns(
+def _factor_functions(
     still: complex,
 ) -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
     """Yield functions from cos + i·sin to a rotary pair's factor: the correct one first.
 
     - `still`: complex factor of the pairs that do not rotate: 1, or 1 + i for FoPE
     """
-    right = partial(_with_still, still)
+    right = partial(_with_unrotated, still)
     yield None, right
     yield _fault("rotated backward", "Each pair turns by −p·θ."), lambda m: right(m).conj()
     yield _fault("cos and sin are exchanged", ""), lambda m: 1j * right(m).conj()
@@ -595,15 +595,15 @@ def _turns(
         if other != still:
             said = f"They must be multiplied by cos 1 and sin {complex(still).imag:g}."
             name = f"{part} of pairs that stand still is {wrong:g}"
-            yield _fault(name, said), partial(_with_still, other)
+            yield _fault(name, said), partial(_with_unrotated, other)
 
 
-def _with_still(value: complex, m: Tensor) -> Tensor:
+def _with_unrotated(value: complex, m: Tensor) -> Tensor:
     """Set the complex factor of rotary pairs with frequency 0 to `value`."""
-    return torch.where(_still(m), torch.tensor(value, dtype=m.dtype), m)
+    return torch.where(_unrotated_pairs(m), torch.tensor(value, dtype=m.dtype), m)
 
 
-def _still(m: Tensor) -> Tensor:
+def _unrotated_pairs(m: Tensor) -> Tensor:
     """Return a mask (pair,), True for rotary pairs whose complex factor is 1 at all positions."""
     return (m == 1).flatten(0, -2).all(0)
 
@@ -617,7 +617,7 @@ def _verdict(
         return Verdict(tuple(findings), float("inf"))
     found = [observed.multipliers(pairs, part)[0] for part in (0, 1)]
     unit = _expected(observed.probe, rotary, length)
-    expected, moving = _with_still(still, unit), ~_still(unit)
+    expected, moving = _with_unrotated(still, unit), ~_unrotated_pairs(unit)
     gains = [_gain(m[..., moving] if len(moving) == m.shape[-1] else m) for m in found]
     plain = [m / gain if gain > CLOSE else m for m, gain in zip(found, gains, strict=True)]
     error = float("inf")
@@ -625,7 +625,7 @@ def _verdict(
         right = rotary.gain * expected[:, None]
         error = max(float((m - right).abs().max()) for m in found)
         room = slack(observed.probe.points.double(), rotary.frequencies(length).double())
-        if not findings and all(_off(m, right, room) < 1 for m in found):
+        if not findings and all(_relative_error(m, right, room) < 1 for m in found):
             return Verdict((), error, (REORDERED,) if pairs.out != pairs.layout else ())
     alike = [float((m - 1).abs().max()) < CLOSE for m in plain]
     moves = float((expected - 1).abs().max()) > CLOSE
@@ -718,7 +718,7 @@ def _explained(
         [*_thetas(rotary, spec, length)],
         [*_places(probe, rotary, spec)],
         [*_roundings()],
-        [*_turns(still)],
+        [*_factor_functions(still)],
     )
     best: tuple[int, float, list[RotationFault]] | None = None
     for theta, place, rounding, turn in product(*parts):
@@ -728,13 +728,13 @@ def _explained(
         if theta[1].shape[-1] != m.shape[-1]:
             continue
         made = turn[1](rounding[1](place[1], theta[1]))[:, None]
-        error = _off(m, made, slack(place[1], theta[1]))
+        error = _relative_error(m, made, slack(place[1], theta[1]))
         if error < 1 and (best is None or (len(faults), error) < best[:2]):
             best = len(faults), error, faults
     return best[2] if best else None
 
 
-def _off(m: Tensor, made: Tensor, room: Tensor) -> float:
+def _relative_error(m: Tensor, made: Tensor, room: Tensor) -> float:
     """Return the largest difference of two complex factors, divided by the allowed error."""
     return float(off(m, made, room).max())
 

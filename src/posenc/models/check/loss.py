@@ -132,14 +132,14 @@ def opened(model: Path | Source, dtype: torch.dtype = torch.float32) -> Iterator
         yield Opened(_placed(module, dtype), tokenizer, source.own_spec.text_stack)
         return
     module, tokenizer = load_gguf(source)
-    yield Opened(_placed(module, dtype), tokenizer, _in_their_order(source))
+    yield Opened(_placed(module, dtype), tokenizer, _with_transformers_layout(source))
 
 
 def _placed(model: Any, dtype: torch.dtype) -> Any:
     return model.to("cuda" if torch.cuda.is_available() else "cpu", dtype)
 
 
-def _in_their_order(source: Source) -> Spec:
+def _with_transformers_layout(source: Source) -> Spec:
     """Return the specification of a GGUF file, with the pair layout of transformers' class."""
     spec = source.own_spec.text_stack
     usual = specify(source.config("")).rotary

@@ -203,7 +203,7 @@ def check(
         except ModelError as error:
             unknown.append(f"its weights could not be tested: {error}")
     kept = [finding for finding in findings if finding.rule.name not in ignored]
-    unknown += _hidden(findings, kept, found)
+    unknown += _ignored_errors(findings, kept, found)
     return Check(
         name_of(path), found.file, tuple(kept), tuple(tried), tuple(unknown), tuple(asked),
         since(start), SCHEMA, strict, ignored, tuple(_undetectable(tried, tokens) if turns else ()),
@@ -233,7 +233,9 @@ def _rule_named(name: str) -> str:
     return name
 
 
-def _hidden(findings: list[Fault], kept: list[Fault], found: faults.Faults) -> Iterator[str]:
+def _ignored_errors(
+    findings: list[Fault], kept: list[Fault], found: faults.Faults
+) -> Iterator[str]:
     """Yield a sentence for each error that ended the check although its rule is ignored."""
     for finding in findings:
         if finding not in kept and (found.spec is None or finding.rule is BROKEN_FILE):
@@ -347,7 +349,7 @@ def _two_changes(
     if found:
         best = min(found, key=lambda trial: trial.bits).name
         second = [x for x in others if first.name + BESIDE + x.name == best]
-        again = [pair for x in second for pair in further(x) if _changes(pair, first)]
+        again = [pair for x in second for pair in further(x) if _sets_other_value(pair, first)]
         found += _better(trials(model, again, ids, progress, first), own)
     return found
 
@@ -357,7 +359,7 @@ def _better(tried: list[Trial], own: Trial) -> list[Trial]:
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
-def _changes(pair: Reading, first: Reading) -> bool:
+def _sets_other_value(pair: Reading, first: Reading) -> bool:
     """Test whether the second change of `pair` sets the config key of `first`, differently."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
@@ -392,12 +394,12 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
     best = _best(tried)
     if best is None:
         return
-    gaps = _gaps(best.name, tried)
+    gaps = _compared_with_best(best.name, tried)
     near = max(NEAR, NEAR_SHARE * -best.difference)
     # A reading significantly worse than the config is also worse than the best
     rivals = [x for x, by in gaps if by.difference < near or (by.low <= 0 and not x.worse)]
     names = dict.fromkeys((best.name, *(trial.name for trial in rivals)))
-    why = _unfit(best, rivals)
+    why = _doubt(best, rivals)
     measured = (
         f"{best.bits:.3f} bits per token, {-best.difference:.3f} fewer than as read"
         f" ({-best.high:.3f} … {-best.low:.3f})"
@@ -435,14 +437,14 @@ def _best(tried: list[Trial]) -> Trial | None:
     return min(pool, key=lambda trial: trial.difference)
 
 
-def _gaps(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
+def _compared_with_best(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
     """Return the loss of each changed config but the best, and its comparison with the best."""
     on = {trial.tokens: trial for trial in tried if trial.name == best}
     others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
     return [(trial, trial.than(on[trial.tokens], len(others))) for trial in others]
 
 
-def _unfit(best: Trial, rivals: list[Trial]) -> str:
+def _doubt(best: Trial, rivals: list[Trial]) -> str:
     """Return a reason why the settings with the lowest loss may not be the right ones, or ""."""
     kinds = best.kind.split(BESIDE)
     if "none" in kinds:

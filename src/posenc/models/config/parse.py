@@ -92,7 +92,9 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
         config.refuse("model_type", model, family.refused)
     spec = Spec(model, family.kind)
     if family.stacks:
-        stacks = {name: _stack(config, _present(config, family, name)) for name in family.stacks}
+        stacks = {
+            name: _stack(config, _with_used_names(config, family, name)) for name in family.stacks
+        }
         spec = Spec(model, "parts", parts=stacks)
     elif family.kind != "parts":
         spec = _stack(config, family)
@@ -101,7 +103,7 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
     return _with_parts(replace(spec, applied=_applied(config)), config, family)
 
 
-def _present(config: Fields, family: Family, name: str) -> Family:
+def _with_used_names(config: Fields, family: Family, name: str) -> Family:
     """Return the facts about one stack of layers, with the key names that the config uses."""
     own, one = family.stacks[name], family.stack(name)
     keys = {
@@ -184,7 +186,7 @@ def _stack(config: Fields, family: Family) -> Spec:
     values = _without_unread_names(
         getattr(code, "standard_keys", lambda file: file.values)(file), file
     )
-    file = file.with_values(values, _as_deep_as_listed(values, family))
+    file = file.with_values(values, _with_listed_depth(values, family))
     config = file.with_values(_without_ignored_keys(file))
     _check_heads(config)
     embedding = getattr(code, "embedding", tables.embedding)(config)
@@ -213,7 +215,7 @@ def _kind(layers: Sequence[Layer], embedding: Any, config: Config) -> str:
     return KINDS.get(type(encoding), usual)
 
 
-def _as_deep_as_listed(values: Mapping[str, Any], family: Family) -> Family:
+def _with_listed_depth(values: Mapping[str, Any], family: Family) -> Family:
     """Set the default number of layers to the length of `layer_types`, if no key states it."""
     types = values.get(family.keys.get("layer_types", "layer_types"))
     deep = values.get(family.keys.get("num_hidden_layers", "num_hidden_layers"))

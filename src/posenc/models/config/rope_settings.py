@@ -65,10 +65,10 @@ def rotations(
         whose = _with_heads(config, wide[label]) if label in wide else config
         config.rotations[label] = _rotation(rope, whose, axes, alpha)
     _doubt_missing_base(by_type, config)
-    return lambda kind: _of(kind, config)
+    return lambda kind: _rope_of(kind, config)
 
 
-def _of(kind: str, config: Config) -> Rotary | Fourier | None:
+def _rope_of(kind: str, config: Config) -> Rotary | Fourier | None:
     """Return the RoPE of layers of type `kind`; None if these layers have no RoPE."""
     label = config.family.labels.get(kind, kind)
     rotations = config.rotations
@@ -188,20 +188,20 @@ def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
         return objects
     if not family.rope:
         rope = shared or Fields({}, config.file, config.path)
-        flat = default if shared is None or not _type(shared) else _defaults_kept(default)
+        flat = default if shared is None or not _type(shared) else _kept_defaults(default)
         rope.defaults = {**config.defaults, **flat}
         for key in (theta, share, "original_max_position_embeddings"):
             stated = rope.agree(key, config, key)
             rope.defaults[key] = rope.defaults.get(key) if stated is None else stated
         return {"": rope}
-    _flat_beside_types(shared, config)
+    _note_flat_settings(shared, config)
     by_type = {}
     # The file has flat settings, although the model has several types of layers
     for label, rule in family.rope.items():
         values = dict(shared.values) if shared is not None and rule.get("scaled", True) else {}
         rope = Fields(values, config.file, shared.path if shared else config.path)
         base = config.stated(rule.get("theta", theta))
-        kept = default.get(label, {}) if not values else _defaults_kept(default.get(label, {}))
+        kept = default.get(label, {}) if not values else _kept_defaults(default.get(label, {}))
         rope.defaults = {**kept, **({} if base is None else {theta: base})}
         if "gain" in rule:
             rope.defaults["attention_factor"] = rule["gain"]
@@ -214,7 +214,7 @@ def _settings(config: Config, share_at_top: bool) -> dict[str, Fields | None]:
     return by_type
 
 
-def _flat_beside_types(shared: Fields | None, config: Config) -> None:
+def _note_flat_settings(shared: Fields | None, config: Config) -> None:
     """Add a note if transformers 5 drops rope settings that are not nested by layer type.
 
     Raises ModelError if no type of layer uses them: the class cannot be built from the file.
@@ -239,7 +239,7 @@ def _flat_beside_types(shared: Fields | None, config: Config) -> None:
     )
 
 
-def _defaults_kept(default: Mapping[str, Any]) -> dict[str, Any]:
+def _kept_defaults(default: Mapping[str, Any]) -> dict[str, Any]:
     """Return the class defaults (base, share) that apply even if the config states a scaling."""
     return {k: v for k, v in default.items() if k in ("rope_theta", "partial_rotary_factor")}
 

@@ -117,11 +117,14 @@ def layers(reading: ModelReading) -> Figure:
 def heads(reading: ModelReading) -> Figure:
     """Draw the attention of the first layer, one panel for each head."""
     figure = attention.attention(reading.heads, reading.tokens)
-    title, says = "Attention of the first layer, head by head", f"{figure.says}{_looks(reading)}"
+    title, says = (
+        "Attention of the first layer, head by head",
+        f"{figure.says}{_describe_heads(reading)}",
+    )
     return replace(figure, title=title, says=says, columns=4)
 
 
-def _looks(reading: ModelReading) -> str:
+def _describe_heads(reading: ModelReading) -> str:
     """Describe heads that put over half of their weight on the same, previous or next token."""
     sentences = ""
     for n, weights in enumerate(reading.heads):

@@ -108,7 +108,7 @@ def order(result: Comparison) -> Figure:
         y = range(len(names))
         pairs = zip(plain, causal, strict=True)
         marks: list[Mark] = [
-            Line([v for pair in pairs for v in (*pair, None)], _thrice(y), "", GREY, width=1),
+            Line([v for pair in pairs for v in (*pair, None)], _as_segments(y), "", GREY, width=1),
             Points(plain, y, "no mask"),
             Points(causal, y, "causal mask", VERMILION, "diamond"),
         ]
@@ -144,7 +144,7 @@ def costs(result: Comparison) -> Figure:
         if key != "training_memory":
             intervals = [getattr(m.cost, f"{key}_ratio") for m in result.encodings]
             x = [v for ratio in intervals for v in (ratio.low, ratio.high, None)]
-            marks.append(Line(x, _thrice(y), "", colour, width=4))
+            marks.append(Line(x, _as_segments(y), "", colour, width=4))
         ratios = [m.cost_ratio[key] for m in result.encodings]
         marks.append(Points(ratios, y, name, colour, marker))
     others = [m for m in result.encodings if m.slug != "nope"] or result.encodings
@@ -319,7 +319,7 @@ def _portrait(title: str, measured: Measured) -> Panel | None:
     return Panel(f"{title} (±{end})", [shown], *axes, y_down=True)
 
 
-def _thrice(values: Sequence[float]) -> list[float]:
+def _as_segments(values: Sequence[float]) -> list[float]:
     """Repeat each value three times: for a line's start, its end, and the gap to the next line."""
     return [value for value in values for _ in range(3)]
 
