@@ -102,7 +102,7 @@ OF_A_PARAMETER: dict[str, Callable[[Any], Any]] = {
 
 
 def of_each(write: Callable[[Any], Any]) -> Way:
-    """Return a write that applies `write` to each parameter, moved to its own memory."""
+    """Return a function that writes to every parameter by `write`, each in its own memory."""
 
     def way(holder: Any) -> Iterator[None]:
         for x in holder.encoding.parameters():
@@ -144,7 +144,7 @@ def applied(holder: Any) -> Iterator[None]:
 
 
 def optimised(of: type[torch.optim.Optimizer], whole: bool, **options: Any) -> Way:
-    """Return a write that does one optimiser step, with a gradient in all rows or in a few."""
+    """Return a function that does one optimiser step, with a gradient in all rows or few."""
 
     def way(holder: Any) -> Iterator[None]:
         yield

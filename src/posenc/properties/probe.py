@@ -150,7 +150,7 @@ class Probe:
         return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
-        """Return the transformed key whose product with q is the score, for each query-key pair.
+        """Return, by query-key pair, the transformed key whose product with q is the score.
 
         k has norm 1. The shape is (head, query, key, channel), because the result may depend on the
         query.

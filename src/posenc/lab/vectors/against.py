@@ -581,7 +581,7 @@ def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Ten
 def _factor_functions(
     still: complex,
 ) -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
-    """Yield functions from cos + i·sin to a rotary pair's factor: the correct one first.
+    """Yield functions that compute rotary factors from cos + i·sin: the correct one, then faulty.
 
     - `still`: complex factor of the pairs that do not rotate: 1, or 1 + i for FoPE
     """

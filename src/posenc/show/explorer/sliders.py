@@ -204,7 +204,7 @@ def steps(default: float, bases: Collection[float] = ()) -> list[float]:
 
 
 def constants(graph: Mapping[str, Any], encoding: Encoding) -> dict[str, Tensor]:
-    """Return the tensors of an encoding with which a graph's constants can be replaced, by name.
+    """Return, by name, the tensors of an encoding that can replace constants of its graph.
 
     Constants that the encoding lacks, or has in another shape, are left out.
     """

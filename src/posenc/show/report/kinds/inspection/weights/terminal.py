@@ -16,7 +16,7 @@ WIDE = 48
 
 
 def print_weights(weights: WeightMeasurements, console: Console) -> None:
-    """Print the curves and sentences of each tensor, then the layout of rotary channels."""
+    """Print curves of each tensor with sentences about it, then the layout of rotary channels."""
     for table in weights.tables:
         lines = phrases.table(table)
         learned = table.learned
