@@ -163,7 +163,7 @@ class Case:
 
     @property
     def best_remapped(self) -> str:
-        """The best method without training, or "" if none was measured."""
+        """The method with the lowest loss that needs no training, or "" if none was measured."""
         return min(self.remapped, key=lambda name: self.remapped[name], default="")
 
     @property
@@ -198,7 +198,7 @@ def cases(folder: Path, factors: tuple[int, ...] = FACTORS) -> Iterator[Case]:
 
 
 def page(store: dict[str, Any]) -> str:
-    """Return the page as Markdown, from the stored results."""
+    """Return docs/extend_cases.md as Markdown, from the stored results."""
     rows = [(name, Case(**case)) for name, several in store["models"].items() for case in several]
     cases = [case for _, case in rows]
     measured = [case for case in cases if case.remapped]
@@ -247,7 +247,7 @@ def page(store: dict[str, Any]) -> str:
 
 
 def stored() -> dict[str, Any]:
-    """Return the stored results, or a record without any."""
+    """Return the stored results of earlier runs, or an empty record."""
     if STORE.exists():
         return json.loads(STORE.read_text("utf-8"))
     return {"date": "", "transformers": version("transformers"), "models": {}}

@@ -398,7 +398,7 @@ def _of_layer(
 
 
 def _lengths(rotary: Rotary, context: int) -> list[int]:
-    """Return the context, and other lengths of texts if θ depends on the length."""
+    """Return the text lengths to test: the context and, if θ depends on the length, others."""
     if not rotary.by_length:
         return [context]
     return sorted({context, rotary.trained, rotary.trained * 3 // 2})
@@ -533,7 +533,7 @@ def _ids(
     left: int,
     core: bool,
 ) -> VectorCase:
-    """Return a case of the position ids of texts, with padding on the left, at least `left`."""
+    """Return a test vector of the position ids of texts, padded on the left by at least `left`."""
     longest = left + max(len(text.kinds) for text in batch)
     before = [longest - len(text.kinds) for text in batch]
     rows = [[0] * n + text.kinds for n, text in zip(before, batch, strict=True)]
