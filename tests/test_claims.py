@@ -371,3 +371,16 @@ def test_the_approaches_of_text_002_stand_beside_the_bits_of_the_guide():
         row = re.search(rf"\| {name} \| \S+ \| (\S+) \| (\S+) \|", page("docs/guide.md"))
         assert row
         assert f"needs {row[1]} bits at 2 L, and {row[2]} if it reads only the last L" in said
+
+
+def test_the_picture_of_short_training_has_the_shares_of_its_study():
+    said = page("examples/class/story.md")
+    shares = [
+        [round(100 * mean("shape-copy", name, n)) for n in (10, 12)]
+        for name in ("nope", "sinusoidal", "alibi", "t5", "rope")
+    ]
+    trained, longer = zip(*shares, strict=True)
+    assert f"{min(trained)} to {max(trained)} % of texts of 10 words" in said
+    first, *others = [*map(str, longer)]
+    assert f"{', '.join([first, *others[:-1]])} and {others[-1]} % of texts of 12 words" in said
+    assert f"copy 12 words in {max(longer)} % of the texts at most, and with RoPE in none" in said

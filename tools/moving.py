@@ -1,6 +1,6 @@
-"""Record two scenes of the explorer as GIFs for the README: which_dog and text_grows.
+"""Record the explorer's story: two GIFs for the README, and a picture of each scene for a class.
 
-Both are written to docs/pictures. `python tools/moving.py [PAGE]` films a given page. Needs
+All are written to docs/pictures. `python tools/moving.py [PAGE]` films a given page. Needs
 Chromium. The first film shuffles the words, orders them again and turns them; the second lets a
 text grow to 131,072 tokens and stretches the model by YaRN and by PI.
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 PICTURES = Path(__file__).parent.parent / "docs/pictures"
 WIDE, HIGH = 1_120, 900  # pixels of the window
@@ -27,6 +27,8 @@ AT = """share => document.getAnimations().forEach(one => {
 })"""
 UNUSED = ".story nav, .on, .film, .acts, .kinds .sentence, footer, header { visibility: hidden; }"
 COLOURS = 48
+SCENES = 7
+SETTLED = 3_500  # milliseconds after which nothing in a scene moves
 
 Shot = tuple[Image.Image, int]  # a picture, and the milliseconds for which it stands
 
@@ -77,9 +79,23 @@ def save(shots: list[Shot], out: Path) -> None:
     frames[0].save(out, save_all=True, append_images=frames[1:], duration=times, loop=0)
 
 
+def photograph(browser: Browser, address: str) -> None:
+    """Save each scene of the story after the guess as story_1.png, story_2.png, …"""
+    for scene in range(SCENES):
+        page = browser.new_page(viewport={"width": WIDE, "height": 800}, color_scheme="light")
+        page.goto(f"{address}#v1/story?scene={scene}&seen")
+        page.wait_for_selector("html[data-ready]")
+        page.wait_for_timeout(SETTLED)
+        page.add_style_tag(content="header, nav, footer { display: none !important; }")
+        still = picture(page).quantize(COLOURS, Image.Quantize.MEDIANCUT)
+        still.save(PICTURES / f"story_{scene + 1}.png", optimize=True)
+        page.close()
+
+
 def main(path: Path) -> None:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        photograph(browser, path.resolve().as_uri())
         for name, scene, film in (("which_dog", 0, dogs), ("text_grows", 4, grown)):
             page = browser.new_page(viewport={"width": WIDE, "height": HIGH}, color_scheme="light")
             page.goto(f"{path.resolve().as_uri()}#v1/story?scene={scene}&seen&film=0")
