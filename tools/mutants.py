@@ -184,7 +184,7 @@ class Covered:
 
 
 def test_of(context: str) -> str:
-    """Return a test's name without the phase that a child process appends."""
+    """Return the name of a test from a coverage context, which may end with the test's phase."""
     name, _, phase = context.rpartition(" (")
     return name if phase in ("setup)", "call)", "teardown)") else context
 

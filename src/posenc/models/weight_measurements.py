@@ -121,7 +121,7 @@ class WeightMeasurements:
         return any(kinds) or self.evidence is not None
 
     def to_json(self) -> dict[str, Any]:
-        """Return dicts, lists and numbers for `json.dumps`, with at most 256 points per curve."""
+        """Return the measurements as plain data for `json.dumps`, at most 256 points per curve."""
         data = _thin(asdict(self)) | {"recognised": self.recognised}
         if self.evidence:
             data["evidence"]["verdict"] = self.evidence.verdict

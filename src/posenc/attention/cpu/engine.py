@@ -96,7 +96,7 @@ class TiledBias:
         return None
 
     def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor | None:
-        """Return a bias to add to that of `near`, (text, head, query, key), for one tile, or None.
+        """Return a further bias of one tile, (text, head, query, key), or None if there is none.
 
         It is multiplied by `unit`.
 

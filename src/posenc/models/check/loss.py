@@ -140,7 +140,7 @@ def _placed(model: Any, dtype: torch.dtype) -> Any:
 
 
 def _with_transformers_layout(source: Source) -> Spec:
-    """Return the specification of a GGUF file, with the pair layout of transformers' class."""
+    """Return the `Spec` of a GGUF file, with rotary pairs arranged as in transformers' class."""
     spec = source.own_spec.text_stack
     usual = specify(source.config("")).rotary
 
