@@ -355,12 +355,12 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Return losses that are lower than their reference, now compared to the unchanged config."""
+    """Return the trials with a lower loss than their reference, each compared with trial `own`."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
 def _sets_other_value(pair: Reading, first: Reading) -> bool:
-    """Test whether the second change of `pair` sets the config key of `first`, differently."""
+    """Test whether the second change of `pair` sets the same key as `first`, to another value."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
 
@@ -379,7 +379,7 @@ def _windows_differ(spec: Spec, other: Spec, tokens: int) -> bool:
 
 
 def _length_for_windows(spec: Spec) -> int:
-    """Return a text length of twice the largest window, or 2⁵³ (no test) if above MOST_TOKENS."""
+    """Return twice the largest window, a text length that shows windows; 2⁵³ if too long to test."""
     size = 2 * max(layer.window or 0 for layer in spec.layers)
     return size if size <= MOST_TOKENS else 2**53
 
