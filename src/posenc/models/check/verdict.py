@@ -379,7 +379,7 @@ def _windows_differ(spec: Spec, other: Spec, tokens: int) -> bool:
 
 
 def _length_for_windows(spec: Spec) -> int:
-    """Return twice the largest window, a text length that shows windows; 2⁵³ if too long to test."""
+    """Return twice the largest window, which shows windows; 2⁵³ if that is too long to test."""
     size = 2 * max(layer.window or 0 for layer in spec.layers)
     return size if size <= MOST_TOKENS else 2**53
 

@@ -354,7 +354,7 @@ def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None
 
 
 def _olmo3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
-    """Set rope settings by layer type: only full-attention layers are scaled, with equal bases."""
+    """Set rope settings for each layer type: one base, and scaling only in full attention."""
     base = {"rope_theta": config.pop("rope_theta")}
     full = {"rope_type": "default", **config.pop("rope_scaling", {}), **base}
     plain = {"rope_type": "default", **base}

@@ -120,7 +120,7 @@ def find_base(model: nn.Module) -> Any:
 
 @torch.no_grad()
 def discover(base: Any) -> AdapterPlan:
-    """Return the parts of a model that depend on positions. Raises TypeError if irreplaceable."""
+    """Return the parts of a model that depend on positions; TypeError if one cannot be replaced."""
     ids = random_tokens(base)
     with _measuring(base):
         try:

@@ -273,7 +273,7 @@ def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any
 
 
 def load_without_encoding(root: Path, file: Path, names: Any, options: dict[str, Any]) -> Any:
-    """Load a model that was saved with an encoding applied, with its head but not the encoding.
+    """Load a model with its head; an encoding that was saved with the model is not applied.
 
     - `names`: `architectures` of its config
     - `options`: arguments for `from_pretrained`
