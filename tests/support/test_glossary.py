@@ -60,9 +60,26 @@ DroPE, SWAN, rope_parameters, rope_scaling, inv_freq, attention sink, sandwich, 
 p-RoPE, M-RoPE, Selective RoPE, PaTH, LieRE, STRING, FoX, YaRN, DINOv3, Qwen2-VL, FLUX.1, FLUX.2,
 Qwen-Image, Z-Image, Wan, GRAPE-AP, M-RoPE-Interleave, ERNIE-VL, XDRoPE, chunk_size, local_size,
 identify_k, FlashBias, PVT v2, Gemma 4, Llama 4, delta, attention_factor, beta_fast, mscale,
-truncate, low_freq_factor, short_factor, alpha, DynamicNTK-alpha, spatial_first, Multimodal-RoPEs
+truncate, low_freq_factor, short_factor, alpha, DynamicNTK-alpha, spatial_first, Multimodal-RoPEs,
+MAE, SAM 2, PP-DocLayout, DiT, Remapped, Qwen2.5-1M, Qwen3-2507, VideoX-Fun,
+ComfyUI-WanVideoWrapper, Parakeet, Seamless, Nemotron ASR, Gemma 3n, CPB, MViT, ViTDet, SAM,
+GOT-OCR, m_nonctx, ERNIE, Circle, IL, Omni, half-lives, PyG, DGL, EasyDeL, factor, gemma4_text,
+partial rotary, no_rope_layer_interval, attn_factor, LongRoPE switch, PoPE-pytorch,
+lucidrains/PoPE-pytorch, x-transformers, SakanaAI/repo, OLMo-2 1B, get_rope, NTK by parts, by_parts,
+sliding_window, layer_types, head_dim, qk_rope_head_dim, global_rope_theta, local_rope_theta,
+position_embedding_type, relative_key, relative_attention_num_buckets, alibi_bias_max,
+Qwen3-VL, mm_token_type_ids, image_grid_thw, spatial_merge_size, tokens_per_second, sections,
+remapped distances, scalable softmax, max_position_embeddings, num_conv_pos_embeddings
 """
-NAMES = [" ".join(name.split()) for name in PUBLISHED.split(",")]
+QUESTIONS = """
+half or interleaved, convert weights, packed position ids, cu_seqlens, left padding, resample, ViT,
+DINO, BERT, RoBERTa, Whisper, flash attention, SDPA, flex attention, learned biases, gradient,
+dynamic NTK with cached keys, cached keys, rope_deltas, interleaved M-RoPE, 2-D RoPE, 3-D RoPE,
+video, NoPE layers, GGUF permutation, bf16 phase, meta, to_empty, mscale, cross-attention, Swin,
+CoPE, recompiles, export, torch.compile, eviction, re-rotate, attention maps, dropout, softcap,
+sinks, Gemma 4
+"""
+NAMES = [" ".join(name.split()) for name in f"{PUBLISHED},{QUESTIONS}".split(",")]
 WORDS = ["10,000", *(" ".join(word.split()) for word in PHRASES.split(","))]
 
 
