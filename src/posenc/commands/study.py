@@ -41,8 +41,8 @@ class Content:
     task
         copy, copy-unique, copy-unique-4096, copy-repeat, copy-constant, both-unique, both-repeat,
         reverse, sort, mode, count, addition, hinted-addition, parity, recall, flip-flop, variables;
-        language, passkey, names, masked and sentences, made of a text; images; or one of your own,
-        my_tasks.py:double, whose code is run.
+        marks-offset and marks-order, of pictures; language, passkey, names, masked and sentences,
+        made of a text; images; or one of your own, my_tasks.py:double, whose code is run.
     encoding
         Names in `posenc list`, or my_module.py:Mine, whose code is run.
     seeds

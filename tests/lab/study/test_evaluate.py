@@ -298,6 +298,28 @@ def test_pictures_stand_on_a_plane_for_encodings_of_two_axes():
     assert sorted({n for _, n in outcomes}) == [4, 5, 6, 8]
 
 
+@pytest.mark.parametrize(("length", "resized"), [(1 + 8 * 8, True), (1 + 12 * 12, False)])
+def test_a_learned_table_of_the_training_pictures_is_resized_to_larger_ones(length, resized):
+    """Against the table that `torch.nn.functional.interpolate` makes, in a model of its size."""
+    task = tasks.find("marks-order").at(8, (8, 12))
+    cell = Cell(task.name, "learned", 0, profile=PROFILE, options={"length": length})
+    model = build(cell, len(task.vocabulary), both_ways=True)
+    table = model.blocks[0].attention.encoding.table.data.normal_()
+    outputs = predict(model, cell, task)
+    if resized:
+        grid = table[1:].reshape(1, 8, 8, -1).movedim(-1, 1)
+        larger = torch.nn.functional.interpolate(grid, (12, 12), mode="bicubic")
+        table = torch.cat((table[:1], larger.flatten(2)[0].T))
+    batch = prompts(cell, task, 12)
+    twelve = build(replace(cell, options={"length": 145}), len(task.vocabulary), both_ways=True)
+    weights = {name: x for name, x in model.state_dict().items() if not name.endswith("table")}
+    twelve.load_state_dict(weights, strict=False)
+    twelve.blocks[0].attention.encoding.table.data = table
+    expected = twelve.eval()(batch.inputs)[batch.answers].argmax(-1)
+    assert outputs["12/0/forced"][batch.answers].tolist() == expected.tolist()
+    assert len({*expected.tolist()}) > 1  # or the test shows nothing
+
+
 @pytest.mark.parametrize("name", ["copy", "language", "masked"])
 def test_saved_predictions_are_graded_without_the_model_as_it_is(name):
     """The other process has tensors of tokens or logits alone; a text is one of few words here."""

@@ -21,11 +21,15 @@ Protocols of a language model, in which every character is an answer, in bits pe
     position    for each character of a text, the mean over texts
 
 For masked words, `apart` is the mean over the masked words of a text, in bits per word.
+
+A learned table with a row for each token of the training pictures is resized to larger pictures, by
+cubic splines, as ViT's is.
 """
 
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
-from math import log
+from math import isqrt, log
 from random import Random
 
 import torch
@@ -33,7 +37,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
+from posenc.encodings.additive.learned import Learned
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.controls import draw_positions, mask_of, oracle_targets
 from posenc.lab.study.model import Transformer
@@ -142,9 +148,33 @@ def _predict(
     """Run a model on a batch in evaluation mode; return outputs by evaluation protocol."""
     was_training = model.training
     model.eval()
+    model = with_resized_table(model, task, batch.inputs.shape[1])
     outputs = (_logits if task.in_bits else _tokens)(model, cell, task, batch, random)
     model.train(was_training)
     return outputs
+
+
+def is_resized(encoding: Encoding, task: Task) -> bool:
+    """Test whether an encoding is a table with a row for each token of the training pictures."""
+    return (
+        task.points is not None
+        and isinstance(encoding, Learned)
+        and encoding.length == task.longest
+    )
+
+
+def with_resized_table(model: Transformer, task: Task, tokens: int) -> Transformer:
+    """Return the model with its learned table, if `is_resized`, for pictures of this many tokens.
+
+    The row of `<bos>` is kept, as that of a class token.
+    """
+    encoding, side = next(model.encodings()), isqrt(tokens)
+    if not is_resized(encoding, task) or tokens == task.longest:
+        return model
+    assert isinstance(encoding, Learned)
+    model = deepcopy(model)
+    next(model.attentions()).encoding = encoding.resized((side, side), kept=1)
+    return model
 
 
 def _grade(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:

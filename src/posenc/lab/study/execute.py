@@ -42,6 +42,7 @@ from posenc.lab.study.cell import Cell, Result, check_setting
 from posenc.lab.study.checkpoints import Refused
 from posenc.lab.study.context_extension import check_encoding, longer_texts
 from posenc.lab.study.controls import draw_positions
+from posenc.lab.study.evaluate import is_resized
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import MOST_SEEDS, Plan, PlanError
 from posenc.lab.study.store import Contents, Record, Store
@@ -221,6 +222,8 @@ def resolved(plan: Plan) -> list[Cell]:
                         refuse_broken(encoding_of(cell, task.both_ways))
                 longer = longer_texts(cell, task)
                 tokens = most if longer is None else max(most, longer.longest)
+                if is_resized(encoding_of(cell, task.both_ways), task):
+                    tokens = longest
                 _refuse_too_short(cell, tokens, task.both_ways)
     return cells
 

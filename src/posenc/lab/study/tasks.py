@@ -53,6 +53,9 @@ KEYS = tuple(f"k{n}" for n in range(128))
 VALUES = tuple(f"v{n}" for n in range(128))
 BITS = ("0", "1")
 RARE = "<rare>"
+PATCHES = ("empty", "red", "blue")
+OFFSET = 3  # most rows and columns between the marks of `marks_offset`
+SIDES = (("=above left", "=above right"), ("=below left", "=below right"))
 MOST_BYTES = 2**30  # bytes of an unpacked array of pictures
 MOST_DIGITS = 4_000  # Python does not write longer numbers by default
 DAMAGED = (OSError, ValueError, LookupError, RuntimeError, EOFError, BadZipFile, zlib.error)
@@ -202,8 +205,7 @@ class Task:
         lengths = tuple(tested) or (self.tested if trained is None else self._scaled(n))
         least = min(self.least, n)
         if self.least == self.trained:
-            # Pictures of different sizes cannot share a batch
-            least = n if self.points else min((n, *lengths))
+            least = min((n, *lengths))
         return replace(self, trained=n, least=least, tested=lengths)
 
     @cached_property
@@ -217,9 +219,13 @@ class Task:
         return tuple(sorted({max(least, round(n * trained / self.trained)) for n in self.tested}))
 
     def training(self, texts: int, random: Random) -> Batch:
-        """Write a batch of training texts, with lengths drawn from `least` … `trained`."""
-        texts = count(texts, "texts")
-        return self.batch([random.randint(self.least, self.trained) for _ in range(texts)], random)
+        """Write a batch of training texts, with lengths drawn from `least` … `trained`.
+
+        Pictures of different sizes cannot share a batch, so all have the size `trained`.
+        """
+        least = self.trained if self.points else self.least
+        lengths = [random.randint(least, self.trained) for _ in range(count(texts, "texts"))]
+        return self.batch(lengths, random)
 
     def encode(self, symbols: Symbols) -> list[int]:
         """Convert symbols to token ids. Raises ValueError for a symbol outside the vocabulary."""
@@ -567,6 +573,35 @@ def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> T
     )  # fmt: skip
 
 
+def marks_offset(n: int, random: Random) -> TaskText:
+    """Name the columns from a red mark to a blue one, −3 … 3, in a picture of n × n patches.
+
+    The rows between the marks are −3 … 3 too, so larger pictures have the offsets of small ones.
+    """
+    across = random.randint(-OFFSET, OFFSET)
+    down = random.choice([rows for rows in range(-OFFSET, OFFSET + 1) if rows or across])
+    return _marked(n, down, across, _label(str(across)), random)
+
+
+def marks_order(n: int, random: Random) -> TaskText:
+    """Name the side of a red mark on which a blue one is, in a picture of n × n patches.
+
+    The answer is above or below, and left or right. The marks are 1 … n − 1 rows and columns apart,
+    so the answer stays the same if the picture is scaled.
+    """
+    down, across = (random.choice((-1, 1)) * random.randint(1, n - 1) for _ in range(2))
+    return _marked(n, down, across, SIDES[down > 0][across > 0], random)
+
+
+def _marked(n: int, down: int, across: int, answer: str, random: Random) -> TaskText:
+    """Write an empty picture with a red mark, and a blue one `down` and `across` from it."""
+    row, column = (random.randrange(max(0, -by), n - max(0, by)) for by in (down, across))
+    patches = ["empty"] * n * n
+    patches[row * n + column] = "red"
+    patches[(row + down) * n + column + across] = "blue"
+    return TaskText([BEGIN, *patches], [True, *[False] * n * n], [answer, *patches])
+
+
 def digits() -> Task:
     """Make the image task from scikit-learn's 1,797 handwritten digits, of 8 by 8 pixels."""
     try:
@@ -860,6 +895,15 @@ TASKS: dict[str, Task] = {
             tested=(16, 32, 48, 64, 128),
         ),
         Task("variables", variables, [*KEYS, *VALUES, *WORDS, "="], 32),
+        *(
+            Task(
+                name, write, [*PATCHES, *answers], 8, 8, (8, 12, 16), both_ways=True, points=_grid
+            )
+            for name, write, answers in (
+                ("marks-offset", marks_offset, map(_label, map(str, range(-OFFSET, OFFSET + 1)))),
+                ("marks-order", marks_order, chain(*SIDES)),
+            )
+        ),
     )
 } | {
     # Both have one name, so that they train equal models
