@@ -462,6 +462,15 @@ REFUSED = [
         {"tested": [10, 12, 299], "encodings": ["nope", "learned"]},
         *("encodings: learned", "`pos`", 511, "0 … 599"),
     ),
+    (
+        {
+            "tasks": ["marks-order"],
+            "trained": 8,
+            "tested": [8, 12],
+            "encodings": [{"name": "wide", "encoding": "learned", "length": 100}],
+        },
+        *("encodings: wide", "`pos`", 99, "0 … 144"),
+    ),
     ({"positions": "random 30"}, "encodings: nope", "`positions`", "'random 30'", 42),
     (
         {
@@ -499,6 +508,12 @@ def test_a_plan_that_would_fail_in_training_is_rejected_before_anything_is_writt
         study(tmp_path / "out", planned, allow_code=planned.code)
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_table_that_is_resized_need_not_reach_the_end_of_larger_pictures():
+    row = {"name": "table", "encoding": "learned", "length": 1 + 8 * 8}
+    planned = plan(1, [row], tasks=["marks-order"], trained=8, tested=[8, 12])
+    assert [cell.name for cell in execute.resolved(planned)] == ["table"]
 
 
 def test_without_safetensors_no_cell_is_trained(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ import posenc
 from posenc import CATALOG, create, plot
 from posenc.analysis import toy
 from posenc.analysis.dials import by_method
+from posenc.attention.scores import scores
 from posenc.models import config, published
 
 with suppress(ImportError):  # then the browser's fixture skips
@@ -27,7 +28,7 @@ with suppress(ImportError):  # then the browser's fixture skips
 
 pytestmark = pytest.mark.slow
 
-VIEWS = ["story", "encoding", "order", "rotation", "compare", "context", "tour"]
+VIEWS = ["story", "encoding", "order", "picture", "rotation", "compare", "context", "tour"]
 AA = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 STATES = 200 if "POSENC_THOROUGH" in os.environ else 5
 READ = [("light", 1280), ("dark", 390)]  # of all that are promised, so that it takes seconds
@@ -307,6 +308,7 @@ def test_keys_read_a_picture_and_open_its_table(visit):
 
 KEYS = {  # in each view: what is reached by Tab, and the key that changes what is drawn
     "order": (".chips button", "Enter"),
+    "picture": (".patches .handle", "ArrowUp"),
     "rotation": ("input[type=range]", "ArrowRight"),
     "compare": (".filters button", " "),
     "context": ("select", "ArrowDown"),
@@ -689,6 +691,62 @@ def test_one_word_against_itself_is_the_same_in_each_view_and_in_python(visit, s
     assert number == pytest.approx(added[40, 24].item(), rel=6e-3)
 
 
+def attended(slug, words, head):
+    """The attention weights of the toy layer on 8 × 8 patches, (patch, patch), by torch."""
+    torch.manual_seed(0)
+    encoding = create(slug, toy.DIM, toy.HEADS)
+    made, pos = toy.layer(encoding), posenc.positions.grid(8, 8)
+    at, x = encoding.prepare(pos), toy.embedded(words, made.width)
+    q, k, *_ = made.project(encoding.on_embeddings(x, at), at)
+    return scores(encoding, q, k, pos, pos, x=x).softmax(-1)[0, head]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("slug", ["rope-mixed", "axial-rope", "swin", "sinusoidal-grid"])
+def test_a_patch_is_dragged_and_moved_by_keys_and_attends_as_in_python(visit, slug):
+    """A boat in row 6, column 5, then one row up: patch 45; the weights are in the table."""
+    page = visit(f"#v1/picture/{slug}?head=1")
+    box = page.locator(".patches > svg").bounding_box()
+    middle = lambda row, column: (  # noqa: E731
+        box["x"] + box["width"] * (column + 0.5) / 8,
+        box["y"] + box["height"] * (row + 0.5) / 8,
+    )
+    page.mouse.move(*middle(4, 2))
+    page.mouse.down()
+    page.mouse.move(*middle(6, 5), steps=5)
+    page.mouse.up()
+    has_address(page, "patch=53")
+    page.mouse.move(*middle(2, 2))  # the button is up
+    page.keyboard.press("ArrowUp")
+    has_address(page, "patch=45")
+    handle = page.locator(".patches .handle")
+    expect(handle).to_be_focused()
+    assert "row 5, column 5" in handle.get_attribute("aria-label")
+    says(page, "#live", "row 5, column 5")
+    words = ["sky"] * 32 + ["sea"] * 24 + ["sand"] * 8
+    words[14], words[45] = "sun", "boat"
+    weights = attended(slug, words, head=1)[45]
+    name = next(card.name for card in CATALOG if card.slug == slug)
+    figure = page.get_by_role("figure").filter(has_text=f"With {name}")
+    figure.locator("summary").click()
+    expect(figure.locator("tbody td")).to_have_count(64)
+    cells = figure.locator("tbody td").all_inner_texts()
+    assert [float(cell) for cell in cells] == pytest.approx(weights.tolist(), rel=6e-3)
+    assert max(weights) > 1.1 * min(weights)
+    claims = page.locator(".claims li").all_inner_texts()
+    moves = slug != "sinusoidal-grid"
+    assert ("the pattern moves with the boat" in claims[1]) is moves
+    sky = weights[torch.tensor([word == "sky" for word in words])]
+    for end in (min(sky), max(sky)):
+        assert f"{100 * end.item():.3g} %" in claims[0]
+
+
+def test_an_encoding_of_one_axis_is_replaced_in_the_view_of_a_picture(visit):
+    page = visit("#v1/picture/alibi")
+    assert "ALiBi does not have two axes: RoPE-Mixed is shown." in page.inner_text("main")
+    assert page.title().startswith("RoPE-Mixed, picture")
+
+
 def test_embedded_it_is_the_view_alone(visit):
     page = visit("#v1/encoding/rope?embed")
     assert page.locator("header").is_hidden()
@@ -717,6 +775,20 @@ def test_what_is_copied_and_saved(visit):
         assert found.value.suggested_filename.endswith(f".{kind.lower()}")
         with open(found.value.path(), "rb") as file:
             assert file.read().startswith(begin)
+
+
+def test_the_code_of_each_encoding_runs_as_it_stands(visit):
+    page = visit("#v1/encoding")
+    for card in CATALOG:
+        go(page, f"#v1/encoding/{card.slug}")
+        code, scope = page.inner_text(".about pre"), {}
+        assert f'posenc.create("{card.slug}"' in code
+        try:
+            exec(code, scope)
+        except Exception as error:
+            raise AssertionError(f"{card.name}: {error}") from error
+        tokens = len(scope["pos"])
+        assert scope["out"].shape in {(1, 4, tokens, 16), (1, tokens, 64)}
 
 
 def test_what_is_saved_has_its_title_its_legend_and_address_and_no_cursor(visit):

@@ -6,7 +6,7 @@ import string
 from javascript import evaluate
 
 STATE = ["page/state.js"]
-VIEWS = ["story", "encoding", "order", "rotation", "compare", "context", "tour"]
+VIEWS = ["story", "encoding", "order", "picture", "rotation", "compare", "context", "tour"]
 LETTERS = string.ascii_letters + string.digits + " .,:;/?#&=+%-_'\"ßé…中🙂"
 
 
@@ -28,6 +28,7 @@ def some_state(random):
         "options": {f"o{n}{some_text(random, 4)}": random.lognormvariate(0, 9) for n in range(3)},
         "text": some_text(random),
         "order": random.sample(range(count), count),
+        "patch": random.randrange(64),
         "scene": random.randrange(7),
         "kind": random.randrange(5),
         "guess": random.randrange(1001),

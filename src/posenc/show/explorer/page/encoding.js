@@ -289,8 +289,10 @@ export function pythonOf(encoding, options) {
   const chosen = { ...encoding.graph.options, ...Object.fromEntries(drawn) };
   const said = Object.entries(chosen).map(([name, value]) => `, ${name}=${JSON.stringify(value)}`).join("");
   const { heads = 4, dim = 16, seed = 0 } = encoding.graph, { axes } = encoding;
-  const pos = axes > 1 ? `posenc.grid(${Array(axes).fill(4).join(", ")})` : "torch.arange(64)";
+  const pos = axes > 1 ? `posenc.positions.grid(${Array(axes).fill(4).join(", ")})` : "torch.arange(64)";
   return `import posenc\nimport torch\n\ntorch.manual_seed(${seed})\n`
     + `encoding = posenc.create(${JSON.stringify(encoding.command)}, ${dim}, ${heads}${said})\npos = ${pos}\n`
-    + `q, k, v = torch.randn(3, 1, ${heads}, len(pos), ${dim})\nout = posenc.attend(q, k, v, encoding, pos)\n`;
+    + (encoding.acts_on.some((hook) => hook === "embeddings" || hook === "hidden")
+      ? `layer = posenc.SelfAttention(${dim * heads}, ${heads}, encoding)\nout = layer(torch.randn(1, len(pos), ${dim * heads}), pos)\n`
+      : `q, k, v = torch.randn(3, 1, ${heads}, len(pos), ${dim})\nout = posenc.attend(q, k, v, encoding, pos)\n`);
 }

@@ -3,6 +3,7 @@
 import { values } from "../interpreter.js";
 import { adds, apart, biases, computed, mixed, normals, remembered, softmax, stand, vectorOf, walk } from "./compute.js";
 
+/** @import {Tensor} from "../interpreter.js" */
 /** @import {Grid} from "./compute.js" */
 /** @import {Encoding, Vectors} from "./data.js" */
 /** @import {State} from "./state.js" */
@@ -70,11 +71,12 @@ export function pairAt(encoding, words, places, state) {
 /**
  * Computes the scores of words in their current order, and the terms of the scores.
  * @param {Encoding} encoding @param {string[]} words @param {Choice} state @param {Lexicon | null} [lexicon] none: all words are seeded
+ * @param {Tensor} [pos] positions; one axis advances by default
  * @returns {{content: Grid, scores: Grid, terms: Term[], x: Grid, values: Grid}} `x` are the words; `values` are the words plus the added rows
  */
-function scored(encoding, words, state, lexicon = null) {
-  const { dim, width, axes } = encoding.graph;
-  const x = embedded(words, width, lexicon), pos = walk(words.length, axes, state.axis);
+function scored(encoding, words, state, lexicon = null, pos = walk(words.length, encoding.graph.axes, state.axis)) {
+  const { dim, width } = encoding.graph;
+  const x = embedded(words, width, lexicon);
   const [toQ, toK] = [projection(width, dim, 11), projection(width, dim, 12)];
   const [q, k] = [mixed(x, toQ), mixed(x, toK)];
   const content = against(q, k);
@@ -103,10 +105,11 @@ const less = (a, b) => ({ ...a, values: a.values.map((value, n) => (Number.isFin
 
 /**
  * Computes the effect of an encoding on scores: scores with it minus scores of the same words without it.
- * @param {Encoding} encoding @param {string[]} words @param {Choice} state @returns {Grid}
+ * @param {Encoding} encoding @param {string[]} words @param {Choice} state @param {Tensor} [pos] positions; one axis advances by default
+ * @returns {Grid}
  */
-export function addedScores(encoding, words, state) {
-  const { scores, content } = scored(encoding, words, state);
+export function addedScores(encoding, words, state, pos) {
+  const { scores, content } = scored(encoding, words, state, null, pos);
   return less(scores, content);
 }
 
@@ -136,10 +139,11 @@ export function reads(encoding) {
  * @param {string[]} words in their current order
  * @param {Choice & {causal: boolean}} state
  * @param {Lexicon | null} [lexicon] none: all words are seeded
+ * @param {Tensor} [pos] positions; one axis advances by default
  * @returns {Attention}
  */
-export function attention(encoding, words, state, lexicon = null) {
-  const { content, scores, terms, x, values: valuesWith } = scored(encoding, words, state, lexicon);
+export function attention(encoding, words, state, lexicon = null, pos) {
+  const { content, scores, terms, x, values: valuesWith } = scored(encoding, words, state, lexicon, pos);
   const causal = state.causal || encoding.graph.causal;
   const [without, weights] = [softmax(content, causal), softmax(scores, causal)];
   return {

@@ -8,6 +8,7 @@ import { html } from "./dom.js";
 import { unthemed } from "./draw.js";
 import { encodingView } from "./encoding.js";
 import { orderView } from "./order.js";
+import { pictureView } from "./picture.js";
 import { rotationView } from "./rotation.js";
 import { FIRST, MOST_WORDS, VIEWS, keepState, toHash } from "./state.js";
 import { storyView } from "./story/story.js";
@@ -20,7 +21,7 @@ import { shown, tokensOf } from "./words.js";
 
 /** @type {Object<string, (app: App) => View>} */
 const MAKE = {
-  story: storyView, encoding: encodingView, order: orderView, rotation: rotationView, compare: compareView,
+  story: storyView, encoding: encodingView, order: orderView, picture: pictureView, rotation: rotationView, compare: compareView,
   context: contextView, tour: tourView,
 };
 

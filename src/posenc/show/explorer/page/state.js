@@ -5,19 +5,19 @@
  * without a guess, otherwise 1 + the steps of the guess from its lowest value; `film` is a share in percent.
  * @typedef {{view: string, names: string[], n: number, i: number, j: number, c: number, head: number,
  *   axis: number, options: Object<string, number>, text: string, order: number[],
- *   causal: boolean, dim: number, channels: string, scene: number, kind: number, guess: number, seen: boolean, film: number, way: number, at: number, apart: number, model: string, wanted: number, group: number,
+ *   causal: boolean, dim: number, channels: string, patch: number, scene: number, kind: number, guess: number, seen: boolean, film: number, way: number, at: number, apart: number, model: string, wanted: number, group: number,
  *   having: string[], stop: number, rows: string, embed: boolean, seeded: boolean}} State
  */
 
 export const VERSION = "v1";
-export const VIEWS = ["story", "encoding", "order", "rotation", "compare", "context", "tour"];
+export const VIEWS = ["story", "encoding", "order", "picture", "rotation", "compare", "context", "tour"];
 export const MOST_NAMES = 4, MOST_TOKENS = 128, MOST_WORDS = 24;
 const LONGEST_TEXT = 300;
 
 /** @type {Readonly<State>} */
 export const FIRST = Object.freeze({
   view: "story", names: [], n: 64, i: 40, j: 24, c: 0, head: 0, axis: 0, options: {},
-  text: "the old dog chased another dog", order: [], causal: false, dim: 16, channels: "", scene: 0, kind: 0, guess: 0, seen: false, film: 100, way: 0, at: 12, apart: 3, model: "",
+  text: "the old dog chased another dog", order: [], causal: false, dim: 16, channels: "", patch: 34, scene: 0, kind: 0, guess: 0, seen: false, film: 100, way: 0, at: 12, apart: 3, model: "",
   wanted: 0, group: 0, having: [], stop: 1, rows: "", embed: false, seeded: false,
 });
 
@@ -25,7 +25,7 @@ export const FIRST = Object.freeze({
 const RANGES = {
   n: [2, MOST_TOKENS], i: [0, MOST_TOKENS - 1], j: [0, MOST_TOKENS - 1], c: [0, 4095], dim: [2, 1024], head: [0, 63], axis: [0, 7],
   apart: [-64, 64], at: [0, 512], wanted: [0, 1e9], group: [0, 63], stop: [1, 15],
-  scene: [0, 6], kind: [0, 4], guess: [0, 1000], film: [0, 100], way: [0, 3],
+  patch: [0, 63], scene: [0, 6], kind: [0, 4], guess: [0, 1000], film: [0, 100], way: [0, 3],
 };
 const WORDS = ["text", "model", "channels"];
 /** Modes of the rows of pairs that turn: a vector, the angle of each pair, or its cosine. */
