@@ -154,7 +154,7 @@ export function pictureView(app) {
     maps[1].draw({ title: "Without an encoding", about: "the same patches.", ...weights, ...before, said: gives(before) }, place);
     maps[2].draw({
       title: "By place alone", about: `added by ${encoding.name} to the boat’s score for a second boat at each place.`, row, column, marks, ...added,
-      said: (i, j) => `A boat at ${where(i * SIDE + j)} gets ${shown(added.values[i * SIDE + j])} more.`,
+      said: (i, j) => `Its score for a boat at ${where(i * SIDE + j)} changes by ${shown(added.values[i * SIDE + j])}.`,
     }, place);
     const sky = (/** @type {Grid} */ { values }) => {
       const all = [...values].filter((_, at) => words[at] === "sky"), [low, high] = [Math.min(...all), Math.max(...all)].map((weight) => `${shown(100 * weight)} %`);
