@@ -72,7 +72,7 @@ function makePicture(move) {
   element.addEventListener("pointerdown", (event) => {
     const at = under(event);
     if (at < 0 || event.button) return;
-    event.preventDefault(); // which would select text
+    event.preventDefault(); // the browser would select text
     element.setPointerCapture(event.pointerId);
     handle.focus({ preventScroll: true });
     move(at);
