@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ POSITIONAL = (
     " interpolate_mode num_mel_bins max_length frequency_stride time_stride is_native"
     " use_absolute_position_embeddings use_relative_position_embeddings fpn_hidden_size use_abs_pos"
     " use_rel_pos global_attn_indexes num_conv_pos_embeddings num_conv_pos_embedding_groups"
-    " conv_pos_kernel_size".split(),
+    " conv_pos_kernel_size depths pretrained_window_sizes use_absolute_embeddings"
+    " use_relative_position_bias use_shared_relative_position_bias use_positional_embedding"
+    " min_timescale max_timescale spec_size patch_stride".split(),
 )
 
 
@@ -236,6 +239,9 @@ def inner(model_type: str, names: list[str]) -> dict[str, dict[str, Any]]:
         part = made(name)
         if part is None or part.model_type not in CONFIG_MAPPING:
             continue
+        if not _accepts(kind, {name: {}}):
+            # A part that the file states has the defaults of its own class
+            part = made(name, model_type=part.model_type)
         other = "bert" if part.model_type != "bert" else "gpt2"
         fixed = type(made(name, model_type=other)) is type(part)
         found[name] = {"model_type": part.model_type} | ({"fixed": True} if fixed else {})
@@ -248,6 +254,14 @@ def inner(model_type: str, names: list[str]) -> dict[str, dict[str, Any]]:
             differ |= {k: v for k, v in stated.items() if differ and k in USUAL}
             found[name] |= {"defaults": differ} if differ else {}
     return found
+
+
+def _accepts(kind: Any, values: dict[str, Any]) -> bool:
+    """Test whether a config class accepts these values."""
+    with suppress(Exception):
+        kind(**values)
+        return True
+    return False
 
 
 def flat(model_type: str) -> str:
@@ -451,7 +465,11 @@ def fixed(config: PreTrainedConfig, width: int, rows: int) -> Tensor:
         return module.sinusoids(rows, width)
     if hasattr(module, "positional_encoding"):
         return module.positional_encoding(rows, width, torch.float)
+    if hasattr(module, "create_sinusoidal_positions"):
+        return module.create_sinusoidal_positions(rows, width)
     owners = [m for m in model.modules() if re.search("Sinus|PositionalEmb", type(m).__name__)]
+    if config.model_type == "timesfm":
+        return type(owners[0])(config)(rows)[0]
     return _made(owners[0], rows, width)
 
 
@@ -461,12 +479,13 @@ def form(table: Tensor) -> dict[str, Any]:
     pairs = table.shape[-1] // 2
     for step, last in (("d/2", pairs), ("d/2 − 1", pairs - 1)):
         angle = pos * torch.exp(-math.log(10_000.0) * torch.arange(pairs) / last)
-        waves = angle.sin(), angle.cos()
-        for halves in (True, False):
+        for cosines_first, halves in product((False, True), (True, False)):
+            waves = [angle.sin(), angle.cos()][:: -1 if cosines_first else 1]
             made = torch.cat(waves, -1) if halves else torch.stack(waves, -1).flatten(-2)
             # fairseq's tables have zeros in the row of the padding token
             if ((table - made).abs().amax(-1) > 1e-4).sum() <= 1:
-                return {"halves": halves, "base": 10_000.0, "step": step}
+                other = {"cosines_first": True} if cosines_first else {}
+                return {"halves": halves, **other, "base": 10_000.0, "step": step}
     raise LookupError("a table of waves in no form that is known")
 
 

@@ -27,6 +27,8 @@ from posenc.models.config.spec import (
     Fourier,
     Layer,
     OfLayer,
+    PatchBias,
+    PatchNetwork,
     PatchOffsets,
     PatchOrder,
     PatchRotary,
@@ -405,6 +407,7 @@ def describe_layer(layer: Layer) -> str:
     words = describe_encoding(layer.encoding) if layer.encoding else NOTHING
     if layer.window and layer.kind == PATCH_WINDOW:
         words += f", windows of {layer.window} × {layer.window} patches"
+        words += f", shifted by {layer.shift}" if layer.shift else ""
     elif layer.window:
         words += f", window of {layer.window:,} tokens"
     if layer.temperature:
@@ -458,6 +461,16 @@ def describe_encoding(encoding: OfLayer | Added) -> str:
         case PatchOffsets():
             rows, columns = encoding.size
             return f"MViTv2, a vector for each offset within {rows} × {columns} patches"
+        case PatchBias():
+            rows, columns = encoding.size
+            shared = ", shared by all layers" * encoding.shared
+            number = f"a number for each of {encoding.heads} heads and each offset"
+            return f"Swin, {number} within {rows} × {columns} patches{shared}"
+        case PatchNetwork():
+            (rows, columns), (high, wide) = encoding.size, encoding.trained
+            trained = f", trained with {high} × {wide}" * (encoding.size != encoding.trained)
+            heads = f"a network gives {encoding.heads} heads a number for each offset"
+            return f"Swin v2, {heads} within {rows} × {columns} patches{trained}"
         case Table():
             first = f", from stored row {encoding.offset}" if encoding.offset else ""
             return f"learned table, {encoding.rows:,} rows of {encoding.width}{first}"
@@ -472,7 +485,9 @@ def describe_encoding(encoding: OfLayer | Added) -> str:
         case PointWaves():
             return f"Fourier features of random directions, {encoding.width} channels"
         case Waves():
-            order = "sines before cosines" if encoding.halves else "sines and cosines alternating"
+            first, second = ("cosines", "sines") if encoding.cosines_first else ("sines", "cosines")
+            order = f"{first} before {second}"
+            order = order if encoding.halves else f"{first} and {second} alternating"
             return f"sinusoidal, {encoding.width} channels, base {encoding.base:,.10g}, {order}"
 
 

@@ -19,8 +19,7 @@ from posenc.models.config.spec import (
     Convolution,
     Disentangled,
     Fourier,
-    PatchOffsets,
-    PatchRotary,
+    OfPatches,
     PatchTable,
     Rotary,
     Slopes,
@@ -165,7 +164,7 @@ def _unknown(spec: Spec, target: int) -> Iterator[str]:
     for encoding in dict.fromkeys(far):
         if isinstance(encoding, Fourier):
             yield "the weights that mix its waves (FoPE) are in the checkpoint"
-        elif isinstance(encoding, PatchRotary | PatchOffsets):
+        elif isinstance(encoding, OfPatches):
             yield "its positions are points of an image, so a number of tokens has no meaning"
         elif encoding is not None and not isinstance(encoding, COVERED):
             yield f"its {type(encoding).__name__} has an unknown effect beyond the trained length"

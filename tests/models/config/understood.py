@@ -33,6 +33,8 @@ from posenc.models.config.spec import (
     Buckets,
     Disentangled,
     Layer,
+    PatchBias,
+    PatchNetwork,
     PatchRotary,
     Rotary,
     Slopes,
@@ -221,6 +223,8 @@ def _of_stack(model_type: str, config: Any, known: Family, name: str, spec: Spec
         yield from _of_buckets(config, name, spec)
     if Disentangled in kinds:
         yield from _of_disentangled(config, spec)
+    if {PatchBias, PatchNetwork} & kinds:
+        yield from _of_windows(config, spec)
     # Other towers are compared in test_vision.py
     if any(isinstance(x.encoding, PatchRotary) and x.encoding.scaled for x in spec.layers):
         yield from _of_pictured(config, spec)
@@ -533,6 +537,25 @@ def _of_disentangled(config: Any, spec: Spec) -> Iterator[str]:
     rows = watched.built(config).get_submodule("encoder.rel_embeddings").weight.shape[0]
     if rows != 2 * (said.buckets or said.reach):
         yield f"it has {rows} rows of distances, not {2 * (said.buckets or said.reach)}"
+
+
+def _of_windows(config: Any, spec: Spec) -> Iterator[str]:
+    """Compare heads and offsets of Swin's and BEiT's biases with the sizes in each module."""
+    found = []
+    for part in watched.built(config).modules():
+        if hasattr(part, "relative_position_bias_table"):
+            found.append(tuple(part.relative_position_bias_table.shape))
+        elif hasattr(part, "continuous_position_bias_mlp"):
+            sides = part.relative_coords_table.shape[1:3]
+            found.append((int(sides.numel()), part.num_attention_heads))
+    made = []
+    for layer in spec.layers:
+        rows, columns = (2 * side - 1 for side in layer.encoding.size)  # type: ignore[union-attr]
+        more = 3 * getattr(layer.encoding, "class_token", False)
+        made.append((rows * columns + more, layer.encoding.heads))  # type: ignore[union-attr]
+    shared = getattr(spec.layers[0].encoding, "shared", False)
+    if found != (made[:1] if shared else made):
+        yield f"its biases have the sizes {found}, not {made}"
 
 
 # --------------------------------------------------------------------------------------- counting

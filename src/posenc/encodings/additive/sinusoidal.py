@@ -6,7 +6,8 @@
 Each pair is the hand of a clock. A step of k tokens turns every hand by a fixed angle, so
 PE(p + k) = Mₖ PE(p), where Mₖ rotates each pair by kθ. Hence
 ⟨PE(p), PE(q)⟩ = Σⱼ cos((p − q) θⱼ), the norm is √(d/2) everywhere, and no position repeats. But
-attention applies two different projections to these rows, which breaks the symmetry.
+attention applies two different projections to these rows, which breaks the symmetry. MusicGen has
+the cosines first, `cosines_first=True`.
 
 Vaswani et al. 2017, "Attention Is All You Need", arXiv:1706.03762, §3.5; their code has "half".
 """
@@ -27,13 +28,21 @@ from posenc.properties import (
     unique_positions,
 )
 from posenc.properties.card import Card, Paper
-from posenc.support.arguments import paired
+from posenc.support.arguments import paired, switch
 
 
-def sines_and_cosines(pos: Positions, freqs: Frequencies, layout: Layout = "interleaved") -> Tensor:
+def sines_and_cosines(
+    pos: Positions,
+    freqs: Frequencies,
+    layout: Layout = "interleaved",
+    cosines_first: bool = False,
+) -> Tensor:
     """Return sin and cos of p·θ, (*batch, token, 2·pair), computed in float64 and rounded once."""
     angle = angles(pos, freqs)
-    return join(angle.sin(), angle.cos(), layout).float().to(pos.device)
+    first, second = angle.sin(), angle.cos()
+    if cosines_first:
+        first, second = second, first
+    return join(first, second, layout).float().to(pos.device)
 
 
 class Sinusoidal(Encoding):
@@ -42,6 +51,7 @@ class Sinusoidal(Encoding):
     - `width`: channels of the embeddings, even
     - `base`: base of θ, 10,000 by default
     - `layout`: "interleaved" alternates sine and cosine, "half" puts all sines before all cosines
+    - `cosines_first`: True exchanges sines and cosines, False by default
 
     Raises ValueError for an odd `width`.
 
@@ -55,14 +65,21 @@ class Sinusoidal(Encoding):
 
     prepared = TokenRows
 
-    def __init__(self, width: int, base: float = 10_000.0, layout: Layout = "interleaved"):
+    def __init__(
+        self,
+        width: int,
+        base: float = 10_000.0,
+        layout: Layout = "interleaved",
+        cosines_first: bool = False,
+    ):
         super().__init__()
         self.width = paired(width, "width")
         self.freqs, self.base = frequencies(width, base), float(base)
         self.layout: Layout = checked(layout)
+        self.cosines_first = switch(cosines_first, "cosines_first")
 
     def prepare(self, pos: Positions) -> TokenRows:
-        return TokenRows(sines_and_cosines(pos, self.freqs, self.layout))
+        return TokenRows(sines_and_cosines(pos, self.freqs, self.layout, self.cosines_first))
 
     def on_embeddings(self, x: Embeddings, at: TokenRows) -> Embeddings:
         return add(x, at.rows)

@@ -12,6 +12,7 @@ from posenc.models.config.fields import FULL, SLIDING, Config
 from posenc.models.config.fields import INDEXED as INDEXED
 from posenc.models.config.fields import LINEAR as LINEAR
 from posenc.models.config.fields import USUAL as USUAL
+from posenc.models.config.fields import Fields as Fields
 from posenc.models.config.rope_settings import rotations
 from posenc.models.config.spec import IDLE, Layer
 

@@ -22,6 +22,9 @@ from posenc.models.config.spec import (
     Disentangled,
     Fourier,
     Layer,
+    OfPatches,
+    PatchBias,
+    PatchNetwork,
     PatchOffsets,
     PatchRotary,
     PatchTable,
@@ -55,6 +58,8 @@ KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
     Projected: "transformer-xl",
     PatchRotary: "axial",
     PatchOffsets: "mvitv2",
+    PatchBias: "swin",
+    PatchNetwork: "swin-v2",
     PatchTable: "learned",
     Convolution: "convolution",
     PatchWaves: "sinusoidal",
@@ -146,6 +151,7 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
     raised. Beside a text model, an error in the config of images or audio becomes a note too.
     """
     parts, notes, unread = dict(spec.parts), list(spec.notes), None
+    passed = getattr(families.code(family), "passed", None)
     text = bool(spec.layers or spec.embedding) or any(name in family.parts for name in TEXT)
     for name in family.parts:
         inner = config.object(name)
@@ -158,6 +164,8 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
             inner = Fields(
                 {**inner.values, "model_type": known["model_type"]}, inner.file, inner.path
             )
+        if passed:
+            inner = Fields({**inner.values, **passed(config, name)}, inner.file, inner.path)
         try:
             parts[name] = _specify(inner, known.get("defaults", {}))
         except ModelError as error:
@@ -250,9 +258,7 @@ def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
     """
     if isinstance(spec.embedding, Table):
         return {"context": spec.embedding.rows, "trained": spec.embedding.rows}
-    relative = any(
-        isinstance(x.encoding, (Buckets, Projected, PatchRotary, PatchOffsets)) for x in spec.layers
-    )
+    relative = any(isinstance(x.encoding, Buckets | Projected | OfPatches) for x in spec.layers)
     relative |= isinstance(spec.embedding, (*IN_IMAGES, Convolution))
     longest = None if relative else config.count("max_position_embeddings")
     return {"context": longest, "trained": longest}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from posenc.encodings.additive.sinusoidal_grid import SinusoidalGrid
     from posenc.encodings.bias.alibi import ALiBi
     from posenc.encodings.bias.falcon import FalconALiBi
+    from posenc.encodings.bias.swin import Swin
+    from posenc.encodings.bias.swin_v2 import SwinV2
     from posenc.encodings.bias.t5 import T5Bias
     from posenc.encodings.relative.deberta import DeBERTa
     from posenc.encodings.relative.mvitv2 import MViTv2
@@ -341,6 +343,36 @@ class PatchOffsets:
 
 
 @dataclass(frozen=True)
+class PatchBias:
+    """Learned bias for each head and each offset between patches (`Swin`), without its weights."""
+
+    heads: int
+    size: tuple[int, int]  # rows and columns of patches of a window, or of the image
+    class_token: bool = False  # True: three more numbers for each head, as in BEiT
+    shared: bool = False  # True: all layers share one table
+
+    def encoding(self) -> Swin:
+        from posenc.encodings.bias.swin import Swin
+
+        return Swin(self.heads, self.size, self.class_token)
+
+
+@dataclass(frozen=True)
+class PatchNetwork:
+    """Bias that a network computes from each offset between patches (`SwinV2`)."""
+
+    heads: int
+    size: tuple[int, int]  # rows and columns of patches of a window
+    trained: tuple[int, int]  # those of the training, by which offsets are divided
+
+    def encoding(self) -> SwinV2:
+        from posenc.encodings.bias.swin_v2 import SwinV2
+
+        rows, columns = self.size
+        return SwinV2(self.heads, self.trained, (rows - 1, columns - 1))
+
+
+@dataclass(frozen=True)
 class QueryScale:
     """Settings of a query scale that grows with position (`Temperature`), as in Llama 4."""
 
@@ -354,9 +386,8 @@ class QueryScale:
         return Temperature(self.every, self.strength, self.start)
 
 
-OfLayer = (
-    Rotary | Fourier | Slopes | Buckets | Disentangled | Projected | PatchRotary | PatchOffsets
-)
+OfPatches = PatchRotary | PatchOffsets | PatchBias | PatchNetwork
+OfLayer = Rotary | Fourier | Slopes | Buckets | Disentangled | Projected | OfPatches
 
 
 @dataclass(frozen=True)
@@ -373,6 +404,7 @@ class Layer:
     # Number of tokens that a query sees, itself included; None: all. If `kind` is
     # "window_attention", the side of the windows of patches within which layers attend
     window: int | None = None
+    shift: int = 0  # rows and columns by which windows of patches are shifted (Swin)
     temperature: QueryScale | None = None
     causal: bool = True  # False: a query also sees later keys
     scale: float | None = None  # softmax scale; None: the encoding's own, usually 1/√channels
@@ -420,7 +452,7 @@ class Layer:
             return pos // size
         from posenc.biases.axes import on_a_line
 
-        first = self.encoding.first if isinstance(self.encoding, PatchRotary) else 0
+        first = self.encoding.first if isinstance(self.encoding, PatchRotary) else self.shift
         return on_a_line(((pos[..., -2:] - first) // size).long(), "windows")
 
 
@@ -539,6 +571,7 @@ class Waves:
     width: int
     base: float = 10_000.0
     halves: bool = False  # all sines before all cosines; False: alternating
+    cosines_first: bool = False  # sines and cosines are exchanged
     closed: bool = False  # exponents of `base` are j / (d/2 − 1), up to 1, instead of 2j/d
     rows: int | None = None
     offset: int = 0  # number that position 0 has in the sinusoids
@@ -548,7 +581,8 @@ class Waves:
 
         pairs = self.width // 2
         base = self.base ** (pairs / (pairs - 1)) if self.closed else self.base
-        return Sinusoidal(self.width, base, "half" if self.halves else "interleaved")
+        layout: Layout = "half" if self.halves else "interleaved"
+        return Sinusoidal(self.width, base, layout, self.cosines_first)
 
 
 @dataclass(frozen=True)

@@ -45,8 +45,15 @@ def sinusoidal(config: Config) -> Waves:
     if width % 2:
         config.fail("hidden_size", "must be even: sines and cosines come in pairs", width)
     form = config.family.waves
-    base, halves = float(form.get("base", 10_000.0)), bool(form.get("halves"))
-    return Waves(width, base, halves, form.get("step") == "d/2 − 1", rows, first_row(config))
+    return Waves(
+        width,
+        float(form.get("base", 10_000.0)),
+        bool(form.get("halves")),
+        bool(form.get("cosines_first")),
+        form.get("step") == "d/2 − 1",
+        rows,
+        first_row(config),
+    )
 
 
 def first_row(config: Config) -> int:

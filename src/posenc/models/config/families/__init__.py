@@ -11,6 +11,7 @@ in its `MODELS`, and may define:
     embedding(config)      the position table that is added to embeddings; default:
                            `tables.embedding`
     standard_keys(config)  the values of a config under the standard names of keys
+    passed(config, part)   values of a nested config that the class of the whole sets
     FACTS                  fields of `Family` that cannot be measured in transformers
 """
 
@@ -68,8 +69,9 @@ class Family:
     `extra`      rows of the table beyond `max_position_embeddings`
     `grid`       keys of the sizes of an image and of its patches, if rows count patches
     `width`      key of the channels of the table
-    `waves`      form of a sinusoidal table: {"halves": all sines before all cosines, "base": …,
-                 "step": "d/2" as in the paper, or "d/2 − 1"}
+    `waves`      form of a sinusoidal table: {"halves": all sines before all cosines,
+                 "cosines_first": sines and cosines exchanged, "base": …, "step": "d/2" as in the
+                 paper, or "d/2 − 1"}
     `stacks`     name → differing fields, for a model with two stacks
     `parts`      keys of nested configs
     `inner`      key of a nested config → {"model_type": the type its class assumes if it states
