@@ -8,6 +8,7 @@ token on all axes. A picture that starts at s has the ids (s, s + row, s + colum
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from math import ceil
 from typing import Any
 
 import torch
@@ -36,8 +37,8 @@ def multimodal(
     - `kinds`: (batch, token), the kind of each token: 0 text, 1 picture, 2 video, 3 sound, as
       `mm_token_type_ids` of transformers; MiniCPM-V also needs its marks: 4 a mark or a line break,
       5 the mark before a slice
-    - `rule`: a `model_type` such as "qwen2_5_vl", a config (a mapping or an object of
-      transformers), or a `MultimodalRule`
+    - `rule`: a `model_type` such as "qwen2_5_vl", a layout such as "videorope", a config (a mapping
+      or an object of transformers), or a `MultimodalRule`
     - `images`: frames, rows and columns (1, h, w) of each picture, in patches, in the order of the
       batch
     - `videos`: frames, rows and columns (t, h, w) of each video, in patches
@@ -66,7 +67,9 @@ def multimodal(
             row = row[keep]
             one = canvas_ids(row, grids) if found.canvas else _numbered(row, found, grids)
             ids[text, keep] = one
-            delta[text] = one.max() + 1 - len(one) if found.counts else 0
+            last = one[:, 0].max() if found.after == "time" else one.max()
+            last = last.ceil() if found.span is not None else last
+            delta[text] = last + 1 - len(one) if found.counts else 0
     grids.refuse_left_over()
     return ids.to(kinds.device), delta.to(kinds.device)
 
@@ -85,11 +88,27 @@ def _numbered(row: Tensor, rule: MultimodalRule, grids: Grids) -> Tensor:
         if grid is not None:
             ids = _placed(ids, kinds, grid, rule, start)
         done.append(ids)
-        if rule.after == "side" and grid is not None:
-            start += max(grid.h, grid.w)
-        else:
-            start = start + len(ids) if rule.after == "tokens" else ids[-1].max().item() + 1
+        start = _next(ids, grid, rule, start)
     return torch.cat(done)
+
+
+def _next(ids: Tensor, grid: Grid | None, rule: MultimodalRule, start: float) -> float:
+    """Return the id of the first token after a run that begins with the id `start`."""
+    if rule.after == "tokens":
+        return start + len(ids)
+    if grid is None or rule.after == "last":
+        return ids[-1].max().item() + 1
+    if rule.after == "side":
+        return start + max(grid.h, grid.w)
+    if rule.span is not None:
+        return start + ceil(rule.span)
+    t, h, w = rule.steps
+    frames = int(grid.times[-1]) * t
+    return (
+        start
+        + 1
+        + (frames if rule.after == "time" else max(frames, (grid.h - 1) * h, (grid.w - 1) * w))
+    )
 
 
 def _placed(ids: Tensor, kinds: Tensor, grid: Grid, rule: MultimodalRule, start: float) -> Tensor:
@@ -98,9 +117,15 @@ def _placed(ids: Tensor, kinds: Tensor, grid: Grid, rule: MultimodalRule, start:
     heard = kinds == SOUND
     marks = (len(kinds) - int(heard.sum()) - grid.tokens) // 2
     seen = torch.arange(len(kinds))[~heard][marks : len(kinds) - marks]
-    first = start if rule.offset else 0
-    columns = {"t": grid.times[frame] + start, "h": row + first, "w": column + first}
+    t, h, w = rule.steps
+    time = grid.times[frame] * t + start
+    first: float | Tensor = start if rule.offset else 0
+    if rule.centred:
+        row, column, first = row - (grid.h - 1) // 2, column - (grid.w - 1) // 2, time
+    columns = {"t": time, "h": row * h + first, "w": column * w + first}
     columns |= {"tokens": ids[seen, 0], "pictures": torch.full_like(row, grid.number)}
+    if rule.span is not None:
+        columns["span"] = start - 1 + rule.span * (torch.arange(len(row)) + 1) / len(row)
     places = torch.stack([columns[axis] for axis in rule.axes], -1)
     ids[heard] = ids[: int(heard.sum())].clone()
     ids[seen] = places

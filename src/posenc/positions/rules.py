@@ -1,6 +1,7 @@
 """Rules for the position ids of text, pictures, video and sound in vision-language models.
 
-Each rule is data, read from `get_rope_index` of transformers 5.23.0; tests compare the results.
+Each rule is data. Those of models are read from `get_rope_index` of transformers 5.23.0; those of
+layouts, of the authors named in `LAYOUTS`. Tests compare the results.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ import torch
 from posenc.support.arguments import brief, count, positive
 
 MOST_AXES = 13  # axes of a config that count tokens
-After = Literal["side", "last", "tokens"]
+After = Literal["side", "last", "tokens", "extent", "time"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +24,13 @@ class MultimodalRule:
     - `name`: `model_type` of the model
     - `kinds`: kinds of tokens that the model has, as in `multimodal`
     - `axes`: meaning of each axis of the ids: "t" frame, "h" row, "w" column, "tokens" the count of
-      tokens, "pictures" the count of pictures in the batch
+      tokens, "pictures" the count of pictures in the batch, "span" the count of tokens with smaller
+      steps in pictures
     - `merge`: patches along each side that become one token
     - `after`: id of the text after a picture: "side", the start of the picture plus its longer side
       in tokens; "last", one after the largest id of its last token; "tokens", the count of all
-      tokens
+      tokens; "extent", one after the start plus the largest offset in it; "time", one after its
+      last frame
     - `frames`: True if each frame of a video is numbered like a separate picture, because the text
       between the frames contains their times
     - `merge_time`: frames of a video that become one
@@ -36,6 +39,10 @@ class MultimodalRule:
       the product is truncated to a whole number: "interval", frame · (per_second · seconds);
       "seconds", (frame · seconds) · per_second; "none", like "seconds", but not truncated
     - `offset`: True if rows and columns count from the start of the picture; False: from 0
+    - `steps`: ids from one frame, row and column to the next
+    - `centred`: True if rows and columns count from the centre of the frame, which has the id of
+      the frame on all axes
+    - `span`: ids that a whole picture or video has on the axis "span", in equal steps
     - `newline`: True if each row of a picture ends with one more token
     - `marks`: tokens on each side of interleaved video and sound that share one id
     - `padding`: id of padding
@@ -57,6 +64,9 @@ class MultimodalRule:
     per_second: float | None = None
     rounding: Literal["interval", "seconds", "none"] = "interval"
     offset: bool = True
+    steps: tuple[float, float, float] = (1, 1, 1)
+    centred: bool = False
+    span: float | None = None
     newline: bool = False
     marks: int = 1
     padding: int = 0
@@ -66,8 +76,10 @@ class MultimodalRule:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Data type of the position ids: float32 if times are not truncated, otherwise int64."""
-        return torch.float32 if self.rounding == "none" else torch.int64
+        """Data type of the position ids: float32 if some are not whole numbers, otherwise int64."""
+        whole = self.rounding != "none" and self.span is None
+        whole &= all(float(step).is_integer() for step in self.steps)
+        return torch.int64 if whole else torch.float32
 
 
 _SIDE = (
@@ -173,6 +185,37 @@ _OTHERS = (
 RULES: dict[str, MultimodalRule] = {rule.name: rule for rule in _OTHERS} | {
     name: replace(_QWEN3, name=name) for name in _LIKE_QWEN3
 }
+_LAYOUT = MultimodalRule(name="mrope", after="extent")
+_RESET = replace(_LAYOUT, name="omnirope", offset=False)
+# Layouts by the names of github.com/JJJYmmm/Multimodal-RoPEs, commit cd413b9e of 2026-05-04,
+# multimodal_ropes/pos_design, with whole videos instead of separate frames
+LAYOUTS: dict[str, MultimodalRule] = {
+    rule.name: rule
+    for rule in (
+        replace(_LAYOUT, name="vanilla-rope", axes=("tokens",), after="tokens"),
+        _LAYOUT,
+        replace(_LAYOUT, name="mmrope", note="Pass `steps` to scale frames, rows and columns."),
+        replace(_RESET, name="mrope-interleave", note="With `offset=True` it is that of Qwen3-VL."),
+        replace(_RESET, name="mhrope"),
+        _RESET,
+        replace(_RESET, name="ilrope"),
+        replace(_LAYOUT, name="videorope", after="time", steps=(2, 1, 1), centred=True),
+        replace(
+            _LAYOUT,
+            name="hope",
+            after="time",
+            centred=True,
+            note="In training, the step of frames is drawn for each video from 0.5, 0.75, …, 1.5.",
+        ),
+        replace(
+            _LAYOUT,
+            name="v2pe",
+            axes=("span",),
+            span=16.0,
+            note="In training, V2PE draws the span.",
+        ),
+    )
+}
 CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "merge": count,
     "merge_time": count,
@@ -189,7 +232,7 @@ _SECTIONS = (
 
 
 def rule_of(rule: Any) -> MultimodalRule:
-    """Return the rule of a `model_type` or config; values in the config replace the defaults."""
+    """Return the rule of a `model_type`, layout or config, whose values replace the defaults."""
     if isinstance(rule, MultimodalRule):
         return rule
     if isinstance(rule, str):
@@ -217,11 +260,11 @@ def rule_of(rule: Any) -> MultimodalRule:
 
 
 def _named(model_type: Any) -> MultimodalRule:
-    name = str(model_type).removesuffix("_thinker")
-    if name in RULES:
-        return RULES[name]
-    near = get_close_matches(name, RULES, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"Pass one of {', '.join(sorted(RULES))}."
+    name, known = str(model_type).removesuffix("_thinker"), RULES | LAYOUTS
+    if name in known:
+        return known[name]
+    near = get_close_matches(name, known, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"Pass one of {', '.join(sorted(known))}."
     raise ValueError(f"`rule` must name a model with a known rule, got {model_type!r}. {hint}")
 
 
