@@ -161,3 +161,29 @@ def test_equals_the_encoder_of_parakeet():
     made = theirs.o_proj(attend(q, k, v, xl).transpose(1, 2).flatten(2))
     expected = theirs(x, ParakeetEncoderRelPositionalEncoding(config)(x))[0]
     torch.testing.assert_close(made, expected)
+
+
+def test_equals_the_encoder_of_nemotron_asr_streaming():
+    from transformers.models.nemotron_asr_streaming import modeling_nemotron_asr_streaming as code
+
+    config = code.NemotronAsrStreamingEncoderConfig(hidden_size=16, num_attention_heads=2)
+    config._attn_implementation, config.num_key_value_heads = "eager", 2
+    theirs, x = code.NemotronAsrStreamingEncoderAttention(config, 0).eval(), torch.randn(2, 7, 16)
+    names = "q_proj", "k_proj", "v_proj", "relative_k_proj", "bias_u", "bias_v"
+    q, k, v, xl = conformer_sides(theirs, names, x)
+    made = theirs.o_proj(attend(q, k, v, xl).transpose(1, 2).flatten(2))
+    expected = theirs(x, code.NemotronAsrStreamingEncoderRelPositionalEncoding(config)(x))[0]
+    torch.testing.assert_close(made, expected)
+
+
+def test_equals_the_conformers_of_fastspeech2():
+    from transformers.models.fastspeech2_conformer import modeling_fastspeech2_conformer as code
+
+    config = code.FastSpeech2ConformerConfig(hidden_size=16, encoder_num_attention_heads=2)
+    module, x = config.encoder_config, torch.randn(2, 7, 16)
+    theirs = code.FastSpeech2ConformerAttention(config, module).eval()
+    names = "linear_q", "linear_k", "linear_v", "linear_pos", "pos_bias_u", "pos_bias_v"
+    q, k, v, xl = conformer_sides(theirs, names, x)
+    made = theirs.linear_out(attend(q, k, v, xl).transpose(1, 2).flatten(2))
+    _, positions = code.FastSpeech2ConformerRelPositionalEncoding(config, module).eval()(x)
+    torch.testing.assert_close(made, theirs(x, None, positions)[0])

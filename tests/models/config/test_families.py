@@ -28,9 +28,11 @@ axk1: RRRRRRRR, base 10000
 axk2: RRRRRRRR, base 10000, unlike
 bailing_hybrid: -----R--, base 6e+06
 bamba: ---R---R, base 10000
+beit: NNNNNNNN, both ways
 big_bird: NNNNNNNN, both ways, table, unlike
 bigbird_pegasus: NNNNNNNNNNNNNNNNNNNNNNNN, both ways, table, unlike
 bloom: BBBBBBBB
+blt_local_encoder: RRRRRRRR, base 500000
 cohere2: rrrNrrrN, base 10000, window 4096
 cohere2_moe: rrrNrrrN, base 10000, window 4096
 cohere_compass_text: RRRRRRRR, base 10000
@@ -118,6 +120,7 @@ mra: NNNNNNNN, both ways, table, unlike
 mt5: BBBBBBBBBBBBBBBB, both ways, scale 1
 muse_glimmer_text: rrrNrrrN, base 10000, window 2048
 muse_spark_text: rrrNrrrN, base 500000, window 2048
+nemotron_asr_streaming_encoder: BBBBBBBB, both ways, unlike
 nemotron_h: ---N---N
 nomic_bert: RRRRRRRR, base 1000, both ways
 nystromformer: NNNNNNNN, both ways, table, unlike
@@ -151,16 +154,21 @@ sam_vision_model: bbBbbBbb, both ways, patchtable, window 14
 sapiens2: BBBBBBBB, both ways
 smollm3: RRRNRRRN, base 2e+06
 step3p5: RRRRRRRR, base 10000, scale 0.0884
+swin: bbbbbbbbbbbb, both ways, window 7
+swinv2: bbbbbbbbbbbb, both ways, scale 1, window 7
 switch_transformers: BBBBBBBBBBBBBBBBBBBB, both ways, scale 1
 t5: BBBBBBBBBBBBBBBB, both ways, scale 1
 t5_gemma_module: rRrRrRrR, base 10000, scale 0.0625, softcap 50, window 4096
 t5gemma2_decoder: rrrrrRrr, base 10000, base 1e+06, scale 0.0625, unlike, window 4096
 t5gemma2_text: rrrrrRrr, base 10000, base 1e+06, both ways, scale 0.0625, unlike, window 2048
+timesfm: NNNNNNNN, scale 1
 trocr: NNNNNNNN, table
 ultrabert: rrRrrRrr, base 10000, base 2.56e+06, both ways, window 129
 umt5: BBBBBBBBBBBBBBBB, both ways, scale 1
 unlimited_ocr_text: RRRRRRRR, base 10000
 vaultgemma: rRrRrRrR, base 10000, scale 0.0625, softcap 50, window 4096
+videoprism_text_model: NNNNNNNN, softcap 50, waves
+vit_mae: NNNNNNNN, both ways, patchwaves
 wav2vec2-conformer: BBBBBBBB, both ways
 wav2vec2: NNNNNNNN, both ways, convolution
 xlnet: BBBBBBBB, both ways

@@ -266,6 +266,7 @@ def _of_given(config: Any) -> Iterator[str]:
 def _mended(model_type: str) -> Any:
     config = watched.config(model_type)
     inner = {key: getattr(config, key).model_type for key in watched.inner(config)}
+    inner = {key: name for key, name in inner.items() if name in CONFIG_MAPPING}
     mended = {key: watched.MENDED[name] for key, name in inner.items() if name in watched.MENDED}
     deeper = {
         key: _mended(name) for key, name in inner.items() if watched.inner(getattr(config, key))
@@ -298,7 +299,7 @@ def _classes(config: Any) -> dict[str, Any]:
 
 def _of_depth(model: torch.nn.Module, name: str, spec: Spec) -> Iterator[str]:
     """Compare the number of layers of an encoder or a decoder, also if the model does not run."""
-    layers = re.compile(rf"(?:(?:en|de)coder\.)?{name}\.(?:layers|block)\.\d+")
+    layers = re.compile(rf"(?:(?:en|de)coder\.)?{name}\.(?:(?:conformer_)?layers|block)\.\d+")
     depth = sum(bool(layers.fullmatch(path)) for path, _ in model.named_modules())
     if depth != len(spec.layers):
         yield f"its {name} has {depth} layers, not {len(spec.layers)}"

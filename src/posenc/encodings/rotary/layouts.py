@@ -20,6 +20,7 @@ its own authors have it (Wiselnn570/VideoRoPE at 7712ca3f); the former gives pai
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from posenc.core.frequencies import theta
 from posenc.core.shapes import Frequencies
@@ -33,7 +34,7 @@ NAMES = (
 META = (0, 0, 1, 2, 1, 2, 1, 2)  # axes of eight pairs of MM-RoPE
 
 
-def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Frequencies:
+def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Tensor:
     """Return θ of a layout, (axis, pair); (pair,) for one axis, (axis, head, pair) for "mhrope".
 
     - `name`: one of `NAMES`
@@ -70,6 +71,6 @@ def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Fr
     )
 
 
-def _by_axis(axes: torch.Tensor) -> torch.Tensor:
+def _by_axis(axes: Tensor) -> Tensor:
     """Return 1 where an entry of `axes` is the axis of the row, (axis, entry), 0 elsewhere."""
     return (axes == torch.arange(3, device=axes.device)[:, None]).double()
