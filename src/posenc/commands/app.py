@@ -40,7 +40,7 @@ Example = tuple[str, str]  # a command line, and a description or ""
 
 
 class Command(NamedTuple):
-    """A command's group, order and examples in the help, and whether its tensors are small."""
+    """The settings of a command: its place in the help, its examples, and its tensors' size."""
 
     group: Group
     place: int  # order in its group
@@ -84,7 +84,9 @@ def command(
     arguments: str = "",
     small: bool = False,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds a function to the app as a command, without final underscores.
+    """Return a decorator that adds a function to the app as a command.
+
+    The command has the name of the function, without final underscores.
 
     - `group`: group in the help
     - `place`: order in the group

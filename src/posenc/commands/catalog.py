@@ -134,7 +134,10 @@ def print_term(term: glossary.Term) -> None:
 
 
 def _known(name: str) -> dict[str, Any]:
-    """Return an encoding's catalogue data and its properties, measured now if none are stored."""
+    """Return an encoding's catalogue data and its properties.
+
+    Properties without stored results are measured.
+    """
     card = packaged_card(name)
     modules = names.modules()[card["name"]], "posenc.properties.measures"
     found = made.read("properties", card["name"], modules)

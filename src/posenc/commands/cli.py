@@ -68,7 +68,9 @@ def main(words: Sequence[str] | None = None, program: App = app) -> None:
 
 
 def _limit_threads(words: Sequence[str]) -> None:
-    """Set one thread for commands with small tensors, before torch is imported.
+    """Limit torch to one thread if the command computes with small tensors only.
+
+    Call this function before torch is imported.
 
     Several threads would wait for each other: next to two busy processes on two cores, `convert`
     needed 51 s of processor time with two threads and 3 s with one. A number of threads that the

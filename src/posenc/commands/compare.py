@@ -113,7 +113,7 @@ def report(
 
 
 def _read(path: Path | None) -> Any:
-    """Read a text file; without a path, return None, which means the packaged novel."""
+    """Read a text file. Without a path, return None, which selects the novel in the package."""
     from posenc.analysis import text
 
     try:
@@ -138,7 +138,7 @@ def _read_quietly(folder: Path, text: Any) -> Any:
 
 
 def _explorer_begun(out: Path | None) -> AbstractContextManager[Callable[[], None]]:
-    """Start a process that measures the catalogue for the explorer, while this one compares.
+    """Start a second process that measures the catalogue for the explorer page.
 
     Returns a context manager with a function that waits until the process has finished. Call it
     before timing, which the other process would disturb.
@@ -151,7 +151,7 @@ def _explorer_begun(out: Path | None) -> AbstractContextManager[Callable[[], Non
 
 
 def _explorer(cards: Sequence[Any], out: Path | None) -> dict[str, str] | None:
-    """Write the explorer page next to a report; return its name for each encoding, or None.
+    """Write the explorer page next to a report, and return the names of the encodings on it.
 
     None is returned without a folder, or if another file has the explorer's name.
     """

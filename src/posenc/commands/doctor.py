@@ -66,7 +66,7 @@ def installation() -> dict[str, Any]:
 
 
 def _torch() -> dict[str, Any]:
-    """Return torch's version and devices, and the attention and rotation code used on a device."""
+    """Return the version of torch, the GPUs, and the code that computes attention and rotation."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -102,7 +102,7 @@ def _numba() -> dict[str, Any] | None:
 
 
 def _attention(device: str) -> dict[str, str]:
-    """Return, per encoding, the attention implementation that a causal call on a device uses."""
+    """Return for each encoding the attention implementation that is used with a causal mask."""
     import torch
 
     from posenc.attention.attend import explain
@@ -141,7 +141,7 @@ def _extra(name: str) -> dict[str, Any]:
 
 
 def lines(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of the printed report, each a pair of name and description."""
+    """Yield the lines of the printed report as pairs: a name and its description."""
     posenc, python, torch, numba = (found[name] for name in ("posenc", "python", "torch", "numba"))
     commit = f", commit {posenc['commit']}" if posenc["commit"] else ""
     yield "posenc", f"{posenc['version']}{commit}, in {posenc['folder']}"

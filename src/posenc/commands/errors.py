@@ -14,13 +14,13 @@ class UsageError(Exception):
 
 
 class Failure(Exception):
-    """An error of the machine or the library, with correct input."""
+    """An error that the user's input did not cause, such as a full disk or a bug."""
 
     code = 1
 
 
 class Unfinished(Failure):
-    """An error in a command that uses exit code 1 for a result; exits with 70, EX_SOFTWARE."""
+    """A failure of a command that uses exit code 1 for its result. The exit code is 70."""
 
     code = 70
 
@@ -40,7 +40,7 @@ def user_code_errors(cards: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def check_failures() -> Iterator[None]:
-    """Turn any error but a UsageError into `Unfinished`, so that exit code 1 remains a result."""
+    """Convert all errors except UsageError to `Unfinished`, whose exit code is not 1."""
     try:
         yield
     except UsageError:

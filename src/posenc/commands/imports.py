@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Disable garbage collection in a `with` block, and exempt imported objects afterwards.
+    """Disable garbage collection in a `with` block.
+
+    At the end, all objects that exist by then are exempt from garbage collection.
 
     Importing torch creates hundreds of thousands of permanent objects. Scanning them repeatedly
     would take a seventh of the CPU time of `posenc explore`.

@@ -72,7 +72,7 @@ AllowCode = Annotated[
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Output:
-    """The output options of every command with a page.
+    """The options for output, shared by all commands that write a page.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ def write_page(
 
 
 def _reserve(out: Path, force: bool, beside: bool) -> None:
-    """Reserve the folder of a page, so that an error is found before the measurements."""
+    """Raise UsageError if no page can be written to the folder `out`."""
     try:
         from posenc.show.report import page
     except ImportError as error:
@@ -193,7 +193,10 @@ def print_json(document: Any) -> None:
 
 
 def packaged_card(name: str) -> dict[str, Any]:
-    """Return an encoding's catalogue data without torch. Raises UsageError for unknown names."""
+    """Return an encoding's catalogue data without importing torch.
+
+    Raises UsageError for an unknown name.
+    """
     try:
         return names.find(name)
     except LookupError as error:
@@ -214,7 +217,10 @@ def cards_of(wanted: Sequence[str]) -> list[Any]:
 
 
 def allowed(wanted: Sequence[str]) -> Sequence[str]:
-    """Check the names of `--allow-code`. Raises UsageError for one not like my_module.py:Mine."""
+    """Return the names that were given to `--allow-code`.
+
+    Raises UsageError for a name that is not like my_module.py:Mine.
+    """
     for name in wanted:
         if not names.is_own(name):
             raise UsageError(f"`--allow-code` must be like my_module.py:Mine, got {shown(name)}.")

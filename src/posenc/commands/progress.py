@@ -9,7 +9,7 @@ Progress = Callable[[str, int, int], None]  # name of the current step, steps do
 
 
 def quiet(doing: str, done: int, of: int) -> None:
-    """Do nothing: the progress function of calls that print no progress."""
+    """Ignore the progress of a computation, and print nothing."""
 
 
 @contextmanager

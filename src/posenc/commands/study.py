@@ -1,4 +1,4 @@
-"""`posenc study`: train small models on short texts, and test them on longer ones, by a plan."""
+"""`posenc study`: train small models on short texts, and test them on longer texts."""
 
 import shlex
 import sys
@@ -231,7 +231,10 @@ def _refuse_running(folder: Path | None) -> None:
 
 
 def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any:
-    """Return the study's plan, read from the folder to resume or a file, or made from options."""
+    """Return the study's plan.
+
+    The plan is read from the folder `resume` or from the file `plan`, or made from the options.
+    """
     from posenc.lab.study import analysis, store
     from posenc.lab.study.plan import Plan
 

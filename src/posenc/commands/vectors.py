@@ -1,4 +1,4 @@
-"""`posenc vectors`: write test vectors of encodings, or check other implementations by them."""
+"""`posenc vectors`: write test vectors of encodings, or test another implementation."""
 
 from pathlib import Path
 from typing import Any, Literal

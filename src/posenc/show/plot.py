@@ -62,7 +62,9 @@ def rows(
     tokens: int = 64,
     of: Literal["values", "angle", "cos"] = "values",
 ) -> Picture:
-    """Draw the vector that an encoding adds at each position, or, if it rotates, a rotated query.
+    """Draw the position vectors of an encoding as a heat map.
+
+    The vector of a position is the one that the encoding adds, or a query that it rotates.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: positions to draw, 64 by default
@@ -190,7 +192,10 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
 
 
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
-    """Make an encoding. Raises ValueError unless its rotation depends on positions alone."""
+    """Make an encoding whose rotation depends on positions alone.
+
+    Raises ValueError for other encodings.
+    """
     instance = _encoding(encoding, heads=1, **sizes)
     reads = "on_hidden" in instance.acts_on  # the rotation depends on the layer's input
     if "on_queries" not in instance.acts_on or reads or instance.axes != 1:
@@ -254,7 +259,7 @@ def wavelengths(model: str | Path, target: int | None = None) -> Picture:
 
 
 def dials(model: str | Path, target: int) -> Picture:
-    """Draw the angles of each RoPE pair of a model: met in training, and new in longer texts.
+    """Draw the angles of each RoPE pair in training, and the new angles in longer texts.
 
     - `model`: a config.json or a model folder
     - `target`: length of those texts in tokens
@@ -291,7 +296,7 @@ def models() -> Picture:
 
 
 def places() -> Picture:
-    """Draw at which steps of attention each encoding of the catalogue acts.
+    """Draw the steps of attention that each encoding of the catalogue changes.
 
     >>> type(places()).__name__
     'Picture'
@@ -322,7 +327,7 @@ def load(path: str | Path) -> Picture:
 
 
 def _turning(model: str | Path, target: int | None) -> inspection.Turning:
-    """Return the RoPE of the model's layers with the longest attention range."""
+    """Return the RoPE of the model's layers that attend over the largest distance."""
     inspected = inspection.inspect(Path(model), target)
     turnings = [group.turning for group in inspected.groups if group.turning]
     if not turnings:

@@ -64,7 +64,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class OrderChange:
-    """The mean change of outputs when words are reordered, without a mask and with causal mask."""
+    """The mean change of outputs after words are reordered.
+
+    `plain` is the change without a mask, and `causal` the change with a causal mask.
+    """
 
     plain: float
     causal: float
@@ -116,7 +119,7 @@ class Measured:
 
     @property
     def untrained(self) -> bool:
-        """True if the encoding has parameters; these are random here, as before training."""
+        """True if the encoding has parameters, which have random values in a comparison."""
         return self.parameters > 0
 
 
@@ -180,7 +183,7 @@ def _label(name: str) -> str:
 
 
 def _effect_curve(measured: Measured) -> str:
-    """Draw a small curve of the mean score that an encoding adds, from the nearest key on."""
+    """Draw a small curve: the mean score that an encoding adds at each distance."""
     mean = measured.effect.mean
     caption = f"{measured.name}: from {mean[0]:.3g} at the query to {mean[-1]:.3g}, farthest back"
     return curve(mean, caption)
@@ -299,7 +302,7 @@ class Material:
 
     @cached_property
     def plain(self) -> Tensor:
-        """The scores of all text windows in the layer without an encoding, for comparison."""
+        """The attention scores of all text windows in the layer without a positional encoding."""
         return similarity.of_words(self.layer(NoPE()), self.windows)
 
     def layer(self, encoding: Encoding) -> SelfAttention:
@@ -377,7 +380,7 @@ def _costs(
 
 
 def _at_lengths(cost: Cost, others: list[AtLength], settings: Settings) -> list[AtLength]:
-    """Return costs by text length, shortest first: the main measurement, and `others`."""
+    """Return the costs at all measured text lengths, shortest length first."""
     tokens = settings.cost_tokens
     usual = AtLength(tokens, cost.forward, cost.forward_memory, cost.forward_ratio)
     return sorted([*others, usual], key=lambda entry: entry.tokens)
@@ -425,7 +428,11 @@ def _rows_drawn(card: Card) -> list[list[float]] | None:
 
 
 def _added(difference: Tensor) -> list[list[float | None]]:
-    """Return score changes of the first text's first head, up to 32 × 32; None where masked."""
+    """Return the scores that an encoding adds for each query and key.
+
+    They are those of the first head, for the first 32 tokens of the first text. A masked score is
+    None.
+    """
     return [
         [round(value, 4) if isfinite(value) else None for value in row]
         for row in difference[0, 0, :32, :32].tolist()

@@ -72,7 +72,7 @@ class Closeup:
 
 @dataclass(frozen=True)
 class FirstTurning:
-    """Data for figures of rotations, computed for the first rotary encoding only."""
+    """Data for figures of one rotary encoding: the first one in the comparison."""
 
     slug: str
     pair: tuple[str, str] | None  # two words that follow each other in two sentences
@@ -266,6 +266,6 @@ def _place(met: tuple[int, slice]) -> int:
 
 
 def _with_keys_as_queries(layer: SelfAttention) -> SelfAttention:
-    """Use the query projection for the keys too, so that scores measure similarity."""
+    """Copy the query weights of a layer to its keys, so that scores measure similarity."""
     layer.k.load_state_dict(layer.q.state_dict())
     return layer

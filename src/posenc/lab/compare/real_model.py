@@ -41,7 +41,7 @@ class LayerReading:
 
 @dataclass(frozen=True)
 class ModelReading:
-    """The measurements of a real model on a sentence, and on a text window for score curves."""
+    """The measurements of a real model on a text."""
 
     name: str  # name of its folder
     inspection: Inspection
@@ -60,7 +60,10 @@ class ModelReading:
 
 
 def read(folder: Path, text: Text) -> ModelReading:
-    """Measure the model in a folder on a text. Raises ValueError or TypeError if impossible."""
+    """Measure the model in a folder on a text.
+
+    Raises ValueError or TypeError if the model cannot be measured.
+    """
     inspection, reader = inspect(folder), open_reader(folder)
     sentence = " ".join(text.words[_example(text)])
     with one_sentence("config.json", "makes a model that cannot read the text"):
@@ -161,7 +164,7 @@ def _parts(
     inputs: Mapping[str, Tensor],
     notes: list[str],
 ) -> Decomposition | None:
-    """Split attention scores into terms: word and position in BERT, rotation and bias in others."""
+    """Split the scores of a layer into terms, such as those from words and from positions."""
     model = reader.model
     if hasattr(getattr(model, "encoder", None), "layer") and hasattr(
         getattr(model, "embeddings", None), "position_embeddings"

@@ -87,7 +87,7 @@ class Contrast:
 
     @property
     def terms(self) -> list[str]:
-        """The plan's terms for all compared results, such as "rope" or "rope cropped at 12"."""
+        """The names of all results that the contrast compares, such as "rope cropped at 12"."""
         return [name for side in (self.one, self.other, *(self.than or ())) for name in side]
 
     @property
@@ -233,7 +233,7 @@ def analyse(
 
 
 def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tuple[str, ...]:
-    """Return the baseline names ("cropped", "windowed") for which an encoding has results."""
+    """Return the baselines for which an encoding has results, such as "cropped"."""
     if row.protocol == "sliding":
         return BASELINES
     held = {name for _, record in runs.values() if record for name, _ in record.outcomes}
@@ -241,7 +241,7 @@ def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tupl
 
 
 def _check_protocol(contents: Contents, protocol: str | None) -> None:
-    """Raise PlanError if there are stored outcomes, but none of the evaluation protocol."""
+    """Raise PlanError if the stored outcomes have none under the given evaluation protocol."""
     held = {name for record in contents.records.values() for name, _ in record.outcomes}
     if protocol and held and protocol not in held:
         raise PlanError(
@@ -303,7 +303,7 @@ def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]
 
 
 def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
-    """Return the sort key of one learning rate's trial runs: mean outcome, then last loss.
+    """Return the key by which learning rates are ranked: (mean outcome, mean last loss).
 
     A lower key is better. A failed trial gives infinity.
     """
@@ -447,7 +447,10 @@ def _positions(records: Iterable[Record], trained: int) -> list[float]:
 
 
 def _untrained(records: Mapping[int, Record], trained: int, protocol: str | None) -> list[int]:
-    """List the seeds that did not learn the task: too few right answers at the trained length."""
+    """List the seeds whose models did not learn the task.
+
+    Their share of right answers at the trained length is below `RANGE`.
+    """
     weak = []
     for seed, record in records.items():
         within = {n: x for n, x in outcomes_graded(record, protocol).items() if n <= trained}
@@ -608,7 +611,10 @@ def _contrast(
 def _overall(
     rows: Sequence[Row], grid: Grid, metric: str, protocol: str | None, resamples: int
 ) -> list[Overall]:
-    """Summarise encodings over the accuracy tasks, if they have results on all of these tasks."""
+    """Summarise each encoding over all tasks that are scored by accuracy.
+
+    Encodings without results on one of these tasks are left out.
+    """
     able = [row for row in rows if row.value is not None and not row.bits]
     names = [*dict.fromkeys(row.task for row in able)]
     overall = []
@@ -637,7 +643,9 @@ def _values(
 
 
 def _protocol(record: Record, protocol: str | None) -> str:
-    """Return the name of the evaluation protocol to read in a record, or "" if it is missing.
+    """Return the name of the evaluation protocol whose outcomes are used.
+
+    The name is "" if the record has no outcomes under this protocol.
 
     None means the first of `PROTOCOLS` that the record has.
     """

@@ -55,7 +55,10 @@ def length_hints(cell: Cell, both_ways: bool) -> dict[str, Any]:
 
 
 def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
-    """Build the encoding of one layer; the option `theta` of a RoPE sets its frequencies."""
+    """Build the encoding of one layer.
+
+    The option `theta`, for RoPE only, sets the frequencies.
+    """
     dim = cell.profile.width // cell.profile.heads
     options = length_hints(cell, both_ways) | dict(cell.options)
     if "theta" not in options:

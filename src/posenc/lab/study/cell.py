@@ -178,7 +178,7 @@ def check_setting(name: str, value: Any) -> None:
 
 
 def too_deep(value: Any, most: int = DEEPEST) -> bool:
-    """Test whether lists and tables are nested more than `most` deep."""
+    """Test whether lists and tables are nested more deeply than `most` levels."""
     level = [value]
     for _ in range(most + 1):
         level = [
@@ -222,7 +222,9 @@ def digest_of(settings: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a training run; on the CPU all but `seconds` is reproducible to the bit.
+    """The result of a training run.
+
+    On the CPU, repeated runs give the same bits in all values except `seconds`.
 
     - `outcomes`: by protocol and length, a vector over prompts. Bool if a prompt is right or wrong
       ("forced": every answer is the likeliest token after the true ones; "generated": after the

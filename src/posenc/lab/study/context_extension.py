@@ -1,4 +1,4 @@
-"""Context extension of a trained RoPE: its frequencies θ are changed, or the RoPE is removed.
+"""Context extension of a trained RoPE: other frequencies θ, or removal of the RoPE.
 
 pi      every wavelength is `factor` times as long                    (Chen et al. 2023)
 ntk     the fastest pair is unchanged, the slowest as in pi           (bloc97 2023)
@@ -41,7 +41,7 @@ def extend_rope(model: Transformer, method: str, factor: float, trained: int) ->
 
 
 def check_encoding(cell: Cell, trained: int = 4096) -> None:
-    """Construct and extend the encoding of a run once, so that errors appear before training.
+    """Check that the encoding of a run can be constructed and extended.
 
     - `trained`: length of the longest training text, in tokens
 

@@ -11,7 +11,7 @@ from posenc.lab.study.tasks import Batch, Task
 
 
 def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
-    """Return the mask that a model needs besides the causal one, or None if it needs no other.
+    """Return the window or padding mask of a batch, or None if the batch needs neither.
 
     The control "window" limits attention to the length of the longest training text. For an
     encoder the padding of shorter texts is masked.
@@ -24,12 +24,18 @@ def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
 
 
 def oracle_targets(cell: Cell, batch: Batch) -> Tensor | None:
-    """Return the right answers, which the control "oracle" adds to the model's input, or None."""
+    """Return the right answers of a batch if the control is "oracle", otherwise None.
+
+    The model receives these answers as an additional input.
+    """
     return batch.targets * batch.answers if cell.control == "oracle" else None
 
 
 def draw_positions(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor | None:
-    """Draw sorted random or shuffled positions (text, token), or return None for 0, 1, 2, …"""
+    """Draw the positions of a run with random or shuffled positions, otherwise return None.
+
+    The shape is (text, token). Random positions are sorted. None means 0, 1, 2, …
+    """
     texts, tokens = shape
     if cell.drawn_below is not None:
         if tokens > cell.drawn_below:

@@ -95,7 +95,10 @@ def changes(there: Mapping[str, str], here: Mapping[str, str]) -> str:
 
 
 def merged(there: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment `here`, with the commits and processors of `there` added."""
+    """Combine two environments: list the commits and processors of both.
+
+    Other entries of `here` replace those of `there`.
+    """
     both = {**there, **here}
     for name in LISTED:
         parts = [part for one in (there, here) for part in one.get(name, "").split("; ") if part]

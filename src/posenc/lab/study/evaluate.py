@@ -53,7 +53,9 @@ Predictions = dict[str, Tensor]  # outputs of a model by protocol: predicted tok
 def evaluate(
     model: Transformer, cell: Cell, task: Task, lengths: Sequence[int] | None = None
 ) -> dict[tuple[str, int], Tensor]:
-    """Evaluate a model; return right or wrong, or bits per character, for each prompt.
+    """Test a model on prompts of each length, and return the outcome of each prompt.
+
+    An outcome is right or wrong, or a number of bits per character.
 
     The keys of the result are (evaluation protocol, text length).
     """
@@ -81,7 +83,7 @@ def predict(model: Transformer, cell: Cell, task: Task) -> Predictions:
 
 
 def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, int], Tensor]:
-    """Compute the outcomes that `evaluate` returns from saved predictions, without a model.
+    """Grade saved predictions: compute the same outcomes as `evaluate`, without a model.
 
     Raises ValueError for predictions whose protocols, shapes or types are not those of the cell.
     """
@@ -111,7 +113,10 @@ def _protocols(task: Task) -> tuple[str, ...]:
 
 
 def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -> None:
-    """Raise ValueError if outputs have a wrong type or shape, which could broadcast silently."""
+    """Raise ValueError if saved predictions have a wrong shape or dtype.
+
+    Outcomes of wrong shapes could broadcast without an error.
+    """
     for name in _protocols(task):
         tokens = batch.inputs[:, -_cropped_length(task) :] if name == "cropped" else batch.inputs
         shape = (*tokens.shape, len(task.vocabulary)) if task.in_bits else tuple(tokens.shape)
@@ -126,7 +131,10 @@ def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -
 
 
 def _joined(graded: Sequence[dict[str, Tensor]], n: int) -> dict[tuple[str, int], Tensor]:
-    """Concatenate the outcomes of batches; bits by character position are averaged over texts."""
+    """Concatenate the outcomes of all batches of length n.
+
+    Bits at each character position are averaged over texts.
+    """
     joined = {name: torch.cat([one[name] for one in graded]) for name in graded[0]}
     return {(name, n): x.mean(0) if name == "position" else x for name, x in joined.items()}
 
@@ -184,7 +192,10 @@ def _grade(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 def _tokens(
     model: Transformer, cell: Cell, task: Task, batch: Batch, random: Random
 ) -> dict[str, Int[Tensor, "text token"]]:
-    """Predict the token at each answer (0 at all other tokens), under each evaluation protocol."""
+    """Predict the answers of a batch under each evaluation protocol.
+
+    Tokens that are not answers are 0.
+    """
     pos, mask = draw_positions(cell, batch.inputs.shape, random), mask_of(cell, task, batch)
     shuffled = draw_positions(replace(cell, control="shuffled"), batch.inputs.shape, random)
     near = mask_of(replace(cell, control="window"), task, batch)
@@ -290,7 +301,7 @@ def _logits(
 
 
 def _cropped_length(task: Task) -> int:
-    """Return the number of inputs in the longest training text, one less than its tokens."""
+    """Return the length of the model's input for the longest training text."""
     return task.longest - 1
 
 
@@ -327,5 +338,5 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 
 
 def _permuted(points: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Reorder points (text, token, axis) by shuffled positions; None if either argument is None."""
+    """Return the points of tokens in shuffled order, or None if `points` or `order` is None."""
     return None if points is None or order is None else points[order]

@@ -195,7 +195,7 @@ def _begun(plan: Plan, folder: Path) -> bool:
 
 
 def resolved(plan: Plan) -> list[Cell]:
-    """Check a plan, and return its training runs with the lengths and data that the task sets.
+    """Check a plan, and return its training runs with all settings that depend on the task.
 
     Raises PlanError for a text, task or encoding of the user's own that cannot be used; an encoding
     that cannot be extended or does not reach the end of the longest text; a length of which the
@@ -316,7 +316,7 @@ def with_rate(cell: Cell, rates: Mapping[tuple[str, str], float]) -> Cell:
 
 
 def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
-    """Run one layer on the longest text's first and last positions, to find errors early.
+    """Check that the positions and the encoding of a run reach the end of the longest text.
 
     Raises the error of positions or an encoding that do not reach that far, before training.
     """
@@ -328,7 +328,7 @@ def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
 
 
 def _within_training(cell: Cell) -> tuple[int, ...]:
-    """Return the tested lengths up to the trained one, whose results choose the learning rate."""
+    """Return the tested lengths up to the trained length, at which trial runs are compared."""
     assert cell.trained is not None
     return tuple(n for n in cell.tested if n <= cell.trained) or (cell.trained,)
 
@@ -352,7 +352,7 @@ def _with_stored_lengths(plan: Plan, cells: list[Cell], contents: Contents) -> l
 
 @contextmanager
 def _as_plan_error(what: str) -> Iterator[None]:
-    """Convert errors from files or code that a plan names to a one-sentence PlanError."""
+    """Convert any error in a `with` block to a PlanError of one sentence."""
     try:
         yield
     except OSError as error:
@@ -636,7 +636,10 @@ class _Study:
             self.missing[cell.digest] = cell, "left out: there is no time for it"
 
     def _next(self, waiting: list[Cell]) -> Cell | None:
-        """Pop the next training run of the first waiting seed that can end before the deadline."""
+        """Remove and return the next waiting training run that can end before the deadline.
+
+        Only runs with the seed of the first waiting run are considered.
+        """
         for place, cell in enumerate(waiting):
             if cell.seed != waiting[0].seed:
                 break
@@ -690,7 +693,7 @@ class _Study:
         shutil.rmtree(self.store.folder / CELLS / cell.digest, ignore_errors=True)
 
     def _finish_up(self) -> None:
-        """Stop the training runs, wait for their checkpoints, and store the finished ones."""
+        """Stop all workers, and wait until they have written their checkpoints or results."""
         self.pool.stop()
         until = time.monotonic() + PATIENCE
         while self.pool.busy and time.monotonic() < until:
@@ -747,7 +750,7 @@ class _Pace:
         return None
 
     def of_all(self, kinds: Counter[Kind]) -> float | None:
-        """Return the expected total time of training runs, or None if a kind was never timed.
+        """Return the expected total time of training runs, or None if it cannot be estimated.
 
         - `kinds`: number of cells of each kind
         """

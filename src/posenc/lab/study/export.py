@@ -34,7 +34,10 @@ def rows(contents: Contents) -> Iterator[dict[str, Any]]:
 
 
 def write_csv(contents: Contents, path: Path) -> int:
-    """Write a new CSV file, with outcomes as "0110…" or as a list; return the number of rows."""
+    """Write a study's outcomes to a new CSV file, and return the number of rows.
+
+    Right and wrong answers are written as "0110…", and other outcomes as a list.
+    """
     with open(path, "x", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
@@ -47,7 +50,9 @@ def write_csv(contents: Contents, path: Path) -> int:
 
 
 def write_parquet(contents: Contents, path: Path) -> int:
-    """Write a new Parquet file, with outcomes as lists of float32; return the row count.
+    """Write a study's outcomes to a new Parquet file, and return the number of rows.
+
+    The outcomes are lists of float32.
 
     Raises ImportError, with the remedy, if pyarrow is not installed.
     """

@@ -1,4 +1,4 @@
-"""Merge databases that each have a part of one study's runs, such as from an array of jobs."""
+"""Merge the databases of several jobs that each ran a part of one study."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -70,7 +70,10 @@ def _joined(whole: Contents, other: Contents, part: Path) -> Contents:
 
 
 def copy_times(writer: Store, parts: Sequence[Path], cells: set[str]) -> None:
-    """Copy the recorded times of the training runs `cells` from other stores (`parts`)."""
+    """Copy the times of training runs from the stores `parts` to `writer`.
+
+    Times of runs that are not in `cells` are left out.
+    """
     for part in parts:
         for line in store.times(part if part.is_dir() else part.parent):
             if "cell" not in line or line["cell"] in cells:

@@ -30,7 +30,9 @@ Logits = Float[Tensor, "text token symbol"]
 
 
 class Transformer(nn.Module):
-    """A transformer with a given encoding: `Transformer(symbols, Profile(), lambda: RoPE(16))`.
+    """A transformer whose layers use a given positional encoding.
+
+    Example: `Transformer(symbols, Profile(), lambda: RoPE(16))`.
 
     - `symbols`: size of the vocabulary
     - `profile`: sizes of the model
@@ -79,7 +81,7 @@ class Transformer(nn.Module):
         oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Logits:
-        """Return the logits of the predicted symbol at each token, (text, token, symbol).
+        """Return the logits at each token: (text, token, symbol).
 
         The arguments are those of `hidden`.
         """
@@ -197,7 +199,10 @@ def _draw(model: nn.Module, layers: int, seed: int) -> None:
 
 
 def _without_additive(encoding: Encoding) -> Encoding:
-    """Return the encoding of all layers but the first, without encodings that add to embeddings."""
+    """Return the encoding of all layers except the first.
+
+    It has no parts that add to embeddings, because these act before the first layer only.
+    """
     parts = [leaf for leaf in leaves(encoding) if "on_embeddings" not in leaf.acts_on]
     if len(parts) == len(leaves(encoding)):
         return encoding

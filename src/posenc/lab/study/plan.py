@@ -230,11 +230,13 @@ class Plan:
         return tuple(encoding.name for encoding in self.encodings)
 
     def reading(self, name: str) -> ContrastTerm:
-        """Parse a contrast term, such as "copy: rope cropped at 12", with this plan's names."""
+        """Parse a contrast term of this plan, such as "copy: rope cropped at 12"."""
         return read_term(name, self.tasks, self.labels)
 
     def cells(self, rates: Rates = MappingProxyType({})) -> list[Cell]:
-        """List the training runs, seed after seed, so that an interrupted study has balanced data.
+        """List the training runs: first all runs with seed 1, then those with seed 2, and so on.
+
+        An interrupted study therefore has nearly the same number of seeds for each encoding.
 
         - `rates`: chosen learning rates by task and label
         """
@@ -259,7 +261,10 @@ class Plan:
         return replace(self.profile, **row.profile)
 
     def trials(self) -> list[Cell]:
-        """List the trial runs by which learning rates are chosen, with seeds of their own."""
+        """List the trial runs, by which learning rates are chosen.
+
+        Their seeds differ from those of all other runs.
+        """
         return [
             cell
             for seed in range(MOST_SEEDS + 1, MOST_SEEDS + 1 + self.rate_seeds)
@@ -271,12 +276,15 @@ class Plan:
 
     @property
     def code(self) -> list[str]:
-        """The user's own tasks and encodings in the plan, by names such as "my_module.py:Mine"."""
+        """The tasks and encodings of the plan that are user code, such as "my_module.py:Mine"."""
         named = {*self.tasks, *(row.encoding for row in self.encodings)}
         return sorted(filter(user_code.is_own, named))
 
     def source(self, task: str) -> str:
-        """Return the file with a task's text or images; "" if there is none or it is packaged."""
+        """Return the path of a task's text or image file.
+
+        The path is "" if the task has no such file, or if the package contains the file.
+        """
         return self.images if task == "images" else self.texts if task in tasks.MADE_OF else ""
 
     def check_settings(self) -> None:
@@ -304,7 +312,7 @@ class Plan:
                 )
 
     def check_margin(self, task: str, in_bits: bool) -> None:
-        """Raise PlanError if the margin is 1 or more for a task scored by accuracy."""
+        """Raise PlanError if the equivalence margin is too large for a task scored by accuracy."""
         if self.margin is not None and self.margin >= 1 and not in_bits:
             raise PlanError(
                 f"`margin` must be below 1 for {task}, whose outcomes are shares of right answers,"
@@ -312,7 +320,10 @@ class Plan:
             )
 
     def notes(self) -> list[str]:
-        """List each reason why the plan's results would not be evidence, with key and remedy."""
+        """List the reasons why results of this plan are not evidence, such as a missing control.
+
+        Each names the key of the plan and the remedy.
+        """
         notes, tests = [], self.tests
         for key, what in CONTROL_KEYS.items():
             if not getattr(self, key):
@@ -388,7 +399,7 @@ TERM = re.compile(r"(.+?)(?: (cropped|windowed))?(?: at ([1-9]\d{0,8}))?")
 
 
 def read_term(name: str, tasks: Sequence[str], labels: Sequence[str]) -> ContrastTerm:
-    """Parse a contrast term, such as "copy: rope cropped at 12": task, label, crop and length.
+    """Parse a contrast term, such as "copy: rope cropped at 12".
 
     A text that is the label of a row is not parsed any further.
     """

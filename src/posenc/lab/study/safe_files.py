@@ -31,7 +31,10 @@ def check_folders(*paths: Path) -> None:
 
 
 def opener(path: str | Path, flags: int) -> int:
-    """Open a file, as the `opener` of Python's `open`. Raises NotRegular unless it is regular."""
+    """Open a regular file. Pass this function as `opener` to Python's `open`.
+
+    Raises NotRegular for links, pipes and devices.
+    """
     check_files(Path(path))
     return os.open(path, flags | _AT_ONCE | _NO_LINK, 0o666)
 

@@ -59,7 +59,10 @@ class SavedModel:
 
 
 def save_model(model: Transformer, cell: Cell, task: Task, folder: Path) -> Path:
-    """Write a model to `folder`, named by the digest of its run; an earlier file is replaced."""
+    """Write the model of a run to a file in `folder`, and return its path.
+
+    The file's name is the digest of the run. An existing file is replaced.
+    """
     from safetensors.torch import save
 
     about = {

@@ -85,7 +85,7 @@ def interval(
     level: float = 0.95,
     share: bool = False,
 ) -> Interval:
-    """Estimate the mean over seeds and prompts and its t interval.
+    """Estimate the mean over seeds and prompts, with a t confidence interval.
 
     - `outcomes`: for each seed a vector over the same prompts: True for a right answer, or a paired
       difference
@@ -125,7 +125,7 @@ def _ends(
 
 
 def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
-    """Test equality by two one-sided t tests: p for a mean difference of `margin` or more.
+    """Return the p-value of an equivalence test: two one-sided t tests with this margin.
 
     Schuirmann 1987, "A comparison of the two one-sided tests procedure and the power approach".
     """
@@ -139,7 +139,7 @@ def equivalence(outcomes: Sequence[Tensor], margin: float) -> float:
 def _crossed(
     table: Float[Tensor, "*world seed prompt"],
 ) -> tuple[Float[Tensor, "*world"], Float[Tensor, "*world"], Float[Tensor, "*world"]]:
-    """Return the mean, standard error and degrees of freedom of outcomes (seed, prompt).
+    """Return the mean of outcomes (seed, prompt), its standard error and degrees of freedom.
 
     The error is that of a mean over seeds and prompts, where all seeds have the same prompts.
     """
@@ -213,7 +213,7 @@ def _held(tables: Tensor, truth: float, level: float, share: bool = False) -> fl
 
 @cache
 def _quantiles(level: float) -> tuple[Tensor, Tensor]:
-    """Tabulate quantiles of Student's t at evenly spaced values of 1/degrees of freedom.
+    """Tabulate quantiles of Student's t distribution by 1 / (degrees of freedom).
 
     In this variable the quantile is nearly linear.
     """
@@ -257,7 +257,7 @@ def _seeds_by_prompts(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"
 
 
 def _redrawn(table: Tensor, resamples: int, random: torch.Generator) -> Tensor:
-    """Return bootstrap means (resample, seed), with seeds and prompts resampled.
+    """Resample seeds and prompts, and return the bootstrap means (resample, seed).
 
     In one resample all seeds have the same prompts.
     """
@@ -331,7 +331,7 @@ def probability_of_improvement(
 
 
 def enough(interval: Interval, seeds: int, half_width: float = 0.05, most: int = 32) -> bool:
-    """Test whether a study can stop: `most` seeds are done, or the interval is narrow enough.
+    """Test whether a study can stop: its interval is narrow enough, or it has `most` seeds.
 
     - `half_width`: greatest half-width of the interval; without it the study goes on to `most`
     seeds

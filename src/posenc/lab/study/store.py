@@ -96,7 +96,7 @@ class Outcome(NamedTuple):
 
     @property
     def values(self) -> Tensor:
-        """The outcomes as a vector over prompts, bool or float32."""
+        """The outcome of each prompt, as a vector of bool or float32."""
         if self.kind == NUMBERS:
             return torch.tensor(_numbers("f", self.data), dtype=torch.float32)
         written = f"{int.from_bytes(self.data, 'big'):0{8 * len(self.data)}b}" if self.data else ""
@@ -122,7 +122,10 @@ class Record:
 
     @classmethod
     def of(cls, cell: Cell, result: Result) -> "Record":
-        """Make the record of a finished run; it is a failure if a loss is not finite."""
+        """Make the record of a finished run.
+
+        The run is a failure if one of its losses is not finite.
+        """
         outcomes = {place: Outcome.of(values) for place, values in result.outcomes.items()}
         losses = tuple(result.losses)
         lost = next((n for n, loss in enumerate(losses, 1) if not isfinite(loss)), None)
@@ -165,7 +168,7 @@ class Contents:
 
     @property
     def registered(self) -> bytes:
-        """The bytes of plans, deviations and sources from which their checksum is computed."""
+        """The plans, deviations and sources as bytes, for their checksum."""
         parts = [*self.plans, *self.deviations, *sorted(self.sources.items())]
         return "".join(map(repr, parts)).encode()
 
@@ -177,7 +180,7 @@ class Contents:
 
 
 def _bytes_of(name: str, record: Record) -> bytes:
-    """Serialise a record for its checksum, without times, which vary between equal runs."""
+    """Serialise a record for its checksum. Times are left out, because they vary between runs."""
     losses = _little_endian(array("d", record.losses)).hex()
     identity = (name, record.cell.label, record.parameters, losses, record.failure)
     return repr((identity, sorted(record.outcomes.items()))).encode()
@@ -219,7 +222,7 @@ class Store:
     def register(
         self, digest: str, text: str, sources: Mapping[str, str], deviation: str = ""
     ) -> None:
-        """Store a plan, its environment and, if any, a deviation from it in one transaction.
+        """Store a plan, its environment and, if there is one, a deviation, in one transaction.
 
         - `digest`, `text`: digest and text of the plan, which is not written twice
         - `sources`: versions, and digests of code and texts, by name
@@ -242,7 +245,10 @@ class Store:
             _insert(self._file, record)
 
     def clock(self, **line: Any) -> None:
-        """Append times to times.jsonl, the only file that differs if a study is repeated."""
+        """Append times to times.jsonl.
+
+        All other files of a study have the same bytes if the study is repeated.
+        """
         data = f"{json.dumps(line)}\n".encode()
         with open(self.folder / TIMES, "ab+", opener=safe_files.opener) as file:
             file.seek(0, os.SEEK_END)
@@ -275,7 +281,9 @@ class Store:
 
 
 def read(path: Path) -> Contents:
-    """Read a study's database, given as a file or its folder, without writing anything.
+    """Read the database of a study. Nothing is written.
+
+    `path` is the database or its folder.
 
     Raises StoreError for a path that is not a valid store.
     """
@@ -327,7 +335,10 @@ def _is_time(name: str, value: Any) -> bool:
 
 
 def _seconds(folder: Path) -> dict[str, float]:
-    """Return the median time of a training step for each run, as last written to times.jsonl."""
+    """Return the median step time of each run, in seconds, from times.jsonl.
+
+    If a run has several entries, the last one counts.
+    """
     return {
         line["cell"]: float(line["step"])
         for line in times(folder)
@@ -447,7 +458,10 @@ def _renew(running: Path) -> None:
 
 
 def _write_canonical(contents: Contents, path: Path) -> None:
-    """Write a database whose bytes depend on its contents alone, and replace `path` by it."""
+    """Write a study's database to `path`, and replace an existing file.
+
+    The bytes of the file depend on `contents` alone.
+    """
     with (
         written_beside(path, replace=True) as new,
         _explained(path),
@@ -504,7 +518,7 @@ def _transaction(file: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Convert errors while reading a store to a one-sentence StoreError."""
+    """Convert SQLite errors in a `with` block to a StoreError of one sentence."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -527,7 +541,10 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _line(error: Exception) -> str:
-    """Return the message of an error as one printable line, because it may quote file contents."""
+    """Return an error message as one printable line.
+
+    The message may quote the contents of a file.
+    """
     return printable(" ".join(str(error).split()), 200)
 
 

@@ -1,4 +1,4 @@
-"""Tasks of a study: texts of a given length n, for training on short and testing on long texts.
+"""The tasks of studies: each task generates texts of a given length n.
 
 A task writes texts of symbols and marks some as answers. Only answers are learned and graded, and a
 text counts as right if all its answers are. A task of your own is one function:
@@ -88,7 +88,7 @@ class Batch(NamedTuple):
     points: Int[Tensor, "token axis"] | None = None  # row and column of each pixel of an image
 
     def to(self, device: str | torch.device) -> "Batch":
-        """Return the batch on a device."""
+        """Return a copy of the batch on the given device."""
         points = None if self.points is None else self.points.to(device)
         inputs, targets, answers = self.inputs.to(device), self.targets.to(device), self.answers
         return Batch(inputs, targets, answers.to(device), self.lengths, points)
@@ -96,7 +96,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """A task: a function that generates texts with answers, their vocabulary, and their lengths.
+    """A task of a study: its text generator, vocabulary and text lengths.
 
     - `name`: name in plans and tables
     - `write`: function (n, random) that returns a prompt and its answer, or a `TaskText`
@@ -145,7 +145,7 @@ class Task:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The test lengths: `tested`, or by default lengths up to twice the trained length L.
+        """The text lengths at which the task is tested: up to 2 L by default.
 
         The default is fifths of L, then L + 1 … 2 L. Every length beyond L is tested, because
         encodings may rank differently at the next one. If L is more than 100, a hundred evenly
@@ -170,7 +170,9 @@ class Task:
         return TaskText(symbols, [False] * (1 + len(prompt)) + [True] * (len(answer) + 1))
 
     def most_tokens(self) -> int:
-        """Return the number of tokens of the longest text, by writing one text of each length.
+        """Return the number of tokens of the longest text.
+
+        To count the tokens, one text of each length is generated.
 
         Raises the error of the task for a length of which it cannot write a text.
         """
@@ -214,7 +216,7 @@ class Task:
         return len(self.text(self.trained, Random(0)).symbols)
 
     def _scaled(self, trained: int) -> tuple[int, ...]:
-        """Return the tested lengths, changed by the same factor as the trained length."""
+        """Scale the tested lengths in proportion to a new trained length."""
         least = 1 if self.least == self.trained else min(self.least, trained)
         return tuple(sorted({max(least, round(n * trained / self.trained)) for n in self.tested}))
 
@@ -249,7 +251,7 @@ def copy(n: int, random: Random) -> Answered:
 
 
 def unique(words: Symbols) -> Callable[[int, Random], Answered]:
-    """Return the function that writes texts to copy, in which none of the n words occurs twice."""
+    """Return a function that generates texts of n different words to copy."""
 
     def write(n: int, random: Random) -> Answered:
         if n > len(words):
@@ -267,7 +269,10 @@ copy_unique = unique(WORDS)
 
 
 def copy_repeat(n: int, random: Random) -> Answered:
-    """Copy n words of n/2 different ones, so that the last word does not determine the next."""
+    """Copy n words that are drawn from only n/2 different words.
+
+    Words repeat, so that the last word does not determine the next one.
+    """
     words = random.choices(random.sample(WORDS, min(len(WORDS), -(-n // 2))), k=n)
     return [*words, SEPARATOR], words
 
@@ -305,14 +310,17 @@ def mode(n: int, random: Random) -> Answered:
 
 
 def counting(n: int, random: Random) -> Answered:
-    """List n numbered words, from a given first to a given last word; w0 follows w99."""
+    """List n consecutive words, such as w98 w99 w0, given the first and the last word."""
     first = random.randrange(len(WORDS))
     steps = [WORDS[(first + step) % len(WORDS)] for step in range(n)]
     return [steps[0], steps[-1], SEPARATOR], steps
 
 
 def parity(n: int, random: Random) -> Answered:
-    """Compute the parity of n bits; a negative control, on which models fail for longer texts."""
+    """Compute the parity of n bits.
+
+    This task is a negative control: models are expected to fail on longer texts.
+    """
     bits = random.choices(BITS, k=n)
     return [*bits, SEPARATOR], [BITS[bits.count("1") % 2]]
 
@@ -327,7 +335,7 @@ def addition(n: int, random: Random) -> Answered:
 
 
 def hinted_addition(n: int, random: Random) -> Answered:
-    """Add two numbers in which a symbol for its power of ten precedes each digit.
+    """Add two numbers, with a symbol for the power of ten in front of each digit.
 
     The symbol for 10⁰ is drawn at random, and the others follow it.
     """
@@ -344,7 +352,7 @@ def hinted_addition(n: int, random: Random) -> Answered:
 
 
 def recall(n: int, random: Random, pairs: int = 6) -> TaskText:
-    """Recall the value of each key: keys with values, n symbols of noise, then the keys again.
+    """Recall the value of each key at the beginning of the text, after n symbols of noise.
 
     The distance grows with n, and the number of pairs does not.
     """
@@ -387,7 +395,7 @@ def variables(n: int, random: Random, values: int = 2, hops: int = 3) -> TaskTex
 
 
 def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
-    """Write a text of n instructions, of which each "read" repeats the bit of the last "write".
+    """Write n instructions, in which each "read" repeats the bit of the last "write".
 
     Every instruction is followed by a bit; the bit of an "ignore" is not stored.
 
@@ -413,7 +421,7 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
 
 
 def _window(n: int, symbols: int, random: Random) -> int:
-    """Return a random start for a window of n symbols within a text of `symbols` symbols."""
+    """Return a random start index for a window of n symbols in a text of length `symbols`."""
     if not 0 <= n <= symbols:
         raise ValueError(
             f"`n` must be from 0 to {symbols:,}, the number of symbols in the text, got {n:,}."
@@ -454,7 +462,9 @@ def language(text: str, name: str = "language", trained: int = 64, held: float =
 
 
 def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: int = 2_000) -> Task:
-    """Make a task: predict masked words of a text from all other words; scored in bits per word.
+    """Make a task: predict masked words of a text from all other words.
+
+    Outcomes are bits per word.
 
     - `text`: words of a text, whose last tenth is held out for evaluation
     - `trained`: length of training texts, in words
@@ -711,12 +721,15 @@ def _label(name: str) -> str:
 
 
 def _grid(n: int) -> list[tuple[int, int]]:
-    """Return points of n × n pixels: (0, 0) for <bos>, then (1, 1), (1, 2), … row by row."""
+    """Return the points (row, column) of the pixels of an n × n image, row by row.
+
+    The first point, (0, 0), is that of <bos>. Rows and columns are counted from 1.
+    """
     return [(0, 0), *((row, column) for row in range(1, n + 1) for column in range(1, n + 1))]
 
 
 def _spread(lengths: Sequence[int], most: int = 12) -> tuple[int, ...]:
-    """Select at most `most` of these lengths, evenly spaced, with the first and the last."""
+    """Select at most `most` evenly spaced lengths, including the first and the last."""
     if len(lengths) <= most:
         return tuple(lengths)
     return tuple(sorted({lengths[round(n * (len(lengths) - 1) / (most - 1))] for n in range(most)}))
@@ -726,7 +739,7 @@ QUESTION, STATEMENT = " The pass key?", " The pass key is {}."
 
 
 def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
-    """Make a task: repeat a number that is inserted at a random place of n characters of a text.
+    """Make a task: repeat a number from a random place in a text of n characters.
 
     - `text`: text around the number
     - `trained`: length of training texts, in characters

@@ -1,4 +1,4 @@
-"""Training and evaluation of one run, resumed from a checkpoint if there is one.
+"""Training and evaluation of one run, with checkpoints from which it can resume.
 
 AdamW (β 0.9, 0.98; weight decay 0.1, on matrices only), gradient norms clipped to 1, a linear
 warm-up and then half a cosine down to a tenth. The texts and random positions of step n depend on
@@ -125,7 +125,9 @@ def means(losses: list[float]) -> tuple[float, ...]:
 
 
 def extend(model: Transformer, cell: Cell, task: Task) -> tuple[Transformer, list[float]]:
-    """Extend a model's RoPE by the method `extend`; return it and the losses of further training.
+    """Extend the RoPE of a trained model, and train the model further if the run requires it.
+
+    Returns the model, and the losses of the further training.
 
     If the cell has further steps, the model is trained on texts that are `factor` times as long, at
     a tenth of the learning rate.
@@ -215,7 +217,7 @@ def loss_of(model: Transformer, cell: Cell, task: Task, batch: Batch, random: Ra
 
 
 def rate(step: int, profile: Profile) -> float:
-    """Return the learning rate of a step: linear warm-up, then half a cosine down to a tenth."""
+    """Return the learning rate of a step: linear warm-up, then cosine decay to a tenth."""
     if step < profile.warmup:
         return profile.rate * (step + 1) / profile.warmup
     done = (step - profile.warmup) / max(1, profile.steps - profile.warmup)

@@ -1,4 +1,4 @@
-"""The gate for code named in files: a plan, store or saved model cannot run code by itself.
+"""Gate for user code: code that a file names is run only if the user allows it.
 
 A file is data, and may come from a stranger. Code that it names, "mine.py:Mine", is run only if the
 user allows it with `--allow-code mine.py:Mine` or `allow_code="mine.py:Mine"`, spelled as in the

@@ -55,7 +55,7 @@ class RotationFault(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a test. `findings` has the faults, none if the implementation is correct.
+    """The result of testing an implementation of RoPE. `findings` lists its faults.
 
     - `error`: largest error of a rotated pair of length 1, against the config
     - `notes`: sentences about what is unusual and no fault
@@ -80,7 +80,7 @@ class Verdict:
 
 
 class Pairs(NamedTuple):
-    """The layout of rotary pairs: the channels that form each pair, before and after rotation.
+    """The arrangement of channels in rotary pairs, in the input and in the output of a rotation.
 
     If `across`, pairs are (i, i + dim/2) of the whole head, and the first of them turn.
     """
@@ -121,7 +121,7 @@ def against(
     layer: int | None = None,
     layout: Layout | None = None,
 ) -> Verdict:
-    """Find the faults of a RoPE implementation: compare its outputs with those a config implies.
+    """Find the faults of a RoPE implementation by comparing its outputs with correct ones.
 
     - `apply`: called with q and k, (batch, head, token, channel) in float32, and whole positions,
       (batch, token), or (batch, token, axis) for a model whose config has `mrope_section`; returns
@@ -156,7 +156,10 @@ def against(
 
 
 def _layer(spec: Spec, layer: int | None) -> tuple[Rotary, complex]:
-    """Return a layer's RoPE, and the complex factor of its unrotated pairs (1 + i for FoPE)."""
+    """Return a layer's RoPE, and the factor by which unrotated pairs are multiplied.
+
+    The factor is 1 + i for FoPE, and otherwise 1.
+    """
     if layer is not None and not 0 <= layer < len(spec.layers):
         raise ValueError(
             f"`layer` must be from 0 to {len(spec.layers) - 1}, got {layer}. Pass the index of a"
@@ -205,7 +208,7 @@ class ProbePositions(NamedTuple):
 
 
 class Observed:
-    """The measured complex factors by which an implementation multiplies each rotary pair.
+    """Measurements of the complex factors by which an implementation multiplies rotary pairs.
 
     Their shape is (batch, head, token, pair).
     """
@@ -244,7 +247,9 @@ class Observed:
         return pair[0], pair[1]
 
     def multipliers(self, pairs: Pairs, part: int) -> tuple[Tensor, float]:
-        """Return the complex factor of each rotary pair, and how far it depends on content.
+        """Measure the complex factor of each rotary pair, and the largest residual.
+
+        The residual is 0 if the factors do not depend on the content of queries and keys.
 
         - `part`: 0 for queries, 1 for keys
 
@@ -268,7 +273,7 @@ class Observed:
 
 
 def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]]:
-    """Yield the config's pairing of channels, then wrong pairings, each with a fault to report."""
+    """Yield arrangements of rotary pairs: first the correct one, then those of known faults."""
     layout = rotary.layout or "half"
     other = "interleaved" if layout == "half" else "half"
     words = {"half": "halves", "interleaved": "neighbours"}
@@ -336,7 +341,7 @@ def _fault(name: str, sentence: str) -> RotationFault:
 def _thetas(
     rotary: Rotary, spec: Spec, length: int
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield the correct θ, then the θ of known faults such as ignored scaling, each with its fault.
+    """Yield tensors of θ: first the correct ones, then those of known faults.
 
     The shape of θ is (pair,) or (axis, pair).
     """
@@ -449,7 +454,7 @@ def _thetas(
 def _sections(
     rotary: Rotary, right: Tensor, of: Callable[[Rotary], Tensor]
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield θ of M-RoPE with axes assigned to the wrong pairs, each with its fault."""
+    """Yield the θ of known faults in how M-RoPE assigns axes to rotary pairs."""
     if not rotary.sections:
         return
     says = "take turns" if rotary.interleaved else "follow one another"
@@ -487,7 +492,7 @@ def _sections(
 def _places(
     probe: ProbePositions, rotary: Rotary, spec: Spec
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield the passed positions, then those of faulty implementations, each with its fault."""
+    """Yield token positions: first the correct ones, then those of known faults."""
     given = probe.points.double()
     index = probe.places.double()
     index = index[None].expand(given.shape[:2])
@@ -555,7 +560,10 @@ ROUNDED = {
 
 
 def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
-    """Yield functions that compute cos and sin of position · θ: exact, then with 16-bit steps."""
+    """Yield functions that compute cos and sin of position · θ.
+
+    The first one is exact. The others round some of their steps to 16 bits, which is a known fault.
+    """
     yield None, partial(_formed, (), torch.float64)
     for count in range(1, len(ROUNDED) + 1):
         for parts in combinations(ROUNDED, count):
@@ -581,7 +589,7 @@ def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Ten
 def _factor_functions(
     still: complex,
 ) -> Iterator[tuple[RotationFault | None, Callable[[Tensor], Tensor]]]:
-    """Yield functions that compute rotary factors from cos + i·sin: the correct one, then faulty.
+    """Yield functions that compute rotary factors: first the correct one, then faulty ones.
 
     - `still`: complex factor of the pairs that do not rotate: 1, or 1 + i for FoPE
     """
@@ -651,7 +659,10 @@ def _verdict(
 def _measured_pairs(
     observed: Observed, rotary: Rotary, findings: list[RotationFault]
 ) -> Pairs | None:
-    """Return the measured arrangement of rotary pairs; append a finding if the config differs."""
+    """Return the measured arrangement of rotary pairs.
+
+    A deviation from the config is appended to `findings`.
+    """
     tried = [*_arrangements(rotary)]
     lefts = [max(observed.multipliers(pairs, part)[1] for part in (0, 1)) for _, pairs in tried]
     enough = max(3 * min(lefts), CLOSE)
@@ -675,7 +686,7 @@ def _gain(m: Tensor) -> float:
 
 
 def _gains(gains: Sequence[float], rotary: Rotary) -> list[RotationFault]:
-    """Return faults in the measured gains of q and k, which should be YaRN's attention factor."""
+    """Return the faults in the measured scale of rotated queries and keys."""
     right, findings = rotary.gain, []
     for name, gain in zip(("queries", "keys"), gains, strict=True):
         if abs(gain / right - 1) < CLOSE:
@@ -742,7 +753,7 @@ def _relative_error(m: Tensor, made: Tensor, room: Tensor) -> float:
 def _measured(
     m: Tensor, expected: Tensor, probe: ProbePositions, rotary: Rotary, length: int
 ) -> RotationFault:
-    """Describe a fault outside the known ones by the θ or positions that explain the outputs."""
+    """Describe an unknown fault by the θ or positions that would cause the measured outputs."""
     right = rotary.frequencies(length).double()
     points = probe.points.double()
     if (theta := thetas(m, points)) is not None:
@@ -754,7 +765,7 @@ def _measured(
 
 
 def _unknown(m: Tensor, expected: Tensor) -> RotationFault:
-    """Describe the largest error if neither known faults nor other θ or positions explain it."""
+    """Describe the largest error of an implementation whose fault could not be identified."""
     far = (m - expected[:, None]).abs().amax((0, 1))
     token, pair = divmod(int(far.argmax()), far.shape[-1])
     return _fault(

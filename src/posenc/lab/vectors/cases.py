@@ -112,7 +112,9 @@ FAR, FARTHEST = 1_000_000, 10_000_000
 
 @dataclass(frozen=True)
 class VectorCase:
-    """One test vector: settings, inputs and outputs. `core` marks the small set for copying.
+    """A test vector: the settings, inputs and expected outputs of one computation.
+
+    `core` marks vectors of the small set that other projects can copy.
 
     - `tolerance`: largest absolute error of an implementation that computes in float32
     """
@@ -154,14 +156,17 @@ def turns(pos: Tensor, theta: Tensor) -> Tensor:
 
 
 def rotated(x: Tensor, by: Tensor, layout: Layout, start: int) -> Tensor:
-    """Return `x` with its rotary pairs, from channel `start` on, multiplied by the complex `by`."""
+    """Return `x` with its rotary pairs multiplied by the complex factors `by`.
+
+    The rotated channels begin at `start`.
+    """
     stop = start + 2 * by.shape[-1]
     z = torch.complex(*split(x[..., start:stop], layout)) * by
     return torch.cat([x[..., :start], join(z.real, z.imag, layout), x[..., stop:]], -1)
 
 
 def placed() -> dict[str, Tensor]:
-    """Return position tensors of the test vectors, by name, such as "far" or "packed"."""
+    """Return example tensors of token positions by name, such as "far" or "packed"."""
     line = torch.arange(3)
     return {
         "start": line,
@@ -225,7 +230,7 @@ def _rotation(
 
 
 def own_error(case: VectorCase) -> float:
-    """Return the largest error of `posenc.rotate` on a test vector, in models' precision.
+    """Return the largest error of posenc's own rotation on a test vector.
 
     Queries and keys are rotated in float32, or in 16 bits if the case has this precision, by each
     kernel for CPUs and by the plain formula.
@@ -251,7 +256,7 @@ def _angles(
 
 
 def of_extensions() -> Iterator[VectorCase]:
-    """Yield test vectors of extended θ for each method, and several sizes, bases and factors."""
+    """Yield test vectors for the frequencies θ of each method of context extension."""
     pos = torch.tensor([0, 1, 4095, FAR])
     for dim, base, factor in product((32, 64, 128), (1e4, 5e5, 1e7), (2.0, 4.0, 8.0, 32.0)):
         theta = frequencies(dim, base)
@@ -268,7 +273,10 @@ def of_extensions() -> Iterator[VectorCase]:
 
 
 def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str, Any]]]:
-    """Return θ of a RoPE trained on 4,096 tokens, extended by each method, and further settings."""
+    """Return the extended θ and further settings for each method of context extension.
+
+    The RoPE was trained on 4,096 tokens.
+    """
     length = round(4096 * factor)
     # Factors for each pair that a search might have found
     short, long = ([1 + j * by for j in range(len(theta))] for by in (1 / 32, 1 / 4))
@@ -398,7 +406,7 @@ def _of_layer(
 
 
 def _lengths(rotary: Rotary, context: int) -> list[int]:
-    """Return the text lengths to test: the context and, if θ depends on the length, others."""
+    """Return the text lengths at which the θ of a config is tested."""
     if not rotary.by_length:
         return [context]
     return sorted({context, rotary.trained, rotary.trained * 3 // 2})
@@ -502,7 +510,7 @@ def _encoding(
 
 
 def _indices(*sizes: int) -> list[Tensor]:
-    """Return one index tensor per dimension, which broadcast to a tensor of these sizes."""
+    """Return index tensors, one for each dimension, that broadcast to the shape `sizes`."""
     last = len(sizes) - 1
     return [torch.arange(size).view(-1, *[1] * (last - n)) for n, size in enumerate(sizes)]
 
@@ -533,7 +541,10 @@ def _ids(
     left: int,
     core: bool,
 ) -> VectorCase:
-    """Return a test vector of the position ids of texts, padded on the left by at least `left`."""
+    """Return a test vector of the position ids of a batch of texts.
+
+    Texts are padded on the left, the longest one by `left` tokens.
+    """
     longest = left + max(len(text.kinds) for text in batch)
     before = [longest - len(text.kinds) for text in batch]
     rows = [[0] * n + text.kinds for n, text in zip(before, batch, strict=True)]
@@ -615,7 +626,7 @@ def _text(rule: MultimodalRule, number: int) -> Text:
 
 
 def of_diffusion() -> Iterator[VectorCase]:
-    """Yield test vectors of position ids for each diffusion model: text and image grid."""
+    """Yield test vectors of the position ids of diffusion models, for texts with image grids."""
     for rule in DIFFUSION.values():
         for number in range(10):
             frames = 1 + 2 * (number % 2) if rule.video else 1

@@ -75,7 +75,7 @@ def has_gain(case: VectorCase) -> bool:
 
 
 def plain(case: VectorCase) -> str:
-    """Format a test vector of a rotation as lines of text, each with a field's name and values.
+    """Format a test vector of a rotation as plain text, with one line for each field.
 
     case, layout, start, precision, tolerance, sizes (batch, heads, tokens, channels), theta,
     positions (for each text, head and token), q, rotated_q
@@ -149,14 +149,14 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of `check_folder`: number of equal test vectors, and a sentence per mismatch."""
+    """The result of `check_folder`: the number of correct test vectors, and a list of errors."""
 
     equal: int
     wrong: tuple[str, ...]
 
 
 def check_folder(folder: Path) -> Checked:
-    """Compare a folder's files with their digests, and each test vector with posenc's results.
+    """Check the files of a folder against their digests, and its test vectors against posenc.
 
     Raises ValueError for a folder without a readable index, or of another format.
     """

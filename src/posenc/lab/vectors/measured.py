@@ -17,12 +17,15 @@ SLACK = 2.0**-22  # relative error of an angle in float32, of θ and of the prod
 
 
 def slack(points: Tensor, theta: Tensor) -> Tensor:
-    """Return the error of exp(i·position·θ) that rounding can cause, (batch, 1, token, pair)."""
+    """Return the tolerance of measured rotary factors, which covers rounding errors.
+
+    The shape is (batch, 1, token, pair).
+    """
     return (CLOSE + SLACK * angles(points, theta).abs())[:, None]
 
 
 def off(m: Tensor, made: Tensor, slack: Tensor) -> Tensor:
-    """Return the distances of two complex rotation factors, divided by the tolerance `slack`.
+    """Return the errors of complex rotary factors as multiples of the tolerance `slack`.
 
     NaN equals NaN.
     """
@@ -39,7 +42,7 @@ def unit(angle: Tensor) -> Tensor:
 
 
 def thetas(m: Tensor, points: Tensor) -> Tensor | None:
-    """Return the θ with which these positions give the measured complex factors, or None.
+    """Return the θ that explain the measured complex factors at these positions.
 
     The shape is (pair,), or (axis, pair) for points. None means that no θ gives all factors.
 
@@ -61,7 +64,10 @@ def thetas(m: Tensor, points: Tensor) -> Tensor | None:
 
 
 def _unwound(m: Tensor, line: Tensor) -> Tensor:
-    """Estimate θ of each rotary pair from the smallest position; refine it with larger ones."""
+    """Estimate θ of each rotary pair.
+
+    The smallest position gives a first estimate, which each larger position refines.
+    """
     theta = torch.zeros(m.shape[-1], dtype=torch.float64)
     for p in line.unique():
         if p > 0:
@@ -71,7 +77,9 @@ def _unwound(m: Tensor, line: Tensor) -> Tensor:
 
 
 def positions(m: Tensor, theta: Tensor) -> Tensor | None:
-    """Return the integer positions with which θ gives the measured complex factors, or None.
+    """Return the integer positions that explain the measured complex factors, given θ.
+
+    None means that no positions give all factors.
 
     - `m`: measured factors, (batch, head, token, pair)
     """
@@ -86,7 +94,9 @@ def positions(m: Tensor, theta: Tensor) -> Tensor | None:
 
 
 def theta_fault(found: Tensor, right: Tensor, rotary: Rotary, far: float) -> tuple[str, str] | None:
-    """Describe how measured θ differs from that of the config: a name and a sentence, or None.
+    """Describe the difference between measured θ and the config's θ, as (name, sentence).
+
+    None means that both are equal.
 
     - `far`: the largest position that was measured
     """
@@ -150,7 +160,7 @@ def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
 
 
 def position_fault(found: Tensor, given: Tensor) -> tuple[str, str]:
-    """Describe how an implementation's positions differ from the ones passed: name and sentence."""
+    """Describe the error of an implementation's positions, as (name, sentence)."""
     wrong = found != given
     shift = given[wrong] - found[wrong]
     first = given[wrong].argmin()

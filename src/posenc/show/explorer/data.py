@@ -55,7 +55,7 @@ class Citation(TypedDict):
 
 
 class Passage(TypedDict):
-    """A part of a docstring: prose, or the lines of a formula as MathML with remarks."""
+    """A part of a docstring: either prose, or formulas in MathML."""
 
     prose: str  # text with code in back-quotes; empty for a formula
     formula: list[list[str]]  # MathML: for each line, its formula and remarks
@@ -169,7 +169,7 @@ def page(
 
 
 def _theta_text(named: tuple[str, TurningEntry]) -> str:
-    """Return θ of a named rotation as JSON text, by which rotations are sorted."""
+    """Return the sort key of a rotation: its θ as JSON text."""
     return json.dumps(named[1]["theta"])
 
 
@@ -216,10 +216,10 @@ def catalog(
 
 @contextmanager
 def measured_beside() -> Iterator[Callable[[], None]]:
-    """Measure the catalogue in a second process during a `with` block, given two processors.
+    """Measure the catalogue in a second process while a `with` block runs.
 
     Yields a function that waits until this process has finished. It is stopped, finished or not,
-    when the `with` block ends.
+    when the `with` block ends. A machine with one processor starts no process.
     """
     if (os.cpu_count() or 1) < 2 or not unmeasured():
         yield lambda: None
@@ -267,7 +267,7 @@ def paper(card: Card) -> Citation:
 
 
 def to_json(data: Any) -> str:
-    """Write compact JSON. Raises ValueError for numbers that JSON lacks."""
+    """Write data as compact JSON. Raises ValueError for NaN and infinite numbers."""
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 

@@ -26,7 +26,10 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+
 
 
 def render(page: Mapping[str, Any]) -> str:
-    """Insert the data into the page's template, escaped so that no text closes its element."""
+    """Insert the style, data and script of the page into its template, and return the HTML.
+
+    Each `<` in the data is escaped, so that the data cannot end its own element.
+    """
     parts = {
         "style": _text(STYLE),
         "data": data.to_json(page).replace("<", "\\u003c"),
@@ -103,7 +106,7 @@ def write(page: str, out: Path) -> None:
 
 
 def check_place(out: Path, force: bool = False) -> None:
-    """Raise OSError with the reason if `out` is not writable, or is a file not from posenc."""
+    """Raise OSError, with the reason, if a page must not or cannot be written to `out`."""
     name = printable(str(out), 4_000)
     if out.is_dir():
         raise IsADirectoryError(f"{name} is a folder. Use a file in it, {out.name}/explore.html.")

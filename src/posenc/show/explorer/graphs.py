@@ -68,7 +68,10 @@ class GraphInputs(NamedTuple):
 
 
 class LastCall(TorchFunctionMode):
-    """A torch function mode that stores the name of the last call, for export error messages."""
+    """A torch function mode that records the name of the last called function.
+
+    Error messages of the export quote this name.
+    """
 
     name = ""
 
@@ -80,7 +83,7 @@ class LastCall(TorchFunctionMode):
 
 
 def outputs(encoding: Encoding, content: GraphInputs, alone: bool = False) -> dict[str, Tensor]:
-    """Run all hooks of an encoding, and return its outputs for one head, which a graph records.
+    """Run all hooks of an encoding, and return their outputs for one head.
 
     If `alone`, the bias is computed for this head only, not for all heads.
     """
@@ -117,7 +120,10 @@ def of_head(x: Tensor, head: Tensor) -> Tensor:
 
 
 def at_of_head(at: Any, head: Tensor) -> Any:
-    """Select one head in an encoding's prepared positions; fields without heads are unchanged."""
+    """Select one head in the prepared positions of an encoding.
+
+    Fields without a head dimension are unchanged.
+    """
     if not isinstance(at, Prepared):
         return at
     shapes = (at.shape,) * len(at.places) if isinstance(at.shape, str) else at.shape
@@ -174,14 +180,16 @@ def bias_of_head(
 
 
 def make(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> Encoding:
-    """Make the encoding with small tables, and parameters drawn with the page's seed."""
+    """Make the encoding of a card, with small tables and seeded random parameters."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return card.make(dim, heads, **SMALL_TABLES.get(card.slug, {}) | options)
 
 
 def content(encoding: Encoding, tokens: int, dim: int = DIM, heads: int = HEADS) -> GraphInputs:
-    """Make seeded inputs of a graph at consecutive positions, or at points of a square or cube.
+    """Make random inputs of a graph, with a fixed seed and consecutive positions.
+
+    For an encoding of several axes, the positions are points of a square or cube.
 
     An encoding without a bias and without a number of heads is the same in each head, so one head
     is enough.

@@ -104,7 +104,10 @@ def _exported(
 
 
 def wider(card: Card) -> dict[str, dict[str, Any]]:
-    """Export a computation graph per further head size; {} for biases and learned encodings."""
+    """Export a graph of the encoding for each head size in `DIMS`.
+
+    The result is empty for biases and for encodings with parameters.
+    """
     found = {}
     for dim in DIMS:
         try:

@@ -38,7 +38,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Operation:
-    """A recorded operation: of torch, such as "add.Tensor", or on sizes, such as "py.mul"."""
+    """A recorded operation of torch, such as "add.Tensor", or of Python, such as "py.mul"."""
 
     name: str
     arguments: list[Any]
@@ -181,7 +181,7 @@ class Graph:
         return self.same[key]
 
     def _merged(self, values: Sequence[Any]) -> Any:
-        """Merge an operation's argument, recorded at several lengths, into one for any length."""
+        """Merge the values of an argument at several text lengths into a value for any length."""
         first = values[0]
         if isinstance(first, list):
             return [self._merged(parts) for parts in zip(*values, strict=True)]
@@ -190,7 +190,9 @@ class Graph:
         return self._size(values)
 
     def _size(self, values: Sequence[int]) -> Any:
-        """Write a size as a formula of the number of tokens n, given its value in each recording.
+        """Express a size as a formula of the number of tokens n.
+
+        `values` are the sizes in the recordings, each with its own n.
 
         The formula is n · a + b with |b| < n, where a is a number or another such formula.
         """
@@ -287,7 +289,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return all tensors of a module by their path, also those that are plain attributes."""
+    """Return all tensors of a module by path: parameters, buffers and plain attributes."""
     return {
         f"{path}.{name}".lstrip("."): value
         for path, part in module.named_modules()

@@ -1,4 +1,4 @@
-"""Make the explorer's sliders, each with the graph's constants for many values of an option.
+"""The explorer's sliders: each has the constants of a graph for many values of an option.
 
     {"base": {"values": [1000, …, 10000, …], "at": 5, "marked": [10000, 50000, …],
               "constants": {"freqs": …}}, …}
@@ -60,7 +60,10 @@ def graph_and_sliders(
 def graph_or_sentence(
     card: Card, bases: Sequence[float] = ()
 ) -> tuple[dict[str, Any], dict[str, Slider]]:
-    """Export a graph and its sliders; if that fails, return the reason in place of the graph."""
+    """Export a graph and its sliders.
+
+    If the export fails, return the reason instead of the graph, and no sliders.
+    """
     try:
         return graph_and_sliders(card, bases)
     except ValueError as error:
@@ -91,7 +94,9 @@ class SliderMaker:
         return in_float64(encoding)
 
     def export(self, encoding: Encoding) -> Graph:
-        """Record the graph, if possible with a constant for each number that a slider changes.
+        """Record the graph of an encoding.
+
+        If possible, each number that a slider changes becomes a constant of the graph.
 
         A float on which a branch depends cannot be a constant.
         """
@@ -148,7 +153,7 @@ class SliderMaker:
         return constants(graph, graphs.with_tensors(encoding, self.kept))
 
     def is_right(self, graph: Graph, **options: float) -> bool:
-        """Test whether a graph with constants for these options computes the encoding's outputs."""
+        """Test whether the graph computes the outputs of the encoding with these options."""
         encoding = self.encoding(**options)
         content = graphs.content(encoding, graphs.TOKENS[0], self.dim, self.heads)
         moved = constants(graph, graphs.with_tensors(self.encoding(**options), self.kept))
@@ -163,7 +168,7 @@ class SliderMaker:
 
 
 def floats(card: Card, encoding: Encoding) -> dict[str, float]:
-    """Return an encoding's numeric options and their defaults, from `card.make` and its class.
+    """Return the numeric options of an encoding with their defaults.
 
     >>> from posenc import RoPE
     >>> from posenc.catalog import find

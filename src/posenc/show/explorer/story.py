@@ -1,4 +1,4 @@
-"""Collect the data for scenes of the explorer's story that do not run an encoding.
+"""Data for the scenes of the explorer's story in which no encoding is computed.
 
 The frequencies of a published rotation before and after each extension, the outcomes of a
 registered study, and the guide of docs/guide.md.

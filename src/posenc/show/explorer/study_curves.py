@@ -67,7 +67,7 @@ def measured(studies: Path) -> Outcomes:
 
 
 def _beyond(row: dict[str, Any]) -> Curve:
-    """Select an encoding's outcomes at the trained length and at longer ones, by length."""
+    """Select the outcomes of an encoding at the trained length and at longer lengths."""
     return {
         str(length): [round(one, DIGITS) for one in seeds]
         for length, seeds in row["curve"].items()

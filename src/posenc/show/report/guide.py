@@ -1,4 +1,4 @@
-"""Guide to choosing an encoding, for README, `docs/guide.md`, `posenc list --by use` and the pages.
+"""The guide to choosing an encoding, as shown in the README, the docs and the command line.
 
 Each row has three short cells and a basis, and in `docs/guide.md` also examples, measurements and
 open questions. Tests compare the names of models with `posenc.models.published` and the cards, and
@@ -58,7 +58,10 @@ _ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
 
 
 def _read(*names: str) -> str:
-    """Format encodings' bits per character at twice the trained length: whole and cropped texts."""
+    """Format the bits per character of encodings on whole and cropped texts.
+
+    The texts are twice as long as those in training.
+    """
     return ", ".join(f"{name} {READ[name][1]:.3f} and {READ[name][2]:.3f}" for name in names)
 
 

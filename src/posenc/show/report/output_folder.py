@@ -137,7 +137,7 @@ def _flush_to_disk(path: Path) -> None:
 
 
 def _check_replaceable(out: Path, figures: Sequence[str] = ()) -> None:
-    """Raise OSError if `out` has a folder where the report writes a file, or the reverse."""
+    """Raise OSError if a file of the report would replace a folder, or a folder a file."""
     folder = out / FIGURES
     if figures and os.path.lexists(folder) and not _real_folder(folder):
         raise OSError(errno.ENOTDIR, f"its {FIGURES} is a link or a file instead of a folder")

@@ -103,7 +103,10 @@ def _template(name: str) -> Template:
 
 
 def environment(*places: BaseLoader) -> Environment:
-    """Make the Jinja environment, which finds templates in `places`, then in the report's own."""
+    """Make the Jinja environment of report pages.
+
+    Templates are found in `places` first, then in the package.
+    """
     own = PackageLoader("posenc.show.report", "kinds"), PackageLoader("posenc.show.report")
     made = Environment(
         loader=ChoiceLoader([*places, *own]),

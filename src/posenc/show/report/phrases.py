@@ -39,7 +39,9 @@ def label(name: str) -> str:
 
 
 def masked(names: Sequence[str]) -> str:
-    """Return a sentence that names the encodings measured under a causal mask, or "".
+    """Return a sentence about the encodings that were measured under a causal mask.
+
+    The sentence is "" if `names` is empty.
 
     >>> masked(["FoX", "CoPE"])
     'Made for causal attention, and measured under a causal mask: FoX, CoPE.'
@@ -49,7 +51,10 @@ def masked(names: Sequence[str]) -> str:
 
 
 def change(share: float | None) -> str:
-    """Format how far a shuffle or repetition changes outputs: "none", "39%"; "" for None."""
+    """Format the change of outputs after a shuffle or repetition: "none", "39%".
+
+    None becomes "".
+    """
     if share is None:
         return ""
     return "none" if share < BLIND else _percent(share)
@@ -124,7 +129,7 @@ def brief(seconds: float) -> str:
 
 
 def tokens(count: float) -> str:
-    """Format a length in tokens, with four digits if it is short.
+    """Format a number of tokens. Numbers below 1,000 have four significant digits.
 
     >>> tokens(6.283185), tokens(160114.3), tokens(float("inf"))
     ('6.283', '160,114', '∞')

@@ -1,1 +1,1 @@
-"""Descriptions of figures as marks in panels, their layout and numbers, and two renderers."""
+"""Figures as panels of marks: their data, their layout, and renderers to HTML and Matplotlib."""

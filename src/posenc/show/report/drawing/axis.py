@@ -30,7 +30,9 @@ class Axis:
 
 
 def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
-    """Make the x or y axis of panel number `n`; it covers all frames of an animation.
+    """Make the x or y axis of the panel with index `n`.
+
+    In an animation, the axis covers the values of all frames.
 
     - `most`: greatest number of ticks
     """

@@ -68,11 +68,14 @@ class Mark:
         return getattr(self, axis)
 
     def ends(self, axis: Name) -> tuple[float, float] | None:
-        """Return the axis range that the mark fills exactly, or None if the axis has a margin."""
+        """Return the axis range of a mark that fills its panel, such as a heat map, or None."""
         return None
 
     def series(self, panel: "Panel") -> Iterator[Series]:
-        """Yield the mark's numbers for the data table; `panel` has the names on its axes."""
+        """Yield the mark's numbers for the data table.
+
+        The names of coordinates come from `panel`.
+        """
         return iter(())
 
 
@@ -95,7 +98,7 @@ class Panel:
     bare: bool = False  # True: names along the axes, without numbers and grid
 
     def texts(self, axis: Name, values: Values) -> list[str]:
-        """Format coordinates as text, or as names on an axis whose coordinates have names."""
+        """Return the text of each coordinate: its name, or the number if it has no name."""
         names = self.x_names if axis == "x" else self.y_names
         return [names[int(v)] if names and v is not None else format_number(v) for v in values]
 
@@ -165,7 +168,9 @@ def short(values: Values) -> list[float | None]:
 
 
 def format_number(value: float | None) -> str:
-    """Format a number with four digits, or as an integer with separators; – for None.
+    """Format a number with four digits, or an integer with thousands separators.
+
+    None, NaN and infinity become "–".
 
     >>> format_number(4096), format_number(0.123456), format_number(None)
     ('4,096', '0.1235', '–')

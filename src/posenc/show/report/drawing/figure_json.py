@@ -135,7 +135,10 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _type_in_words(hint: Any, word: int = 0) -> str:
-    """Describe a type in words, as one value or as the values of a list."""
+    """Describe the type of a value in words.
+
+    `word` selects the form: 0 for one value, 1 for the values of a list.
+    """
     kinds = get_args(hint)
     match get_origin(hint):
         case None:

@@ -16,7 +16,10 @@ MORE = BELOW  # colour of unsigned values, transparent at the lowest to fit ligh
 
 
 def image(heat: Heat, down: bool = False) -> str:
-    """Encode a heat map as a PNG data URL, last row of `z` on top, or first row if `down`."""
+    """Encode a heat map as a PNG image, and return its data URL.
+
+    The last row of `z` is on top or, if `down`, the first row.
+    """
     rows, span, colours = heat.z if down else heat.z[::-1], heat.span, _palette(heat.signed)
     cells = bytes(level(value, *span) for row in rows for value in row)
     picture, file = Image.frombytes("P", (len(rows[0]), len(rows)), cells), BytesIO()

@@ -289,7 +289,10 @@ def _band(mark: Band, x: Axis, y: Axis) -> str:
 def _markers(
     xs: Values, ys: Values, x: Axis, y: Axis, marker: str, colour: str, size: float, name: str
 ) -> str:
-    """Draw markers at points, as circle elements or references to the shapes of the page."""
+    """Draw a marker at each point.
+
+    Circles are elements of their own. Other markers refer to shapes that the page defines.
+    """
     drawn = []
     for at, height in zip(short(xs), short(ys), strict=True):
         if at is None or height is None or not _drawable(at, x) or not _drawable(height, y):

@@ -221,7 +221,10 @@ KINDS: tuple[type[Mark], ...] = (*Mark.__subclasses__(),)
 
 
 def _curve(name: str, x: Values, y: Values, panel: Panel) -> Series:
-    """List a curve's points for the data table: y at each x, or x at each y if y has names."""
+    """Return the points of a curve for the data table.
+
+    The table lists y at each x, or x at each y if the y axis has names.
+    """
     if panel.y_names:
         places = panel.texts("y", y)
         return Series(panel.title, name or panel.x_title, panel.y_title, places, x)

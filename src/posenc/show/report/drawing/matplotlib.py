@@ -320,7 +320,10 @@ def _finish(panel: Panel, n: int, at: PanelLayout, ax: Axes) -> None:
 
 
 def _legend(wanted: list[str], axes: list[Axes]) -> dict[str, Any]:
-    """Return the legend's names and handles, each handle from the first panel with that name."""
+    """Return the names and handles of the figure's legend.
+
+    If several panels have the same name, the handle is that of the first.
+    """
     handles: dict[str, Artist] = {}
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):

@@ -1,4 +1,4 @@
-"""Compute the widths, heights, titles and gaps of the panels of a figure for `matplotlib`.
+"""The layout of a figure's panels for Matplotlib: widths, heights, titles and gaps.
 
 `html` leaves the layout to the browser. All lengths are pixels of the screen. The width is
 
@@ -20,7 +20,7 @@ BAR = 70  # pixels of a colour bar with its numbers and unit
 
 
 class PanelLayout:
-    """The layout of a figure with `columns` columns on `width` pixels."""
+    """The layout of a figure that has `columns` columns and is `width` pixels wide."""
 
     def __init__(self, figure: Figure, columns: int, width: int):
         self.panels, self.columns, self.width = figure.panels, columns, width
@@ -58,12 +58,18 @@ class PanelLayout:
         return self._wrapped(self.panels[n].title)
 
     def x_names(self, n: int) -> bool:
-        """Test whether the panel writes its names along x; if not, the panel below it does."""
+        """Test whether the panel writes the names on its x axis.
+
+        Panels in a column with the same names write them once, at the bottom.
+        """
         below = self.below(n)
         return not (below and below.x_names == self.panels[n].x_names)
 
     def y_names(self, n: int) -> bool:
-        """Test whether the panel writes its names along y; if not, the panel to its left does."""
+        """Test whether the panel writes the names on its y axis.
+
+        Panels in a row with the same names write them once, on the left.
+        """
         beside = self.beside(n)
         return not (beside and beside.y_names == self.panels[n].y_names)
 
@@ -110,7 +116,7 @@ class PanelLayout:
 
     @cached_property
     def between(self) -> float:
-        """The height between two rows in pixels: ticks of the upper row, titles of the lower."""
+        """The height between two rows in pixels, which holds their ticks and titles."""
         inner = [n for n in range(len(self.panels)) if self.below(n)]
         return self.head + max((self.foot(n) for n in inner), default=0) + 6
 

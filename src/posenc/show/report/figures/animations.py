@@ -63,7 +63,7 @@ def vectors(advances: Mapping[str, Advance]) -> Figure:
 
 
 def codes(advances: Mapping[str, Advance]) -> Figure:
-    """Animate the added or rotated vectors of all positions; a box marks the current position."""
+    """Animate the vectors of all positions, with a box around the current position."""
     shown = {name: advance.added or advance.placed for name, advance in advances.items()}
     position = _positions(advances)
     cells = {

@@ -1,4 +1,4 @@
-"""A figure that shows at which steps of attention each encoding acts."""
+"""A figure of the steps of attention that each encoding changes."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ PLACES = [*dict.fromkeys(HOOK_PLACES.values())]
 
 
 def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:
-    """Draw at which steps of attention each encoding acts.
+    """Draw the steps of attention that each encoding changes.
 
     - `acts_on`: names of each encoding's hooks
     """

@@ -27,7 +27,7 @@ CURVES = 6  # channels that are drawn as curves
 
 
 def encoding(name: str, rows: Sequence[Values]) -> Figure:
-    """Draw position vectors (position, channel) as a heat map, positions from left to right."""
+    """Draw position vectors (position, channel) as a heat map."""
     shown = heat([list(channel) for channel in zip(*rows, strict=True)], signed=True, unit="value")
     largest = shown.span[1]
     return Figure(
@@ -39,7 +39,7 @@ def encoding(name: str, rows: Sequence[Values]) -> Figure:
 
 
 def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
-    """Draw the angle of each rotary pair by position, (position, pair), or its cosine."""
+    """Draw the angles (position, pair) of rotary pairs as a heat map, or their cosines."""
     pairs = [list(pair) for pair in zip(*rows, strict=True)]
     angle = of == "angle"
     shown = heat(pairs, signed=True, unit="radians" if angle else "cos", high=pi if angle else 1.0)
@@ -55,7 +55,10 @@ def angles(name: str, rows: Sequence[Values], of: str) -> Figure:
 
 
 def channels(name: str, rows: Sequence[Values], chosen: Sequence[int] = ()) -> Figure:
-    """Draw chosen channels of position vectors (position, channel) as curves; by default a few."""
+    """Draw a few channels of position vectors (position, channel) as curves.
+
+    `chosen` are the indices of channels; empty: evenly spaced channels.
+    """
     picked = chosen or evenly_spaced(len(rows[0]), CURVES)
     values = [v for row in rows for v in row if v is not None]
     room = 0.05 * (max(values) - min(values)) or 1.0
@@ -80,7 +83,10 @@ def channels(name: str, rows: Sequence[Values], chosen: Sequence[int] = ()) -> F
 
 
 def similarity(name: str, between: Between) -> Figure:
-    """Draw the cosine of every two positions' vectors, and their dot product if norms differ."""
+    """Draw the similarity of the vectors of every two positions.
+
+    The panels are the cosine and, if the vectors differ in length, the dot product.
+    """
     tokens = len(between.dot)
     high = _palette_end(between.dot)
     lengths = [between.dot[p][p] for p in range(tokens)]
@@ -138,7 +144,10 @@ def _palette_end(values: Sequence[Values]) -> float | None:
 
 
 def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
-    """Draw the bias on one query's scores, (head, tokens back), as one line for each head."""
+    """Draw the bias on one query's scores as one line for each head.
+
+    The shape of `scores` is (head, tokens back).
+    """
     back = range(len(scores[0]))
     few = len(scores) <= len(COLOURS) * len(DASHES)
     lines = [
@@ -159,7 +168,7 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
 
 
 def decay(by_name: Mapping[str, PairsApart]) -> Figure:
-    """Draw how similar RoPE makes two positions, by distance, with one panel for each encoding."""
+    """Draw the similarity of two positions under RoPE against their distance."""
     panels, words = [], []
     for name, waves in by_name.items():
         # A logarithmic axis has no 0
@@ -213,7 +222,10 @@ def apart(by_name: Mapping[str, PairsApart]) -> Figure:
 
 
 def bound(bounds: Bound) -> Figure:
-    """Draw the largest score at each distance or farther, and RoFormer's upper bound on scores."""
+    """Draw an upper bound on scores, and the largest score, against the distance.
+
+    Each value is the largest at this distance or farther. The bound is that of RoFormer.
+    """
     # A logarithmic axis has no 0
     distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])
     limit, half = _largest_from(bounds.bound[1:]), len(bounds.distance) // 2

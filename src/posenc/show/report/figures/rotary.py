@@ -94,7 +94,7 @@ def bands(turning: Turning) -> Figure:
 
 
 def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
-    """Draw each rotary pair as a dial of the angles that occur in training or only in longer texts.
+    """Draw each rotary pair as a dial that shows the angles of training and of longer texts.
 
     Angles that do not occur up to `target` tokens are left blank.
     """
@@ -160,7 +160,9 @@ def _dials(title: str, shown: Sequence[Dial], names: Sequence[str]) -> Panel:
 
 
 def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Values]:
-    """Return the outlines of dial sectors, given as shares of a turn, clockwise from the top.
+    """Return the outlines of sectors on dials, as x and y coordinates.
+
+    Start and end are shares of a turn, clockwise from the top.
 
     - `sectors`: index of the dial, start and end of each sector
     """

@@ -1,4 +1,4 @@
-"""Modules that present results: one for each result class, with the template of its page.
+"""Presentation of results: one module and one page template for each class of result.
 
     kinds/comparison/       figures, sentences and terminal output of a `Comparison`
     kinds/comparison.html   template of its page, filled with `result`, `figures` and `kind`

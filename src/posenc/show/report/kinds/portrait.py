@@ -52,7 +52,10 @@ def make_figures(result: Portrait) -> dict[str, Figure]:
 
 
 def _waves(close: Mapping[str, Closeup]) -> dict[str, PairsApart]:
-    """Return RoPE similarity by distance; encodings with equal values share one entry."""
+    """Return RoPE's similarity of two positions by distance, keyed by encoding.
+
+    Encodings with the same values share one key.
+    """
     alike: dict[tuple[float, ...], list[str]] = {}
     for name, closeup in close.items():
         if closeup.waves:

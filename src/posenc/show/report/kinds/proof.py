@@ -22,7 +22,10 @@ def make_figures(result: Proof) -> dict[str, Figure]:
 
 
 def by_position(result: Proof) -> Figure:
-    """Draw bits per token by position for each extension method, and for a sliding window."""
+    """Draw the bits per token at each position, for each extension method.
+
+    A dashed line shows the unmodified model with a sliding window.
+    """
     lines = [
         Line(
             [end for end, _ in way.by_position],

@@ -1,4 +1,4 @@
-"""Print the catalogue by families, or one encoding, from cards and without torch."""
+"""Print the catalogue or the card of one encoding, without importing torch."""
 
 from collections.abc import Collection, Iterable
 from textwrap import indent
@@ -25,7 +25,7 @@ FAMILIES = {  # the most used first
 
 
 def print_catalog(cards: Collection[dict[str, Any]], console: Console) -> None:
-    """Print the encodings by families, the most used first.
+    """Print the encodings, grouped by family.
 
     Into a pipe, print one line for each encoding, with fields separated by tabs: name, family,
     users or paper, and summary.

@@ -25,7 +25,7 @@ def empty_table(*heads: str, gap: int = 2) -> Table:
 
 
 def sentence(text: str, console: Console, mark: str = "", style: str = "") -> None:
-    """Print a sentence after `mark`, wrapped on a terminal, or as one line into a pipe."""
+    """Print a sentence after `mark`: wrapped on a terminal, as one line into a pipe."""
     if not (mark and console.is_terminal):
         console.print(Text(mark + text, style), soft_wrap=not console.is_terminal)
         return

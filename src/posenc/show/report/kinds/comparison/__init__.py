@@ -33,7 +33,7 @@ def make_figures(result: Comparison) -> dict[str, Figure]:
 
 
 def cards(result: Comparison) -> dict[str, Figure]:
-    """Return a figure of each encoding in a comparison, by names such as "rope-figure"."""
+    """Return one figure for each encoding in a comparison, keyed by names like "rope-figure"."""
     return {
         f"{measured.slug}-figure": figures.card(result, measured) for measured in result.encodings
     }

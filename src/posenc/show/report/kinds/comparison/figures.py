@@ -31,7 +31,10 @@ def titled(measured: Measured) -> str:
 
 
 def curves(result: Comparison) -> Figure | None:
-    """Draw, by distance, the mean score that each encoding adds; each family has one y scale."""
+    """Draw the mean score that each encoding adds, against the distance.
+
+    The encodings of a family have the same y scale.
+    """
     shown = [measured for measured in result.encodings if measured.slug != "nope"]
     if not shown:
         return None
@@ -252,7 +255,9 @@ def properties(result: Comparison) -> Figure:
 
 
 def _effect(title: str, measured: Measured, span: tuple[float, float] | None) -> Panel:
-    """Draw the score that an encoding adds by distance: mean and 80 % band, or a line per head.
+    """Draw the score that an encoding adds, against the distance.
+
+    The panel has the mean, and a band with 80 % of the values.
 
     Lines per head are drawn if the added score depends on the distance alone.
     """
@@ -303,7 +308,10 @@ def _favours_near(measured: Measured) -> bool:
 
 
 def _portrait(title: str, measured: Measured) -> Panel | None:
-    """Draw an encoding as a heat map by channel, head or query; None if it ignores positions."""
+    """Draw an encoding as a heat map of its vectors, scores or biases.
+
+    Returns None for an encoding that ignores positions.
+    """
     effect = measured.effect
     if measured.rows:
         cells: Sequence[Values] = [list(channel) for channel in zip(*measured.rows, strict=True)]

@@ -10,7 +10,7 @@ ENDS = "Has a last position, and rejects later ones"
 
 
 def timing(result: Comparison) -> str:
-    """Describe the timing method, and the share of time spent waiting if the machine was busy."""
+    """Describe the timing method and, if the machine was busy, the share of waiting time."""
     most = result.settings.cost_rounds
     rounds = [m.cost.training_ratio.rounds for m in result.encodings]
     fewer = f"; {min(rounds)} for the slowest" * (min(rounds) < most)
@@ -65,7 +65,10 @@ def growth(result: Comparison) -> str:
 
 
 def _apart(what: str, first: Multiple, *others: Multiple) -> bool:
-    """Test whether a cost grows by more than noise: first and last interval do not overlap."""
+    """Test whether a cost grows by more than noise.
+
+    For times, the intervals of the first and the last length must not overlap.
+    """
     last = others[-1] if others else first
     return what == "memory" or (last.low or 0.0) > (first.high or 0.0)
 

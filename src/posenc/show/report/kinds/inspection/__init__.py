@@ -35,12 +35,18 @@ def make_figures(result: Inspection) -> dict[str, Figure]:
 
 
 def stacks(result: Inspection) -> dict[str, Inspection]:
-    """Return the inspections of a model ("") and of its parts, such as "vision_config", by name."""
+    """Return the inspection of a model and those of its parts, by name.
+
+    The name is "" for the model, and one such as "vision_config" for a part.
+    """
     return {"": result, **result.parts}
 
 
 def sections(result: Inspection) -> dict[str, list[str]]:
-    """Return a heading and sentences for each figure of weights, by name; {} without weights."""
+    """Return a heading and sentences for each figure of a model's weights.
+
+    The result is empty if the weights were not measured.
+    """
     from posenc.show.report.kinds.inspection import weights
 
     return weights.sections(result.measurements) if result.measurements else {}

@@ -52,7 +52,10 @@ def print_inspection(inspected: Inspection, console: Console, name: str = "") ->
 
 
 def _advice(advice: str, console: Console) -> None:
-    """Print a recommendation; on a terminal, the remark of a command has a line of its own."""
+    """Print a recommendation.
+
+    On a terminal, the remark after a command is printed on a line of its own.
+    """
     command, hash_, remark = advice.partition("  # ")
     if hash_ and console.is_terminal:
         console.print(Text(f"  → {command}"), soft_wrap=True)

@@ -27,7 +27,10 @@ TICKS = 0, 20, 40, 60, 80, 100
 
 
 def lengths(rows: Sequence[Row], shape: PublishedCurves | None = None) -> Figure | None:
-    """Draw a task's outcomes by text length, beside published curves; None without outcomes."""
+    """Draw the outcomes of a task by text length, with published curves beside them.
+
+    Returns None if there are no outcomes.
+    """
     drawn = [row for row in rows if row.curve]
     if not drawn:
         return None
@@ -105,7 +108,10 @@ def _rules(trained: int, longest: float) -> list[Rule]:
 
 
 def _doublings(trained: int, places: Sequence[int]) -> list[float]:
-    """Return axis ticks at the trained length times powers of two, within the tested lengths."""
+    """Return axis ticks at the trained length times powers of two.
+
+    Ticks outside of the tested lengths are left out.
+    """
     steps = [trained * 2.0**power for power in range(-4, 12)]
     return [n for n in steps if min(places) <= n <= max(places)]
 
@@ -160,7 +166,10 @@ def _listed(rows: Sequence[Row], shape: PublishedCurves | None) -> FigureNumbers
 
 
 def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
-    """Draw the metric of every seed of one task, mean and interval; None without outcomes."""
+    """Draw the metric of every seed of a task, with mean and confidence interval.
+
+    Returns None if there are no outcomes.
+    """
     drawn = [Estimate(row.encoding, row.value, row.by_seed) for row in rows if row.value]
     if not drawn:
         return None
@@ -186,7 +195,10 @@ def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
 
 
 def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
-    """Draw a task's contrasts: differences by seed, their mean and interval; None if empty."""
+    """Draw the contrasts of a task: the difference at each seed, the mean and its interval.
+
+    Returns None if no contrast has a difference.
+    """
     drawn = [
         Estimate(phrases.sides(contrast), contrast.difference, contrast.by_seed)
         for contrast in pairs
@@ -304,6 +316,6 @@ def _unbroken(text: str) -> str:
 
 
 def _numbers(mean: float, by_seed: Sequence[float], bits: bool) -> tuple[str, str]:
-    """Format a mean and its seeds, in bits or per cent."""
+    """Format a mean and the values of single seeds, in bits or per cent."""
     texts = [f"{value:.3f}" if bits else f"{100 * value:.1f}" for value in (mean, *by_seed)]
     return texts[0], ", ".join(texts[1:])

@@ -17,7 +17,7 @@ SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles in tables
 
 
 def in_bits(rows: Sequence[Row]) -> dict[str, bool]:
-    """Return, by task, True if outcomes are in bits, False if they are shares of right answers."""
+    """Return for each task whether its outcomes are bits, not shares of right answers."""
     return {row.task: row.bits for row in rows}
 
 
@@ -125,7 +125,7 @@ def difference(value: float, bits: bool) -> str:
 
 
 def verdict(contrast: Contrast) -> str:
-    """Return the verdict on a contrast: the better side, equal, undecided, or why it has none."""
+    """Return the verdict on a contrast, such as which side is better."""
     if contrast.verdict or contrast.difference is None or contrast.adjusted is None:
         return contrast.verdict
     if contrast.equal is not None and contrast.equal < LEVEL:
@@ -148,7 +148,7 @@ def unit_of(contrast: Contrast, bits: Mapping[str, bool]) -> bool:
 
 
 def controls(analysis: Analysis) -> list[str]:
-    """Return sentences on the gain of positive controls, and on what would withdraw the claim.
+    """Return sentences about positive controls, and about when the claim is withdrawn.
 
     The list is empty if the plan has neither.
     """

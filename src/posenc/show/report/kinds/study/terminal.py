@@ -141,7 +141,9 @@ def _print_noted(
     rows: Sequence[tuple[str, Sequence[str | Text], str]],
     console: Console,
 ) -> None:
-    """Print a table of rows (name, cells, note) whose first `words_first` columns are text.
+    """Print a table in which each row can have a note.
+
+    The first `words_first` columns are text, and the others are numbers.
 
     Notes are the last column, or lines below the table on a narrow terminal, equal notes once.
     """

@@ -1,4 +1,4 @@
-"""Figures and sentences on a model's measured weights: each tensor, then channel layout."""
+"""Figures of a model's measured weights, and sentences about them."""
 
 from posenc.models.weight_measurements import WeightMeasurements
 from posenc.show.report.drawing.figure import Figure
@@ -18,7 +18,7 @@ def make_figures(measurements: WeightMeasurements) -> dict[str, Figure]:
 
 
 def sections(measurements: WeightMeasurements) -> dict[str, list[str]]:
-    """Return a heading and sentences on each measured tensor, by the name of its figure."""
+    """Return a heading and sentences for each measured tensor, keyed by the figure's name."""
     drawn = {
         f"table-{n}": [printable(part.tensor), *phrases.table(part)]
         for n, part in enumerate(measurements.tables)

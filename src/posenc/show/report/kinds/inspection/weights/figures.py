@@ -10,7 +10,10 @@ MOST_POINTS = 512  # points of a curve
 
 
 def table(positions: Positions) -> Figure | None:
-    """Draw norms of a learned position table, cosines of neighbours, and where training ended."""
+    """Draw the norms of a learned position table, and the similarity of neighbouring rows.
+
+    Vertical lines mark where training ended.
+    """
     learned = positions.learned
     if learned is None or not learned.likeness:
         return None
@@ -44,7 +47,7 @@ def table(positions: Positions) -> Figure | None:
 
 
 def bias(t5_bias: Bias) -> Figure:
-    """Draw the bias of each head over the distance."""
+    """Draw the T5 bias of each head against the distance."""
     marks = [
         Line(t5_bias.steps.distance, values, f"head {n}", **style(n))
         for n, values in enumerate(t5_bias.steps.heads)
@@ -80,7 +83,10 @@ def relative(tables: list[Relative]) -> Figure | None:
 
 
 def bands(stacks: list[Bands]) -> Figure | None:
-    """Draw query and key weight norms of each rotary pair, averaged over layers with equal RoPE."""
+    """Draw the norms of query and key weights for each rotary pair.
+
+    Norms are averaged over layers with the same RoPE.
+    """
     if not stacks:
         return None
     marks, strongest = [], []

@@ -16,7 +16,10 @@ MOST_SKIPPED = 8  # tensors listed by name; further ones are only counted
 
 
 def table(positions: Positions) -> Iterator[str]:
-    """Yield sentences on a position table: the formula that it equals, or signs of its training."""
+    """Yield sentences about a position table.
+
+    They name the formula that the table equals or, for a learned table, the signs of training.
+    """
     size = f"{positions.rows:,} rows of {positions.width}"
     if positions.formula:
         yield f"{size}, {_formula(positions.formula)}"
@@ -93,7 +96,7 @@ def bias(measured: Bias) -> Iterator[str]:
 
 
 def relative(tables: list[Relative]) -> Iterator[str]:
-    """Yield sentences on learned relative-position vectors; tables of the same kind share one."""
+    """Yield a sentence about learned relative-position vectors for each kind of table."""
     alike: dict[str, list[Relative]] = {}
     for table in tables:
         alike.setdefault(re.sub(r"\d+", "…", table.tensor), []).append(table)
@@ -132,7 +135,7 @@ def bands(stack: Bands) -> Iterator[str]:
 
 
 def layout(measurements: WeightMeasurements) -> Iterator[str]:
-    """Yield sentences on which layout of rotary pairs, half or interleaved, the weights fit."""
+    """Yield sentences about the layout of rotary pairs, half or interleaved, in the weights."""
     evidence = measurements.evidence
     if evidence is None:
         return
