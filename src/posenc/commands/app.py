@@ -40,7 +40,7 @@ Example = tuple[str, str]  # a command line, and a description or ""
 
 
 class Command(NamedTuple):
-    """The settings of a command: its place in the help, its examples, and its tensors' size."""
+    """The settings of a command: its place in the help, its examples, and a thread limit."""
 
     group: Group
     place: int  # order in its group

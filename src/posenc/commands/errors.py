@@ -20,7 +20,7 @@ class Failure(Exception):
 
 
 class Unfinished(Failure):
-    """A failure of a command that uses exit code 1 for its result. The exit code is 70."""
+    """A failure that exits with code 70, for commands whose exit code 1 means a result."""
 
     code = 70
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """Disable garbage collection in a `with` block.
 
-    At the end, all objects that exist by then are exempt from garbage collection.
+    At the end, all existing objects are exempted from garbage collection.
 
     Importing torch creates hundreds of thousands of permanent objects. Scanning them repeatedly
     would take a seventh of the CPU time of `posenc explore`.

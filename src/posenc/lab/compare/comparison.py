@@ -430,8 +430,8 @@ def _rows_drawn(card: Card) -> list[list[float]] | None:
 def _added(difference: Tensor) -> list[list[float | None]]:
     """Return the scores that an encoding adds for each query and key.
 
-    They are those of the first head, for the first 32 tokens of the first text. A masked score is
-    None.
+    The scores are those of the first head, for the first 32 tokens of the first text. A masked
+    score is None.
     """
     return [
         [round(value, 4) if isfinite(value) else None for value in row]

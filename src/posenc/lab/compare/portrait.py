@@ -266,6 +266,6 @@ def _place(met: tuple[int, slice]) -> int:
 
 
 def _with_keys_as_queries(layer: SelfAttention) -> SelfAttention:
-    """Copy the query weights of a layer to its keys, so that scores measure similarity."""
+    """Copy a layer's query weights to its key weights, so that scores measure similarity."""
     layer.k.load_state_dict(layer.q.state_dict())
     return layer

@@ -241,7 +241,7 @@ def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tupl
 
 
 def _check_protocol(contents: Contents, protocol: str | None) -> None:
-    """Raise PlanError if the stored outcomes have none under the given evaluation protocol."""
+    """Raise PlanError if no stored outcome was computed under this evaluation protocol."""
     held = {name for record in contents.records.values() for name, _ in record.outcomes}
     if protocol and held and protocol not in held:
         raise PlanError(
@@ -613,7 +613,7 @@ def _overall(
 ) -> list[Overall]:
     """Summarise each encoding over all tasks that are scored by accuracy.
 
-    Encodings without results on one of these tasks are left out.
+    An encoding that lacks results on any of these tasks is left out.
     """
     able = [row for row in rows if row.value is not None and not row.bits]
     names = [*dict.fromkeys(row.task for row in able)]

@@ -32,7 +32,7 @@ def oracle_targets(cell: Cell, batch: Batch) -> Tensor | None:
 
 
 def draw_positions(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor | None:
-    """Draw the positions of a run with random or shuffled positions, otherwise return None.
+    """Draw random or shuffled positions for a run, or return None if the run uses neither.
 
     The shape is (text, token). Random positions are sorted. None means 0, 1, 2, …
     """

@@ -115,7 +115,7 @@ def _protocols(task: Task) -> tuple[str, ...]:
 def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -> None:
     """Raise ValueError if saved predictions have a wrong shape or dtype.
 
-    Outcomes of wrong shapes could broadcast without an error.
+    Wrong shapes could broadcast without an error.
     """
     for name in _protocols(task):
         tokens = batch.inputs[:, -_cropped_length(task) :] if name == "cropped" else batch.inputs

@@ -328,7 +328,7 @@ def _refuse_too_short(cell: Cell, tokens: int, both_ways: bool) -> None:
 
 
 def _within_training(cell: Cell) -> tuple[int, ...]:
-    """Return the tested lengths up to the trained length, at which trial runs are compared."""
+    """Return the lengths at which trial runs are compared: those up to the trained length."""
     assert cell.trained is not None
     return tuple(n for n in cell.tested if n <= cell.trained) or (cell.trained,)
 

@@ -201,7 +201,7 @@ def _draw(model: nn.Module, layers: int, seed: int) -> None:
 def _without_additive(encoding: Encoding) -> Encoding:
     """Return the encoding of all layers except the first.
 
-    It has no parts that add to embeddings, because these act before the first layer only.
+    The result has no parts that add to embeddings, which act before the first layer only.
     """
     parts = [leaf for leaf in leaves(encoding) if "on_embeddings" not in leaf.acts_on]
     if len(parts) == len(leaves(encoding)):

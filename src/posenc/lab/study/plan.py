@@ -322,7 +322,7 @@ class Plan:
     def notes(self) -> list[str]:
         """List the reasons why results of this plan are not evidence, such as a missing control.
 
-        Each names the key of the plan and the remedy.
+        Each reason names the key of the plan and the remedy.
         """
         notes, tests = [], self.tests
         for key, what in CONTROL_KEYS.items():

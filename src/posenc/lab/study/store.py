@@ -222,7 +222,7 @@ class Store:
     def register(
         self, digest: str, text: str, sources: Mapping[str, str], deviation: str = ""
     ) -> None:
-        """Store a plan, its environment and, if there is one, a deviation, in one transaction.
+        """Store a plan, its environment and any deviation in one transaction.
 
         - `digest`, `text`: digest and text of the plan, which is not written twice
         - `sources`: versions, and digests of code and texts, by name

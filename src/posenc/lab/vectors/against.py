@@ -454,7 +454,7 @@ def _thetas(
 def _sections(
     rotary: Rotary, right: Tensor, of: Callable[[Rotary], Tensor]
 ) -> Iterator[tuple[RotationFault | None, Tensor]]:
-    """Yield the θ of known faults in how M-RoPE assigns axes to rotary pairs."""
+    """Yield the θ of implementations that assign M-RoPE's axes to the wrong rotary pairs."""
     if not rotary.sections:
         return
     says = "take turns" if rotary.interleaved else "follow one another"

@@ -28,7 +28,7 @@ EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const|let) (\w+
 def render(page: Mapping[str, Any]) -> str:
     """Insert the style, data and script of the page into its template, and return the HTML.
 
-    Each `<` in the data is escaped, so that the data cannot end its own element.
+    Each `<` in the data is escaped, so that the data cannot end its script element.
     """
     parts = {
         "style": _text(STYLE),

@@ -1,1 +1,1 @@
-"""Figures as panels of marks: their data, their layout, and renderers to HTML and Matplotlib."""
+"""Figures as panels of marks: their data, their layout, and renderers for HTML and Matplotlib."""

@@ -18,7 +18,8 @@ MOST_SKIPPED = 8  # tensors listed by name; further ones are only counted
 def table(positions: Positions) -> Iterator[str]:
     """Yield sentences about a position table.
 
-    They name the formula that the table equals or, for a learned table, the signs of training.
+    The sentences name the formula that the table equals or, for a learned table, the signs of
+    training.
     """
     size = f"{positions.rows:,} rows of {positions.width}"
     if positions.formula:
