@@ -1,1 +1,1 @@
-"""Measurements of encodings on real text, and of weights of models, as functions of tensors."""
+"""Functions that measure encodings on real text, and the weights of trained models."""

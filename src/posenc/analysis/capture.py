@@ -153,7 +153,10 @@ class _Call:
     more: dict[str, Any]
 
     def eagerly(self, module: nn.Module) -> tuple[Tensor, Tensor | None]:
-        """Run the model's eager attention in float32 or wider, as 16 bits would round scores."""
+        """Return output and weights of the model's eager attention, in float32 or wider.
+
+        16 bits would round the scores.
+        """
         home = sys.modules[type(module).__module__]
         own = getattr(home, "eager_attention_forward", None)
         if own is None:
@@ -250,7 +253,10 @@ def _attention(
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """Return the mask as a tensor (batch, 1, query, key), even if transformers would use a flag."""
+    """Return the attention mask as a tensor (batch, 1, query, key).
+
+    Otherwise, transformers could leave out the mask and set a flag such as `is_causal`.
+    """
     from transformers.masking_utils import sdpa_mask
 
     always = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
@@ -258,7 +264,10 @@ def _mask(*args: Any, **kwargs: Any) -> Tensor | None:
 
 
 def identity_rotation(table: Any) -> Any:
-    """Return a rotary table that rotates nothing: (cos, sin), or the complex numbers of Llama 4."""
+    """Return a rotary table that rotates nothing, of the same type as `table`.
+
+    The type is a pair (cos, sin), or a tensor of complex numbers for Llama 4.
+    """
     if isinstance(table, Tensor):
         return torch.ones_like(table)
     return torch.ones_like(table[0]), torch.zeros_like(table[1])

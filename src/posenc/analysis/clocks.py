@@ -36,7 +36,7 @@ class Clock:
 
     @property
     def wavelength(self) -> float:
-        """Tokens per turn; infinite if the pair is not rotated."""
+        """The number of tokens per full turn of the pair; infinite if the pair is not rotated."""
         return 2 * pi / abs(self.theta) if self.theta else inf
 
 

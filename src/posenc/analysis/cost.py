@@ -154,7 +154,10 @@ def by_length(
 def _time_in_rounds(
     runs: Mapping[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
 ) -> dict[Any, dict[int, float]]:
-    """Time all runs in each round, in a new random order; return the CPU seconds by run and round.
+    """Time all runs in each round, and return the CPU seconds.
+
+    The order of the runs is random in each round. The result maps each run to its seconds by
+    round.
 
     A run is skipped after `FEWEST` rounds once it has used `AFFORDED` seconds per round.
     """

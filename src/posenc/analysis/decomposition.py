@@ -185,7 +185,7 @@ def of_attended(
 
 @torch.no_grad()
 def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
-    """Split BERT's first-layer scores into content and position terms, from the input's LayerNorm.
+    """Split the scores of BERT's first layer into content and position terms.
 
     The input is LayerNorm(word + position + type), which is linear in each term for a given
     standard deviation σ: γ (p − mean p) / σ is the term of the position p. The remainder, which
@@ -251,7 +251,10 @@ def _four_products(encoding: Encoding, query: Any, key: Any) -> Iterator[tuple[s
 def _products(
     encoding: Encoding, q: Tensor, k: Tensor, at: Any, k_at: Any, bands: int
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the named terms of the score q · k: one term, or a term per frequency band for RoPE."""
+    """Yield the name and the value of each term of the score q · k.
+
+    RoPE has a term for each frequency band; other encodings have a single term.
+    """
     leaves = placed(encoding, at, k_at)
     parts = [leaf.encoding for leaf in leaves]
     rotary = [part for part in parts if _is_rotary(part)]

@@ -1,4 +1,6 @@
-"""Fit a sinusoidal formula to a position table: order of sine and cosine, base, offset, amplitude.
+"""Fit a sinusoidal formula to a position table.
+
+The fit determines the order of sine and cosine, the base, the offset and the amplitude.
 
     z(r, j) = cos + i·sin of pair j in row r = A exp(i (r + offset) θⱼ)        θⱼ = base^(−2j/d)
 
@@ -101,7 +103,10 @@ def _offset(phase: Tensor, theta: Tensor) -> int:
 
 
 def _base(slope: float, pairs: int) -> tuple[float, bool]:
-    """Return RoPE's base; and True if θⱼ = base^(−j/(d/2 − 1)), False if θⱼ = base^(−j/(d/2))."""
+    """Return the base of the frequencies, and True if the exponents are −j/(d/2 − 1).
+
+    False means the exponents −j/(d/2).
+    """
     for last, closed in ((pairs, False), (pairs - 1, True)):
         base = exp(min(slope * last, 700))
         if abs(base / float(f"{base:.1e}") - 1) < 1e-3:

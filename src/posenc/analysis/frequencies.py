@@ -1,4 +1,4 @@
-"""Count the turns of RoPE's pairs and compute their similarity, before and after an extension.
+"""Analyse RoPE's frequencies, before and after the context is extended.
 
     λⱼ = 2π/θⱼ                        wavelength, in tokens
     rⱼ = L θⱼ / 2π                    turns within L tokens; below 1 a pair never completes a turn
@@ -82,7 +82,10 @@ class Extended:
 def extended(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> Extended:
-    """Apply all context extension methods with their defaults; LongRoPE only if `long` is given."""
+    """Apply each context extension method with its default settings.
+
+    LongRoPE is included only if `long` is given.
+    """
     target = round(trained * factor)
     methods = {
         name: ExtendedPairs(pairs(freqs, now, trained, factor), gain, reach(now, target))
@@ -95,7 +98,7 @@ def extended(
 def stretched(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> dict[str, tuple[Theta, float]]:
-    """Return the frequencies of each context extension method, and its factor of cos and sin.
+    """Return the frequencies of each extension method, and the factor that multiplies cos and sin.
 
     All methods have their default settings.
 
@@ -153,7 +156,9 @@ def reach(freqs: Theta, limit: int = LONGEST) -> int:
 
 @cache
 def _reach(theta: tuple[float, ...], limit: int) -> int:
-    """Return the first distance at which Σⱼ cos(m θⱼ) < 0, for θ in decreasing order, or `limit`.
+    """Return the first distance at which Σⱼ cos(m θⱼ) is negative, or `limit` if none is.
+
+    θ must be in decreasing order.
 
     The search uses matrix products if torch is already imported.
 
@@ -191,7 +196,10 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """Read the packaged table: per head size, RoPE bases with the longest text for each."""
+    """Read the packaged table of RoPE bases for each head size.
+
+    Each base has the length of the longest text for which it is large enough.
+    """
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 
 

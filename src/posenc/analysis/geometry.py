@@ -27,7 +27,10 @@ from posenc.rotation.table import turn
 
 @dataclass(frozen=True)
 class Plane:
-    """Words as points in the plane of most variance, one plane before and one after an encoding."""
+    """Words as points in a plane, before and after an encoding.
+
+    The plane has the directions of most variance, which differ before and after.
+    """
 
     words: list[str]
     position: list[int] | list[list[int]]
@@ -61,7 +64,10 @@ def project(
     encoding: Encoding,
     pos: Positions | Points | None = None,
 ) -> Plane:
-    """Project words to a plane before and after an encoding. `pos` None means 0, 1, 2, …"""
+    """Project words to a plane, before and after an encoding.
+
+    If `pos` is None, the positions are 0, 1, 2, …, or the first points of a square or a cube.
+    """
     if "on_embeddings" not in encoding.acts_on:
         raise ValueError(
             f"`encoding` must act on embeddings, got {type(encoding).__name__}. Use Sinusoidal,"
@@ -99,7 +105,10 @@ def turned(
     theta: float,
     pos: Positions | None = None,
 ) -> Turned:
-    """Rotate words of two channels by their positions. `pos` None means positions 0, 1, 2, …"""
+    """Rotate words of two channels by their positions.
+
+    If `pos` is None, the positions are 0, 1, 2, …
+    """
     pos = folded(len(x), 1) if pos is None else pos
     by = turn(pos, torch.tensor([theta], dtype=torch.float64))
     after = rotate(x[None, None], by, "interleaved")[0, 0]

@@ -38,7 +38,9 @@ class Map:
 def to_patch(
     encoding: Encoding, height: int, width: int, chosen: tuple[int, int], unit: bool = False
 ) -> Map:
-    """Return the similarity of every patch to the `chosen` patch, by a two-axis encoding alone.
+    """Return the similarity of every patch of an image to the `chosen` patch.
+
+    All patches have equal content, so the similarity depends on the encoding alone.
 
     `unit`: coordinates from −1 to 1, as in DINOv3, instead of rows and columns. Raises ValueError
     for another number of axes, or a patch outside of the image.

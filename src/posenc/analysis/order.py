@@ -50,7 +50,7 @@ def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
 
 @torch.no_grad()
 def difference(read: Read, x: Tensor, i: int, j: int) -> float:
-    """Return the relative difference between outputs of the function `read` at tokens i and j."""
+    """Return the relative difference between the outputs of `read` at tokens i and j."""
     out = read(x)
     return _share(out[:, i] - out[:, j], out[:, i])
 
@@ -65,7 +65,10 @@ def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | Non
 def duplicate(
     layer: SelfAttention, x: Embeddings, i: int, j: int, mask: Mask | None = None
 ) -> float:
-    """Return the relative difference of a layer's outputs at tokens i and j with equal inputs."""
+    """Return the relative difference between a layer's outputs at tokens i and j.
+
+    Tokens i and j have equal inputs, so that a difference shows the influence of order.
+    """
     return difference(reader_of(layer, mask), x, i, j)
 
 

@@ -50,7 +50,7 @@ WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
 
 @dataclass(frozen=True)
 class Precision:
-    """RoPE's errors in windows of text at several start positions, per method to compute angles.
+    """RoPE's errors at several start positions of a text, for each way to compute the angles.
 
     NaN is stored as None.
     """

@@ -34,7 +34,10 @@ POWER_STEPS, RESIDUAL = 20, 1e-4
 
 @dataclass(frozen=True)
 class Evidence:
-    """Alignment of W_q and W_k within pairs of each layout, and between channels of other pairs."""
+    """Alignment of query weights with key weights, for each channel layout.
+
+    The alignment within rotary pairs is compared with that between channels of other pairs.
+    """
 
     t: dict[Layout, float]
     pairs: dict[Layout, float]  # mean a(m, n)
@@ -58,7 +61,9 @@ def strength(weight: Tensor, layout: Layout) -> Tensor:
 
 @torch.no_grad()
 def alignment(q: Tensor, k: Tensor) -> Tensor:
-    """Return |cosine| of every pair of query and key weight rows, (head, channel, channel).
+    """Return the |cosine| of each row of the query weights with each row of the key weights.
+
+    Shape: (head, channel, channel).
 
     `q` and `k` are weights (head, channel, input). The direction common to all rows is subtracted.
     """
@@ -77,7 +82,7 @@ def alignment(q: Tensor, k: Tensor) -> Tensor:
 
 @torch.no_grad()
 def widest(products: Tensor) -> Tensor:
-    """Return the main eigenvector of each head's matrix, scaled by √(largest eigenvalue).
+    """Return the eigenvector with the largest eigenvalue λ of each matrix, multiplied by √λ.
 
     Shapes: (head, row, row) → (head, row, 1).
 

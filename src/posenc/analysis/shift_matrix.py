@@ -75,7 +75,10 @@ def group(encoding: Encoding, a: int, b: int, tokens: int = 256) -> Group | None
 
 
 def _fitted(by: int, here: Tensor, there: Tensor, near: int) -> Shift:
-    """Fit a linear map from vectors `here` to vectors `there`; the first `near` test the fit."""
+    """Fit a linear map from the vectors `here` to the vectors `there`.
+
+    The first `near` vectors are left out of the fit, and are used to test the map.
+    """
     _, size, basis = torch.linalg.svd(here[near:], full_matrices=False)
     basis = basis[size > RANK * size[0]].mT  # (channel, rank): the directions that rows have
     moved = torch.linalg.lstsq(here[near:] @ basis, there[near:]).solution  # (rank, channel)

@@ -73,7 +73,10 @@ class Bound:
 
 @dataclass(frozen=True)
 class Peak:
-    """Scores by distance of a query with the same vector rotated by `target` positions."""
+    """Scores of a query and a rotated copy of the query, at each distance.
+
+    The copy is rotated by `target` positions.
+    """
 
     target: int
     distance: list[int]
@@ -144,7 +147,7 @@ def bound(
     length: int,
     layout: Layout = "interleaved",
 ) -> Bound:
-    """Return RoFormer's bound and the score by distance; q and k are given before rotation."""
+    """Return RoFormer's bound and the score at each distance, for unrotated `q` and `k`."""
     h = _complex(q, layout) * _complex(k, layout).conj()
     waves = _waves(freqs, length)
     sums = waves.cumsum(-1).abs()
@@ -162,7 +165,10 @@ def bound(
 def turned(
     q: Float[Tensor, "channel"], freqs: Frequencies, target: int, layout: Layout = "interleaved"
 ) -> Float[Tensor, "channel"]:
-    """Return the key whose score with q is largest `target` positions away: q, rotated."""
+    """Return q rotated by `target` positions.
+
+    As a key, this vector has its largest score `target` positions away from q.
+    """
     return rotate(q.view(1, 1, 1, -1), turn(torch.tensor([target]), freqs), layout).flatten()
 
 
@@ -173,7 +179,10 @@ def peak(
     length: int,
     layout: Layout = "interleaved",
 ) -> Peak:
-    """Return unscaled scores by distance of q and a key that is q rotated by `target` positions."""
+    """Return the scores of q and a rotated copy of q, at each distance.
+
+    The copy is rotated by `target` positions. Scores are not scaled.
+    """
     key = turned(q, freqs, target, layout)
     h = _complex(q, layout) * _complex(key, layout).conj()
     score = (_waves(freqs, length) * h).sum(-1).real
@@ -230,7 +239,10 @@ def curve(scores: Float[Tensor, "batch head token token"]) -> Curve:
 
 
 def _quantile(values: Tensor, nth: int, of: int) -> float:
-    """Return the quantile `nth` / `of` of a vector as `torch.quantile` does, without sorting."""
+    """Return the quantile of a vector for the probability `nth` / `of`.
+
+    The result equals that of `torch.quantile`, but the vector is not sorted.
+    """
     place, rest = divmod((len(values) - 1) * nth, of)
     low = values.kthvalue(place + 1).values.item()
     if not rest:

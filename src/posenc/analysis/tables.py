@@ -97,7 +97,7 @@ def boundary(table: Tensor) -> tuple[int, Untrained]:
 
 
 def falls(likeness: Tensor) -> int | None:
-    """Return the row after which adjacent rows of a position table are less similar, or None."""
+    """Return the row at which adjacent rows become less similar, or None if they do not."""
     if len(likeness) < 4 * WINDOW:
         return None
     usual = likeness.median()

@@ -1,4 +1,4 @@
-"""One transformer block, attention and MLP, with normalisation before each.
+"""A transformer block: attention and an MLP, each preceded by normalisation.
 
 x + attention(norm(x)),  then x + mlp(norm(x))
 """
@@ -19,7 +19,7 @@ from posenc.support.foreign_arguments import LAYER, LAYER_CALL, reject_foreign_n
 
 
 class Block(nn.Module):
-    """Transformer block, attention and MLP: `Block(512, heads=8, encoding=RoPE(64))(x)`.
+    """Transformer block with attention and an MLP: `Block(512, heads=8, encoding=RoPE(64))(x)`.
 
     - `width`: channels of the embeddings
     - `heads`: query heads, a divisor of `width`

@@ -56,14 +56,17 @@ class CachedTokens:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "CachedTokens":
-        """Return a copy with a function applied to keys and values, and another to positions."""
+        """Return a copy of the cached tokens with converted tensors.
+
+        `of_tensor` converts keys and values, and `of_at` converts positions.
+        """
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
         k, v = of_tensor(self.k), of_tensor(self.v)
         return replace(self, k=k, v=v, ats=ats, pos=pos, buffers=None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling, with copies of the tokens instead of whole buffers."""
+        """Return the state for pickling, without the unused memory of buffers."""
         return vars(replace(self, k=self.k.clone(), v=self.v.clone(), buffers=None))
 
 
@@ -165,7 +168,10 @@ class Cache:
         return self._mapped(lambda held: replace(held, buffers=None))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Cache":
-        """Return a deep copy; if layers are copied with the cache, it belongs to their copies."""
+        """Return a deep copy of the cache.
+
+        If the layers are copied in the same call, the new cache belongs to the new layers.
+        """
         branch = copy(self)
         branch.held = {memo.get(id(layer), layer): held for layer, held in branch.held.items()}
         return branch
@@ -180,7 +186,10 @@ INTEGERS = (torch.int64, torch.int32)
 
 
 def refuse_by_length(encoding: Encoding) -> None:
-    """Raise ValueError if the encoding, or one in a sum, depends on the length of the text."""
+    """Raise ValueError if the encoding depends on the length of the text.
+
+    Each encoding of a `Sum` is checked.
+    """
     for leaf in leaves(encoding):
         if leaf.by_length:
             raise ValueError(
@@ -325,7 +334,10 @@ def _held(
 def _all_positions(
     held: CachedTokens, given: Tensor | None, place: tuple[int, int]
 ) -> Tensor | None:
-    """Return the positions of all tokens so far, or None for 0, 1, 2, … if none were passed."""
+    """Return the positions of all tokens so far.
+
+    Returns None if no positions were passed, which means 0, 1, 2, …
+    """
     if given is None or not held.tokens:
         return given
     known = sequence(held.tokens, 0, given.device) if held.pos is None else held.pos
@@ -340,7 +352,10 @@ def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
 
 
 def of_last(mask: Mask | Seen | None, start: int, tokens: int, batch: int) -> Mask | Seen | None:
-    """Restrict a mask over `tokens` queries and keys to the new queries, from index `start` on."""
+    """Restrict a mask to the queries of the new tokens.
+
+    `start` is the index of the first new token, and `tokens` the number of all tokens.
+    """
     if mask is None or not start or (mask is CAUSAL and tokens - start == 1):
         return None if mask is CAUSAL and start else mask
     refuse_no_function(mask)

@@ -66,7 +66,9 @@ class Decoding:
         return attend(q, k, v, self.encoding, self.at, self.k_at, scale=scale)
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
-        """Return whether torch's kernel can be used, and the bias of the new token or None.
+        """Return two values: True if torch's kernel can be used, and the bias of the new token.
+
+        The bias is None if there is none, or if the kernel cannot be used.
 
         - `q`, `k`, `v`: the arguments of `attend`
         - `scale`: factor of q · k

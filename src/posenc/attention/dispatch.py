@@ -40,7 +40,7 @@ PATHS: dict[str, Path] = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """The chosen implementation with the reason, and the reasons against those tried before."""
+    """The chosen implementation, the reason for the choice, and why others were rejected."""
 
     path: str
     why: str
@@ -52,7 +52,7 @@ class Explanation:
 
 
 def run(call: Call) -> Tensor:
-    """Choose an implementation and compute attention, (batch, head, query, value), with the bias.
+    """Choose an implementation, and return the output of attention, (batch, head, query, value).
 
     Raises ValueError if the requested `implementation` cannot compute the call.
     """

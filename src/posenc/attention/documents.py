@@ -77,7 +77,10 @@ def _can_be_cut(call: Call) -> bool:
 
 
 def _spans_by_text(mask: Mask) -> list[list[DocumentSpan]]:
-    """Return the `DocumentSpan`s of each text; only one list if all texts have the same ids."""
+    """Return the document spans of each text of a batch.
+
+    The result has a single list if all texts have the same document ids.
+    """
     sides = [*zip(*[(same.q_ids, same.k_ids) for same in mask.ids], strict=True)]
     if not all([is_eager_cpu(*side) for side in sides]):
         return [[]]
@@ -114,7 +117,10 @@ def _documents(ids: Tensor) -> list[tuple[tuple[int, ...], slice]]:
 
 
 def _calls(call: Call, mask: Mask, spans: list[DocumentSpan], texts: slice) -> list[Call]:
-    """Split a call into one call per document span; `texts` is the slice of its batch."""
+    """Split a call into one call for each document span.
+
+    `texts` is the slice of the batch that has these spans.
+    """
     rows, keys = ([span[side] for span in spans] for side in (0, 1))
     tensors = _pieces(call.q, rows), _pieces(call.k, keys), _pieces(call.v, keys)
     where, calls = where_tokens(call.encoding.axes), []
@@ -136,7 +142,10 @@ def _pieces(x: Tensor, places: list[slice]) -> list[Tensor]:
 def _with_positions(
     call: Call, take: Callable[[Any], Any], take_keys: Callable[[Any], Any]
 ) -> Call:
-    """Return the call with query positions sliced by `take`, and key positions by `take_keys`."""
+    """Return a copy of the call with sliced positions of queries and keys.
+
+    `take` slices positions of queries, and `take_keys` slices positions of keys.
+    """
     parts = [
         part._replace(
             at=None if part.at is None else take(part.at),

@@ -91,7 +91,10 @@ def learns(encoding: Encoding, *inputs: Tensor) -> bool:
 
 
 def check_tensors(encoding: Any, q: Any, k: Any, v: Any) -> None:
-    """Check types, shapes, dtypes and devices, which torch would reject late or broadcast."""
+    """Check types, shapes, dtypes and devices of the inputs of attention.
+
+    torch would reject wrong inputs later, or broadcast them.
+    """
     if not (isinstance(q, Tensor) and isinstance(k, Tensor) and isinstance(v, Tensor)):
         for name, x in (("q", q), ("k", k), ("v", v)):
             if not isinstance(x, Tensor):

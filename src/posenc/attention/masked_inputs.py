@@ -11,7 +11,7 @@ BLOCK = 128  # queries in one evaluation of the mask
 
 
 def zero_fully_masked(call: Call) -> Call:
-    """Zero the keys and values that no query sees, unless kernels skip them or all are finite.
+    """Zero the keys and values that no query sees, if NaN in them could reach the output.
 
     0 · NaN is NaN, in outputs and in gradients. Banded kernels never read fully masked keys.
     """

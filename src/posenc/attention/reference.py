@@ -107,7 +107,10 @@ def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
 
 
 def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
-    """Compute the softmax with sinks: one additional key per head, whose weight is dropped."""
+    """Compute the softmax over scores and sinks, and return the weights of the scores.
+
+    A sink acts like one more key of its head.
+    """
     if sinks is None:
         return scores.softmax(-1)
     one_more = sinks.to(scores.dtype).view(-1, 1, 1).expand(*scores.shape[:-1], 1)

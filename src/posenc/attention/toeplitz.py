@@ -74,7 +74,7 @@ class Toeplitz(Path):
 
 
 def _carries_values(call: Call) -> bool:
-    """Test whether the bias's tiles also change the values, and no other encoding does."""
+    """Test whether the bias is the only part of the call that changes the values."""
     adding = sum("by_weight" in part.acts_on for part in call.parts)
     return call.bias is not None and call.bias.adds_values and adding == 1
 

@@ -1,4 +1,4 @@
-"""Pack a two-axis point into one integer, so that a bias by offset becomes a `DistanceBias`.
+"""Pack the coordinates of a point into one integer, so that `DistanceBias` works for images.
 
     line(p) = Σ_a p_a · 2^(b (n − 1 − a)),      b = ⌊62/n⌋ bits for each of n axes
 

@@ -1,4 +1,6 @@
-"""CoPE's bias, interpolated in a table at cumulative sums of gates; its attention on the CPU.
+"""The bias of CoPE, and attention with this bias on the CPU.
+
+The bias is interpolated in a table e at cumulative sums n of gates.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · e(n),   n = min( Σ_{t ≥ j} σ(qᵢ · k_t · scale), last )
 
@@ -93,7 +95,7 @@ class CountBias(ScoreBias):
 
 
 class NearAndFarKeys(NamedTuple):
-    """A block of queries with its near keys; the counts of all earlier, far keys are saturated.
+    """A block of queries, with the near keys and the far keys of the block.
 
     The count of a far key has reached its maximum for each query of the block.
     """
@@ -107,7 +109,10 @@ class NearAndFarKeys(NamedTuple):
 
 
 class Near(NamedTuple):
-    """Scores, gates and counts of keys close to a query, (batch, head, query, reversed key)."""
+    """Scores, gates and counts of the keys near a block of queries.
+
+    Shape: (batch, head, query, key), with the keys in reverse order.
+    """
 
     scores: Tensor  # q · k · scale; −∞ for hidden pairs
     gates: Tensor
@@ -186,7 +191,10 @@ def _nearest(
 
 
 def _hidden(block: NearAndFarKeys, band: DiagonalBand) -> int:
-    """Return the number of a block's near keys that its first query does not see (causal)."""
+    """Return the number of near keys that the first query of a block does not see.
+
+    These are later keys, which the causal mask hides.
+    """
     return max(0, block.near.stop - 1 - block.rows.start + band.low)
 
 
@@ -204,7 +212,9 @@ def _near(q: Tensor, k: Tensor, block: NearAndFarKeys, band: DiagonalBand, scale
 
 
 def _looked_up(by_count: Tensor, counts: Tensor) -> tuple[Tensor, ...]:
-    """Interpolate CoPE's bias at each count; return it with its slope, ⌊count⌋ and the fraction.
+    """Interpolate CoPE's bias at each count.
+
+    Returns the bias, its slope, and the whole and the fractional part of each count.
 
     `by_count` is q · e, (batch, head, query, count). Bias and slope are gathered together, as the
     real and imaginary part of one complex number.

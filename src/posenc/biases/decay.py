@@ -1,4 +1,6 @@
-"""The bias of forget gates, −|cᵢ − cⱼ|, for cumulative log gates c; its tiles for the CPU.
+"""The bias of forget gates, and attention with this bias on the CPU.
+
+c are the cumulative sums of the logarithms of the gates.
 
     bias[i, j] = −|cᵢ − cⱼ| = (cᵢ − r) + (r − cⱼ)          c never grows, and keys come first
 
@@ -139,7 +141,9 @@ class TiledDecay(TiledBias):
         self.dtype = bias.dtype
 
     def far(self, tile: Tile, t: Any) -> tuple[Tensor, Tensor]:
-        """Return a tile's bias cᵢ − cⱼ as one term per query, cᵢ − r, and one per key, r − cⱼ.
+        """Return the bias of a tile as one term per query and one term per key.
+
+        The bias cᵢ − cⱼ is the sum of cᵢ − r and r − cⱼ.
 
         r is c at the tile's key `origin`; without an origin it is cᵢ, and the first term is 0.
         """

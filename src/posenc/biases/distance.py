@@ -138,9 +138,9 @@ def attended(call: Call, band: DiagonalBand) -> Tensor:
 
 
 def vector(call: Call, band: DiagonalBand, steps: tuple[int, int]) -> Tensor:
-    """Return the vector u of biases by offset, (head, query + key − 1), with −∞ if masked.
+    """Return the biases by offset as a vector u, (head, query + key − 1).
 
-    The largest offset comes first.
+    The largest offset comes first. Masked offsets have the bias −∞.
     """
     bias, heads, exact, device = call.bias, call.q.shape[1], call.exact, call.q.device
     ends = (band.queries - 1 - band.high, band.low + band.keys - 1)
@@ -196,9 +196,10 @@ def cut_negligible(
 
 
 def spread_of_weights(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """Return, per query head, the bias difference above which a key is negligible, less ln(n / ε).
+    """Return, for each query head, the bias difference that makes a key negligible.
 
-    A key is negligible if its bias is lower than another one's by more than this plus ln(n / ε).
+    The term ln(n / ε) is left out: a key is negligible if its bias is lower than the bias of
+    another key by more than the result plus ln(n / ε).
     """
     group = q.shape[1] // k.shape[1]
     q_most, k_most = (_norms(x).amax((0, 2)) for x in (q, k))
@@ -216,7 +217,10 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
-    """Group neighbouring heads that can share tiles: their widths differ by a factor below 2."""
+    """Group neighbouring heads with bands of similar width, which can share tiles.
+
+    The widths in a group differ by a factor below 2.
+    """
     runs, start = [], 0
     for h in range(1, len(widths) + 1):
         run = widths[start : h + 1]
@@ -228,7 +232,9 @@ def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
 
 
 def tiled(band: DiagonalBand, heads: slice, most: int | None = None) -> list[Tile]:
-    """Cover the visible band of pairs with tiles of `most` queries each, or of a suitable number.
+    """Cover the visible band of query-key pairs with tiles.
+
+    A tile has `most` queries; None chooses a number that suits the width of the band.
 
     Tiles of fewer queries contain fewer hidden pairs.
     """

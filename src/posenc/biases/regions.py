@@ -1,4 +1,4 @@
-"""The bias of ReRoPE and Self-Extend, which rotate near and far pairs by different positions."""
+"""The bias of ReRoPE and Self-Extend, which rotate near keys and far keys differently."""
 
 from collections.abc import Callable
 

@@ -80,14 +80,14 @@ class RelativeBias(ScoreBias):
 
 
 class Units(NamedTuple):
-    """Hidden units of a ReLU network in one tile: always active ones, and those that change."""
+    """Indices of the hidden units that are active in all of a tile, or in a part of it."""
 
     on: list[int]
     bend: list[int]
 
 
 class TiledRelative(TiledBias):
-    """The tiles of a `RelativeBias`, computed from ψ, ρ and the weights of its ReLU network."""
+    """The tiles of a `RelativeBias`, computed from inputs and weights of its ReLU network."""
 
     whole, joins, has_extra, what = True, False, True, "attention with a network of distance"
 

@@ -1,4 +1,6 @@
-"""The bias of Shaw and DeBERTa: a learned vector per offset, shared beyond the largest offset.
+"""The bias of Shaw and DeBERTa, from tables with a learned vector for each offset.
+
+Offsets beyond the reach share one vector.
 
     score(i, j) = qᵢ · kⱼ · scale + qᵢ · a[row(δ)] + kⱼ · b[row'(δ)],      δ = pᵢ − pⱼ
     out(i) = Σⱼ weight(i, j) (vⱼ + c[row(δ)])
@@ -160,7 +162,7 @@ def _looked_up(table: Tensor, row: Tensor) -> Tensor:
 
 
 def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
-    """Return k[j] · table[row[i, j]] for all queries i and keys j, (batch, head, query, key).
+    """Return the products of keys k[j] with rows row[i, j] of a table, (batch, head, query, key).
 
     The first keys may all be beyond the reach and share a row, which needs only one product.
     """
@@ -172,7 +174,11 @@ def _own_products(k: Tensor, table: Tensor, row: Tensor) -> Tensor:
 
 
 def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
-    """Return q, k and v, and the bias's queries, keys and tables, in float32 for gradients."""
+    """Return the tensors from which attention and its bias are computed.
+
+    The tensors are q, k and v, the bias's queries and keys, and its tables for queries, keys and
+    values. Without gradients and without a key table, q, k and v keep their dtype.
+    """
     row = bias.query_row(offsets)
     a, c = (bias.query_table * bias.scale).to(call.exact).index_select(-2, row), None
     b = y = None
@@ -190,7 +196,9 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
 def _parts(
     band: DiagonalBand, rows: slice, behind: DiagonalBand, ahead: DiagonalBand
 ) -> Iterator[tuple[slice, bool]]:
-    """Yield near and far slices of the keys of the queries `rows`, each with a flag, True if far.
+    """Yield the slices of near keys and of far keys for the queries `rows`.
+
+    Each slice comes with True for far keys, and False for near keys.
 
     In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
     after, and the corner above the other edge. Most parts are empty.
@@ -319,5 +327,5 @@ class TiledTables(TiledBias):
 
 
 def add_to_(total: Tensor, x: Tensor) -> None:
-    """Add the gradient x, (text, head, …), to `total`, summed over the axes that `total` lacks."""
+    """Add the gradient x to `total`, after summing x to the shape of `total`."""
     total += x.sum_to_size(total.shape)

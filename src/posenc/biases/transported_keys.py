@@ -1,4 +1,4 @@
-"""Attention scores of keys that the linear maps of all tokens up to the query have transformed.
+"""Attention scores of keys that are transformed by the linear map of each later token.
 
     score(i, j) = scale · qᵢ · (kⱼ C_{j+1} C_{j+2} ⋯ Cᵢ)          C_t: the map of token t
 
@@ -51,7 +51,7 @@ class Chunks(NamedTuple):
     step: Tensor
 
     def past(self, keys: Tensor, n: int) -> Tensor:
-        """Apply the linear maps up to the end of chunk n to earlier keys, and append its keys."""
+        """Transform earlier keys by the linear maps of chunk n, and append the keys of chunk n."""
         return torch.cat((transported(keys, self.step[:, :, n]), self.k[:, :, n]), -2)
 
 
@@ -59,7 +59,9 @@ Cut = Callable[..., Chunks]
 
 
 class TransportedBias(ScoreBias):
-    """A bias: the score of a key after all linear maps up to the query, minus q · k · scale.
+    """A bias that replaces the score of a key by the score of the transformed key.
+
+    The key is transformed by the linear maps of all later tokens up to the query.
 
     `chunks` is a function from the tensors `of`, (batch, head, token, …), to `Chunks`, if queries
     and keys are the same tokens; otherwise None.
@@ -146,7 +148,10 @@ class TransportedKeys(RunningSums):
 
 
 def alike(x: Tensor, y: Tensor) -> bool:
-    """Test whether two tensors have equal values; False if values cannot be read at once."""
+    """Test whether two tensors have equal values.
+
+    Returns False unless both are on the CPU, and neither traced nor transformed.
+    """
     return is_eager_cpu(x, y) and x.equal(y)
 
 
@@ -213,10 +218,10 @@ class _Transported(torch.autograd.Function):
 def _chunked(
     chunks: Cut, heads: slice, graph: bool, *given: Tensor
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Split q, k and other inputs of some heads into chunks; return the inputs and a `Chunks`.
+    """Split q, k, v and other tensors of some heads into chunks.
 
-    The latter are own, q, k, step, and v in chunks. With `graph`, they have gradients for the
-    inputs.
+    Returns the tensors, and own, q, k, step and v in chunks. With `graph`, the chunks have
+    gradients for the tensors.
     """
     v, *of = leaves = [x[:, heads].detach().requires_grad_(graph) for x in given]
     with torch.set_grad_enabled(graph):
@@ -228,7 +233,7 @@ def _chunked(
 def _forward(
     own: Tensor, q: Tensor, k: Tensor, step: Tensor, v: Tensor, scale: float, keep: bool
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Return the attention output, its log-sum-exps, and stored keys for the backward pass."""
+    """Return the attention output, its log-sum-exps, and the keys that the backward pass needs."""
     chunks = Chunks(own, q, k, step)
     weights, lse = softmax(_masked(own, scale))
     out, values, keys = weights @ v, v.flatten(2, 3), k[:, :, 0, :0]

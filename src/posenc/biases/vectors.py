@@ -1,4 +1,6 @@
-"""The bias of Transformer-XL, products of queries with a vector for each offset; its tiles.
+"""The bias of Transformer-XL, and attention with this bias on the CPU.
+
+The bias is the product of a query with a vector for the offset.
 
     bias[i, j] = x[i] · vectors(pᵢ − pⱼ)
 
@@ -104,7 +106,9 @@ class VectorBias(ScoreBias):
         return bias + self.u.to(bias.dtype) @ k.mT * self.scale
 
     def by_offset(self, z: Tensor, rows: slice, keys: slice) -> Tensor | None:
-        """Return the products of vectors z with the sinusoids of offsets; None for many queries.
+        """Return the products of vectors z with the sinusoids of all offsets.
+
+        Returns None if this method is not faster, for instance for many queries.
 
         Offsets are low + size · c + f, with far fewer values of c and f than keys, and thus fewer
         sines.
@@ -138,7 +142,11 @@ class VectorBias(ScoreBias):
         return sinusoids if pos.ndim == 3 else sinusoids.unsqueeze(-3)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Fold the bias term of u into the queries, and with `wholly` all terms into q and k."""
+        """Fold a part of the bias into q and k, and return q, k and the remaining bias.
+
+        The term of u is added to q. With `wholly`, all other terms become channels of q and k, or
+        nothing is folded if 16-bit queries need gradients.
+        """
         dtype = q.dtype
         if wholly and self.learns_in_16_bits:
             return q, k, self
@@ -166,7 +174,7 @@ class VectorBias(ScoreBias):
         }
 
     def attended(self, call: Call, band: DiagonalBand) -> Tensor:
-        """Compute attention in tiles, with the term of u already folded into the queries."""
+        """Compute attention in tiles, for queries to which the vector u has already been added."""
         assert self.steps is not None
         step, shift = self.steps
         q, k, v = fitted(call.q, call.k, call.v)
@@ -182,7 +190,7 @@ class VectorBias(ScoreBias):
 
 
 def turned(z: Tensor, table: Tensor) -> Tensor:
-    """Multiply z by a rotation: return y with z · R(a − b) = y · R(b), where `table` is R(a).
+    """Return the vectors y for which y · R(b) = z · R(a − b), where `table` is R(a).
 
     R(p) has the sines and cosines of p θ; this is the addition formula.
     """
@@ -203,7 +211,10 @@ class TiledVectors(TiledBias):
         self.held = local()
 
     def room(self, x: Tensor) -> Tensor:
-        """Return a thread's buffer for the bias of one tile, which its next tile overwrites."""
+        """Return the thread's buffer for the bias of one tile.
+
+        The next tile overwrites the buffer.
+        """
         if not hasattr(self.held, "room"):
             size = len(self.tensors[0]) * HEADS * ROWS * (self.band.keys + ROWS)  # type: ignore
             self.held.room = x.new_empty(size)

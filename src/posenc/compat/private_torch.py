@@ -128,7 +128,10 @@ class DispatchMode(optional_attr("utils._python_dispatch.TorchDispatchMode", _No
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False; otherwise, torch would import its compiler only to disable it here."""
+        """Return False, which keeps torch from importing its compiler.
+
+        torch would use the compiler only to exclude this mode from compilation.
+        """
         return False
 
 
@@ -151,7 +154,10 @@ def not_compiled_before_2_13(function: F) -> F:
 
 
 def make_pytree(named_tuple: type) -> None:
-    """Register a named tuple with a second base class as a pytree, which torch 2.9 does itself."""
+    """Register a named tuple as a pytree, for versions of torch that do not do this.
+
+    Since version 2.9, torch registers named tuples with a second base class.
+    """
     if VERSION < (2, 9):
         from torch.utils._pytree import register_pytree_node
 

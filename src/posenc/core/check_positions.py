@@ -106,7 +106,7 @@ def checked_at(encoding: Encoding, at: Any, x: Heads, name: str) -> Any:
 
 
 def prepared(encoding: Encoding, pos: Tensor, name: str) -> Any:
-    """Return `encoding.prepare(pos)`; raise an error if positions alone are not enough input."""
+    """Return `encoding.prepare(pos)`; raise an error if the encoding needs more than positions."""
     acts_on, of = encoding.acts_on, type(encoding).__name__
     if "on_embeddings" in acts_on:
         raise ValueError(

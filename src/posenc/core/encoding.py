@@ -211,7 +211,9 @@ class Encoding(nn.Module):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def extra_repr(self) -> str:
-        """Format sizes, and the arguments that the constructor stores by name, for `repr`.
+        """Format the sizes and settings of the encoding for `repr`.
+
+        Settings are arguments that the constructor stores under their own names.
 
         >>> from posenc import ALiBi, Sinusoidal
         >>> Sinusoidal(512), ALiBi(heads=8)

@@ -45,7 +45,10 @@ BASE = 10_000.0  # base of Vaswani et al., and of RoPE
 
 
 def theta(freqs: int | Frequencies, base: float | None = None) -> Frequencies:
-    """Check and return frequencies; an int is a number of channels, and selects RoPE's θ."""
+    """Check frequencies and return them; if `freqs` is an int, return RoPE's frequencies.
+
+    The int is the number of channels.
+    """
     if not isinstance(freqs, Tensor):
         return frequencies(freqs, BASE if base is None else base)
     if base is not None:

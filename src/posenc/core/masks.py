@@ -303,7 +303,10 @@ class _SameId:
 
 @dataclass(frozen=True, eq=False)
 class _SlicedMask:
-    """A mask function for slices of batch, queries and keys: adds their starts to the indices."""
+    """A mask function for slices of the batch, the queries and the keys.
+
+    The starts of the slices are added to the indices.
+    """
 
     sees: Seen
     text: int
@@ -425,7 +428,10 @@ def _check_result(seen: Any, name: str) -> None:
 
 
 def _joined(mask: Mask, other: Mask | Seen, operator: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """Combine two mask functions by `&` or `|` into a mask without known offset ranges."""
+    """Combine two mask functions by `&` or `|`.
+
+    The result has no known ranges of offsets.
+    """
     refuse_no_function(other, "the other mask")
     made_of = other.made_of if isinstance(other, Mask) else None
     tensors = None if mask.made_of is None or made_of is None else mask.made_of + made_of

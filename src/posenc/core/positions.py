@@ -365,7 +365,9 @@ def refuse_other_axes(pos: Tensor, axes: int, what: str) -> None:
 
 
 def per_head(pos: Tensor, axes: int = 1) -> Tensor:
-    """Reshape positions for hooks to (batch or 1, head or 1, token); points add an axis.
+    """Reshape positions to (batch or 1, head or 1, token), as hooks expect them.
+
+    Points keep another axis for their coordinates.
 
     >>> per_head(torch.arange(3)).shape, per_head(torch.zeros(2, 3)).shape
     (torch.Size([1, 1, 3]), torch.Size([2, 1, 3]))

@@ -21,7 +21,9 @@ P = TypeVar("P", bound="Prepared")
 
 
 def token_axis(shape: str) -> tuple[int, int]:
-    """Return the negative index of a shape's token axis (0 without one), and the number of axes.
+    """Return the index of a shape's token axis, counted from the end, and the number of axes.
+
+    The index is 0 if there is no such axis.
 
     >>> token_axis("head token channel"), token_axis("row column")
     ((-2, 3), (0, 2))
@@ -60,12 +62,12 @@ class Prepared:
         return self.with_fields(field.to(device) for field in self._each())
 
     def slice_tokens(self: P, some: slice) -> P:
-        """Return a copy with a slice of the tokens."""
+        """Return a copy of the prepared positions with a slice of the tokens."""
         fields = zip(self._each(), self.places, strict=True)
         return self.with_fields([slice_tokens(field, some, place) for field, place in fields])
 
     def append(self: P, more: Any) -> P:
-        """Return a copy to which the next tokens, `more`, are appended.
+        """Return the prepared positions, followed by those of the next tokens, `more`.
 
         If `on_hidden` sums over tokens, its class overrides this method to continue the sums.
         """
@@ -77,14 +79,16 @@ class Prepared:
         return self.with_fields(map(appended, self._each(), more._each(), self.places))
 
     def precomputed(self: P, k: Tensor) -> P:
-        """Return a copy with values precomputed from cached keys, for reuse by later queries.
+        """Return a copy of the prepared positions that also has values computed from cached keys.
+
+        Later queries use these values again.
 
         `k` are the keys of these tokens after `on_keys`.
         """
         return self
 
     def with_fields(self: P, fields: Iterable[Any]) -> P:
-        """Return prepared positions of the same class with other tensors."""
+        """Return prepared positions of the same class with other field values."""
         return type(self)(*fields)
 
     def _each(self) -> Iterable[Any]:
@@ -98,7 +102,7 @@ class Parts(Prepared, NamedTuple("Parts", [("parts", tuple[Any, ...])])):
 
     @property
     def tokens(self) -> int:
-        """The number of tokens, according to the first encoding of a sum; −1 for an empty sum."""
+        """The number of tokens; −1 if the sum has no encodings."""
         return next((tokens(part, self.places[0]) for part in self.parts), -1)
 
     @property

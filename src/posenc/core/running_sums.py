@@ -21,7 +21,7 @@ CHUNK = 64  # tokens in one matrix product
 
 
 class RunningSums:
-    """Mixin for `Prepared`, whose running sums continue when a cache appends tokens.
+    """Mixin for prepared positions with running sums, which continue when a cache grows.
 
     class Forgotten(RunningSums, Prepared, NamedTuple("Forgotten", [("total", Tensor)])): …
     """
@@ -54,7 +54,9 @@ def running_sum(steps: Tensor) -> Tensor:
 
 
 def split_chunks(tokens: int) -> list[slice]:
-    """Split tokens into slices of 64; a traced graph gets one slice, valid for every length.
+    """Split tokens into slices of 64 tokens.
+
+    A traced graph gets a single slice, which is valid for every length.
 
     >>> split_chunks(100)
     [slice(0, 64, None), slice(64, 100, None)]
@@ -84,7 +86,10 @@ def by_head(x: Embeddings, heads: int, *layers: nn.Linear) -> Wider:
 
 
 def linear(width: int, out: int, bias: float | None = None) -> nn.Linear:
-    """Return a linear layer with N(0, 0.02²) weights, and `bias` as initial bias (None: none)."""
+    """Return a linear layer with small random weights.
+
+    The weights are N(0, 0.02²). `bias` is the initial bias; None leaves out the bias.
+    """
     room("a layer", out, width)
     layer = nn.Linear(width, out, bias=bias is not None)
     nn.init.normal_(layer.weight, std=0.02)

@@ -80,7 +80,11 @@ def _evenly_spaced(size: int, tokens: int) -> Tensor:
 
 
 def _columns(slices: Sequence[tuple[int, int]]) -> int:
-    """Return the number of slices per row: those before the first line break, otherwise all."""
+    """Return the number of slices in a row of the picture.
+
+    The first line break ends the first row. All slices are in one row if there is no line break,
+    or if the rows would have different lengths.
+    """
     gaps = [after[0] - before[1] for before, after in pairwise(slices)]
     first = next((number + 1 for number, gap in enumerate(gaps) if gap > 2), len(slices))
     return first if first and len(slices) % first == 0 else len(slices)

@@ -16,7 +16,7 @@ NAMES = {PICTURE: "picture", VIDEO: "video"}
 
 
 class Grid(NamedTuple):
-    """Size of one picture or video in tokens: frames (with their position ids), rows, columns."""
+    """Size of one picture or video: position ids of frames, and numbers of rows and columns."""
 
     number: int
     times: Tensor  # ids of the frames
@@ -29,7 +29,7 @@ class Grid(NamedTuple):
 
 
 class Grids:
-    """Sizes of all pictures and videos of a batch; `next` returns them in the batch's order."""
+    """Sizes of all pictures and videos of a batch; `next` returns one size after another."""
 
     def __init__(
         self, rule: MultimodalRule, images: Sizes, videos: Sizes, merge: Any, seconds: Any
@@ -100,7 +100,10 @@ def _times(frames: Tensor, seconds: float, rule: MultimodalRule) -> Tensor:
 
 
 def _grids(grids: Sizes, name: str, merge: int, frames: int = 1) -> list[tuple[int, int, int]]:
-    """Check the sizes (t, h, w): integers, t divisible by `frames`, h and w by `merge`."""
+    """Check the sizes (t, h, w) of pictures or videos, and return them as integers.
+
+    t must be divisible by `frames`, and h and w by `merge`.
+    """
     rows = grids.tolist() if isinstance(grids, Tensor) else [tuple(grid) for grid in grids]
     found = []
     for row in rows:

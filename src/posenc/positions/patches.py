@@ -59,7 +59,10 @@ def patches(*sizes: int, order: str = "rows", merge: int = 1, window: int = 1) -
 
 
 def _sorted(points: Tensor, sides: list[int]) -> Tensor:
-    """Return the order by frame, then by windows, blocks and patches, each by row and column."""
+    """Return the order of patches by frame, then by window, then by block.
+
+    Windows, blocks and the patches of a block are each sorted by row, then by column.
+    """
     keys = [points[:, axis] // side for side in sides for axis in (-2, -1)]
     keys = [points[:, 0]] * (points.shape[-1] == 3) + keys
     order = torch.arange(len(points))

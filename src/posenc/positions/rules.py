@@ -285,7 +285,10 @@ def _inner(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _hunyuan_axes(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the meaning of each axis of a Hunyuan model, one for each entry of mrope_section."""
+    """Return the name of each position axis of a Hunyuan model.
+
+    Each entry of `mrope_section` has one axis. Returns None for fewer than three entries.
+    """
     text = _inner(config, "text_config") or config
     rope = _inner(text, "rope_parameters") or _inner(text, "rope_scaling")
     sections = rope.get("mrope_section") or rope.get("xdrope_section") or ()

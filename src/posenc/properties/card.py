@@ -150,7 +150,10 @@ def findings(card: Card) -> dict[str, Any]:
 
 
 def kept_findings(card: Card) -> dict[str, Finding]:
-    """Return the cached properties of the card's encoding; infinite violations become NaN."""
+    """Return the cached properties of a card's encoding.
+
+    Defects that are not finite are returned as NaN.
+    """
     kept = _kept(card)
     found = {}
     for name, one in kept["properties"].items():

@@ -113,7 +113,7 @@ def unique_positions(probe: Probe) -> Finding:
 
 @of_probe
 def bounded(probe: Probe) -> Finding:
-    """The entries of far positions' vectors are at most 1.5 times the largest near ones.
+    """The largest vector entry at far positions is at most 1.5 times that at near positions.
 
     Near are the first 1,024 positions.
 
@@ -289,7 +289,7 @@ def _decays(probe: Probe) -> Finding:
 
 @of_probe
 def norm_preserving(probe: Probe) -> Finding:
-    """The norms of embeddings, and of keys after all transformations of a score, do not change.
+    """The norms of embeddings and of keys do not change.
 
     A score is q · M k plus a bias. M is computed from scores of large q and k, so that the result
     does not depend on which hook implements the formula.

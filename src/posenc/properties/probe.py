@@ -74,12 +74,18 @@ class Probe:
 
     @cached_property
     def tokens(self) -> int:
-        """The number of tokens in the test text, at most half as many as the accepted positions."""
+        """The length of the test text in tokens.
+
+        The length is at most half of `limit`.
+        """
         return max(1, min(TOKENS, self.limit // 2))
 
     @cached_property
     def limit(self) -> int:
-        """The number of accepted positions, rounded down to a power of two, at most 2²²."""
+        """The number of positions that the encoding accepts, rounded down to a power of two.
+
+        The number is at most 2²².
+        """
         for power in range(22, 0, -1):
             try:
                 self.encoding.prepare(self.at(2**power - 1, 1))
@@ -150,7 +156,9 @@ class Probe:
         return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
-        """Return, by query-key pair, the transformed key whose product with q is the score.
+        """Return the transformed key of each query-key pair.
+
+        The product of this key with q is the score.
 
         k has norm 1. The shape is (head, query, key, channel), because the result may depend on the
         query.

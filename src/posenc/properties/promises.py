@@ -95,7 +95,10 @@ class Case:
     seed: int
 
     def encoding(self) -> Encoding:
-        """Return a new encoding; all-zero parameters, which would hide errors, become random."""
+        """Return a new encoding, in which zero parameters are replaced by random ones.
+
+        A parameter that is all zero would hide errors.
+        """
         encoding = self.card.make(self.constructor_dim, self.sizes.heads)
         with torch.no_grad():
             for parameter in encoding.parameters():
@@ -118,7 +121,10 @@ class Case:
         return positions.folded(max(144, stop), self.axes)[start:stop]
 
     def lines(self, several: int) -> Tensor:
-        """Return the positions of several texts: 0, 1, 2, … and 1, 3, 5, … alternate."""
+        """Return different positions for several texts.
+
+        Texts alternate between the positions 0, 1, 2, … and 1, 3, 5, …
+        """
         return torch.stack([self.line() * (row % 2 + 1) + row % 2 for row in range(several)])
 
     @property
@@ -127,7 +133,10 @@ class Case:
 
     @property
     def masks(self) -> dict[str, Mask | None]:
-        """The attention masks to test; for one token or a long text only a window, to save time."""
+        """The attention masks to test, by name.
+
+        A single token or a long text is tested only with a window, to save time.
+        """
         near: dict[str, Mask | None] = {"in a causal window": masks.causal() & masks.window(3)}
         if self.sizes.tokens == 1 or self.sizes.tokens > SHORT:
             return near
@@ -147,7 +156,7 @@ def paths(case: Case) -> Pairs:
 
 
 def cache(case: Case) -> Pairs:
-    """A text read token by token with a `Cache` gives the result of the whole text in one call."""
+    """A text read token by token with a `Cache` gives the same result as a single call."""
     if case.sizes.tokens < 2:
         return
     layer, x, pos = case.layer(), case.x(), case.line()
@@ -160,7 +169,7 @@ def cache(case: Case) -> Pairs:
 
 
 def packed_texts(case: Case) -> Pairs:
-    """Documents packed in one sequence, with a document mask, give the result of separate calls."""
+    """Documents packed in one sequence give the same result as a separate call for each."""
     tokens = case.sizes.tokens
     if tokens < 2:
         return
@@ -222,7 +231,7 @@ def positions_by_head(case: Case) -> Pairs:
 
 
 def grouped_heads(case: Case) -> Pairs:
-    """Query heads that share keys and values give the same result as with copies of them."""
+    """Shared keys and values give the same result as a copy of both for each query head."""
     if case.sizes.heads < 2:
         return
     for groups in [n for n in range(1, case.sizes.heads) if case.sizes.heads % n == 0]:
@@ -663,7 +672,7 @@ def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
 
 
 class _Wide(private_torch.DispatchMode):
-    """A dispatch mode that computes all that depends on given positions in float64 and int64.
+    """A dispatch mode that computes in float64 and int64 everything that depends on `pos`.
 
     Constants that do not depend on positions, such as frequencies in float32, are not converted.
     """

@@ -77,7 +77,7 @@ class Maker:
         return encoding
 
     def _refuse_narrow(self, encoding: Encoding, dim: int) -> None:
-        """Raise TypeError for an encoding of embeddings that has the channels of one head."""
+        """Raise TypeError for an encoding that acts on embeddings but has the width of a head."""
         if encoding.acts_on == ("on_embeddings",) and encoding.width in (0, dim):
             raise TypeError(
                 f"{self.name} acts on embeddings, but its `dim` is the {dim} channels of a head."
@@ -109,7 +109,9 @@ def load(name: str) -> Card:
 
 
 def named(name: str) -> Any:
-    """Execute a file or module, and return its object named as in "my_module.py:Mine".
+    """Return the object that a name such as "my_module.py:Mine" refers to.
+
+    The file or module is executed.
 
     Raises LookupError if there is no such object.
     """
@@ -138,7 +140,10 @@ def _from_file(place: str) -> ModuleType:
 
 @cache
 def _run(path: Path, written: int) -> ModuleType:
-    """Execute a Python file and return its module; cached until the file's time changes."""
+    """Execute a Python file, and return its module.
+
+    The module is cached until the modification time of the file, `written`, changes.
+    """
     spec = spec_from_file_location(str(path), path)
     assert spec is not None
     module, code = module_from_spec(spec), path.read_bytes()
@@ -221,7 +226,11 @@ def _hint(module: ModuleType, inner: str) -> str:
 
 
 def _docstring(source: Any) -> str:
-    """Return the docstring of a class or function, or its module's if only that has a formula."""
+    """Return the docstring of a class or function, or that of its module.
+
+    The docstring of the module is returned if the object has none, or if the module defines one
+    encoding and only the module's docstring has a formula.
+    """
     module = sys.modules[source.__module__]
     text, around = _docstring_as_written(source), _docstring_as_written(module)
     alone = len(_encodings(module)) == 1 and FORMULA in around and FORMULA not in text

@@ -55,7 +55,10 @@ def load_numba() -> Any:
 
 
 def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
-    """Raise an error if x and the rotation table do not fit; some wrong sizes would broadcast."""
+    """Raise an error if x and the rotation table do not fit together.
+
+    torch would broadcast some of the wrong sizes.
+    """
     checked(layout)
     if not isinstance(x, Tensor) or not isinstance(by, Turn):
         raise TypeError(

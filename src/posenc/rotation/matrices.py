@@ -66,7 +66,7 @@ def rotations(
 
 
 def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return s and u such that points = s · u, if all points are on a line through 0, or None."""
+    """Return s and u with points = s · u if all points are on a line through 0; otherwise None."""
     flat = points.flatten(0, -2)
     row, axis = divmod(int(flat.abs().argmax()), flat.shape[-1])
     s, farthest = points[..., axis], flat[row]
@@ -216,7 +216,10 @@ def turned(x: Heads, by: Tensor) -> Heads:
 
 
 def turned_keys(k: Keys, by: Tensor) -> PerHead:
-    """Rotate keys, each by the matrix at its position; copy shared keys if positions differ."""
+    """Rotate each key by the matrix at its position.
+
+    If positions differ between query heads, each query head gets a copy of its key.
+    """
     return turned(copied(k, by[..., 0, 0]), by)
 
 

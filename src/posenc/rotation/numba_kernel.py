@@ -88,7 +88,10 @@ KERNELS = {
 
 
 def self_test() -> None:
-    """Test the kernel; raise RuntimeError for wrong results, or if only one thread may call it."""
+    """Test the kernel, and raise RuntimeError if it cannot be used.
+
+    Its results must be correct, and several threads must be able to call it.
+    """
     x, table = torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 1)
     sums = [by_numba(x.to(dtype), Turn(table, table)).sum().item() for dtype in KERNELS]
     if sums != [2.0, 2.0]:

@@ -50,7 +50,10 @@ def rotate(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> Head
 
 
 def rotate_keys(k: Keys, by: Turn, layout: Layout, start: int | None = None) -> PerHead:
-    """Rotate keys, copied for each query head if positions differ between heads."""
+    """Rotate each key by the angles at its position.
+
+    If positions differ between query heads, each query head gets a copy of its key.
+    """
     return rotate(copied(k, by.cos), by, layout, start)
 
 

@@ -132,7 +132,7 @@ def switch(value: Any, name: str) -> bool:
 
 
 def precision(value: Any) -> str:
-    """Check the dtype name of a computation with a whole model, such as "float32"."""
+    """Check the name of the dtype in which a whole model computes, such as "float32"."""
     if value not in PRECISIONS:
         known = " or ".join(map(repr, PRECISIONS))
         raise ValueError(f"`precision` must be {known}, got {brief(value)}.")
@@ -158,7 +158,10 @@ def room(
 
 
 def brief(value: Any) -> str:
-    """Format a value briefly for a message: objects by class, tensors by shape, long text cut."""
+    """Format a value for an error message in a few words.
+
+    Objects are shown by class, tensors by shape, and long texts are shortened.
+    """
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if isinstance(value, str | int | float | None):

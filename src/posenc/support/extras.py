@@ -21,7 +21,10 @@ def how_to_install(extra: str) -> str:
 
 
 def requirements() -> dict[str, list[str]]:
-    """Return the packages that each extra requires; the key "" has those of posenc itself."""
+    """Return the packages that each extra requires.
+
+    The key "" has the packages that posenc itself requires.
+    """
     if (CHECKOUT / "pyproject.toml").is_file():
         project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text("utf-8"))["project"]
         return _without_own({"": project["dependencies"], **project["optional-dependencies"]})

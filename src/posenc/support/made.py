@@ -74,7 +74,10 @@ def digest(modules: Iterable[str], given: str = "") -> str:
 
 @cache
 def _source(module: str) -> tuple[str, list[str]] | None:
-    """Return the digest of a module's source and the names of its imports; None without file."""
+    """Return the digest of a module's source, and the names of the modules that it imports.
+
+    Returns None if the module has no file.
+    """
     path = POSENC.parent.joinpath(*module.split("."))
     for file in (path.with_suffix(".py"), path / "__init__.py"):
         if file.is_file():

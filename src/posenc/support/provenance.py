@@ -60,7 +60,10 @@ def commit(folder: Path = HERE) -> str | None:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """Return the output of git, run without programs from the repository's config, or ""."""
+    """Return the output of a git command, or "" if the command fails.
+
+    The file monitor that a repository's config may name is not started.
+    """
     import subprocess
 
     try:

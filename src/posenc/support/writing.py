@@ -66,7 +66,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _room(error: OSError, path: Path, needed: int) -> OSError:
-    """Return the OSError with its path and, if the disk is full, the needed and free bytes."""
+    """Return the error with its path; for a full disk, also with the needed and free bytes."""
     why = error.strerror or str(error)
     if error.errno in FULL:
         with suppress(OSError):

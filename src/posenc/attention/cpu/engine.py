@@ -89,9 +89,9 @@ class TiledBias:
         return self.tiles
 
     def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
-        """Return the bias of a tile of near keys as a matrix E (query, distance), times `unit`.
+        """Return the bias of a tile of near keys, multiplied by `unit`.
 
-        Returns None if the whole bias is in `extra`.
+        The bias is a matrix E (query, distance). Returns None if the whole bias is in `extra`.
         """
         return None
 
@@ -107,7 +107,9 @@ class TiledBias:
     def near_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
-        """Add the gradients of a tile of near keys to those of the bias parameters, `grads`.
+        """Add gradients from a tile of near keys to `grads`.
+
+        `grads` are the gradients of the bias parameters.
 
         - `of_e`: the gradient of E, (text, head, n, n + m − 1)
         - `ds`: the same as a view, (text, head, n, m), the gradient of `extra`
@@ -123,17 +125,23 @@ class TiledBias:
     def far_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, of_query: Tensor, of_key: Tensor
     ) -> None:
-        """Add the gradients of a tile of far keys to those of the bias parameters, `grads`."""
+        """Add gradients from a tile of far keys to `grads`.
+
+        `grads` are the gradients of the bias parameters.
+        """
 
     def values(self, tile: Tile, t: Tensors) -> Tensor | None:
-        """Return vectors, one per distance, to add to the values of attention, or None.
+        """Return one vector per distance to add to the values, or None if nothing is added.
 
         Shape: (n + m − 1, value) in a near tile, (1, value) in a far one.
         """
         return None
 
     def values_grad(self, tile: Tile, t: Tensors, grads: Tensors, of_values: Tensor) -> None:
-        """Add the gradients of the result of `values` to those of the bias parameters, `grads`."""
+        """Add gradients from the result of `values` to `grads`.
+
+        `grads` are the gradients of the bias parameters.
+        """
 
 
 def by_tiles(
@@ -159,7 +167,7 @@ def skewed(x: Tensor, n: int, m: int) -> Tensor:
 
 
 def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Tensor, Tensor]:
-    """Return a matrix (…, n, n + m − 1) that is 0 except in a band, and the band as a view.
+    """Return a matrix (…, n, n + m − 1) that is 0 outside of a band, and a view of the band.
 
     The band is an uninitialised view (…, n, m) with row r shifted by r, as in `skewed`: entry
     [r, r + j] of a row of n + m − 1 is entry [r, j] of a row of n + m, whose last n entries are 0.
@@ -177,7 +185,9 @@ def key_heads(tile: Tile, q: Tensor, k: Tensor) -> slice:
 
 
 def dealt(tiles: list[Tile], texts: int, group: int = 0) -> list[list[Tile]]:
-    """Distribute tiles to threads, one list per thread, or return one list if that is faster.
+    """Distribute tiles to threads, and return one list of tiles for each thread.
+
+    A single list is returned if one thread is faster.
 
     Tiles of the same rows, which are joined, stay together. `group`: the number of heads that share
     a key, where tiles may be cut between such groups; 0: they may not.
@@ -201,9 +211,9 @@ def dealt(tiles: list[Tile], texts: int, group: int = 0) -> list[list[Tile]]:
 
 
 def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]:
-    """Split tiles of the same queries into `count` lists, each with a slice of the heads.
+    """Split tiles by heads, and yield up to `count` lists of tiles.
 
-    Heads that share keys, a group, stay together.
+    All tiles have the same queries. Heads that share keys, a group, stay together.
     """
     heads = tiles[0].heads
     first, last = heads.start // group, -(-heads.stop // group)
@@ -379,7 +389,7 @@ class _Gradients:
         return dq, dk, dv, self.of_sinks, None, None, *self.grads
 
     def apart(self) -> "_Gradients":
-        """Return a copy for another thread, with separate gradient tensors.
+        """Return a copy of this object for another thread, with separate gradient tensors.
 
         dq is shared, because threads write different rows of it.
         """
@@ -390,7 +400,7 @@ class _Gradients:
         return other
 
     def sums(self) -> list[Any]:
-        """Return the gradient tensors of which each thread needs a copy: all except dq."""
+        """Return all gradient tensors except dq; each thread needs a copy of them."""
         return [self.dk, self.dv, self.of_sinks, *self.grads]
 
     def add(self, tiles: list[Tile]) -> None:
@@ -507,7 +517,7 @@ class _Gradients:
 
 
 def _add(total: Tensor, x: Tensor) -> None:
-    """Add x to `total`, summed over the query heads that share a key head of `total`."""
+    """Add x to `total`, after summing the heads of x that share a head of `total`."""
     if x.shape[1] != total.shape[1]:
         x = x.unflatten(1, (total.shape[1], -1)).sum(2)
     total += x

@@ -51,7 +51,7 @@ def _readable(
 
 
 def _summed(grad: Tensor, x: Tensor) -> Tensor:
-    """Sum gradients over the query heads that share a key head, to the number of heads of x."""
+    """Sum the gradients of all query heads that share a key head of x."""
     if grad.shape[1] == x.shape[1]:
         return grad
     exact = torch.promote_types(grad.dtype, torch.float32)

@@ -21,7 +21,7 @@ def softmax(scores: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def join_(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> None:
-    """Merge, in place, attention over one set of keys (`out`, `lse`) with that over more keys.
+    """Merge the attention outputs of two sets of keys, in place.
 
     `out` (…, value) and its log-sum-exp `lse` are overwritten.
     """

@@ -1,4 +1,4 @@
-"""Attention sinks, one more logit per head that is part of the softmax but has no value.
+"""Attention sinks: an extra logit for each head, in the softmax but without a value.
 
     weight(i, j) = exp(sᵢⱼ) / (exp(sink) + Σₘ exp(sᵢₘ))
 
@@ -54,7 +54,10 @@ def attended(
 
 
 def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v padded to equally many channels and contiguous, for the CPU kernel."""
+    """Return q, k and v for the CPU kernel, with equally many and contiguous channels.
+
+    Missing channels are padded with 0.
+    """
     wide = max(q.shape[-1], v.shape[-1])
     if q.shape[-1] == v.shape[-1] and q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
         return q, k, v
@@ -64,7 +67,10 @@ def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def joined(out: Tensor, lse: Tensor, sinks: Sinks | None) -> tuple[Tensor, Tensor]:
-    """Include the sinks in the softmax of `out`, (batch, head, query, value), and in `lse`."""
+    """Return `out` and `lse` with the sinks included in the softmax.
+
+    `out` is the attention output without sinks, (batch, head, query, value).
+    """
     if sinks is None:
         return out, lse
     total = torch.logaddexp(lse, sinks.to(lse.dtype).unsqueeze(-1))  # L′, (batch, head, query)

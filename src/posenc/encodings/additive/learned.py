@@ -35,7 +35,7 @@ Beyond = Literal["refuse", "clamp"]
 
 
 class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
-    """Prepared positions of `Learned`: the index of each position's row in the learned table."""
+    """Prepared positions of `Learned`: the table row that belongs to each position."""
 
     shape = "token"
 

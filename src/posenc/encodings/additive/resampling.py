@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def along_a_line(rows: Tensor, to: int) -> Tensor:
-    """Interpolate a table linearly to `to` rows, (row, channel)."""
+    """Interpolate a table (row, channel) linearly, so that the result has `to` rows."""
     return F.interpolate(rows.T[None].float(), to, mode="linear")[0].T.to(rows.dtype)
 
 

@@ -113,7 +113,7 @@ class FIRE(Encoding):
         return self.f(h, self.ψ(δ.abs()) / (self.ψ(self.L) + EPS))
 
     def of_places(self, f: OfDistance, h: Tensor, p: Tensor, p_key: Tensor) -> Tensor:
-        """Return the bias of a query position and a key position, in logits, for any positions.
+        """Return the bias for any positions of query and key, in logits.
 
         - `f`: the learned map, or its piecewise linear form
         - `h`, `p`, `p_key`: head, and the positions of query and key
@@ -124,7 +124,9 @@ class FIRE(Encoding):
         return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
 
     def factors(self, δ: Tensor, p: Tensor) -> tuple[Tensor, ...]:
-        """Return ψ(offset), 1 / ψ(query position) and f's weights; f is applied to their product.
+        """Return the two factors of the network's input, and the weights of the network.
+
+        The factors are ψ(offset) and 1 / ψ(query position).
 
         - `δ`, `p`: offsets, and positions of queries, in tokens
         """

@@ -27,7 +27,9 @@ from posenc.support.arguments import count, query_heads, switch
 
 
 class LowRank(Encoding):
-    """Bias u[pᵢ] · w[pⱼ] in extra channels: `low_rank(encoding, heads, length, rank)` returns one.
+    """Bias u[pᵢ] · w[pⱼ], computed in extra channels of queries and keys.
+
+    The function `low_rank(encoding, heads, length, rank)` creates one.
 
     - `of_queries`: u, (head, position, rank)
     - `of_keys`: w, of the same shape

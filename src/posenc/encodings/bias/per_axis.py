@@ -27,7 +27,7 @@ WRONG = "`parts` must be encodings with a bias of distance alone, such as `ALiBi
 
 
 class PerAxis(Encoding):
-    """Sum of biases, each of the offset along an axis: `PerAxis(ALiBi(8), ALiBi(8))`.
+    """Sum of biases, one for each axis of the position: `PerAxis(ALiBi(8), ALiBi(8))`.
 
     - `parts`: an encoding with a bias of distance for each axis, at least two: `ALiBi`, `T5Bias` or
       `Kerple`, and `FIRE` up to its length

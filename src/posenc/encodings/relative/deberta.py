@@ -1,4 +1,4 @@
-"""DeBERTa: add scores of the query with a vector of the distance, and of the key with another.
+"""DeBERTa: add scores of queries and keys with learned vectors of their distance.
 
     score(i, j) = ( qᵢ · kⱼ + qᵢ · Kr_h[δ(i, j)] + kⱼ · Qr_h[δ(j, i)] ) / √(3d)
     Kr_h = P W_{k,h},  Qr_h = P W_{q,h}                 P: 2·reach learned rows of w channels
@@ -147,9 +147,9 @@ class DeBERTa(Encoding):
     def term(
         self, q: Tensor, rows: Tensor, to: Tensor | None, scale: float
     ) -> tuple[Tensor, Tensor]:
-        """Return the factors of q · (P W)ᵀ · scale in the cheaper order: (q, P W) or (q Wᵀ, P).
+        """Return two tensors whose product is q · (P W)ᵀ · scale.
 
-        The second order is used for few queries.
+        They are (q, P W), or (q Wᵀ, P) for few queries, which is faster.
 
         - `q`: queries
         - `rows`: rows of P, (row, w)

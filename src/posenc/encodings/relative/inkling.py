@@ -87,7 +87,9 @@ class Inkling(Encoding):
         return TableBias(q_at.pos, k_at.pos, self.reach, self.row, shares, profiles)
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the column of each offset in the table of profiles; column `reach` has no bias.
+        """Return the column of each offset in the table of learned profiles.
+
+        Offsets outside of the reach get the column `reach`, which has no bias.
 
         - `distance`: offset in tokens, query − key
         """
@@ -95,7 +97,7 @@ class Inkling(Encoding):
         return torch.where(within, distance, self.reach)
 
     def _growth(self, pos: Tensor) -> Tensor:
-        """Return τ, the growth factor of queries by position, (batch or 1, head or 1, token, 1)."""
+        """Return the factor τ by which each query grows, (batch or 1, head or 1, token, 1)."""
         beyond = ((pos + 1).double() / (self.floor or 1.0)).clamp_min(1).log()
         return (1 + self.strength * beyond).float().unsqueeze(-1)
 

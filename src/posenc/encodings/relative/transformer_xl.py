@@ -1,4 +1,4 @@
-"""Transformer-XL: add scores with projected sinusoids of the offset, and two learned vectors.
+"""Transformer-XL: add score terms that depend on content, on the offset, or on both.
 
     score(i, j) = ( (qᵢ + u_h) · kⱼ + (qᵢ + v_h) · W_h R(pᵢ − pⱼ) ) · scale
     R(δ) = [sin δθ₀ … sin δθ_{w/2−1}, cos δθ₀ … cos δθ_{w/2−1}]

@@ -61,7 +61,7 @@ def interpolate(freqs: Theta, factor: float) -> Theta:
 
 
 def ntk(freqs: Theta, factor: float) -> Theta:
-    """Return NTK-aware θ: the fastest pair is unchanged, the slowest is interpolated in full.
+    """Return NTK-aware θ: the fastest pair is unchanged, the slowest is divided by `factor`.
 
     - `freqs`: θ in radians per token, a geometric sequence of pairs
     - `factor`: positive number, new length / trained length
@@ -125,7 +125,9 @@ def by_parts(
 
 
 def llama3(freqs: Theta, factor: float, trained: int, low: float = 1.0, high: float = 4.0) -> Theta:
-    """Return θ of Llama 3.1: interpolated by parts, between `low` and `high` full turns.
+    """Return θ of Llama 3.1: slow pairs are interpolated, fast pairs are kept.
+
+    Slow pairs make fewer than `low` full turns in `trained` tokens, fast pairs more than `high`.
 
     - `freqs`: θ in radians per token
     - `factor`: positive number, new length / trained length; Llama 3.1 has 8
@@ -202,9 +204,9 @@ def yarn_gain(factor: float, mscale: float = 1.0, mscale_all_dim: float = 0.0) -
 
 
 def yarn_logit_gain(factor: float, mscale_all_dim: float) -> float:
-    """Return the factor of the softmax scale in DeepSeek's YaRN: g(mscale_all_dim)².
+    """Return the factor by which DeepSeek's YaRN multiplies the softmax scale.
 
-    g is defined in `yarn_gain`.
+    The factor is g(mscale_all_dim)², with g as in `yarn_gain`.
 
     - `factor`: s, new length / trained length
     - `mscale_all_dim`: number of the config
@@ -323,7 +325,7 @@ def _speed(freqs: Theta) -> Tensor:
 
 
 def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
-    """Return the exponent j of each pair in θ = base^(−2j/d), and the number of different j."""
+    """Return each pair's index in a geometric sequence of speeds, and the sequence's length."""
     speed, pairs = _speed(freqs).detach(), freqs.shape[-1]
     index = arange(pairs, dtype=freqs.dtype, device=freqs.device)
     if freqs.ndim > 1:

@@ -33,7 +33,7 @@ from posenc.support.arguments import query_heads, room, switch, whole_number
 
 
 def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, "axis head pair"]:
-    """Return θ of pairs that rotate along the direction φ, or at a right angle to φ, per head.
+    """Return θ of each head: half of its pairs rotate along φ, the other half perpendicular to φ.
 
     The fastest pair has 1 radian per patch.
     """
@@ -51,7 +51,7 @@ def slanted(dim: int, phi: Float[Tensor, "head"], base: float) -> Float[Tensor, 
 
 
 class Mixed(Encoding):
-    """Rotation by points (row, column) with learned directions: `Mixed(64, heads=6)`.
+    """Rotation along learned directions of an image: `Mixed(64, heads=6)`.
 
     - `dim`: channels of a head, a multiple of 4
     - `heads`: query heads; each has directions of its own
@@ -100,7 +100,9 @@ class Mixed(Encoding):
         return Turn(*map(self._own, every))
 
     def _own(self, x: Tensor) -> Tensor:
-        """Select, for each head, the rotation by its own θ: return (…, head, token, pair).
+        """Select each head's own rotations, from a tensor with those of all heads.
+
+        The result is (…, head, token, pair).
 
         The axis before `token` is the head of the position, or 1; the last axis has the head of θ.
         """

@@ -17,7 +17,7 @@ Map = Callable[[Tensor], Tensor]
 
 
 class Regions(NamedTuple):
-    """Ranges of offsets with one rule each for new positions, as a map of offsets defines them.
+    """Ranges of offsets, each with a rule for the new positions of queries and keys.
 
     `of` returns the index of the range for a query and a key position.
     """

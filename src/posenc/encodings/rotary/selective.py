@@ -1,4 +1,4 @@
-"""Selective RoPE: RoPE whose angle each token advances by a step computed from its content.
+"""Selective RoPE: each token adds to RoPE's angles a step computed from its content.
 
     rope(q, n)ⱼ = qⱼ · exp(i φ),   φ(n, h, j) = θⱼ ( p_n e^{b[h, j]} + Σ_{t ≤ n} (W x̂_t)[h, j] )
     θⱼ = base^(−2j/d),  j = 0 … d/2 − 1        Σ over tokens in order, n the last; p_n its position
@@ -38,7 +38,7 @@ class RunningAngles(
         "RunningAngles", [("cos", Tensor), ("sin", Tensor), ("place", Tensor), ("total", Tensor)]
     ),
 ):
-    """cos and sin of the angle φ, and the two terms whose sum is φ, in float64.
+    """cos and sin of the angle φ of Selective RoPE, and the two terms of φ in float64.
 
     The terms are θ p e^b, from the position, and the running sum of steps. All tensors have shape
     (batch, head, token, pair).

@@ -1,12 +1,12 @@
-"""STRING: RoPE in a learned basis, the most general rotation with scores that depend on offsets.
+"""STRING: RoPE in a learned basis of the channels.
 
     string(x, p) = rope(Pᵀ x, p)          P = (1 − S)(1 + S)⁻¹,  S = −Sᵀ learned, initially 0
     ⟨string(q, p), string(k, r)⟩ = qᵀ R(r − p) k,   R(p) = P rope(·, p) Pᵀ = exp( Σ_a p_a L_a )
 
 The L_a, one for each axis of the position, are skew-symmetric and commute, as in RoPE. Commuting
-matrices have a common basis, in which they are a RoPE. The left P of R cancels in every dot product
-and is left out. The initial encoding is `RoPE(axial(dim, axes))`; training changes which channels
-rotate together.
+matrices have a common basis, in which they are a RoPE, so STRING is the most general rotation whose
+scores depend on offsets. The left P of R cancels in every dot product and is left out. The initial
+encoding is `RoPE(axial(dim, axes))`; training changes which channels rotate together.
 
 Schenck et al. 2025, "Learning the RoPEs: Better 2D and 3D Position Encodings with STRING",
 arXiv:2502.02562, §3, Cayley-STRING. All heads share one basis here, and frequencies are fixed.
@@ -37,7 +37,7 @@ class Basis(Prepared, NamedTuple("Basis", [("by", Turn), ("basis", Tensor)])):
 
 
 class STRING(Encoding):
-    """Rotation in a learned basis: `STRING(64)` for points of `positions.grid`, `axes=1` for text.
+    """Rotation in a learned basis: `STRING(64)`, or `STRING(64, axes=1)` for text.
 
     - `dim`: channels of a head
     - `axes`: coordinates of a position, 2 by default

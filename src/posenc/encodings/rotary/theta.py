@@ -25,7 +25,7 @@ def interpolate(theta: Theta, factor: float) -> Theta:
 
 
 def ntk(theta: Theta, factor: float) -> Theta:
-    """Return NTK-aware θ: the fastest pair is unchanged, the slowest is interpolated in full."""
+    """Return NTK-aware θ: the fastest pair is unchanged, the slowest is divided by `factor`."""
     last = len(theta) - 1
     if not last:
         raise ValueError("`theta` must have at least 2 pairs for NTK-aware scaling, got 1.")
@@ -60,7 +60,7 @@ def yarn(
     slow: float = 1.0,
     rounded: bool = True,
 ) -> Theta:
-    """Return the frequencies of YaRN, as its released code computes them, for two pairs or more."""
+    """Return the frequencies of YaRN, as its released code computes them."""
     if len(theta) < 2:
         raise ValueError("`theta` must have at least 2 pairs for YaRN, got 1.")
     first_two = turned(theta[:2], trained)
