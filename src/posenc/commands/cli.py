@@ -83,7 +83,10 @@ def _limit_threads(words: Sequence[str]) -> None:
 
 
 def _exit_with_error(error: object, code: int, arguments: Sequence[str]) -> NoReturn:
-    """Print an error as one line on stderr, shortened and with control characters escaped; exit."""
+    """Print an error as one line on stderr, and exit.
+
+    Long words are shortened, and control characters are escaped.
+    """
     words = (word if len(word) < 300 else f"{word[:100]}…" for word in str(error).split())
     message = printable(" ".join(words), 2_000)
     as_json = json.dumps({"error": message, "code": code})

@@ -118,7 +118,7 @@ def _attention(device: str) -> dict[str, str]:
 
 
 def _rotation(device: str) -> dict[str, str]:
-    """Return, by channel layout, the kernel that rotates queries and keys on a device."""
+    """Return for each channel layout the kernel that rotates queries and keys on a device."""
     import torch
 
     from posenc.core.frequencies import LAYOUTS, frequencies

@@ -117,7 +117,10 @@ class Output:
             write_page(result, self.out, progress, self.figures, self.width, views)
 
     def print_result(self, result: Any) -> None:
-        """Print a result as JSON, or as tables and the page's path; with `open`, open the page."""
+        """Print a result, as JSON or as tables with the path of its page.
+
+        The page is opened if the option `open` is set.
+        """
         if self.json:
             print_json(result.to_json())
         else:

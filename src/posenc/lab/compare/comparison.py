@@ -357,7 +357,10 @@ def _measure(card: Card, encoding: Encoding, material: Material) -> dict[str, An
 
 
 def _properties(card: Card, encoding: Encoding, settings: Settings) -> dict[str, Finding]:
-    """Measure all properties; for a catalogue entry at default sizes, return cached results."""
+    """Measure all properties of an encoding.
+
+    For a catalogue entry at default sizes, stored results are returned instead.
+    """
     if card in CATALOG and (settings.dim, settings.heads, settings.seed) == (DIM, HEADS, SEED):
         return kept_findings(card)
     return check(encoding, settings.dim, settings.heads, settings.width)

@@ -250,7 +250,7 @@ def _check_protocol(contents: Contents, protocol: str | None) -> None:
 
 
 def cells_of(contents: Contents) -> list[Cell]:
-    """Return the training runs (cells) of the last plan in a study, or all without a plan.
+    """Return the training runs (cells) of a study's last plan, or all runs if it has no plan.
 
     A plan with `stop` has no cells after the seed at which it has stopped.
     """

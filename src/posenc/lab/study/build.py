@@ -15,7 +15,10 @@ from posenc.support.names import is_own
 
 
 def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
-    """Build the model of a run; weights that all encodings share depend only on seed and sizes."""
+    """Build the model of a run.
+
+    Weights outside of encodings depend on the seed and the sizes only.
+    """
     model = Transformer(
         symbols,
         cell.profile,

@@ -442,7 +442,7 @@ def _filled(encoding: Encoding) -> Encoding:
 
 
 def _pairs(encoding: Encoding, heads: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return query and key positions to test an encoding with, by name, such as "decode"."""
+    """Return pairs of query and key positions at which encodings are tested, by name."""
     if encoding.axes > 1:
         grid = positions.folded(TOKENS, encoding.axes)
         by_head = torch.stack([grid + 2 * head for head in range(heads)])[None]

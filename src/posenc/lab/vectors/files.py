@@ -52,7 +52,7 @@ def decoded(data: Mapping[str, Any]) -> Tensor:
 
 
 def _hex(number: float) -> str:
-    """Return a hexadecimal float without trailing zeros."""
+    """Format a float in hexadecimal, without trailing zeros."""
     head, _, exponent = number.hex().partition("p")
     return f"{head.rstrip('0').rstrip('.')}p{exponent}" if "." in head else number.hex()
 

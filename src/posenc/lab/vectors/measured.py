@@ -150,7 +150,10 @@ def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
 
 
 def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
-    """Return masks of rotary pairs whose θ YaRN or Llama 3 keeps, reduces, or partly reduces."""
+    """Return masks of the rotary pairs whose θ is unchanged, reduced, or partly reduced.
+
+    The scaling methods are YaRN and Llama 3; the result is empty for others.
+    """
     if rotary.method not in ("yarn", "llama3"):
         return {}
     plain = torch.tensor(rotary.unscaled(), dtype=torch.float64)

@@ -1,1 +1,1 @@
-"""The explorer: a page that runs encodings, exported as graphs, in the browser."""
+"""The explorer: a page that computes encodings in the browser, from exported graphs."""

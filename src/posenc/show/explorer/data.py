@@ -198,7 +198,9 @@ def encoding(card: Card, measured: Measurements) -> PageEntry:
 def catalog(
     bases: Sequence[float] | None = None, slugs: Container[str] | None = None
 ) -> dict[str, Measurements]:
-    """Return the measurements of all catalogue entries by slug; missing ones are measured now.
+    """Return the measurements of all catalogue entries by slug.
+
+    Missing measurements are made.
 
     `bases` are values that sliders mark; None: those of published models. Of encodings without
     measurements, only `slugs` are measured; None: all.

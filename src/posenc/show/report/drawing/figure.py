@@ -64,7 +64,7 @@ class Mark:
         return len({len(one) for one in lists if isinstance(one, list | tuple | range)}) < 2
 
     def along(self, axis: Name) -> Iterable[float | None]:
-        """Return the mark's coordinates along an axis, all of which the axis range must include."""
+        """Return the mark's coordinates along an axis. The axis must include all of them."""
         return getattr(self, axis)
 
     def ends(self, axis: Name) -> tuple[float, float] | None:

@@ -137,7 +137,7 @@ def similarity(name: str, between: Between) -> Figure:
 
 
 def _palette_end(values: Sequence[Values]) -> float | None:
-    """Return where to clip the colour scale if a few values are far larger, otherwise None."""
+    """Return the value at which the colour scale is clipped, or None if it is not clipped."""
     sizes = sorted(abs(v) for row in values for v in row if v is not None)
     most = sizes[int(0.99 * (len(sizes) - 1))]
     return most if 0 < 2 * most < sizes[-1] else None
