@@ -82,7 +82,8 @@ store, with numpy alone and without any code of posenc.
   difference shown" is not equality.
 - Two simple baselines for longer texts have rows of their own: *cropped*, where the same model
   reads only the last L tokens, and *windowed*, where each token attends only L tokens back.
-- A seed counts as trained if 95 % of its answers are right at n = L.
+- A seed counts as trained if 95 % of its answers are right at n = L, or at its own trained length
+  in a row that has one.
 - Intervals are t intervals for 95 % over seeds and prompts, which all seeds share; those of a
   swapped band are over seeds only, and those of a single seed over prompts only. In the worst of
   several simulated worlds, in some of which only a quarter of the seeds learn the task, the

@@ -38,7 +38,8 @@ def study(planned, failures=(), missing=(), deviations=(), path=Path()):
         draw = random.Random(f"{cell.task} {cell.name} {cell.seed}")
         fall, outcomes = FALL.get(cell.encoding, 1.0) * draw.uniform(0.6, 1.4), {}
         for n in cell.tested:
-            beyond = max(0.0, 2 * (n - TRAINED) / TRAINED)
+            learned = max(TRAINED, cell.trained or 0)
+            beyond = max(0.0, 2 * (n - learned) / TRAINED)
             if cell.task == "language":
                 bits = 2.2 + 0.1 * fall * beyond + draw.uniform(0, 0.05)
                 outcomes["sliding", n] = torch.full((PROMPTS,), bits)

@@ -94,6 +94,20 @@ def test_what_is_not_right_in_range_is_undertrained():
     assert [one.verdict for one in found.contrasts] == ["undertrained: nope", ""]
 
 
+@pytest.mark.parametrize(("at_20", "weak"), [(1.0, []), (0.9, [*range(1, 7)])])
+def test_a_row_that_is_trained_on_longer_texts_must_have_learned_those(at_20, weak):
+    """Right in 80 % of the texts of L; texts of its own length, 20, alone decide the gate."""
+    taught = {"name": "taught", "encoding": "alibi", "trained": 20}
+    planned = plan(["nope", taught], contrast=[["taught", "nope"]])
+    share = lambda cell, n: (  # noqa: E731
+        {20: at_20}.get(n, 0.8) if cell.name == "taught" else falling(cell, n)
+    )
+    found = analysis.analyse(contents(planned, share))
+    assert [row.undertrained for row in found.rows] == [[], weak]
+    assert [row.trained for row in found.rows] == [TRAINED, TRAINED]
+    assert [one.verdict for one in found.contrasts] == ["undertrained: taught" if weak else ""]
+
+
 @pytest.mark.parametrize(("seeds", "stamp"), [(3, "3 seeds: no ranking claims"), (6, "")])
 def test_few_seeds_decide_nothing(seeds, stamp):
     planned = plan(seeds=seeds, contrast=[["nope", "rope"]])
@@ -438,7 +452,7 @@ def test_a_row_that_was_trained_on_longer_texts_is_measured_where_the_others_are
     ("positive", "negative", "asked"), [("taught", "rope", True), ("rope", "taught", False)]
 )
 def test_nothing_is_decided_where_the_positive_control_shows_no_gain(positive, negative, asked):
-    """ALiBi falls slower than RoPE in the outcomes that are made up, so that it gains."""
+    """ALiBi is trained up to 40 in the outcomes that are made up, so that it gains."""
     controls = CONTROLLED | {"positive": positive, "negative": negative}
     planned = made_studies.plan(**controls, contrast=[["nope", "rope"]])
     result = analysis.analyse(made_studies.study(planned))

@@ -394,6 +394,8 @@ def _row(
             " ones. Run the study again."
         )
     trained = next((_trained(record.cell) for record in records.values()), 0)
+    # A row with its own trained length is tested there for having learned the task
+    own = max([trained, *(cell.trained or 0 for cell, _ in runs.values())])
     lengths = sorted(next(iter(graded.values()), {}))
     curve = {n: [outcomes[n].mean for outcomes in graded.values()] for n in lengths}
     if not all(map(isfinite, chain.from_iterable(curve.values()))):
@@ -430,7 +432,7 @@ def _row(
         next((record.parameters for record in good.values()), None),
         rates.pop() if len(rates) == 1 else None,
         sorted(seconds)[len(seconds) // 2] if seconds else None,
-        [] if bits else _untrained(good, trained, protocol),
+        [] if bits else _untrained(good, own, protocol),
         positions=_positions(good.values(), trained) if used == "sliding" else (),
     )
 
