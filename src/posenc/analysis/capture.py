@@ -30,7 +30,7 @@ NAME = "posenc_capture"
 
 @dataclass(frozen=True)
 class Attended:
-    """The queries, keys, mask and bias of one attention call, and the scores' scale.
+    """The queries, keys, mask, bias and softmax scale of one attention call.
 
     The head axis of a mask or bias may have size 1.
     """

@@ -50,7 +50,7 @@ MISFIT = 0.05  # largest error, as a share of the largest score; rounding to bfl
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The scores of one text, and their parts by name, each in the shape of the scores."""
+    """The scores of one text, and the named parts whose sum is the scores."""
 
     encoding: str
     scores: list[list[list[float]]]  # (head, query, key), in logits: the sum of the parts

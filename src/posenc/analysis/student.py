@@ -7,7 +7,10 @@ from torch import Tensor
 
 
 def _t(degrees: float) -> tuple[Tensor, Tensor]:
-    """Tabulate the CDF of Student's t over the angle atan(t/√ν), where its density is cos^(ν−1)."""
+    """Tabulate the cumulative distribution of Student's t over the angle atan(t/√ν).
+
+    The density of the angle is proportional to cos^(ν−1).
+    """
     angle = torch.linspace(-pi / 2, pi / 2, 20_001, dtype=torch.float64)
     below = torch.cumulative_trapezoid(angle.cos().clamp_min(0) ** (degrees - 1), angle)
     return angle, torch.cat((below.new_zeros(1), below / below[-1]))

@@ -48,7 +48,7 @@ class Text:
         return torch.tensor([number[word] for word in self.words])
 
     def sentences(self, shortest: int = 6, longest: int = 24) -> list[slice]:
-        """Return the sentences of at least `shortest`, at most `longest` words, as slices."""
+        """Return a slice for each sentence that has from `shortest` to `longest` words."""
         ends = {n + 1 for n, word in enumerate(self.words) if word in ".!?"}
         cuts = sorted({0, *self.paragraphs, *ends})
         spans = [slice(a, b) for a, b in pairwise(cuts) if b in ends]

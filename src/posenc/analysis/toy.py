@@ -29,7 +29,10 @@ BITS = 0xFFFFFFFF
 
 
 def seed_of(text: str) -> int:
-    """Return a 32-bit hash of a text: FNV-1a of its UTF-16 code units, as in JavaScript."""
+    """Return a 32-bit hash of a text, the same as in the JavaScript of the explorer.
+
+    The hash is FNV-1a of the UTF-16 code units.
+    """
     seed = 0x811C9DC5
     units = text.encode("utf-16-le")
     for low, high in zip(units[::2], units[1::2], strict=True):
@@ -38,7 +41,10 @@ def seed_of(text: str) -> int:
 
 
 def uniform(seed: int) -> Iterator[float]:
-    """Yield uniform numbers from 0 to 1 by the generator mulberry32, the same as in JavaScript."""
+    """Yield random numbers between 0 and 1, the same as in the JavaScript of the explorer.
+
+    The generator is mulberry32.
+    """
     state = seed & BITS
     while True:
         state = (state + 0x6D2B79F5) & BITS

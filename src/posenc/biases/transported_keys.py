@@ -113,7 +113,10 @@ class TransportedKeys(RunningSums):
     past: Tensor
 
     def slice_tokens(self: Any, some: slice) -> Any:
-        """Return a slice of the tokens; drop the cached keys unless all are in the slice."""
+        """Return the prepared positions of a slice of the tokens.
+
+        The cached keys are kept only if the slice contains all of them.
+        """
         kept = self.past.shape[-2]
         start, stop, _ = some.indices(self.tokens) if kept else (0, 0, 1)
         past = self.past if start == 0 and stop >= kept else self.none()

@@ -171,7 +171,7 @@ class Mask:
         return replace(self.within(later, keys), shapes=tuple(shapes), ids=ids)
 
     def within(self, rows: slice, keys: slice, texts: slice = ALL) -> "Mask":
-        """Return the mask of some queries and keys of one document, with indices from 0 on.
+        """Return the mask for slices of queries and keys, in which indices start at 0.
 
         - `rows`, `keys`: slices of queries and keys
         - `texts`: slice of the batch; all by default
@@ -318,7 +318,10 @@ class _SlicedMask:
 
 
 def _slice_positions(pos: Tensor, texts: slice, tokens: slice) -> Tensor:
-    """Slice positions by batch and tokens, or by tokens only if the batch shares its positions."""
+    """Return the positions of a slice of the batch and a slice of the tokens.
+
+    Positions that all texts share are sliced by tokens only.
+    """
     pos = pos[..., tokens]
     return pos if pos.ndim == 1 or len(pos) == 1 else pos[texts]
 

@@ -55,7 +55,7 @@ class Prepared:
 
     @property
     def batch(self) -> int:
-        """The number of texts; 1 if all texts share the values."""
+        """The number of texts; 1 if all texts share the same positions."""
         return batch(self[0], self.places[0])  # type: ignore[index]
 
     def to(self: P, device: torch.device | str) -> P:

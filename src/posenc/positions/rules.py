@@ -232,7 +232,10 @@ _SECTIONS = (
 
 
 def rule_of(rule: Any) -> MultimodalRule:
-    """Return the rule of a `model_type`, layout or config, whose values replace the defaults."""
+    """Return the rule of a `model_type`, a layout or a config.
+
+    Values in the config replace the defaults of its `model_type`.
+    """
     if isinstance(rule, MultimodalRule):
         return rule
     if isinstance(rule, str):

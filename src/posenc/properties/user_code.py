@@ -199,7 +199,10 @@ def failure(error: Exception, cards: Iterable[Card]) -> str | None:
 
 
 def _line(error: BaseException, files: set[str] | None) -> str:
-    """Return the innermost line of a traceback in these files, such as "mine.py, line 3", or ""."""
+    """Return the innermost traceback line in user code, such as "mine.py, line 3", or "".
+
+    `files` has the files of user code; None allows all files.
+    """
     if isinstance(error, SyntaxError):
         return f"{Path(str(error.filename)).name}, line {error.lineno}"
     frames = reversed(traceback.extract_tb(error.__traceback__))

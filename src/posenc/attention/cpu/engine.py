@@ -226,7 +226,7 @@ def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]
 
 
 def thread_count(scores: int, parts: int) -> int:
-    """Return how many threads, at most `parts`, should compute a call with `scores` scores."""
+    """Return the number of threads for a call with this number of scores, at most `parts`."""
     few = MOST_THREADS if FEWEST_SCORES <= scores <= MOST_SCORES else 1
     return min(few, parts, free_threads())
 

@@ -54,7 +54,7 @@ def attended(
 
 
 def fitted(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return q, k and v for the CPU kernel, with equally many and contiguous channels.
+    """Convert q, k and v for the CPU kernel: equally many channels, stored contiguously.
 
     Missing channels are padded with 0.
     """

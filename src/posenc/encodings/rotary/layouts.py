@@ -1,4 +1,4 @@
-"""θ of layouts for video by name: which axis each pair of channels follows.
+"""Named layouts for video, which assign each pair of channels to one axis.
 
     vanilla-rope, v2pe        one axis
     mrope, omnirope           t … t h … h w … w           contiguous
@@ -35,7 +35,9 @@ META = (0, 0, 1, 2, 1, 2, 1, 2)  # axes of eight pairs of MM-RoPE
 
 
 def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Tensor:
-    """Return θ of a layout, (axis, pair); (pair,) for one axis, (axis, head, pair) for "mhrope".
+    """Return the frequencies θ of a named layout.
+
+    The shape is (axis, pair), or (pair,) for one axis, or (axis, head, pair) for "mhrope".
 
     - `name`: one of `NAMES`
     - `freqs`: θ, a vector (pair,) in radians per token
@@ -72,5 +74,5 @@ def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Te
 
 
 def _by_axis(axes: Tensor) -> Tensor:
-    """Return 1 where an entry of `axes` is the axis of the row, (axis, entry), 0 elsewhere."""
+    """Return a matrix (axis, entry) with 1 in the row that each entry of `axes` names."""
     return (axes == torch.arange(3, device=axes.device)[:, None]).double()
