@@ -45,8 +45,8 @@ def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Te
 
     Raises ValueError for another name, and for sections that do not fit.
 
-    >>> by_layout("hope", torch.tensor([1.0, 0.1, 0.01]), (1, 1, 1)).tolist()
-    [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.1, 0.0]]
+    >>> by_layout("hope", torch.tensor([1.0, 0.5, 0.25]), (1, 1, 1)).tolist()
+    [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.5, 0.0]]
     """
     freqs = theta(freqs)
     match name:
