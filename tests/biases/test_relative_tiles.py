@@ -119,12 +119,29 @@ def test_units_beyond_the_distances_of_a_tile_are_left_out():
     """Held against the knots, (n + ½) / 8: each unit is on, bends, or begins beyond the tile."""
     tensors = fire(bending).factors(torch.arange(TOKENS - 1, -TOKENS, -1), torch.arange(TOKENS))
     band = DiagonalBand(TOKENS, TOKENS, -5, 10)
-    tiled = relative.TiledRelative(band, tensors, False)
+    tiled = relative.TiledRelative(band, 0, tensors, False)
     for tile in tiled.tiles:
         y = tensors[0][tiled.columns(tile)].max() * tensors[1][tile.rows].max()
         beyond = [n for n in range(UNITS) if (n + 0.5) / UNITS > y]
-        units = tiled.units[tile.rows.start]
-        assert sorted([*units.on, *units.bend, *beyond]) == list(range(UNITS))
+        on, bend = (x.tolist() for x in tiled.units[tile.rows.start, tile.keys.start])
+        assert sorted([*on, *bend, *beyond]) == list(range(UNITS))
+
+
+def test_few_units_bend_far_from_the_diagonal():
+    """With knots at (n + ½) / 8, those of ψ(1) … ψ(128) lie below the distances of far keys."""
+    tokens, encoding = 1024, fire(bending)
+    tensors = encoding.factors(torch.arange(tokens - 1, -tokens, -1), torch.arange(tokens))
+    band = DiagonalBand(tokens, tokens, 0, tokens - 1)
+    tiled = relative.TiledRelative(band, 0, tensors, False)
+    far = [tile for tile in tiled.tiles if tile.keys.stop <= tile.rows.start - relative.ROWS]
+    assert far
+    for tile in far:
+        _, bend = tiled.units[tile.rows.start, tile.keys.start]
+        assert len(bend) < UNITS / 2
+    pairs = torch.zeros(tokens, tokens)
+    for tile in tiled.tiles:
+        pairs[tile.rows, tile.keys] += 1
+    assert pairs.tril().equal(torch.ones(tokens, tokens).tril())
 
 
 def test_threads_that_share_the_rows_give_what_one_gives(monkeypatch):

@@ -3,9 +3,10 @@
     bias_h(i, j) = Σₙ outer[h, n] · ReLU(wₙ y + bₙ),      y = ψ(pᵢ − pⱼ) · ρ(pᵢ)
 
 Within a tile, y has a minimum and a maximum, so a unit is on for all pairs, off for all pairs, or
-changes within the tile. The units that are always on add up to one linear function per head. So the
-bias of all heads is one matrix product, (head, 2 + units) · (2 + units, pairs), whose second factor
-has the rows 1, y and the units that change, shared by all heads.
+changes within the tile. ψ grows ever more slowly, so few units change far from the diagonal, and
+tiles near it are separate. The units that are always on add up to one linear function per head. So
+the bias of all heads is one matrix product, (head, 2 + units) · (2 + units, pairs), whose second
+factor has the rows 1, y and the units that change, shared by all heads.
 
 For the gradients, dS is multiplied by 1 and y, over all pairs and over the pairs where a changing
 unit is on, which gives the gradients of w, b and `outer`. Σ_h slope · dS is the gradient of y.
@@ -13,7 +14,7 @@ Memory is not proportional to tokens². Positions must have equal steps.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from posenc.core.biases import ScoreBias, for_query_heads, take
 from posenc.core.positions import per_head
 from posenc.core.shapes import KeyPositions, PairBias, Positions
 
-ROWS = 64  # queries of a tile
+ROWS = 128  # queries of a tile, and the width of the tiles next to the diagonal
 
 
 class RelativeBias(ScoreBias):
@@ -74,80 +75,78 @@ class RelativeBias(ScoreBias):
             tensors = self.factors(step * apart + shift, step * queries + self.q_pos.flatten()[0])
             if call.trains:
                 q, k, v = upcast(q), upcast(k), upcast(v)
-            terms = TiledRelative(band, tensors, call.trains)
+            terms = TiledRelative(band, shift // step, tensors, call.trains)
             out = by_tiles(q, k, v, terms, call.sinks, call.scale, call.trains)
         return out[..., : call.v.shape[-1]].to(call.q.dtype)
 
 
-class Units(NamedTuple):
-    """Indices of the hidden units that are active in all of a tile, or in a part of it."""
-
-    on: list[int]
-    bend: list[int]
-
-
 class TiledRelative(TiledBias):
-    """The tiles of a `RelativeBias`, computed from inputs and weights of its ReLU network."""
+    """The tiles of a `RelativeBias`, computed from inputs and weights of its ReLU network.
 
-    whole, joins, has_extra, what = True, False, True, "attention with a network of distance"
+    `ahead` is j − i for the pairs with an offset of 0.
+    """
 
-    def __init__(self, band: DiagonalBand, tensors: Tensors, learned: bool):
+    has_extra, what = True, "attention with a network of distance"
+
+    def __init__(self, band: DiagonalBand, ahead: int, tensors: Tensors, learned: bool):
         self.band, self.tensors, self.learned = band, tuple(tensors), learned
-        heads = slice(0, len(tensors[4]))
-        rows = [slice(s, min(s + ROWS, band.rows.stop)) for s in band.rows[::ROWS]]
-        self.tiles = [Tile(heads, some, band.seen(some)) for some in rows]
+        heads, self.tiles = slice(0, len(tensors[4])), []
+        for start in band.rows[::ROWS]:
+            rows = slice(start, min(start + ROWS, band.rows.stop))
+            for n, keys in enumerate(_by_distance(band.seen(rows), start + ahead)):
+                self.tiles.append(Tile(heads, rows, keys, first=not n))
         psi, rho, w, b, _ = (x.detach() for x in tensors)
-        self.weights = w.tolist()
-        self.units = {}
-        for tile in self.tiles:
-            # Both ψ and ρ are at least 0
-            of_psi, of_rho = psi[self.columns(tile)], rho[tile.rows]
-            low, high = of_psi.min() * of_rho.min(), of_psi.max() * of_rho.max()
-            one, other = w * low + b, w * high + b
-            on, off = (one > 0) & (other > 0), (one <= 0) & (other <= 0)
-            # Both are False for NaN, which changing units propagate
-            on, bend = on.nonzero().flatten().tolist(), (~(on | off)).nonzero().flatten().tolist()
-            self.units[tile.rows.start] = Units(on, bend)
+        sides = [(psi[self.columns(x)].aminmax(), rho[x.rows].aminmax()) for x in self.tiles]
+        # Both ψ and ρ are at least 0
+        y = torch.stack([x * y for both in sides for x, y in zip(*both, strict=True)])
+        ends = y.view(-1, 2, 1) * w + b
+        on = (ends > 0).all(1)
+        # Units that propagate NaN count as changing ones
+        bend = ~(on | (ends <= 0).all(1))
+        # The indices of the units that are always on, and of those that change within the tile
+        units = [[x.nonzero().flatten() for x in both] for both in zip(on, bend, strict=True)]
+        self.units = dict(zip(map(_place, self.tiles), units, strict=True))
 
     def columns(self, tile: Tile) -> slice:
         first = self.band.queries - tile.rows.stop + tile.keys.start
         return slice(first, first + sum(tile.size) - 1)
 
-    def basis(self, tile: Tile, t: Tensors, size: int) -> tuple[Tensor, Tensor]:
-        """Return a buffer for the hidden units of one tile, and the input y of the ReLU network.
+    def basis(self, tile: Tile, t: Tensors, size: int, bend: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a buffer of matrices, (size, query, key), and its last ones, of the units `bend`.
 
-        The buffer, (size, query, key), begins with a matrix of ones and y = ψ · ρ.
+        The first matrix is 1, the second y = ψ · ρ, and those of the units are w y + b.
         """
-        psi, rho, *_ = t
+        psi, rho, w, b, _ = t
         numbers = psi.new_empty(size, *tile.size)
-        numbers[0], y = 1, numbers[1]
+        numbers[0], units = 1, numbers[size - len(bend) :]
         view = skewed(psi[self.columns(tile)].unsqueeze(0), *tile.size)
-        torch.mul(view, rho[tile.rows].flip(0).unsqueeze(-1), out=y)
-        return numbers, y
+        torch.mul(view, rho[tile.rows].flip(0).unsqueeze(-1), out=numbers[1])
+        lines = torch.stack((b[bend], w[bend]), 1)
+        torch.mm(lines, numbers[:2].flatten(1), out=units.flatten(1))
+        return numbers, units
 
     def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor:
         _, _, w, b, outer = t
-        on, bend = self.units[tile.rows.start]
-        numbers, y = self.basis(tile, t, 2 + len(bend))
-        for n, relu in zip(bend, numbers[2:], strict=True):
-            torch.add(b[n], y, alpha=self.weights[n], out=relu).clamp_min_(0)
-        lines = torch.stack((outer[:, on] @ b[on], outer[:, on] @ w[on]), 1)
+        on, bend = self.units[_place(tile)]
+        numbers, units = self.basis(tile, t, 2 + len(bend), bend)
+        units.clamp_min_(0)
+        lines = outer[:, on] @ torch.stack((b[on], w[on]), 1)
         terms = torch.cat((lines, outer[:, bend]), 1) * unit  # (head, 2 + bends)
         bias = (terms @ numbers.flatten(1)).view(1, -1, *tile.size)
         self.hide(tile, bias)
         return bias
 
     def hide(self, tile: Tile, bias: Tensor) -> None:
-        """Set the bias to −∞ at masked query-key pairs, which are in two corners of the tile."""
-        band, rows, keys = self.band, tile.rows, tile.keys
-        i = torch.arange(rows.stop - 1, rows.start - 1, -1).unsqueeze(-1)
-        for some in (
-            slice(max(0, rows.start - band.low + 1 - keys.start), tile.size[1]),
-            slice(0, max(0, rows.stop - 1 - band.high - keys.start)),
-        ):
-            apart = i - torch.arange(keys.start, keys.stop)[some]
-            hidden = (apart < band.low) | (apart > band.high)
-            bias[..., some].masked_fill_(hidden, float("-inf"))
+        """Set the bias of masked pairs to a very low number.
+
+        With −∞, a row that sees no key of the tile would give NaN.
+        """
+        (low, high), rows, keys = self.band[2:], tile.rows, tile.keys
+        if rows.start - keys.stop + 1 < low or rows.stop - 1 - keys.start > high:
+            i = torch.arange(rows.stop - 1, rows.start - 1, -1).unsqueeze(-1)
+            apart = i - torch.arange(keys.start, keys.stop)
+            least = torch.finfo(bias.dtype).min / 4
+            bias.masked_fill_((apart < low) | (apart > high), least)
 
     def near_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
@@ -156,17 +155,14 @@ class TiledRelative(TiledBias):
         of_psi, of_rho, of_w, of_b, of_outer = grads
         n, m = tile.size
         ds = ds.sum(0).flatten(1)  # (head, pair)
-        on, bend = self.units[tile.rows.start]
+        on, bend = self.units[_place(tile)]
         bends = len(bend)
         # 1 and y, then 1 where a changing unit is on, then y where it is on
-        numbers, y = self.basis(tile, t, 2 + 2 * bends)
-        ones, ys = numbers[2 : 2 + bends], numbers[2 + bends :]
-        for unit, one, some_y in zip(bend, ones, ys, strict=True):
-            torch.add(b[unit], y, alpha=self.weights[unit], out=some_y)
-            torch.gt(some_y, 0, out=one)
-            torch.mul(one, y, out=some_y)
+        numbers, ys = self.basis(tile, t, 2 + 2 * bends, bend)
+        y, ones = numbers[1], torch.gt(ys, 0, out=numbers[2 : 2 + bends])
+        torch.mul(ones, y, out=ys)
         sums = ds @ numbers.flatten(1).mT  # (head, 2 + 2 · bends)
-        units, lines = on + bend, len(on)
+        units, lines = torch.cat((on, bend)), len(on)
         # Σ dS and Σ dS y over the pairs where a unit is on, (head, unit)
         of_shift = torch.cat((sums[:, :1].expand(-1, lines), sums[:, 2 : 2 + bends]), 1)
         of_slope = torch.cat((sums[:, 1:2].expand(-1, lines), sums[:, 2 + bends :]), 1)
@@ -174,8 +170,7 @@ class TiledRelative(TiledBias):
         of_w[units] += (outer[:, units] * of_slope).sum(0)
         of_b[units] += (outer[:, units] * of_shift).sum(0)
         slopes = torch.cat(((outer[:, on] @ w[on]).unsqueeze(0), (outer * w)[:, bend].mT))
-        first, *others = (slopes @ ds).view(-1, n, m)
-        of_y: Any = first
+        of_y, *others = (slopes @ ds).view(-1, n, m)
         for one, more in zip(ones, others, strict=True):
             of_y.addcmul_(one, more)
         some_rho = rho[tile.rows].flip(0).unsqueeze(-1)
@@ -183,3 +178,14 @@ class TiledRelative(TiledBias):
         columns = y.new_zeros(n, n + m - 1)
         torch.mul(of_y, some_rho, out=skewed(columns, n, m))
         of_psi[self.columns(tile)] += columns.sum(0)
+
+
+def _place(tile: Tile) -> tuple[int, int]:
+    return tile.rows.start, tile.keys.start
+
+
+def _by_distance(keys: slice, diagonal: int) -> list[slice]:
+    """Split keys into tiles near the key `diagonal`, on either side, and one tile beyond each."""
+    ends = [keys.start, *[diagonal + n * ROWS for n in (-1, 0, 1, 2)], keys.stop]
+    within = sorted({end for end in ends if keys.start <= end <= keys.stop})
+    return [slice(*both) for both in pairwise(within)]
