@@ -3,10 +3,10 @@
     bias_h(i, j) = Σₙ outer[h, n] · ReLU(wₙ y + bₙ),      y = ψ(pᵢ − pⱼ) · ρ(pᵢ)
 
 Within a tile, y has a minimum and a maximum, so a unit is on for all pairs, off for all pairs, or
-changes within the tile. ψ grows ever more slowly, so few units change far from the diagonal, and
-tiles near it are separate. The units that are always on add up to one linear function per head. So
-the bias of all heads is one matrix product, (head, 2 + units) · (2 + units, pairs), whose second
-factor has the rows 1, y and the units that change, shared by all heads.
+changes within the tile. ψ grows ever more slowly: far from the diagonal few units change, and tiles
+near it are separate. The units that are always on add up to one linear function per head. So the
+bias of all heads is one matrix product, (head, 2 + units) · (2 + units, pairs), whose second factor
+has the rows 1, y and the units that change, shared by all heads.
 
 For the gradients, dS is multiplied by 1 and y, over all pairs and over the pairs where a changing
 unit is on, which gives the gradients of w, b and `outer`. Σ_h slope · dS is the gradient of y.
