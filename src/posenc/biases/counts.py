@@ -249,9 +249,8 @@ class Counted(torch.autograd.Function):
         q, k, v, e, out, lse = ctx.saved_tensors
 
         def of_heads(n: int) -> tuple[Tensor, ...]:
-            q_, k_, v_, out_, lse_, grad_ = (x[:, ctx.heads[n]] for x in (q, k, v, out, lse, grad))
-            some = _Saved(q_, k_, v_, e, out_, lse_, ctx.blocks[n], ctx.band, ctx.scale)
-            return some.gradients(grad_)
+            some = [x[:, ctx.heads[n]] for x in (grad, q, k, v, out, lse)]
+            return _gradients(*some, e=e, blocks=ctx.blocks[n], band=ctx.band, scale=ctx.scale)
 
         with calm(q, k):
             dq, dk, dv, de = zip(*spread(of_heads, range(len(ctx.heads))), strict=True)
@@ -259,55 +258,44 @@ class Counted(torch.autograd.Function):
             return dq, dk, dv, torch.stack(de).sum(0), None, None
 
 
-class _Saved(NamedTuple):
-    """Tensors that the forward pass stores for the backward pass, for a slice of the heads."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    e: Tensor
-    out: Tensor
-    lse: Tensor
-    blocks: list[NearAndFarKeys]
-    band: DiagonalBand
-    scale: float
-
-    def gradients(self, grad: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradients of q, k, v and CoPE's table e, computed block by block."""
-        q, k, v, e, out, lse, blocks, band, scale = self
-        dq, dk, dv, de = (torch.zeros_like(x) for x in (q, k, v, e))
-        for block in blocks:
-            rows, keys = block
-            some_q, some_grad, some_lse = q[:, :, rows], grad[:, :, rows], lse[:, :, rows]
-            some_k, some_v = (x[:, :, keys].flip(2) for x in (k, v))
-            near, by_count = _near(q, k, block, band, scale), some_q @ e.mT
-            bias, slope, whole, rest = _looked_up(by_count, near.counts)
-            # P = exp(scores − L), L of all keys
-            weights = (near.scores + bias).sub_(some_lse.unsqueeze(-1)).exp_()
-            dv[:, :, keys] += (weights.mT @ some_grad).flip(2)
-            # dS = P (dO vᵀ − Σ dO out)
-            inner = (some_grad * out[:, :, rows]).sum(-1, keepdim=True)
-            ds = (some_grad @ some_v.mT).sub_(inner).mul_(weights)
-            # A score interpolates e at an integer and at the next, with weights 1 − rest and rest
-            upper = ds * rest
-            of_whole, of_next = (
-                torch.zeros_like(by_count).scatter_add_(-1, whole, x) for x in (ds - upper, upper)
-            )
-            of_count = of_whole + F.pad(of_next, (1, -1))
-            # The gate of a key is part of the counts of this key and of all keys before it
-            of_gates = (ds * slope).flip(-1).cumsum(-1).flip(-1)
-            of_scores = of_gates.mul_(near.gates).mul_(1 - near.gates).add_(ds).mul_(scale)
-            dq[:, :, rows] += of_scores @ some_k
-            dk[:, :, keys] += (of_scores.mT @ some_q).flip(2)
-            if keys.start:
-                for_q, for_k, for_v = flash_backward(
-                    some_grad, some_q, k[:, :, block.far], v[:, :, block.far], out[:, :, rows],
-                    some_lse - by_count[..., -1], None, scale,
-                )  # fmt: skip
-                dq[:, :, rows] += for_q
-                dk[:, :, block.far] += for_k
-                dv[:, :, block.far] += for_v
-                of_count[..., -1] -= ds.sum(-1)
-            dq[:, :, rows] += of_count @ e
-            de += of_count.flatten(0, 2).mT @ some_q.flatten(0, 2)
-        return dq, dk, dv, de
+def _gradients(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, e: Tensor,
+    blocks: list[NearAndFarKeys], band: DiagonalBand, scale: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Return the gradients of q, k, v and CoPE's table e for some heads, block by block."""
+    dq, dk, dv, de = (torch.zeros_like(x) for x in (q, k, v, e))
+    for block in blocks:
+        rows, keys = block
+        some_q, some_grad, some_lse = q[:, :, rows], grad[:, :, rows], lse[:, :, rows]
+        some_k, some_v = (x[:, :, keys].flip(2) for x in (k, v))
+        near, by_count = _near(q, k, block, band, scale), some_q @ e.mT
+        bias, slope, whole, rest = _looked_up(by_count, near.counts)
+        # P = exp(scores − L), L of all keys
+        weights = (near.scores + bias).sub_(some_lse.unsqueeze(-1)).exp_()
+        dv[:, :, keys] += (weights.mT @ some_grad).flip(2)
+        # dS = P (dO vᵀ − Σ dO out)
+        inner = (some_grad * out[:, :, rows]).sum(-1, keepdim=True)
+        ds = (some_grad @ some_v.mT).sub_(inner).mul_(weights)
+        # A score interpolates e at an integer and at the next, with weights 1 − rest and rest
+        upper = ds * rest
+        of_whole, of_next = (
+            torch.zeros_like(by_count).scatter_add_(-1, whole, x) for x in (ds - upper, upper)
+        )
+        of_count = of_whole + F.pad(of_next, (1, -1))
+        # The gate of a key is part of the counts of this key and of all keys before it
+        of_gates = (ds * slope).flip(-1).cumsum(-1).flip(-1)
+        of_scores = of_gates.mul_(near.gates).mul_(1 - near.gates).add_(ds).mul_(scale)
+        dq[:, :, rows] += of_scores @ some_k
+        dk[:, :, keys] += (of_scores.mT @ some_q).flip(2)
+        if keys.start:
+            for_q, for_k, for_v = flash_backward(
+                some_grad, some_q, k[:, :, block.far], v[:, :, block.far], out[:, :, rows],
+                some_lse - by_count[..., -1], None, scale,
+            )  # fmt: skip
+            dq[:, :, rows] += for_q
+            dk[:, :, block.far] += for_k
+            dv[:, :, block.far] += for_v
+            of_count[..., -1] -= ds.sum(-1)
+        dq[:, :, rows] += of_count @ e
+        de += of_count.flatten(0, 2).mT @ some_q.flatten(0, 2)
+    return dq, dk, dv, de
