@@ -216,8 +216,10 @@ class Encoding(nn.Module):
         Settings are arguments that the constructor stores under their own names.
 
         >>> from posenc import ALiBi, Sinusoidal
-        >>> Sinusoidal(512), ALiBi(heads=8)
-        (Sinusoidal(512 channels, base=10000, layout='interleaved'), ALiBi(8 heads, strength=1))
+        >>> Sinusoidal(512)
+        Sinusoidal(512 channels, base=10000, layout='interleaved', cosines_first=False)
+        >>> ALiBi(heads=8)
+        ALiBi(8 heads, strength=1)
         """
         axes = self.axes if self.axes > 1 else 0
         sizes = (self.width or self.dim, "channels"), (self.heads, "heads"), (axes, "axes")
