@@ -20,16 +20,18 @@ class MeasuredEncodings(BuildHookInterface):
         sys.path.insert(0, str(Path(self.root) / "src"))
         try:
             from posenc.properties.card import findings, findings_key
-            from posenc.show.explorer import data, measured
+            from posenc.show.explorer import data, measured, ready
             from posenc.support import made
         except ImportError as error:
             self.app.display_warning(f"{error.name} is missing: users measure on first use")
             return
         bases = data.published_bases()
-        data.catalog(bases)
+        data.catalog_page()
+        names = [ready.file_name()]
         for card in data.CATALOG:
             findings(card)
-            for name in (measured.file_name(card, bases), made.file_name(*findings_key(card))):
-                kept = made.cache_folder() / name
-                if kept.exists():
-                    build_data["force_include"][str(kept)] = f"posenc/made/{name}"
+            names += [measured.file_name(card, bases), made.file_name(*findings_key(card))]
+        for name in names:
+            kept = made.cache_folder() / name
+            if kept.exists():
+                build_data["force_include"][str(kept)] = f"posenc/made/{name}"

@@ -1,14 +1,17 @@
 """`posenc explore` on the command line: its file, its output and its errors."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 import webbrowser
 
 import pytest
+from pages import page_data
 
-from posenc.show.explorer import data as page_data
+from posenc.show.explorer import data as explorer_data
+from posenc.show.explorer import ready
 
 OWN = '''
 import torch
@@ -44,13 +47,11 @@ def opened(monkeypatch):
 
 
 def data(path):
-    found = re.search(r'id="data">(.*?)</script>', path.read_text("utf-8"), re.S)
-    assert found is not None
-    return json.loads(found[1])
+    return page_data(path.read_text("utf-8"))
 
 
 def test_a_page_is_written_and_opened(posenc, opened, tmp_path):
-    page_data.catalog()  # measured, so that no note is printed
+    explorer_data.catalog()  # measured, so that no note is printed
     code, out, err = posenc("explore", "alibi")
     assert (code, err) == (0, "")
     assert out.startswith("explore.html is written, ")
@@ -125,29 +126,58 @@ def test_a_report_links_each_encoding_to_its_view(posenc, tmp_path):
     assert (tmp_path / "report" / "explore.html").read_text() == "mine"
 
 
-def test_on_first_use_a_page_opens_before_all_is_measured(posenc, monkeypatch, tmp_path):
-    """The first page has the encodings named and those of the story, the second one has all."""
-    measured = page_data.catalog()
-    unknown, pages = {"fire", "rope", "t5"}, []
-    monkeypatch.setattr(
-        page_data, "kept", lambda card, bases: None if card.slug in unknown else measured[card.slug]
-    )
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    """A cache with measurements of all encodings but three, which are measured at once."""
+    measured = explorer_data.catalog()
+    unknown = {"fire", "rope", "t5"}
+
+    def kept(card, bases):
+        return None if card.slug in unknown else measured[card.slug]
 
     def measure(card, bases):
         unknown.discard(card.slug)
         return measured[card.slug]
 
-    monkeypatch.setattr(page_data, "measure", measure)
+    monkeypatch.setenv("POSENC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(explorer_data, "kept", kept)
+    monkeypatch.setattr(explorer_data, "measure", measure)
+
+
+def test_on_first_use_a_page_opens_before_all_is_measured(
+    posenc, empty_cache, monkeypatch, tmp_path
+):
+    """The first page has the encodings named and those of the story, the second one has all."""
+    pages = []
     monkeypatch.setattr(webbrowser, "open", lambda _: pages.append(data(tmp_path / "explore.html")))
     code, _, err = posenc("explore", "t5")
     assert (code, len(pages)) == (0, 1)
     assert "3 encodings are measured" in err
-    first, last = (
-        {one["slug"] for one in page["encodings"]} for page in (pages[0], whole(tmp_path))
+    first, last = pages[0], data(tmp_path / "explore.html")
+    assert slugs(last) - slugs(first) == {"fire"}
+    assert {"t5", *explorer_data.STORY} <= slugs(first)
+    assert (first["missing"], last["missing"]) == (["3 encodings", "the published models"], [])
+    assert (first["models"], first["first"]) == ([], ["t5"])
+    assert len(last["models"]) > 100
+    assert ready.page(["t5"]) == last
+
+
+def slugs(page):
+    return {one["slug"] for one in page["encodings"]}
+
+
+def test_a_page_of_the_catalogue_is_made_once(posenc, empty_cache, opened, monkeypatch, tmp_path):
+    """The second page is written by a process that cannot import torch."""
+    assert posenc("explore", "--no-browser", "--out", "first.html")[0] == 0
+    (tmp_path / "torch.py").write_text("raise RuntimeError('torch is imported')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    words = [sys.executable, "-m", "posenc", "explore", "RoPE", "alibi", "rope", "--no-browser"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True
     )
-    assert (pages[0]["missing"], last - first) == (1, {"fire"})
-    assert whole(tmp_path)["missing"] == 0
-
-
-def whole(folder):
-    return data(folder / "explore.html")
+    assert (done.returncode, done.stderr) == (0, "")
+    second = data(tmp_path / "explore.html")
+    assert (second["first"], second["begin"]) == (["rope", "alibi"], "encoding")
+    assert second["command"] == "posenc explore RoPE alibi rope --no-browser"
+    begun = {"first": 0, "begin": 0, "command": 0}
+    assert second | begun == data(tmp_path / "first.html") | begun

@@ -37,7 +37,7 @@ def test_explore_imports_torch_within():
     """The count is of what torch made: some modules alone make a few thousand objects."""
     code = (
         "import gc, sys; from posenc.commands import cli\n"
-        "cli.main(['explore', '--no-browser', '--out', '/'])"
+        "cli.main(['explore', '--no-browser', '--study', 'none'])"
     )
     code = code.replace("cli.main", "try: cli.main") + "\nexcept SystemExit: pass\n"
     code += "print(gc.get_freeze_count() > 100_000, 'torch' in sys.modules)"

@@ -84,3 +84,29 @@ def test_only_encodings_that_import_a_changed_file_are_made_again(tmp_path):
         after = digests()
         assert (after[0] != rope, after[1] != alibi) == changed, file
         rope, alibi = after
+
+
+def test_data_of_the_whole_package_are_made_again_after_any_change(tmp_path, monkeypatch):
+    """Files that Python or posenc writes beside the source change nothing."""
+    monkeypatch.setattr(made, "POSENC", tmp_path)
+    monkeypatch.setattr(made, "PACKAGED", tmp_path / "made")
+
+    def digest():
+        made.package_digest.cache_clear()
+        return made.package_digest()
+
+    names = ("a.py", "b/table.toml", "b/page.js")
+    for name in (*names, "made/kept.json", "__pycache__/a.nbi"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("1")
+    seen = [digest()]
+    (tmp_path / "made" / "kept.json").write_text("2")
+    (tmp_path / "__pycache__" / "a.nbi").write_text("2")
+    assert [digest()] == seen
+    for name in names:
+        (tmp_path / name).write_text("2")
+        seen.append(digest())
+    (tmp_path / "a.py").rename(tmp_path / "c.py")
+    seen.append(digest())
+    assert len({*seen}) == len(seen)
+    made.package_digest.cache_clear()

@@ -1,6 +1,7 @@
 """`posenc explore`: an interactive page that computes encodings in the browser."""
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from posenc.commands.app import LOOK, command
@@ -8,6 +9,8 @@ from posenc.commands.errors import Failure, UsageError, model_errors, study_erro
 from posenc.commands.imports import no_garbage_collection
 from posenc.commands.options import Flag, Name, Place, open_in_browser, packaged_card
 from posenc.models.files import hub
+from posenc.show.explorer import document, ready
+from posenc.show.explorer.document import Explorer
 from posenc.support import names
 from posenc.support.text import printable
 
@@ -47,50 +50,66 @@ def explore(
     force
         Replace the file even if it is not an earlier page.
     """
-    # Names are checked before the slow import of torch
+    # Names and places are checked before the slow import of torch
     with model_errors():
         items = [hub.local(name) if hub.is_model(name) else _encoding(name) for name in what]
-    with no_garbage_collection():
-        from posenc.show.explorer import data, document
-        from posenc.show.explorer.document import Explorer
-        from posenc.show.explorer.explore import explorer, sorted_out
-
     try:
         document.check_place(out, force)
     except OSError as error:
         raise UsageError(f"--out: {error}") from None
-    lacking = data.unmeasured()
-
-    def write(whole: bool) -> Explorer:
-        with model_errors(), study_errors():
-            try:
-                cards, paths = sorted_out(items)
-            except LookupError as error:
-                raise UsageError(error.args[0]) from None
-            with user_code_errors(cards):
-                page = explorer(cards, paths, study, whole)
-        try:
-            document.write(page.html, out)
-        except OSError as error:
-            raise Failure(f"{out} could not be written: {error.strerror}.") from None
-        return page
-
-    if lacking and browser:
-        write(whole=False)
+    pages = _pages(items, study, at_once=browser)
+    page = next(pages)
+    _write(page, out)
+    if browser:
         open_in_browser(out)
-    if lacking:
-        print(f"note: {lacking} encodings are measured, once for all pages.", file=sys.stderr)
-    with data.measured_beside():
-        page = write(whole=True)
+    for page in pages:
+        _write(page, out)
     for note in page.data["notes"]:
         print(f"note: {printable(note, 2_000)}", file=sys.stderr)
     print(f"{printable(str(out), 4_000)} is written, {len(page.html) / 2**20:.1f} MiB.")
-    if browser and not lacking:
-        open_in_browser(out)
+
+
+def _pages(items: Sequence[str | Path], study: Path | None, at_once: bool) -> Iterator[Explorer]:
+    """Yield the page, and with `at_once` an incomplete one before a page that takes long to make.
+
+    A page without models and encodings of the user's own that was made before needs no torch.
+    """
+    catalog = study is None and all(item in names.cards() for item in items)
+    if catalog and (made := ready.page([*dict.fromkeys(map(str, items))])):
+        yield Explorer(made)
+        return
+    with no_garbage_collection():
+        from posenc.show.explorer import data
+        from posenc.show.explorer.explore import explorer, sorted_out
+
+    def make(whole: bool) -> Explorer:
+        with model_errors(), study_errors(), user_code_errors(cards):
+            return explorer(cards, paths, study, whole)
+
+    with model_errors():
+        try:
+            cards, paths = sorted_out(items)
+        except LookupError as error:
+            raise UsageError(error.args[0]) from None
+    if at_once and ready.page() is None:
+        yield make(whole=False)
+    if lacking := data.unmeasured():
+        print(f"note: {lacking} encodings are measured, once for all pages.", file=sys.stderr)
+    with data.measured_beside():
+        page = make(whole=True)
+    yield page
+
+
+def _write(page: Explorer, out: Path) -> None:
+    try:
+        document.write(page.html, out)
+    except OSError as error:
+        raise Failure(f"{out} could not be written: {error.strerror}.") from None
 
 
 def _encoding(name: str) -> str:
-    """Return the name of an encoding. Raises UsageError for one that is not in the catalogue."""
-    if not names.is_own(name):
-        packaged_card(name)
-    return name
+    """Return the slug of an encoding of the catalogue, or the name of a user's own.
+
+    Raises UsageError for other names.
+    """
+    return name if names.is_own(name) else packaged_card(name)["name"]

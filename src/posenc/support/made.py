@@ -73,6 +73,17 @@ def digest(modules: Iterable[str], given: str = "") -> str:
 
 
 @cache
+def package_digest() -> str:
+    """Return a digest of all files of the package, for data that depend on most of them."""
+    digests = [
+        f"{file.relative_to(POSENC).as_posix()}\0{sha256(file.read_bytes()).hexdigest()}"
+        for file in POSENC.rglob("*.*")
+        if file.is_file() and "__pycache__" not in file.parts and PACKAGED not in file.parents
+    ]
+    return sha256("\0".join(sorted(digests)).encode()).hexdigest()
+
+
+@cache
 def _source(module: str) -> tuple[str, list[str]] | None:
     """Return the digest of a module's source, and the names of the modules that it imports.
 

@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from pages import page_data
 from refusals import refused
 
 import posenc
@@ -18,13 +19,8 @@ def explorer():
     return posenc.explore("rope")
 
 
-def embedded(html):
-    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.S)
-    return json.loads(found)
-
-
 def test_the_page_holds_all_data_and_asks_for_nothing(explorer):
-    assert embedded(explorer.html) == json.loads(json.dumps(explorer.data))
+    assert page_data(explorer.html) == json.loads(json.dumps(explorer.data))
     assert not re.findall(r"""(?:src|href)=["']?https?:""", explorer.html)
     assert not re.findall(r"^import ", explorer.html, re.MULTILINE)
     assert re.findall(r"/\* \{\w+\} \*/", explorer.html) == []
@@ -33,7 +29,7 @@ def test_the_page_holds_all_data_and_asks_for_nothing(explorer):
 def test_text_cannot_end_its_element(explorer):
     page = dict(explorer.data) | {"notes": ["</script><!-- <script>alert(1)"]}
     html = document.render(page)
-    assert embedded(html)["notes"] == page["notes"]
+    assert page_data(html)["notes"] == page["notes"]
     assert html.count("</script") == explorer.html.count("</script")
 
 

@@ -2,8 +2,8 @@
 
     python -m posenc.show.explorer.data > data.json
 
-Graphs and other measurements of the catalogue are made once and cached (`measured.py`). Encodings
-of users and models are described when the page is made.
+Graphs and other measurements of the catalogue are made once and cached (`measured.py`), as is the
+page of the catalogue (`ready.py`). Encodings and models of users are described in each call.
 """
 
 import json
@@ -16,19 +16,19 @@ from dataclasses import replace
 from inspect import Parameter, signature
 from pathlib import Path
 from random import Random
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from posenc.catalog import CATALOG
 from posenc.models import published
 from posenc.properties import ALL
 from posenc.properties.card import Card
-from posenc.show.explorer import graphs
-from posenc.show.explorer.measured import Measurements, kept, measure, measure_own
+from posenc.show.explorer import graphs, ready
+from posenc.show.explorer.measured import Measurements, graph_only, kept, measure, measure_own
 from posenc.show.explorer.models import ModelEntry, TurningEntry, architectures
+from posenc.show.explorer.packing import to_json
 from posenc.show.explorer.story import Story, story
 from posenc.show.explorer.vectors import WordVectors
 from posenc.show.report import mathml, phrases
-from posenc.support import provenance
 from posenc.support.text import printable
 from posenc.support.version import __version__
 
@@ -110,7 +110,7 @@ class Page(TypedDict):
     words: WordVectors | None  # word vectors of a model; None: all are random
     study: dict[str, Any] | None  # results, as `posenc results --json` prints them
     notes: list[str]  # a sentence for each thing that could not be shown
-    missing: int  # number of catalogue entries that are not measured yet
+    missing: list[str]  # parts that this page will have later: "40 encodings"
 
 
 def page(
@@ -123,21 +123,67 @@ def page(
     """Return the page's data: the catalogue, published models, and a user's encodings and models.
 
     An encoding that cannot be exported is on the page as a sentence, and in `notes`. Unless the
-    page is `whole`, encodings that were never measured are missing, but for these and the story's.
+    page is `whole`, a page of the catalogue that was not made before is incomplete: see
+    `catalog_page`.
     """
     cards = [renamed(card) for card in cards]
-    own = [card for card in cards if card not in CATALOG]
-    bases = published_bases()
-    known = catalog(bases, None if whole else {*STORY, *(card.slug for card in cards)})
-    measured = {card.slug: measure_own(card, bases) for card in own} | known
-    cards_by_slug = {card.slug: card for card in (*own, *CATALOG)}
-    shown = {slug: card for slug, card in cards_by_slug.items() if slug in measured}
-    usual, usual_turnings = architectures()
+    slugs = [card.slug for card in cards]
+    own = {card: measure_own(card, published_bases()) for card in cards if card not in CATALOG}
+    made = ready.page(slugs) or ready.begun(catalog_page(None if whole else slugs), slugs)
+    usual = cast(Page, made)
     turnings = {key: rotation for _, turns in models for key, rotation in turns.items()}
+    own_entries = [encoding(card, measured) for card, measured in own.items()]
+    return {
+        **usual,
+        "encodings": [*own_entries, *usual["encodings"]],
+        "begin": "context" if models and not own else usual["begin"],
+        "models": [*(model for model, _ in models), *usual["models"]],
+        "turnings": turnings | usual["turnings"],
+        "words": spoken,
+        "study": None if study is None else dict(study),
+        "notes": [
+            entry["graph"]["sentence"] for entry in own_entries if "sentence" in entry["graph"]
+        ],
+    }
+
+
+def catalog_page(slugs: Iterable[str] | None = None) -> Page:
+    """Make the page of the catalogue and the published models, and keep it for later calls.
+
+    - `slugs`: make a page at once, which is not kept: it has the encodings measured before, graphs
+      of these and of the story's encodings, and no models. None: measure every encoding
+    """
+    bases = published_bases()
+    if slugs is not None:
+        measured, missing = _measured_before(bases, {*STORY, *slugs})
+        return _catalog_page(measured, (), {}, missing)
+    page = _catalog_page(catalog(bases), *architectures(), [])
+    ready.keep(page)
+    return page
+
+
+def _measured_before(
+    bases: Sequence[float], slugs: Container[str]
+) -> tuple[dict[str, Measurements], list[str]]:
+    """Return the stored measurements, graphs of these encodings, and the missing parts."""
+    found = {card: kept(card, bases) for card in CATALOG}
+    missing = [card for card, one in found.items() if one is None]
+    found |= {card: graph_only(card) for card in missing if card.slug in slugs}
+    counted = [f"{len(missing)} encodings"] if missing else []
+    measured = {card.slug: one for card, one in found.items() if one is not None}
+    return measured, [*counted, "the published models"]
+
+
+def _catalog_page(
+    measured: Mapping[str, Measurements],
+    models: Sequence[ModelEntry],
+    turnings: dict[str, TurningEntry],
+    missing: list[str],
+) -> Page:
     return {
         "schema": SCHEMA,
         "version": __version__,
-        "command": provenance.command_line.get(),
+        "command": "",
         "seed": graphs.SEED,
         "dim": graphs.DIM,
         "heads": graphs.HEADS,
@@ -150,27 +196,19 @@ def page(
             }
             for test in ALL
         ],
-        "encodings": [encoding(card, measured[slug]) for slug, card in shown.items()],
-        "first": [card.slug for card in cards] or ["rope", "sinusoidal", "alibi"],
-        "begin": "context" if models and not own else "encoding" if cards else "story",
-        "story": story(),
-        "models": [*(model for model, _ in models), *usual],
-        # Sort, so that equal θ are adjacent, which halves the compressed size
-        "turnings": dict(sorted((turnings | usual_turnings).items(), key=_theta_text)),
-        "words": spoken,
-        "study": None if study is None else dict(study),
-        "notes": [
-            measured[card.slug]["graph"]["sentence"]
-            for card in own
-            if "sentence" in measured[card.slug]["graph"]
+        "encodings": [
+            encoding(card, measured[card.slug]) for card in CATALOG if card.slug in measured
         ],
-        "missing": len(CATALOG) - len(known),
+        "first": [],
+        "begin": "story",
+        "story": story(),
+        "models": [*models],
+        "turnings": turnings,
+        "words": None,
+        "study": None,
+        "notes": [],
+        "missing": missing,
     }
-
-
-def _theta_text(named: tuple[str, TurningEntry]) -> str:
-    """Return the sort key of a rotation: its θ as JSON text."""
-    return json.dumps(named[1]["theta"])
 
 
 def encoding(card: Card, measured: Measurements) -> PageEntry:
@@ -195,25 +233,18 @@ def encoding(card: Card, measured: Measurements) -> PageEntry:
     }
 
 
-def catalog(
-    bases: Sequence[float] | None = None, slugs: Container[str] | None = None
-) -> dict[str, Measurements]:
-    """Return the measurements of all catalogue entries by slug.
+def catalog(bases: Sequence[float] | None = None) -> dict[str, Measurements]:
+    """Return the measurements of all catalogue entries by slug; missing ones are measured now.
 
-    Missing measurements are made.
-
-    `bases` are values that sliders mark; None: those of published models. Of encodings without
-    measurements, only `slugs` are measured; None: all.
+    `bases` are values that sliders mark; None: those of published models.
     """
     bases = published_bases() if bases is None else bases
     found = {card.slug: kept(card, bases) for card in CATALOG}
     lacking = [card for card in CATALOG if found[card.slug] is None]
-    lacking = [card for card in lacking if slugs is None or card.slug in slugs]
     # Processes that begin together measure different encodings first
     Random(os.getpid()).shuffle(lacking)
-    for card in lacking:
-        found[card.slug] = kept(card, bases) or measure(card, bases)
-    return {slug: one for slug, one in found.items() if one is not None}
+    measured = {card.slug: kept(card, bases) or measure(card, bases) for card in lacking}
+    return {slug: one or measured[slug] for slug, one in found.items()}
 
 
 @contextmanager
@@ -235,7 +266,7 @@ def measured_beside() -> Iterator[Callable[[], None]]:
 
 
 def unmeasured() -> int:
-    """Count the encodings without stored measurements; `page` needs some seconds for each."""
+    """Count the encodings without stored measurements; each takes about half a second."""
     bases = published_bases()
     return sum(kept(card, bases) is None for card in CATALOG)
 
@@ -266,11 +297,6 @@ def paper(card: Card) -> Citation:
         "link": source.link,
         "bibtex": source.bibtex(),
     }
-
-
-def to_json(data: Any) -> str:
-    """Write data as compact JSON. Raises ValueError for NaN and infinite numbers."""
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def write(data: Mapping[str, Any], path: Path) -> None:

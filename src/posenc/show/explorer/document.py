@@ -13,7 +13,7 @@ from importlib.resources import files
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from posenc.show.explorer import data
+from posenc.show.explorer import packing
 from posenc.show.report.output_folder import MARK, has_mark
 from posenc.support.text import printable
 from posenc.support.writing import write_whole
@@ -32,7 +32,7 @@ def render(page: Mapping[str, Any]) -> str:
     """
     parts = {
         "style": _text(STYLE),
-        "data": data.to_json(page).replace("<", "\\u003c"),
+        "data": packing.to_json(packing.packed(page)).replace("<", "\\u003c"),
         "script": script(),
     }
     template = _text(TEMPLATE).replace("<head>", f"<head>\n{MARK}", 1)
@@ -123,7 +123,7 @@ def check_place(out: Path, force: bool = False) -> None:
 class Explorer:
     """The explorer's page. A notebook displays it; `save` writes it to a file."""
 
-    def __init__(self, page: data.Page):
+    def __init__(self, page: Mapping[str, Any]):
         self.data = page
         self.html = render(page)
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any, TypedDict
 
 from posenc.analysis.cost import cost_of_encoding
+from posenc.core.encoding import Encoding
 from posenc.properties import check
 from posenc.properties.card import Card, findings
 from posenc.properties.probe import in_float64
@@ -84,6 +85,20 @@ def measure_own(card: Card, bases: Sequence[float]) -> Measurements:
     return _exported(card, bases, properties, {})
 
 
+def graph_only(card: Card) -> Measurements:
+    """Return the graph of an encoding of the catalogue, at once, without other measurements."""
+    instance = graphs.make(card, *WIDE)
+    return {
+        "graph": graphs.graph(card),
+        "wider": {},
+        "sliders": {},
+        "properties": {},
+        "parameters": _learned(instance),
+        "cost": None,
+        "causal": instance.causal,
+    }
+
+
 def _exported(
     card: Card,
     bases: Sequence[float],
@@ -97,10 +112,14 @@ def _exported(
         "wider": wider,
         "sliders": sliders,
         "properties": properties,
-        "parameters": sum(parameter.numel() for parameter in instance.parameters()),
+        "parameters": _learned(instance),
         "cost": cost(card),
         "causal": instance.causal,
     }
+
+
+def _learned(encoding: Encoding) -> int:
+    return sum(parameter.numel() for parameter in encoding.parameters())
 
 
 def wider(card: Card) -> dict[str, dict[str, Any]]:

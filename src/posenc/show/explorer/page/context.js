@@ -111,7 +111,7 @@ export function contextView(app) {
     update(state) {
       const picked = models.find((each) => each.name === state.model) ?? usual;
       body.hidden = facts.hidden = model.element.hidden = !picked;
-      trouble.replaceChildren(...(picked ? [] : [instead("This page has no configuration. Run `posenc explore config.json` to add one.")]));
+      trouble.replaceChildren(...(picked ? [] : [instead(app.data.missing.length ? "The published models are not ready yet." : "This page has no configuration. Run `posenc explore config.json` to add one.")]));
       if (!picked) return;
       model.set(picked.name);
       facts.textContent = [picked.facts, picked.embedding].filter(Boolean).join("; ").replace(/\.?$/, ".");

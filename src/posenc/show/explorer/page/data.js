@@ -34,14 +34,25 @@
  *   heads: number, families: Object<string, string>,
  *   properties: {name: string, label: string, meaning: string}[],
  *   encodings: Encoding[], first: string[], begin: string, story: Story, models: Model[],
- *   turnings: Object<string, Rotation>, words: Vectors | null, study: any, notes: string[], missing: number}} Data
+ *   turnings: Object<string, Rotation>, words: Vectors | null, study: any, notes: string[], missing: string[]}} Data
  */
 
 export const SCHEMA = 1;
 
-/** @param {string} json @returns {Data} the data of the page */
+/** @param {string} json packed, see packing.py @returns {Data} the data of the page */
 export function readData(json) {
-  const data = JSON.parse(json);
+  const { lists, page } = JSON.parse(json);
+  /** @type {any[]} */
+  const whole = [];
+  /** @param {any} value @returns {any} the value with a list in place of each reference to it */
+  function unpacked(value) {
+    if (value === null || typeof value !== "object") return value;
+    if (Object.hasOwn(value, "$list")) return whole[value.$list];
+    for (const [key, inner] of Object.entries(value)) value[key] = unpacked(inner);
+    return value;
+  }
+  for (const list of lists) whole.push(unpacked(list));
+  const data = unpacked(page);
   if (data.schema !== SCHEMA) throw new Error(`the data of this page are of schema ${data.schema}, not ${SCHEMA}.`);
   return data;
 }

@@ -13,7 +13,7 @@ import { rotationView } from "./rotation.js";
 import { FIRST, MOST_WORDS, VIEWS, keepState, toHash } from "./state.js";
 import { storyView } from "./story/story.js";
 import { tourView } from "./tour.js";
-import { shown, tokensOf } from "./words.js";
+import { joined, shown, tokensOf } from "./words.js";
 
 /** @import {App, View} from "./app.js" */
 /** @import {Place} from "./draw.js" */
@@ -79,7 +79,7 @@ function begin() {
   /** @param {State} state */
   function update(state) {
     const wrong = [...kept.misread(), ...lacking(state)];
-    const more = data.missing ? `Encodings still being measured: ${data.missing}. This page loads them when they are ready. ` : "";
+    const more = data.missing.length ? `Not ready yet: ${joined(data.missing)}. This page loads them as soon as they are. ` : "";
     notice.textContent = more + (wrong.length ? `Parts of this address are unknown: ${wrong.join("; ")}.` : "");
     const changed = open !== state.view;
     if (changed) {
@@ -130,7 +130,7 @@ function begin() {
   document.documentElement.dataset.ready = "";
   // The whole page is written to the same file, unless its writer was stopped
   const age = Date.now() - Date.parse(document.lastModified);
-  if (data.missing && age < PATIENCE) setTimeout(() => location.reload(), RELOAD);
+  if (data.missing.length && age < PATIENCE) setTimeout(() => location.reload(), RELOAD);
 }
 
 begin();
