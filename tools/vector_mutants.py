@@ -1,6 +1,6 @@
 """Plant small faults in the code of θ, rotations and position ids, to test the test vectors.
 
-    python -m tools.vector_mutants tests/vector_mutants.json --seed 3    # ten minutes
+    python -m tools.vector_mutants tests/vector_mutants.json --seed 20263    # ten minutes
 
 Each fault changes one operator, comparison or number, as in `tools/mutants.py`. A process with the
 fault computes the core set of the vectors, and compares it with the file that the sound code wrote.

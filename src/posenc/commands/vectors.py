@@ -20,7 +20,7 @@ from posenc.support.text import printable
     MODELS,
     place=5,
     examples=(
-        ("posenc vectors --out vectors/", "some 2,600 cases in JSON, with exact numbers"),
+        ("posenc vectors --out vectors/", "some 2,700 cases in JSON, with exact numbers"),
         ("posenc vectors --check vectors/", ""),
         (
             "posenc vectors --against mine.py:apply --config config.json",
@@ -58,7 +58,8 @@ def vectors(
     config
         The config.json of the model whose rotation `apply` computes.
     length
-        Tokens of the text, where the angles depend on it; by default as many as the config allows.
+        Tokens of the text, where the angles depend on it; by default as many as the config allows,
+        and as many as the training had, before and after.
     layer
         Index of the layer that is meant; by default the first that rotates and sees all tokens.
     layout

@@ -4,6 +4,7 @@ The implementations are written by hand here, with cos and sin of plain angles.
 """
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +41,13 @@ def implementation(
 ):
     """Return an `apply` of a published model in which one part may be changed."""
     rotary, right = rotary_of(name)
-    freqs = theta(right)
     start = (rotary.dim - rotary.turned) * rotary.trailing
     layout = layout or rotary.layout or "half"
 
     def apply(q, k, positions):
         at = pos(positions).double()
+        longest = int(positions.max()) + 1
+        freqs = theta(rotary.frequencies(longest).double() if rotary.by_length else right)
         angles = angle(at[..., None] * freqs if freqs.ndim == 1 else at @ freqs)[:, None]
         cos, sin = table(angles.cos()), table(sign * angles.sin())
         return tuple(turned(x, cos, sin, g) for x, g in zip((q, k), gain, strict=True))
@@ -103,8 +105,13 @@ FAULTS = {
     "positions count from 1": {"pos": lambda p: p + 1},
     "positions are ignored": {"pos": lambda p: torch.arange(p.shape[1]).expand(p.shape)},
     "all texts have the positions of the first": {"pos": lambda p: p[:1].expand(p.shape)},
-    "positions end at the context": {"pos": lambda p: p.clamp(max=131_071)},
-    "positions begin again at the context": {"pos": lambda p: p % 131_072},
+    "all texts have the positions of the last": {"pos": lambda p: p[-1:].expand(p.shape)},
+    "only the first position of a text is used": {
+        "pos": lambda p: p[:, :1] + torch.arange(p.shape[1]),
+    },
+    "positions are off by +1 in texts that do not begin at 0": {
+        "pos": lambda p: p + (p[:, :1] > 0),
+    },
     "positions in int8": {"pos": lambda p: p.to(torch.int8)},
     "positions in int16": {"pos": lambda p: p.to(torch.int16)},
     "positions in bfloat16": {"pos": bits(torch.bfloat16)},
@@ -202,7 +209,7 @@ def test_arrays_of_numpy_are_accepted():
 
 
 def test_other_shapes_and_configs_without_a_rotation_are_refused():
-    with refused(ValueError, "`apply`", "(2,"):
+    with refused(ValueError, "`apply`", "(3,"):
         names(lambda q, k, p: (q, k[:, :, :1]))
     with refused(ValueError, "`apply`", "ZeroDivisionError"):
         names(lambda q, k, p: 1 / 0)
@@ -221,6 +228,177 @@ def test_a_table_that_refuses_positions_beyond_the_context_is_no_fault():
     verdict = against(refusing, CONFIGS[LLAMA])
     assert verdict.passed
     assert "131,072" in verdict.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("pos", "name"),
+    [
+        (lambda p: p.clamp(max=131_071), "positions end at the context"),
+        (lambda p: p % 131_072, "positions begin again at the context"),
+    ],
+)
+def test_other_positions_beyond_the_context_are_a_note(pos, name):
+    """The config has 131,072 tokens, and states nothing about positions beyond them."""
+    verdict = against(implementation(LLAMA, pos=pos), CONFIGS[LLAMA])
+    assert verdict.passed
+    (note,) = verdict.notes
+    assert name in note
+    assert "131,072" in note
+    (found,) = against(implementation(LLAMA, pos=pos), CONFIGS[LLAMA], length=262_144).findings
+    assert found.name == name
+
+
+DYNAMIC = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "num_attention_heads": 1,
+    "num_hidden_layers": 1,
+    "max_position_embeddings": 2048,
+    "rope_theta": 10_000.0,
+    "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},
+}
+
+
+class Dynamic:
+    """Dynamic NTK by hand; `kept` keeps the base of the longest text so far."""
+
+    def __init__(self, kept=False, least=2048):
+        self.kept, self.longest, self.least = kept, least, least
+
+    def __call__(self, q, k, positions):
+        longest = max(int(positions.max()) + 1, self.least)
+        self.longest = max(longest, self.longest)
+        tokens = self.longest if self.kept else longest
+        base = 10_000.0 * (2 * tokens / 2048 - 1) ** (64 / 62)
+        angle = positions[:, None, :, None] * base ** (-torch.arange(32).double() / 32)
+
+        def turned(x):
+            a, b = x.double().chunk(2, -1)
+            cos, sin = angle.cos(), angle.sin()
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+        return turned(q), turned(k)
+
+
+def test_a_base_that_grows_with_the_text_is_tested_at_two_lengths():
+    """Short, long and short again: a base must neither stay nor be that of the longest text."""
+    assert against(Dynamic(), DYNAMIC).passed
+    (found,) = against(Dynamic(kept=True), DYNAMIC).findings
+    assert found.name == "θ of an earlier, longer text is kept"
+    assert "2,048" in found.sentence
+    assert "4,096" in found.sentence
+    (found,) = against(Dynamic(least=4096), DYNAMIC).findings
+    assert found.name == "θ of the longest text is used"
+    assert against(Dynamic(kept=True), DYNAMIC, length=4096).passed
+
+
+PHI = "Phi-3.5-mini-instruct"
+
+
+def longrope(long):
+    """Return LongRoPE by hand, whose long factors are used if `long(tokens)`."""
+    scaling, size = CONFIGS[PHI]["rope_scaling"], 4096
+    gain = math.sqrt(1 + math.log(131_072 / size) / math.log(size))
+
+    def apply(q, k, positions):
+        kind = "long_factor" if long(int(positions.max()) + 1) else "short_factor"
+        theta = 1e4 ** (-torch.arange(48).double() / 48) / torch.tensor(scaling[kind])
+        turn = gain * torch.polar(torch.ones(1).double(), positions[:, None, :, None] * theta)
+
+        def turned(x):
+            z = torch.complex(*x.double().chunk(2, -1)) * turn
+            return torch.cat([z.real, z.imag], -1)
+
+        return turned(q), turned(k)
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("long", "names"),
+    [
+        (lambda tokens: tokens > 4096, []),
+        (lambda tokens: True, ["long factors are used for a short text"]),
+        (lambda tokens: False, ["short factors are used for a long text"]),
+        (lambda tokens: tokens <= 4096, ["short and long factors are exchanged"]),
+    ],
+)
+def test_the_factors_of_longrope_are_tested_at_two_lengths(long, names):
+    assert [fault.name for fault in against(longrope(long), CONFIGS[PHI]).findings] == names
+
+
+def llama3(factor=8.0, low=1.0, high=4.0, trained=8192, base=500_000.0):
+    """θ of Llama 3.1 by its formula, pair by pair; the config has these defaults."""
+    found = []
+    for pair in range(64):
+        theta = base ** (-pair / 64)
+        turns = trained * theta / (2 * math.pi)
+        kept = min(max((turns - low) / (high - low), 0.0), 1.0)
+        found.append(kept * theta + (1 - kept) * theta / factor)
+    return torch.tensor(found).double()
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "expected"),
+    [
+        ({"factor": 32.0}, "the factor is 32", "8, llama3"),
+        ({"factor": 3.8147}, "the factor is 3.8147", "8, llama3"),
+        ({"trained": 4096}, "the trained length is 4,096", "8,192"),
+        ({"base": 1e6}, "the base is 1,000,000", "500,000"),
+    ],
+)
+def test_one_other_setting_of_a_scaling_is_named(settings, name, expected):
+    made = implementation(LLAMA, theta=lambda right: llama3(**settings))
+    (found,) = against(made, CONFIGS[LLAMA]).findings
+    assert found.name == name
+    assert expected in found.sentence
+    assert not names(implementation(LLAMA, theta=lambda right: llama3()))
+
+
+def test_usual_ends_of_a_ramp_are_named_if_the_config_has_others():
+    config = CONFIGS[LLAMA] | {"rope_scaling": CONFIGS[LLAMA]["rope_scaling"] | {
+        "low_freq_factor": 2.0, "high_freq_factor": 16.0,
+    }}  # fmt: skip
+    made = implementation(LLAMA, theta=lambda right: llama3())
+    (found,) = against(made, config).findings
+    assert found.name == "the ends of the ramp are 1 and 4 turns"
+    assert "2 and 16" in found.sentence
+
+
+def test_theta_of_another_layer_is_named_with_that_layer():
+    """ModernBERT: base 160,000 in layer 0, and 10,000 in layers with a window."""
+    config = {
+        "model_type": "modernbert",
+        "hidden_size": 128,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 4,
+        "max_position_embeddings": 8192,
+        "global_rope_theta": 160_000.0,
+        "local_rope_theta": 10_000.0,
+        "global_attn_every_n_layers": 3,
+        "local_attention": 128,
+    }
+
+    def local(q, k, positions):
+        turn = torch.polar(
+            torch.ones(1).double(),
+            positions[:, None, :, None] * 1e4 ** (-torch.arange(32).double() / 32),
+        )
+        made = [torch.complex(*x.double().chunk(2, -1)) * turn for x in (q, k)]
+        return [torch.cat([z.real, z.imag], -1) for z in made]
+
+    (found,) = against(local, config).findings
+    assert found.name == "θ of the other layers"
+    assert "Layer 1" in found.sentence
+    assert against(local, config, layer=1).passed
+
+
+def test_a_second_rounding_needs_half_the_error_to_be_named():
+    """Positions in float16, and angles in float32: cos and sin in float16 explain as much."""
+    model = "phi-1"
+    single = bits(torch.float32)
+    made = implementation(model, pos=bits(torch.float16), theta=single, angle=single)
+    assert names(made, model, length=32_768) == ["positions in float16"]
 
 
 def gemma_4(pairs):
@@ -277,6 +455,16 @@ def slower_from(pair):
         ({"theta": slower_from(50)}, "θ of the slowed pairs is wrong", "Pairs 50 to 63"),
         ({"theta": slower_from(29)}, "θ of the ramp and the slowed pairs is wrong", "0.9"),
         ({"pos": lambda p: p + 3}, "positions are off by +3", "Position 0 is taken for 3."),
+        (
+            {"pos": lambda p: p + 2 * (p[:, :1] > 0)},
+            "positions are off by +2 in texts that do not begin at 0",
+            "",
+        ),
+        (
+            {"pos": lambda p: p + 5 * (torch.arange(len(p)) == 2)[:, None]},
+            "positions are off by +5 in 1 of 3 texts, number 3",
+            "",
+        ),
         ({"pos": lambda p: p.clamp(max=4095)}, "positions end at 4,096", "4,095"),
         (
             {"pos": lambda p: p % 4096},

@@ -43,6 +43,8 @@ SIXTEEN = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 REORDERED = (
     "The channels of a pair leave in another order, in queries and keys alike: scores are the same."
 )
+STAYS = "θ of an earlier, longer text is kept"
+EXCHANGED = "long factors are used for a short text", "short factors are used for a long text"
 NEAR = (0, 1, 2, 3, 5, 7, 8, 13, 100, 127, 128, 255, 256, 257, 300, 511, 1000, 2049)
 
 
@@ -127,7 +129,8 @@ def against(
       (batch, token), or (batch, token, axis) for a model whose config has `mrope_section`; returns
       the rotated q and k, as torch or NumPy arrays
     - `config`: the values of a config.json
-    - `length`: tokens of the text, where θ depends on it; None: those that the config allows
+    - `length`: tokens of the text, where θ depends on it; None: those that the config allows, and
+      those of the training, before and after
     - `layer`: index of the layer that is meant; None: the first that rotates and sees all tokens
     - `layout`: "half" or "interleaved", for programs that reorder the weights when they load them;
       None: that of the config's model
@@ -143,16 +146,54 @@ def against(
     spec = specify(config, "").text_stack
     rotary, still = _layer(spec, layer)
     rotary = replace(rotary, layout=rotary.layout if layout is None else checked(layout))
-    length = length or spec.context or 4096
+    test = partial(_tested, apply, rotary, spec, still)
+    longest = length or spec.context or 4096
+    if rotary.by_length:
+        return _tested_by_length(test, rotary, longest, shorter=length is None)
     try:
-        observed = Observed(apply, ProbePositions.of(rotary, length), rotary, spec)
+        verdict = test(longest)
     except ValueError:
         # A table of cos and sin may refuse positions that the config does not allow
-        observed = Observed(apply, ProbePositions.of(rotary, length, beyond=False), rotary, spec)
-        verdict = _verdict(observed, rotary, spec, length, still)
-        refused = f"Positions from {length:,} on are refused, and were not tested."
+        verdict = test(longest, beyond=False)
+        refused = f"Positions from {longest:,} on are refused, and were not tested."
         return replace(verdict, notes=(*verdict.notes, refused))
+    if verdict.findings and longest == spec.context:
+        within = test(longest, beyond=False)
+        if within.passed:
+            beyond = (f"{fault.name}. {fault.sentence}" for fault in verdict.findings)
+            notes = (f"Beyond the {longest:,} tokens of the config, {said}" for said in beyond)
+            return replace(within, notes=(*within.notes, *notes))
+    return verdict
+
+
+def _tested(
+    apply: Apply, rotary: Rotary, spec: Spec, still: complex, length: int, beyond: bool = True
+) -> Verdict:
+    """Test an implementation at one length; `beyond` adds positions from `length` on."""
+    observed = Observed(apply, ProbePositions.of(rotary, length, beyond), rotary, spec)
     return _verdict(observed, rotary, spec, length, still)
+
+
+def _tested_by_length(
+    test: Callable[..., Verdict], rotary: Rotary, length: int, shorter: bool
+) -> Verdict:
+    """Test an implementation whose θ depends on the length, at positions below `length`.
+
+    - `shorter`: also test a text of the trained length, before and after the long one
+    """
+    short = min(rotary.trained, length)
+    if not shorter or short == length:
+        return test(length, beyond=False)
+    before, long, after = (test(n, beyond=False) for n in (short, length, short))
+    findings = {fault.name: fault for fault in (*before.findings, *long.findings)}
+    if before.passed and not after.passed:
+        said = f"A text of {short:,} tokens is right before one of {length:,}, and wrong after it."
+        findings[STAYS] = _fault(STAYS, said)
+    if {*EXCHANGED} <= {*findings}:
+        said = f"at {short:,} and {length:,} tokens"
+        findings = {"": _fault("short and long factors are exchanged", said)}
+    error = max(before.error, long.error, after.error)
+    return Verdict((*findings.values(),), error, long.notes)
 
 
 def _layer(spec: Spec, layer: int | None) -> tuple[Rotary, complex]:
@@ -183,7 +224,8 @@ def _layer(spec: Spec, layer: int | None) -> tuple[Rotary, complex]:
 class ProbePositions(NamedTuple):
     """The token positions at which a RoPE implementation is tested.
 
-    - `points`: (batch, token), or (batch, token, axis); the second text has them in another order
+    - `points`: (batch, token), or (batch, token, axis). All texts have the same positions: the
+      first in order, the others not. Only the second begins with a position other than 0
     - `places`: (token,), the place of each token in its text
     """
 
@@ -195,16 +237,17 @@ class ProbePositions(NamedTuple):
         points = {*NEAR, length // 2, length - 1, length, length + 5, 2 * length}
         line = torch.tensor(sorted(p for p in points if beyond or p < length))
         order = (7 * torch.arange(len(line)) + 3) % len(line)
-        both = torch.stack([line, line[order] if len(line) % 7 else line.flip(0)])
+        mixed = line[order] if len(line) % 7 else line.flip(0)
+        texts = torch.stack([line, mixed, torch.cat([line[:1], line[1:].flip(0)])])
         if rotary.sections:
             axes = torch.arange(len(rotary.sections))
             # Each axis has its own positions, so that pairs show which axis they follow
-            points = torch.stack([both.roll(int(n), -1) for n in axes], -1)
+            points = torch.stack([texts.roll(int(n), -1) for n in axes], -1)
             # The last text has words on both sides of a picture of 2 × 3 tokens
             kinds = torch.tensor([[0] * 3 + [1] * 6 + [0] * (len(line) - 9)])
             pictured = multimodal(kinds, "qwen2_vl", images=[(1, 4, 6)])[0]
-            both = torch.cat([points, pictured[..., : len(axes)]])
-        return cls(both, torch.arange(len(line)))
+            texts = torch.cat([points, pictured[..., : len(axes)]])
+        return cls(texts, torch.arange(len(line)))
 
 
 class Observed:
@@ -403,9 +446,32 @@ def _thetas(
         )
     if rotary.method == "longrope":
         yield (
-            _fault("short and long factors are exchanged", f"at {length:,} tokens"),
+            _fault(EXCHANGED[length > rotary.trained], f"at {length:,} tokens"),
             of(replace(rotary, short=rotary.long, long=rotary.short)),
         )
+    if rotary.method == "dynamic" and spec.context:
+        yield (
+            _fault("θ of the longest text is used", f"at {length:,} tokens"),
+            rotary.frequencies(spec.context).double(),
+        )
+    for other in spec.rotary:
+        if replace(other, gain=rotary.gain) != rotary and other.turned == rotary.turned:
+            number = [layer.encoding for layer in spec.layers].index(other)
+            meant = f"Layer {number} has them; pass `layer` if you meant this one."
+            yield (
+                _fault("θ of the other layers", f"base {other.base:g}, {other.method}. {meant}"),
+                of(other),
+            )
+            yield (
+                _fault(
+                    "the scaling of the other layers", f"{other.method}, factor {other.factor:g}"
+                ),
+                of(replace(other, base=rotary.base)),
+            )
+            yield (
+                _fault("the base of the other layers", f"It is {other.base:g}."),
+                of(replace(rotary, base=other.base)),
+            )
     if rotary.base != 10_000:
         yield (
             _fault("the base is 10,000", f"The config has {rotary.base:g}: its key is not read."),
@@ -418,19 +484,6 @@ def _thetas(
                     f"The config has {rotary.base:g}, {rotary.method}.",
                 ),
                 of(replace(plain, base=10_000.0)),
-            )
-    for other in spec.rotary:
-        if replace(other, gain=rotary.gain) != rotary and other.turned == rotary.turned:
-            yield _fault("θ of the other layers", f"base {other.base:g}, {other.method}"), of(other)
-            yield (
-                _fault(
-                    "the scaling of the other layers", f"{other.method}, factor {other.factor:g}"
-                ),
-                of(replace(other, base=rotary.base)),
-            )
-            yield (
-                _fault("the base of the other layers", f"It is {other.base:g}."),
-                of(replace(rotary, base=other.base)),
             )
     pairs = rotary.turned // 2
     if rotary.turned < rotary.dim:
@@ -510,7 +563,26 @@ def _places(
         _fault("all texts have the positions of the first", "Padded batches go wrong."),
         given[:1].expand(given.shape),
     )
+    yield (
+        _fault("all texts have the positions of the last", "Padded batches go wrong."),
+        given[-1:].expand(given.shape),
+    )
     yield _fault("positions count from 1", "The first token is at position 1."), given + 1
+    first = given[:, :1]
+    yield (
+        _fault(
+            "positions are off by +1 in texts that do not begin at 0",
+            "The first token of a text with cached keys is counted twice.",
+        ),
+        given + (first != 0),
+    )
+    yield (
+        _fault(
+            "only the first position of a text is used",
+            "The others count up from it: packed texts and padding on the right go wrong.",
+        ),
+        first + index,
+    )
     for name, length in (("context", spec.context), ("trained length", rotary.trained)):
         if length:
             yield (
@@ -548,9 +620,6 @@ def _places(
         )
 
 
-Rounding = Callable[[Tensor, Tensor], Tensor]
-
-
 ROUNDED = {
     "positions": "Whole numbers above 256 are rounded in bfloat16, above 2,048 in float16.",
     "θ": "θ is rounded before it is multiplied.",
@@ -559,31 +628,36 @@ ROUNDED = {
 }
 
 
+class Rounding(NamedTuple):
+    """The steps of computing cos and sin that are rounded to 16 bits, and the dtype."""
+
+    parts: tuple[str, ...] = ()
+    dtype: torch.dtype = torch.float64
+
+    def __call__(self, points: Tensor, theta: Tensor) -> Tensor:
+        """Return cos + i·sin of position · θ, with these steps rounded."""
+
+        def rounded(part: str, x: Tensor) -> Tensor:
+            return x.to(self.dtype).double() if part in self.parts else x
+
+        angle = rounded("angles", angles(rounded("positions", points), rounded("θ", theta)))
+        return torch.complex(*(rounded("cos and sin", x) for x in (angle.cos(), angle.sin())))
+
+
 def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
     """Yield functions that compute cos and sin of position · θ.
 
     The first one is exact. The others round some of their steps to 16 bits, which is a known fault.
     """
-    yield None, partial(_formed, (), torch.float64)
+    yield None, Rounding()
     for count in range(1, len(ROUNDED) + 1):
         for parts in combinations(ROUNDED, count):
             words = " and ".join(", ".join(parts).replace(" and ", ", ").rsplit(", ", 1))
             for name, dtype in SIXTEEN.items():
                 yield (
                     _fault(f"{words} in {name}", ROUNDED[parts[0]]),
-                    partial(_formed, parts, dtype),
+                    Rounding(parts, dtype),
                 )
-
-
-def _formed(parts: Sequence[str], dtype: torch.dtype, points: Tensor, theta: Tensor) -> Tensor:
-    """Compute cos + i·sin of position · θ, and round the steps named in `parts` to `dtype`."""
-
-    def rounded(part: str, x: Tensor) -> Tensor:
-        return x.to(dtype).double() if part in parts else x
-
-    angle = angles(rounded("positions", points), rounded("θ", theta))
-    angle = rounded("angles", angle)
-    return torch.complex(*(rounded("cos and sin", x) for x in (angle.cos(), angle.sin())))
 
 
 def _factor_functions(
@@ -712,8 +786,7 @@ def _gains(gains: Sequence[float], rotary: Rotary) -> list[RotationFault]:
 
 def _expected(probe: ProbePositions, rotary: Rotary, length: int) -> Tensor:
     theta = rotary.frequencies(length).double()
-    rounding = next(iter(_roundings()))[1]
-    return rounding(probe.points.double(), theta)
+    return Rounding()(probe.points.double(), theta)
 
 
 def _explained(
@@ -724,7 +797,11 @@ def _explained(
     length: int,
     still: complex,
 ) -> list[RotationFault] | None:
-    """Return the fewest known faults, at most two, that explain the measured complex factors."""
+    """Return the fewest known faults, at most two, that explain the measured complex factors.
+
+    Of as many faults, those with the smallest error are returned. Rounding in another step must
+    halve the error, since a small rounding explains nothing.
+    """
     parts = (
         [*_thetas(rotary, spec, length)],
         [*_places(probe, rotary, spec)],
@@ -740,8 +817,9 @@ def _explained(
             continue
         made = turn[1](rounding[1](place[1], theta[1]))[:, None]
         error = _relative_error(m, made, slack(place[1], theta[1]))
-        if error < 1 and (best is None or (len(faults), error) < best[:2]):
-            best = len(faults), error, faults
+        weighted = error * 2 ** len(rounding[1].parts)
+        if error < 1 and (best is None or (len(faults), weighted) < best[:2]):
+            best = len(faults), weighted, faults
     return best[2] if best else None
 
 

@@ -57,6 +57,7 @@ SMALL: Mapping[str, dict[str, Any]] = {
 # Encodings with other options than their defaults
 VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("RoPE", {"base": None, "gain": 2.0, "logit_gain": 1.25}),
+    ("RoPE", {"learned": True}),
     ("ReRoPE", {"remap": rerope(2)}),
     ("ReRoPE", {"remap": self_extend(2, 3)}),
     ("ReRoPE", {"remap": dual_chunk(3, 1)}),
@@ -289,6 +290,8 @@ def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str
         "linear": (extension.interpolate(theta, factor), {}),
         "ntk": (extension.ntk(theta, factor), {}),
         "dynamic": (extension.dynamic_ntk(theta, length, 4096, factor), {"length": length}),
+        "dynamic, half": (extension.dynamic_ntk(theta, 2048, 4096, factor), {"length": 2048}),
+        "dynamic, 3/2": (extension.dynamic_ntk(theta, 6144, 4096, factor), {"length": 6144}),
         "by parts": (extension.by_parts(theta, factor, 4096), {}),
         "by parts, ends": (extension.by_parts(theta, factor, 4096, **ends), ends),
         "yarn": (extension.yarn(theta, factor, 4096), {"gain": gain}),
@@ -570,6 +573,10 @@ RULE_CONFIGS: dict[str, dict[str, Any]] = {
     "hunyuan_vl, 5 axes": {
         "model_type": "hunyuan_vl",
         "text_config": {"rope_scaling": {"xdrope_section": [4, 3, 3, 3, 3]}},
+    },
+    "hunyuan_vl, 3 axes": {
+        "model_type": "hunyuan_vl",
+        "text_config": {"rope_scaling": {"xdrope_section": [6, 5, 5]}},
     },
     # At 25 ids a second, the order of two roundings to float32 decides about some ids
     "qwen2_5_vl, 25 a second": {

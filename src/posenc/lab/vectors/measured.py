@@ -6,6 +6,8 @@ slowest pair first. A measured θ or p is used only if it gives all m again.
 """
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,6 +15,7 @@ from torch import Tensor
 from posenc.models.config.spec import Rotary
 
 CLOSE = 2e-3  # error of m that is rounding, besides that of angles in float32
+USUAL = {"yarn": 32.0, "llama3": 4.0}  # turns at the fast end of the ramp, the slow one is 1
 SLACK = 2.0**-22  # relative error of an angle in float32, of θ and of the product
 
 
@@ -112,6 +115,8 @@ def theta_fault(found: Tensor, right: Tensor, rotary: Rotary, far: float) -> tup
     wrong = (found - right).abs() > room
     if not bool(wrong.any()):
         return None
+    if fault := _other_setting(found, rotary, room):
+        return fault
     moving = right != 0
     ratio = found[moving] / right[moving]
     times = float(ratio.median())
@@ -135,6 +140,41 @@ def theta_fault(found: Tensor, right: Tensor, rotary: Rotary, far: float) -> tup
             sentence += f" Kept pairs have the base {base:,.0f}, expected {rotary.base:,.0f}."
         return f"θ of the {' and the '.join(named)} is wrong", sentence
     return f"θ of {len(pairs)} of {len(right)} pairs is wrong", sentence
+
+
+def _other_setting(found: Tensor, rotary: Rotary, room: Tensor) -> tuple[str, str] | None:
+    """Describe θ that is scaled as in the config, except for one setting of the scaling."""
+    for other, (name, sentence) in _other_settings(found, rotary):
+        theta = torch.tensor(other.theta(), dtype=torch.float64)
+        if bool(((found - theta).abs() < room).all()):
+            return name, sentence
+    return None
+
+
+def _other_settings(found: Tensor, rotary: Rotary) -> Iterator[tuple[Rotary, tuple[str, str]]]:
+    """Yield `rotary` with one other setting of its scaling, and the name of that fault."""
+    if rotary.method not in ("linear", "ntk", "yarn", "llama3"):
+        return
+    # Each of these methods divides θ of the slowest pair by the factor
+    factor = rotary.unscaled()[-1] / float(found[-1]) if float(found[-1]) else 0.0
+    for value in (float(f"{factor:.4g}"), factor) if factor > 1 else ():
+        name = f"the factor is {value:.5g}", f"The config has {rotary.factor:g}, {rotary.method}."
+        yield replace(rotary, factor=value), name
+    if rotary.method not in ("yarn", "llama3"):
+        return
+    for length in (2**power for power in range(8, 21)):
+        said = f"The config has {rotary.trained:,}, {rotary.method}."
+        yield replace(rotary, trained=length), (f"the trained length is {length:,}", said)
+    slow, fast = rotary.ends
+    for ends in ((1.0, USUAL[rotary.method]), (1.0, fast), (slow, USUAL[rotary.method])):
+        said = f"The config has {slow:g} and {fast:g}, {rotary.method}."
+        name = f"the ends of the ramp are {ends[0]:g} and {ends[1]:g} turns"
+        yield replace(rotary, ends=ends), (name, said)
+    # The second pair is the slowest that no scaling changes in most models
+    base = float(f"{float(found[1].abs()) ** (-rotary.turned / 2):.5g}")
+    if base > 1:
+        said = f"The config has {rotary.base:,.0f}, {rotary.method}."
+        yield replace(rotary, base=base), (f"the base is {base:,.0f}", said)
 
 
 def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
@@ -173,7 +213,22 @@ def position_fault(found: Tensor, given: Tensor) -> tuple[str, str]:
         return f"positions end at {last + 1:,.0f}", f"Positions beyond {last:,.0f} repeat it."
     if bool((shift == shift[0]).all() and wrong.all()):
         return f"positions are off by {-float(shift[0]):+,.0f}", example
+    if name := _shift_of_texts(found - given, given):
+        return name, example
     turn = math.gcd(*(int(x) for x in shift))
     if turn > 1 and bool((found == given % turn).all()):
         return f"positions begin again at {turn:,}", example
     return f"{int(wrong.sum())} of {wrong.numel()} positions are wrong", example
+
+
+def _shift_of_texts(moved: Tensor, given: Tensor) -> str:
+    """Return the name of a fault that shifts all positions of some texts, or ""."""
+    by = moved[:, 0]
+    texts = by.nonzero().flatten().tolist()
+    if bool((moved != by[:, None]).any()) or len({*by[texts].tolist()}) != 1:
+        return ""
+    if bool(((by != 0) == (given[:, 0] != 0)).all()):
+        which = "texts that do not begin at 0"
+    else:
+        which = f"{len(texts)} of {len(by)} texts, number {', '.join(str(n + 1) for n in texts)}"
+    return f"positions are off by {float(by[texts[0]]):+,.0f} in {which}"
