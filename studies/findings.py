@@ -66,60 +66,63 @@ ROUNDING = 1e-9  # rounding error of float32 outcomes, up to which a difference 
 HEAD = """\
 # Studies
 
-Small transformers that differ only in their encoding are trained on texts up to a length L and
-tested on longer ones. `python -m studies.findings` writes this page and the page of each study from
-the stored outcomes, and a test compares pages and outcomes. Each folder has the plan, whose hash
-was registered before the first training, and `results.db` with the outcome of every prompt. To
-repeat a study in another folder:
+Each study trains small transformers that differ only in their positional encoding on texts of up
+to L tokens, and tests them on longer texts. `python -m studies.findings` writes this page and the
+page of each study from the stored outcomes, and a test compares the pages with the outcomes. The
+folder of a study has the plan, whose hash was registered before the first training, and
+`results.db`, with the outcome of every prompt. To repeat a study in another folder:
 
     posenc study studies/fair-text/plan.toml --out mine
 
-`posenc results studies/fair-text` prints its table; `--csv` and `--parquet` export every outcome.
-`python studies/recompute.py studies/fair-text` recomputes means, intervals and tests from the
-store, with numpy alone and without any code of posenc.
+`posenc results studies/fair-text` prints the table of the study `fair-text`; `--csv` and
+`--parquet` export every outcome. `python studies/recompute.py studies/fair-text` recomputes means,
+intervals and tests from `results.db`, with numpy alone and without any code of posenc.
 
-- Every number holds for tiny models, at the stated lengths, learning rates and steps. "No
-  difference shown" is not equality.
-- Two simple baselines for longer texts have rows of their own: *cropped*, where the same model
-  reads only the last L tokens, and *windowed*, where each token attends only L tokens back.
-- A seed counts as trained if 95 % of its answers are right at n = L, or at its own trained length
-  in a row that has one.
-- Intervals are t intervals for 95 % over seeds and prompts, which all seeds share; those of a
-  swapped band are over seeds only, and those of a single seed over prompts only. In the worst of
-  several simulated worlds, in some of which only a quarter of the seeds learn the task, the
-  intervals contain the true value in {held}.
-- The page of a study that is not complete has "n of m cells": `posenc study PLAN --out FOLDER`
-  continues it.
+- Every number holds for tiny models, at the stated text lengths, learning rates and training
+  steps. "No difference shown" is not equality.
+- Tables have rows for two simple baselines on longer texts. In a *cropped* row, the same model
+  reads only the last L tokens. In a *windowed* row, each token attends at most L tokens back.
+- A seed counts as trained if 95 % of its answers are right at n = L, where n is the length of a
+  tested text. Rows with a trained length of their own must reach 95 % at this length.
+- Intervals are t intervals for 95 % over seeds and prompts; all seeds are tested on the same
+  prompts. The intervals for a changed frequency band are over seeds only, and the intervals for a
+  single seed are over prompts only. We tested the intervals in several simulations; in some of
+  them, only a quarter of the seeds learn the task. In the worst simulation, the intervals contain
+  the true value in {held}.
+- If a study is not complete, its page states "n of m cells"; a cell is one training run. The
+  command `posenc study PLAN --out FOLDER` continues a study.
 
 [A paper](../docs/paper/paper.md) combines the findings of some studies. To test your own encoding,
 use [the arena](../docs/studies.md#the-arena), which has [a board](board/v2.md).
 
 ## One line for each study
 
-A difference above 0 favours the row that is named first. Points are percent of the texts with all
-answers right; numbers without a unit are bits per character. [Older studies](older.md), which
-cannot answer their questions, have a page of their own.
+A difference above 0 favours the encoding that is named first. Points are percentage points of the
+share of texts with all answers right; numbers without a unit are bits per character. Another page
+lists [older studies](older.md), which cannot answer their questions.
 
 """
 OLDER = ("shape-copy", "shape-reverse", "pairs-copy", "properties-text", "masked")
 HEAD_OF_OLDER = """\
 # Older studies
 
-**None of these studies shows which encoding is better beyond L.** They have no positive control, a
-row which shows that a gain beyond L is possible, and each row was trained at a single learning
-rate. Their stores are kept, so that later results can be compared with them. Limits of each study:
+**None of these studies shows which encoding is better beyond L.** The studies have no positive
+control (a model which shows that a gain beyond L is possible), and each encoding was trained at a
+single learning rate. The results are kept, so that later results can be compared with them. Each
+study has further limits:
 
-- `shape-copy`, `shape-reverse`: words may repeat within a text, so that the word before does not
-  determine the next one. Nothing follows for texts of unique words, or for another learning rate.
-  T5 had the bias of an encoder.
-- `pairs-copy`: neither RoPE of its hypothesis copies a text at the length that was measured, and
-  rows without rotation were not trained to the gate. The plan has one rate and few steps.
-- `properties-text`: its models predict letters from the last few ones, so no encoding could gain
-  from more. Three seeds can rank nothing.
-- `masked`: its rows with learned positions, one side of each contrast, have not learned the task
-  within L.
+- `shape-copy`, `shape-reverse`: words may repeat within a text, so that a word does not determine
+  the word after it. Nothing follows for texts of unique words, or for another learning
+  rate. T5 had the bias of an encoder.
+- `pairs-copy`: neither RoPE that the hypothesis compares copies a text at the measured length, and
+  models without rotation were not trained until 95 % of their answers at n = L were right. The
+  plan has one learning rate and few training steps.
+- `properties-text`: the models predict each letter from the last few letters, so no encoding could
+  gain from longer texts. Three seeds are too few for a ranking.
+- `masked`: within L, the models with learned positions, one side of each contrast, have not learned
+  the task.
 
-A line for each of them, as on [the page of all other studies](README.md):
+A line for each older study, as on [the page of all other studies](README.md):
 
 """
 
@@ -576,25 +579,27 @@ def repeated_cells(folders: list[Path]) -> Iterator[str]:
     """Yield the page's section on training runs shared by two studies, and on repetitions."""
     yield "\n## Cells that were run twice\n"
     yield (
-        "`python -m studies.questions repetition MINE THEIRS` compares your own repetition with a"
-        " study.\n"
+        "`python -m studies.questions repetition MINE THEIRS` compares a study that you repeated"
+        " with the stored study.\n"
     )
     for one, other in combinations(folders, 2):
         equal, both = equal_cells(read(one), read(other))
         if both:
             yield (
-                f"- `{one.name}` and `{other.name}` have {both} cells in common, trained"
-                f" separately: the outcomes of all prompts are equal to the bit in {equal} of them."
+                f"- `{one.name}` and `{other.name}` have {both} cells in common, which were trained"
+                f" in each study separately. The outcomes of all prompts are equal to the bit in"
+                f" {equal} of these cells."
             )
     for folder in folders:
         if (folder / AGAIN / RESULTS).exists():
             rows = repetition(read(folder / AGAIN), read(folder))
             within, equal = sum(row.agrees is True for row in rows), sum(row.equal for row in rows)
             yield (
-                f"- The whole of `{folder.name}` was run again into `{folder.name}/{AGAIN}`, on"
-                f" another day, by a later version of the code: {within} of {len(rows)} rows are"
-                f" within the intervals of the first run, at most {largest_difference(rows):.4f}"
-                f" from its means; {equal} of {sum(row.both for row in rows)} cells are equal to"
+                f"- The whole study `{folder.name}` was repeated in `{folder.name}/{AGAIN}`, on"
+                f" another day, by a later version of the code. The means of {within} of"
+                f" {len(rows)} rows are within the intervals of the first run, and differ by at"
+                f" most {largest_difference(rows):.4f} from its means;"
+                f" {equal} of {sum(row.both for row in rows)} cells are equal to"
                 " the bit."
             )
 

@@ -155,7 +155,7 @@ SPOKEN = (
 # Comparisons in a question or a prediction, which are not findings
 ASKED = (
     r"copied better|copies? (a text|longer)|[Dd]o(es a)? decaying bias"
-    r"|hether rows that read (on|the)|[Dd]oes a row that reads (on|the)"
+    r"|hether (rows|encodings) that read (on|the)|[Dd]oes an? (row|encoding) that reads (on|the)"
     r"|better (where|if) n − P"
 )
 
@@ -202,9 +202,9 @@ def test_which_models_pair_channels_in_which_way():
     halves = [name for name in layout if re.match(r"(qwen|gemma)\d|llama$|mistral$|gemma$", name)]
     assert len(halves) > 10
     assert {layout[name] for name in halves} == {"half"}
-    assert "The paper, GPT-J, GLM-4 and Llama 4 use `interleaved`" in said
+    assert "The RoPE paper, GPT-J, GLM-4 and Llama 4 use `interleaved`" in said
     assert {layout[name] for name in ("gptj", "glm4", "llama4_text")} == {"interleaved"}
-    assert "as Llama 2 and 3 and most other models in transformers do" in page("docs/using.md")
+    assert "as Llama 2, Llama 3 and most other models in transformers do" in page("docs/using.md")
     assert sum(one == "half" for one in layout.values()) > len(layout) / 2
 
 
@@ -220,7 +220,7 @@ def test_the_census_is_quoted_as_it_stands():
     counts = dict(
         re.findall(r"^- (.+): (\d+)$", (ROOT / "docs/census.md").read_text("utf-8"), re.M)
     )
-    assert f"{counts['right']} are, and {counts['refused']} are refused with the reason" in page(
+    assert f"{counts['right']} types are supported, and {counts['refused']} are rejected" in page(
         "docs/llama.md"
     )
 
@@ -234,16 +234,17 @@ def test_cases_of_extend_are_quoted_as_they_stand():
     searched = sum(line[2] == line[3] == "pairs, searched" for line in cells)
     words = {6: "six", 7: "seven", 8: "eight"}
     said = page("docs/models.md")
-    assert f"{right} of {len(cells)} are right, and in {words[searched]} of them" in said
-    assert "ten small models, four lengths each" in said
+    assert f"{right} of these {len(cells)} choices are right" in said
+    assert f"In {words[searched]} of the {right} cases" in said
+    assert "ten small models at four lengths each" in said
     assert len({line[0] for line in cells}) == 10
     assert len({line[1] for line in cells}) == 4
 
 
 def test_folders_of_transformers_are_counted_once_each():
     numbers = re.search(
-        r"of (\d+) folders of transformers \S+, (\d+) are read and equal, (\d+) in part .*?,"
-        r" (\d+) refused by name with the reason, and (\d+) have nothing to encode",
+        r"has (\d+) model folders. The specifications of (\d+) folders equal .*? of (\d+) folders"
+        r" .*? rejects (\d+) folders .*? and (\d+) folders have no positions",
         page("docs/models.md"),
     )
     assert numbers
@@ -253,9 +254,9 @@ def test_folders_of_transformers_are_counted_once_each():
 
 def test_folders_and_models_that_number_pictures_are_counted():
     said = page("docs/using.md")
-    assert f"rules of the {len(RULES)} models of transformers that have a `get_rope_index`" in said
+    assert f"position ids of {len(RULES)} models of transformers" in said
     words = {8: "eight", 9: "nine", 10: "ten"}
-    assert f"`text_and_grid` by those of {words[len(DIFFUSION)]} models of diffusers" in said
+    assert f"position ids of {words[len(DIFFUSION)]} models of diffusers" in said
 
 
 def test_values_that_were_switched_for_smollm3_are_those_of_the_record():
@@ -300,7 +301,10 @@ def test_without_positions_equal_words_get_one_column_only_where_there_is_no_mas
     assert "Without a mask, attention does not see the order" in page("README.md")
     assert "*Without positions or mask, attention computes the same" in page("README.md")
     glossary = page("docs/glossary.md")
-    for begin in ("Two tokens of the same word", "If the tokens are shuffled, the outputs"):
+    for begin in (
+        "Two tokens of the same word",
+        "If the tokens of a text are shuffled, the outputs",
+    ):
         assert "without a mask" in glossary.partition(begin)[2][:150]
 
 

@@ -47,11 +47,11 @@ def test_the_docs_state_what_the_record_holds():
     since = sum("since" in fault for fault in FAULTS)
     for stated in (
         f"commit `{RECORD['commit'][:7]}`",
-        f"keeps the {len(FAULTS)} of {sum(PLANTED.values())} whose files",
-        f"Of {len(FAULTS)} faults, drawn",
+        f"keeps the {len(FAULTS)} of {sum(PLANTED.values())} faults whose source files",
+        f"Of these {len(FAULTS)} faults, drawn",
         f"the default tests noticed {RUNS['default']}",
-        f"only the slow or compiled tests {RUNS['slow'] + RUNS['compiled']}",
-        f"no test {RUNS['none']}",
+        f"only the slow or compiled tests noticed {RUNS['slow'] + RUNS['compiled']}",
+        f"no test noticed {RUNS['none']}",
         f"{RUNS['default'] / noticed:.1%} (95 % interval {low:.1%} to {high:.1%})",
         f"{harmless} change no result",
         f"{since} now have a default test",

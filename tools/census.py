@@ -150,8 +150,8 @@ def without_text(kind: str) -> str:
     inner = [getattr(default, name, None) for name in (*TEXT, "text_encoder", "qformer_config")]
     for config in inner:
         if getattr(config, "model_type", kind) in CONFIG_MAPPING and config is not None:
-            return f"its text is of the type `{config.model_type}`"
-    return "" if "vocab_size" in default.to_dict() else "takes no tokens"
+            return f"the text model inside has a type of its own, `{config.model_type}`"
+    return "" if "vocab_size" in default.to_dict() else "the model takes no token ids"
 
 
 def tiny_model(kind: str) -> Any:
@@ -166,7 +166,7 @@ def tiny_model(kind: str) -> Any:
     with torch.device("meta"):
         size = sum(weight.numel() for weight in model_class(config).parameters())
     if size > MOST:
-        raise ValueError(f"has {size:,} weights still")
+        raise ValueError(f"the model still has {size:,} weights with tiny sizes in its config")
     torch.manual_seed(0)
     return model_class(config).float().eval()
 
@@ -334,10 +334,14 @@ def page(found: dict[str, tuple[str, str]], date: str) -> str:
     counted = Counter(outcome for outcome, _ in found.values())
     right = [kind for kind, (outcome, _) in found.items() if outcome == "right"]
     lines = [
-        "# Families that an encoding can be plugged into",
+        "# Model types of transformers whose encoding posenc can replace",
         "",
-        f"Written by `make census` on {date} with transformers {version('transformers')}: a tiny"
-        " random model of each type.",
+        f"`make census` wrote this page on {date} with transformers {version('transformers')}. For"
+        " each model type, the script builds a tiny model with random weights, and replaces its"
+        " positional encoding by `posenc.models.adapter`. *Right* means that all tests passed,"
+        " *refused* that the adapter rejects the model with the reason in the table, *wrong* that a"
+        " test failed, *not built* that the script could not build a tiny model, and *apart* that"
+        " the type is not a text model of its own.",
         "",
         *(
             f"- {name}: {counted[name]}"

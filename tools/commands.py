@@ -9,10 +9,11 @@ from posenc.commands.cli import app
 HEAD = """\
 # Commands
 
-The help of every command, as `posenc help COMMAND` prints it. `python tools/table.py` writes
-this page. Data goes to standard output, progress and errors to standard error. Exit codes: 0 done,
-1 failed, 2 wrong usage, 130 interrupted; `check` and `show` state theirs below. A test runs every
-example.
+This page has the help of every command, as `posenc help COMMAND` prints it. `python tools/table.py`
+writes this page. Every command prints its results to standard output, and progress and errors to
+standard error. The exit code of a command is 0 if it succeeded, 1 if it failed, 2 for wrong usage,
+and 130 if it was interrupted. The help of `check` and `show` states further exit codes. A test runs
+every example on this page.
 """
 
 

@@ -205,34 +205,40 @@ def page(store: dict[str, Any]) -> str:
     lines = [
         "# Does `posenc extend --prove` choose the best method?",
         "",
-        f"Written by `make cases` on {store['date']} with transformers {store['transformers']}:"
-        f" {len(store['models'])} models of two layers, trained here for {STEPS} steps on letters",
-        f"of the packaged novel; a token is a letter. All configs state {LENGTH} tokens and no"
-        " scaling, even if the model was trained on longer texts or with one. `prove` extends",
-        "each model to four lengths. It chooses the method on one part of the novel, and the choice"
-        f" is judged on {FRESH} pieces of another part. The baseline is the unmodified model",
-        f"that reads only the last {LENGTH} tokens. A choice is right if its loss is that of the"
-        f" best method or at most {ENOUGH} bits a token more. “None” means that no method is",
-        f"chosen, and is right if no method is better than the baseline by {ENOUGH} bits a token.",
+        f"`make cases` wrote this page on {store['date']} with transformers"
+        f" {store['transformers']}. The script trains {len(store['models'])} small models of two"
+        f" layers for {STEPS} steps on letters of the",
+        f"packaged novel; each letter is a token. All configs state {LENGTH} tokens and no scaling,"
+        " even if the model was trained on longer texts or with a scaling.",
+        "`posenc extend --prove` extends each model to four lengths, and chooses a method on one"
+        " part of the novel. The script then measures the loss of each method",
+        f"on {FRESH} pieces of another part of the novel. The baseline is the unmodified model that"
+        f" reads only the last {LENGTH} tokens. A choice is right if its loss is at most",
+        f"{ENOUGH} bits per token higher than the loss of the best method. The choice “none” means"
+        " that `extend` chooses no method; it is right if no method is",
+        f"better than the baseline by {ENOUGH} bits per token.",
         "",
-        "ReRoPE, Self-Extend and dual chunk attention also extend a model without training. They"
-        " change attention, which a config cannot state, so",
-        "`prove` measures them and never chooses them. The column “remapped” has the best of the"
-        " three, with bits a token on the same pieces. It is blank for a model that rotates only",
-        "some channels of each head, for which `prove` does not measure them.",
+        "ReRoPE, Self-Extend and dual chunk attention also extend a model without training. These"
+        " three methods change attention, which a config cannot state, so",
+        "`extend --prove` measures the three methods but never chooses them. The column “remapped”"
+        " has the best of the three methods, and the last column of numbers",
+        "its loss in bits per token on the same pieces of text. Both columns are blank for a model"
+        " that rotates only some channels of each head, for which",
+        "`extend --prove` does not measure the three methods.",
         "",
         f"- cases: {len(rows)}",
         f"- right: {sum(case.right for case in cases)}",
-        f"- cases in which the choice equals the best: {sum(c.chosen == c.best for c in cases)}",
+        f"- cases in which the choice is the best method: {sum(c.chosen == c.best for c in cases)}",
         f"- cases in which a method helps: {sum(case.best != '' for case in cases)}",
         f"- cases with the three methods without training: {len(measured)}",
         "- cases in which the best of the three helps:"
         f" {sum(c.least_remapped < c.sliding - ENOUGH for c in measured)}",
-        "- cases in which it is also better than every method of `prove`:"
+        "- cases in which the best of the three is also better than every method that a config can"
+        " state:"
         f" {sum(c.least_remapped < min(c.sliding, *c.bits.values()) - ENOUGH for c in measured)}",
         "",
-        "| model | extended to, tokens | chosen | best | bits a token, chosen | bits a token, best"
-        " method | bits a token, baseline | remapped | bits a token, remapped | |",
+        "| model | extended to, tokens | chosen | best | bits per token, chosen | bits per token,"
+        " best method | bits per token, baseline | remapped | bits per token, remapped | |",
         "| --- | --: | --- | --- | --: | --: | --: | --- | --: | --- |",
     ]
     for name, case in rows:

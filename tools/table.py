@@ -37,7 +37,7 @@ FAMILIES = {
     "rotary": "rotate queries and keys",
     "bias": "added to scores",
     "relative": "change scores by distance and content",
-    "none": "nothing, for comparison",
+    "none": "no positions, for comparison",
 }
 
 
@@ -49,7 +49,10 @@ def table() -> str:
         name = f"[{card.name}]({card.paper.link})" if card.paper else card.name
         causal = card.make(16, 4).causal
         lines.append([f"{name} ᶜ" if causal else name, *marks])
-    note = "\n\nᶜ made for causal attention, and measured under a causal mask"
+    note = (
+        "\n\nᶜ An encoding made for causal attention; its properties are measured under a causal"
+        " mask."
+    )
     rows = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return rows + note if any("ᶜ" in line[0] for line in lines) else rows
 

@@ -88,5 +88,5 @@ def test_a_full_disk_is_1_and_says_so(posenc, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "write", full)
     code, _, err = posenc("compare", "nope", "--out", tmp_path)
     assert code == 1
-    said = f"error: {tmp_path} could not be written: No space left on device."
-    assert err.splitlines()[-1] == said  # on a busy machine, progress is printed before
+    said = f"{tmp_path} could not be written: No space left on device."
+    assert err.splitlines()[-1].endswith(said)  # on a busy machine, progress is printed before

@@ -93,7 +93,7 @@ def test_encodings_of_ones_own_are_baked_in_or_said(tmp_path):
         (["rpoe"], "no encoding is called 'rpoe'. Did you mean rope"),
         (["nowhere.json"], "error: nowhere.json: does not exist"),
         (["mine.py:Mine"], "there is no file mine.py"),
-        (["--out", "."], "is a folder. Use a file in it"),
+        (["--out", "."], "is a folder. Name a file in this folder"),
         (["--out", "no/page.html"], "no is not a folder."),
         (["--out", "taken.html"], "taken.html exists and is not a page of posenc"),
         (["--study", "nothing"], "nothing"),

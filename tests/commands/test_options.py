@@ -159,7 +159,10 @@ def test_figures_and_open_need_a_page(command, option, capsys, tmp_path, monkeyp
     with refused(SystemExit, 2):
         cli.main(words)
     asked = option.split()[0]
-    assert f"`{asked}` needs a page. Add --out FOLDER" in capsys.readouterr().err
+    assert (
+        f"`{asked}` needs `--out`, the folder of the page. Add --out FOLDER"
+        in capsys.readouterr().err
+    )
 
 
 def test_figures_of_a_model_are_as_wide_as_asked_and_the_page_is_opened(

@@ -63,7 +63,7 @@ def test_its_source_has_no_number_of_its_own(source):
         r"\{[^{}\n]+\}|`[^`]+`|arXiv:[\d.]+|\b(19|20)\d\d\b|\b(\d(\.\d)? L|T5)\b", "", text
     )
     text = re.sub(
-        r"^(    |!\[).*$|Figure \d|95 %|n [+−] 1|It is 1|, 0 if|(above|below) 0",
+        r"^(    |!\[).*$|Figure \d|95 %|n [+−] 1|share is 1|, 0 if|(above|below) 0",
         "",
         text,
         flags=re.M,

@@ -110,7 +110,7 @@ def letters_of(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not a text in UTF-8, because byte {error.start:,} is"
-            f" 0x{content[error.start]:02x}. Convert it to UTF-8"
+            f" 0x{content[error.start]:02x}. Convert the file to UTF-8"
         ) from None
 
 

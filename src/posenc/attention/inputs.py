@@ -28,7 +28,8 @@ def validate(
         if keys != tokens:
             raise ValueError(
                 f"`at` and `k_at` must be given, because there are {tokens} queries but {keys}"
-                " keys. Pass the positions of both, or the results of `encoding.prepare`."
+                " keys. Pass the positions of queries and keys, or the results of"
+                " `encoding.prepare`."
             )
         at = prepared(encoding, torch.arange(tokens, device=q.device), "`at`")
     at = checked_at(encoding, at, q, "`at`")
@@ -104,7 +105,7 @@ def check_tensors(encoding: Any, q: Any, k: Any, v: Any) -> None:
     if not isinstance(encoding, Encoding):
         raise TypeError(
             f"`encoding` must be an encoding, `RoPE(64)` for instance, got {brief(encoding)}."
-            " Create one, by name with `posenc.create`."
+            " Create an encoding by its name with `posenc.create`."
         )
     if not q.ndim == k.ndim == v.ndim == 4:
         raise ValueError(

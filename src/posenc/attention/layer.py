@@ -182,9 +182,9 @@ def _once(layer: SelfAttention, encoding: Encoding) -> None:
     before = _ADDED_BY.get(encoding)
     if before is not None and before() is not None:
         warnings.warn(
-            f"two layers share this {type(encoding).__name__}, so it is added to the embeddings"
-            " twice. Pass `NoPE()` to the later layers, or a separate instance to each layer if it"
-            " is to be added in each.",
+            f"two layers share one {type(encoding).__name__} object, which would be added to the"
+            " embeddings twice. Pass `NoPE()` to the later layers, or, to add positions in each"
+            " layer, pass a separate object to each layer.",
             stacklevel=3,
         )
     _ADDED_BY[encoding] = ref(layer)

@@ -22,12 +22,12 @@ from posenc.support import glossary, made, names
     ),
 )
 def list_(*, by: Literal["family", "use"] = "family", as_json: AsJson = False) -> None:
-    """List every encoding with a summary and the models that use it, or recommendations by use.
+    """List all encodings with the models that use them, or recommend an encoding for each use.
 
     Parameters
     ----------
     by
-        "family" lists encodings by family; "use" recommends an encoding for each use.
+        "family" lists the encodings by family; "use" recommends an encoding for each use.
     as_json
         Print one JSON document instead.
     """
@@ -62,19 +62,21 @@ def show(
 ) -> None:
     """Show one encoding: its meaning, formula, measured properties and paper.
 
-    An encoding of your own is also tested for the requirements of attention, caches and packed
-    texts. If a test fails, the exit code is 1 and the remedy is printed below the finding. For
-    other words about positions and for config keys, the definition is shown, with the models that
-    use it and its name in posenc.
+    If NAME is an encoding of your own, the command also tests whether this encoding works with
+    every implementation of attention, with caches and with packed texts. If a test fails, the exit
+    code is 1, and the command prints a remedy for each failed test. If NAME is a term of the field
+    or a config key, the command prints its definition, the models that use it, and what posenc has
+    instead.
 
     Parameters
     ----------
     name
-        A name in `posenc list`; case and dashes are ignored. Or an encoding of your own,
-        my_module.py:Mine or package.module:Mine, whose code is run. Or a term in quotes, such as
-        "permutation invariant".
+        A name in `posenc list`; case and dashes are ignored. Or an encoding of your own, written as
+        my_module.py:Mine or package.module:Mine; posenc runs the code of this module. Or a term in
+        quotes, such as "permutation invariant".
     measure
-        Measure the properties anew instead of reading stored measurements of the same files.
+        Measure the properties of the encoding now, instead of reading the measurements stored with
+        posenc.
     as_json
         Print one JSON document instead.
     """
@@ -116,7 +118,8 @@ def cite(*encodings: Annotated[str, Parameter(name="NAMES", required=True)]) -> 
     for name in filter(names.is_own, encodings):
         mine = name.rpartition(":")[2]
         raise UsageError(
-            f"`NAMES` must be encodings of posenc, got {mine}, one of your own. Leave it out."
+            f"`NAMES` must be encodings of posenc, got {mine}, an encoding of your own. Leave out"
+            f" {mine}."
         )
     papers = dict.fromkeys(card["paper"]["bibtex"] for card in map(packaged_card, encodings))
     print("\n\n".join(papers))

@@ -39,34 +39,38 @@ def check(
 ) -> None:
     """Check a model's config by rules, against its other files, and by the loss of its weights.
 
-    The weights are tested on a text with other bases, layouts, shares of rotated channels,
-    scalings, factors, scales and windows. The right reading of the config is the one with the
-    lowest loss. "No fault found" lists the faults that could not be tested.
+    To test the config by the weights, the command computes the model's loss on a text with the
+    config as written, and with other bases, layouts, shares of rotated channels, scalings, scaling
+    factors, softmax scales and attention windows. If another setting has a clearly lower loss, the
+    config has a fault. If no fault is found, the output lists the faults that could not be tested.
 
-    The exit code is 0 for no fault, 1 for a fault (also a file that is cut off, lacks tensors or
-    contains NaN), 2 for wrong usage, 3 for an unknown result, and 70 if the check itself failed.
+    The exit code is 0 if no fault is found, and 1 for a fault. A file that is cut off, lacks
+    tensors or contains NaN is a fault too. The exit code is 2 for wrong usage, 3 for an unknown
+    result, and 70 if the check itself failed.
 
     Parameters
     ----------
     model
-        A config.json, for rules only; a model folder or a GGUF file, whose weights are tested by
-        transformers; or the model's id on the Hugging Face hub, for its config.
+        A config.json, which is checked by rules only; a model folder or a GGUF file, whose weights
+        are also tested with transformers; or the model's id on the Hugging Face hub, of which only
+        the config is downloaded and checked.
     text
-        A text in UTF-8 for the test of the weights, similar to their training data. By default a
-        novel.
+        A text file in UTF-8 for the test of the weights. The text should be similar to the training
+        data of the model. By default, posenc uses a novel.
     against
-        Another file of the same model, such as its GGUF file, that must agree with the config.
-        Files in the model folder are always compared.
+        Another file of the same model, such as a GGUF file, that must agree with the config. Files
+        in the model folder are always compared with the config.
     sarif
-        Write the findings to this new file as SARIF, which GitHub displays at the lines.
+        A new file for the faults in the format SARIF. GitHub shows faults in SARIF files beside the
+        lines of the config.
     used_by
-        Programs that will read the config, such as `vllm,mlx-vlm`: report keys that change its
-        angles and that one of these programs ignores. Without this option, report keys on which
-        programs disagree.
+        Programs that will read the config, such as `vllm,mlx-vlm`: report the keys that change the
+        rotation angles and that one of these programs ignores. Without this option, report keys
+        that some known programs use and others ignore.
     strict
         Count warnings as faults.
     ignore
-        The name of a rule to disable, such as `base-too-small`; can be repeated.
+        The name of a rule to switch off, such as `base-too-small`. The option can be repeated.
     as_json
         Print one JSON document.
     """
@@ -113,4 +117,4 @@ def _write(checked: Any, path: Path, to: Path) -> None:
     except FileExistsError:
         raise UsageError(EXISTS.format(to)) from None
     except OSError as error:
-        raise Failure(f"{to} cannot be written: {error.strerror}.") from None
+        raise Failure(f"the SARIF file {to} cannot be written: {error.strerror}.") from None

@@ -35,18 +35,19 @@ def compare(
 ) -> None:
     """Measure encodings side by side on a real text; all encodings by default.
 
-    With --out, a page is written, and the explorer, to which the page has links.
+    With --out, the command writes a page of results, and the explorer page, to which the results
+    link.
 
     Parameters
     ----------
     names
-        Names in `posenc list`, or encodings of your own, my_module.py:Mine or package.module:Mine,
-        whose code is run.
+        Names in `posenc list`, or encodings of your own, written as my_module.py:Mine or
+        package.module:Mine; posenc runs the code of these modules.
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     rounds
-        The number of timings of each layer, 6 by default. More rounds take longer and give narrower
-        intervals.
+        How often to measure the time of each layer, 6 by default. More rounds take longer and give
+        narrower confidence intervals.
     """
     cards = cards_of(names)
     parsed = _read(text)
@@ -86,13 +87,15 @@ def report(
     Parameters
     ----------
     names
-        Names in `posenc list`, or encodings of your own, my_module.py:Mine or package.module:Mine,
-        whose code is run. By default integers, binary numbers, sinusoids, RoPE and ALiBi.
+        Names in `posenc list`, or encodings of your own, written as my_module.py:Mine or
+        package.module:Mine; posenc runs the code of these modules. By default, the report shows
+        integers, binary numbers, sinusoids, RoPE and ALiBi.
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     model
-        A folder with a model of transformers, in safetensors, and its tokenizer.json, which is
-        measured on the text. No code of the model is run, and nothing is downloaded.
+        A folder with a model of transformers, in safetensors, and its tokenizer.json. The report
+        then also shows measurements of this model on the text. No code from the folder is run, and
+        nothing is downloaded.
     """
     if output.out is None:
         raise UsageError("`--out` must be the folder of the report, got none. Add --out report/.")

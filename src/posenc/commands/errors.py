@@ -77,7 +77,8 @@ def study_errors() -> Iterator[None]:
         if error.name != "safetensors":
             raise
         raise UsageError(
-            f"this needs the extra `study`, which is not installed: {how_to_install('study')}"
+            "this command needs the extra `study`, which is not installed:"
+            f" {how_to_install('study')}"
         ) from None
     except ValueError as error:
         if type(error).__module__.startswith(OURS):

@@ -37,18 +37,21 @@ def explore(
     Parameters
     ----------
     what
-        Encodings shown first, by their names in `posenc list`; encodings of your own,
-        my_module.py:Mine or package.module:Mine, whose code is run; and models: a config.json, a
-        model folder, or an id on the Hugging Face hub. No code of a model is run. The first folder
-        with a tokenizer.json and weights provides the vectors of 2,000 common words.
+        Encodings that the page shows first, and models. An encoding is a name in `posenc list`, or
+        an encoding of your own, written as my_module.py:Mine or package.module:Mine; posenc runs
+        the code of this module. A model is a config.json, a model folder, or an id on the Hugging
+        Face hub; no code of a model is run. From the first model folder with a tokenizer.json and
+        weights, the page takes the embeddings of 2,000 common words.
     study
-        The folder of a study, whose results are shown with the encodings.
+        The folder of a study made by `posenc study`. The page then also shows the results of this
+        study.
     out
-        The file, which can be opened offline. It must be new, or an earlier page.
+        The HTML file to write, which can be opened offline. The file must be new, or an earlier
+        explorer page.
     browser
-        Open the page; with --no-browser it is only written.
+        Open the page in a browser. With --no-browser, the page is only written.
     force
-        Replace the file even if it is not an earlier page.
+        Replace the file even if it is not an earlier explorer page.
     """
     # Names and places are checked before the slow import of torch
     with model_errors():
@@ -104,7 +107,7 @@ def _write(page: Explorer, out: Path) -> None:
     try:
         document.write(page.html, out)
     except OSError as error:
-        raise Failure(f"{out} could not be written: {error.strerror}.") from None
+        raise Failure(f"the page {out} could not be written: {error.strerror}.") from None
 
 
 def _encoding(name: str) -> str:

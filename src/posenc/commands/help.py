@@ -21,7 +21,7 @@ def help_(*words: Annotated[str, Parameter(name="COMMAND")]) -> None:
     Parameters
     ----------
     words
-        Name of the command.
+        The name of a command; without a name, the command lists all commands.
     """
     if words and words[0] not in COMMANDS:
         raise UsageError(unknown(words[0]))
@@ -38,12 +38,12 @@ def help_(*words: Annotated[str, Parameter(name="COMMAND")]) -> None:
     ),
 )
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a script with which a shell completes commands and options.
+    """Print a script that adds completion of posenc's commands and options to a shell.
 
     Parameters
     ----------
     shell
-        bash, zsh or fish.
+        The shell: bash, zsh or fish.
     """
     print(app.generate_completion(prog_name="posenc", shell=shell))
 

@@ -38,22 +38,23 @@ def inspect(
     weights: Flag = False,
     output: Output = NOWHERE,
 ) -> None:
-    """Show the positional encoding of each layer of a model, and problems with longer texts.
+    """Show the positional encoding of each layer of a model, and its problems with longer texts.
 
     Parameters
     ----------
     model
         A config.json, a model folder, or a file of weights; or the model's id on the Hugging Face
-        hub, whose config is downloaded. No code of a model is run, and no pickle is loaded.
+        hub, from which posenc downloads the config. No code of a model is run, and no pickle is
+        loaded.
     other
-        A second model: show only the differences between the two.
+        A second model. The command then shows only the differences between the two models.
     target
-        A length of text in tokens: 131072, or 128k (k is 1,024, M is 1,048,576). Show whether the
-        model can read it, the problems and their remedies, or the facts that are missing for an
-        answer. The exit code is 0 for every answer.
+        The length of a text in tokens: 131072, or 128k (k is 1,024, M is 1,048,576). Show whether
+        the model can read a text of this length, and the problems and their remedies. If the config
+        lacks facts for an answer, show the missing facts. The exit code is 0 for every answer.
     weights
-        Read the weights too: tables, biases, the strength of each pair, and evidence for the
-        layout. Safetensors and GGUF.
+        Also read the weights (safetensors or GGUF), and show measurements of position tables and
+        biases, the size of the weights of each rotated pair, and evidence for the layout.
     """
     from posenc.models import inspection
     from posenc.models.files import hub
@@ -109,44 +110,47 @@ def extend(
     part: str = "",
     as_json: AsJson = False,
 ) -> None:
-    """Write a config for longer texts; a copy of the old config is kept.
+    """Write a config with which a model reads longer texts, and keep a copy of the old config.
 
-    The new length is --to in tokens, or --factor times the trained length, which is --trained if
-    the config does not contain it. Qwen3's own recipe is --factor 4 --trained 32768 --method yarn.
-    With --prove each method is tested by the model's loss, and the best one is written if it is
-    good enough.
+    Pass the new text length in tokens as --to, or pass --factor, the ratio of the new length to the
+    trained length. If the config does not state the trained length, pass --trained too. The makers
+    of Qwen3 recommend --factor 4 --trained 32768 --method yarn. With --prove, the command measures
+    the model's loss with each method. The command then writes the config of the best method, if
+    this method has a lower loss than reading only the last tokens.
 
     Parameters
     ----------
     path
-        A config.json or a model folder; with --prove a model folder with weights, or a GGUF file,
-        for which the keys are printed.
+        A config.json or a model folder. With --prove, a model folder with weights, or a GGUF file;
+        for a GGUF file the command prints the new keys instead of writing a config.
     to
-        The new length of text, in tokens: 131072, or 128k (k is 1,024, M is 1,048,576).
+        The new text length in tokens: 131072, or 128k (k is 1,024, M is 1,048,576).
     method
-        linear, ntk, dynamic, yarn or llama3; base, with --base; or table, for learned position
-        embeddings, which are interpolated into a copy of the model in --out. For a vision model
-        with method table, --to is the side of a picture in pixels.
+        The extension method of a RoPE model: linear, ntk, dynamic, yarn, llama3, or base (a larger
+        base, given as --base). The method table is for models with a learned position table: the
+        command writes a copy of the model with an interpolated table to --out. For a vision model
+        with the method table, --to is the side of a picture in pixels.
     factor
         The ratio of the new length to the trained length.
     trained
-        The trained length of the model, in tokens, if its config has another or none.
+        The trained length of the model in tokens, if the config states a different length or none.
     base
-        The new base for method base; with --prove the larger base that is tested.
+        The new RoPE base for the method base. With --prove, the larger base to test.
     prove
-        Test each method: loss by position, and recall of a key and of a copy. If the best is not
-        better than reading only the last tokens, the exit code is 1 and nothing is written.
+        Measure with each method the model's loss by position, and how well the model recalls a key
+        and copies tokens. If no method has a lower loss than reading only the last tokens, the exit
+        code is 1 and nothing is written.
     text
-        A text in UTF-8 for --prove; by default a novel.
+        A text file in UTF-8 for --prove. By default, posenc uses a novel.
     precision
-        The number format of the computation for --prove: bfloat16 needs half of the memory for
-        weights, and less time on processors that support it.
+        The dtype of weights and activations for --prove. bfloat16 needs half of the memory of
+        float32 for the weights, and less time on processors with bfloat16 instructions.
     out
-        A new folder for a copy of the model folder with the new config; the original is unchanged.
-        With --prove a folder for the page of results.
+        A new folder for a copy of the model with the new config; the original is unchanged. With
+        --prove, the folder for the page of results.
     part
-        The part of the config with the table, for method table: vision_config or decoder, for
-        example.
+        For the method table: the part of the config that has the position table, for example
+        vision_config or decoder.
     as_json
         Print the changes as one JSON document.
     """
@@ -158,14 +162,20 @@ def extend(
         return _prove(path, to, method or factor, text, base, trained, precision, page, as_json)
     if text is not None or precision != "float32":
         raise UsageError(
-            "`--text` and `--precision` need `--prove`. Add `--prove`, or leave them out."
+            "`--text` and `--precision` need `--prove`. Add `--prove`, or leave out `--text` and"
+            " `--precision`."
         )
     if method == "table":
         return _resize(path, to, out, part, factor or trained or base, as_json)
     if part:
-        raise UsageError("`--part` needs `--method table`. Add it, or leave `--part` out.")
+        raise UsageError(
+            "`--part` needs `--method table`. Add `--method table`, or leave out `--part`."
+        )
     if method is None:
-        raise UsageError("`--method` or `--prove` must be given, got neither. `--prove` tests all.")
+        raise UsageError(
+            "`--method` or `--prove` must be given, got neither. Name a method, or add `--prove`"
+            " to test all methods."
+        )
     with model_errors():
         extended = extension.extend(path, to, method, factor, trained, base, out)
     _print_extension(extended, as_json)
@@ -179,8 +189,8 @@ def _resize(
 
     if to is None or out is None or other is not None:
         raise UsageError(
-            "`--method table` needs `--to` and `--out`, and the only other option that it accepts"
-            " is `--part`. Add the missing option, or leave out the others."
+            "`--method table` needs `--to` and `--out`, and accepts no other options except"
+            " `--part`. Add `--to` and `--out`, or leave out the other options."
         )
     with model_errors():
         resized = resize(path, to, out, part)
@@ -239,8 +249,8 @@ def _prove(
 
     if to is None or other is not None:
         raise UsageError(
-            "`--prove` needs `--to`, and does not accept `--method` or `--factor`, because it tests"
-            " all methods. Add `--to`, or leave out the others."
+            "`--prove` needs `--to`, and does not accept `--method` or `--factor`, because"
+            " `--prove` tests all methods. Add `--to`, or leave out `--method` and `--factor`."
         )
     with model_errors(), progress() as update:
         proof = prove(
@@ -277,19 +287,21 @@ def convert(
     was: Literal["half", "interleaved"] | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a copy of a model with the channels of rotated pairs in another layout.
+    """Write a copy of a model whose query and key weights have the other RoPE layout.
 
     Parameters
     ----------
     path
-        A model folder with a config.json and weights in safetensors; or a GGUF file, which is
-        converted to a model folder. Quantised weights are written in float32.
+        A model folder with a config.json and weights in safetensors; or a GGUF file, which the
+        command converts to a model folder. Quantised weights are written in float32.
     layout
-        The new layout: the two channels of a pair are half a head apart, or adjacent.
+        The new layout. In the layout half, the two channels of a rotated pair are half a head
+        apart; in the layout interleaved, they are adjacent.
     out
         A new folder for the copy.
     was
-        The current layout; by default that of the config, if the weights do not show another.
+        The current layout of the weights. By default, posenc uses the layout of the model's type,
+        if the weights do not show the other layout.
     as_json
         Print the result as one JSON document.
     """

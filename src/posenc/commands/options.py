@@ -63,8 +63,9 @@ AllowCode = Annotated[
     Sequence[str],
     Parameter(
         negative="",
-        help="Allow this code, my_module.py:Mine, which is named in a file, spelled as in the file;"
-        " can be repeated. No other code named in files is run.",
+        help="A class or function of your own that a plan or a results file names, such as"
+        " my_module.py:Mine, and that posenc may run. Spell the name as in the file. The option can"
+        " be repeated; posenc runs no other code that is named in files.",
     ),
 ]
 
@@ -77,14 +78,17 @@ class Output:
     Attributes
     ----------
     out
-        A folder for `index.html`, which can be opened offline, and `results.json`. It must be new,
-        empty, or contain an earlier report.
+        The folder for the page `index.html`, which can be opened offline, and the numbers
+        `results.json`. The folder must be new, be empty, or contain an earlier report.
     figures
-        Write each figure also as a file in the folder `figures`: png, svg or pdf.
+        Also write each figure of the page as a file into the folder `figures`, in this format: png,
+        svg or pdf.
     width
-        The width of these files in millimetres: 85 for a column of a paper, 183 for a page.
+        The width of the figure files in millimetres: 85 for a column of a paper, 183 for a full
+        page.
     force
-        Write into the folder even if it contains other files. Only earlier pages are replaced.
+        Write into the output folder even if it contains other files. Only pages that posenc wrote
+        before are replaced.
     open
         Open the page in a browser.
     json
@@ -105,7 +109,9 @@ class Output:
         """
         for given, option in ((self.figures, "--figures"), (self.open, "--open")):
             if given and self.out is None:
-                raise UsageError(f"`{option}` needs a page. Add --out FOLDER.")
+                raise UsageError(
+                    f"`{option}` needs `--out`, the folder of the page. Add --out FOLDER."
+                )
         if self.out is not None:
             _reserve(self.out, self.force, beside)
 
@@ -163,7 +169,7 @@ def write_page(
     try:
         page.write(result, out, figures, views, width, progress)
     except OSError as error:
-        raise Failure(f"{out} could not be written: {error.strerror}.") from None
+        raise Failure(f"the page in {out} could not be written: {error.strerror}.") from None
 
 
 def _reserve(out: Path, force: bool, beside: bool) -> None:

@@ -31,9 +31,9 @@ class Export:
     Attributes
     ----------
     csv
-        Write all outcomes, prompt by prompt, to this new CSV file.
+        A new CSV file for all outcomes, with one row for each prompt.
     parquet
-        Write all outcomes to this new Parquet file, which needs the extra `parquet`.
+        A new Parquet file for all outcomes. This option needs the extra `parquet`.
     """
 
     csv: Place | None = None
@@ -74,25 +74,28 @@ def results(
 ) -> None:
     """Print or export the results of a study: its table, its training runs, or each outcome.
 
-    Only --merge changes the store. With --out, the page may be written into the study's folder.
+    The command does not change the results of the study, except with --merge. The folder --out may
+    be the folder of the study itself.
 
     Parameters
     ----------
     path
-        The folder of a study, or its results.db.
+        The folder of a study, or the file results.db in this folder.
     from_
-        Another spelling of PATH.
+        Another spelling of the argument PATH.
     task
-        Only these tasks.
+        Show only these tasks.
     encoding
-        Only these encodings, by name or label.
+        Show only these encodings, by name or label.
     protocol
-        The grading protocol: generated, forced, windowed, shuffled; sliding, apart, cropped.
+        The test protocol whose results are shown: generated, forced, windowed, shuffled, sliding,
+        apart or cropped.
     merge
-        First write the cells of these stores, which are parts of the same plan, into the store of
-        PATH, which is created if it does not exist.
+        Folders with other parts of the same plan. Before anything else, the command adds the
+        training runs of these folders to the results in PATH, which is created if it does not
+        exist.
     cells
-        List the cells instead of the table.
+        List the training runs ("cells") instead of the table.
     """
     if (path is None) == (from_ is None):
         got = "none" if path is None else "PATH and --from"
@@ -174,7 +177,9 @@ def _export(file: Path, contents: Any, write: Callable[[Any, Path], int]) -> Non
     try:
         rows = write(contents, file)
     except FileExistsError:
-        raise UsageError(f"{file} must be a new file, got one that exists. Name another.") from None
+        raise UsageError(
+            f"{file} must be a new file, got an existing file. Name another file."
+        ) from None
     except ImportError as error:
         raise UsageError(str(error)) from None
     print(f"{printable(str(file), 4_000)}: {rows:,} rows", file=sys.stderr)

@@ -39,22 +39,27 @@ class Content:
     Attributes
     ----------
     task
-        copy, copy-unique, copy-unique-4096, copy-repeat, copy-constant, both-unique, both-repeat,
-        reverse, sort, mode, count, addition, hinted-addition, parity, recall, flip-flop, variables;
-        marks-offset and marks-order, of pictures; language, passkey, names, masked and sentences,
-        made of a text; images; or one of your own, my_tasks.py:double, whose code is run.
+        The tasks to train on: copy, copy-unique, copy-unique-4096, copy-repeat, copy-constant,
+        both-unique, both-repeat, reverse, sort, mode, count, addition, hinted-addition, parity,
+        recall, flip-flop and variables; marks-offset and marks-order, which use pictures; language,
+        passkey, names, masked and sentences, which use a text file; images; or a task of your own,
+        written as my_tasks.py:double, whose code posenc runs.
     encoding
-        Names in `posenc list`, or my_module.py:Mine, whose code is run.
+        The encodings to compare: names in `posenc list`, or encodings of your own, written as
+        my_module.py:Mine, whose code posenc runs.
     seeds
-        Number of runs of each encoding, paired by seed; at least 6 can show a difference.
+        The number of training runs of each encoding. Runs with the same seed are compared as pairs.
+        A statistically certain difference needs at least 6 seeds.
     profile
-        Sizes of the model and of its training: smoke (minutes), cpu (hours) or gpu.
+        The size of the models and of their training: smoke (takes minutes), cpu (takes hours) or
+        gpu.
     text
-        A text file in UTF-8 for language, passkey, names and masked, by default Jane Austen's
-        Northanger Abbey; for sentences, a file whose lines are a label, a tab and a sentence.
+        A text file in UTF-8 for the tasks language, passkey, names and masked, by default Jane
+        Austen's Northanger Abbey. For the task sentences, a file in which each line has a label, a
+        tab and a sentence.
     images
-        An .npz file with arrays `pictures` (picture, side, side) and `labels`, for images; by
-        default the digits of scikit-learn.
+        An .npz file for the task images, with the arrays `pictures` (picture, side, side) and
+        `labels`. By default, the task uses the digits of scikit-learn.
     """
 
     task: Names = ()
@@ -114,36 +119,43 @@ def study(
 ) -> None:
     """Train small transformers that differ only in their encoding, and test them on longer texts.
 
-    Finished work is kept: the same command continues after an interruption, also by Ctrl-C.
+    If a study is interrupted, for example by Ctrl-C, the same command continues it; finished
+    training runs are kept.
 
     Parameters
     ----------
     plan
-        A TOML file with hypothesis, tasks, encodings, profile, seeds, metric and contrasts. Its
-        hash is registered in the results before the first training. Without a plan, the options
-        below are used. Code named in the plan is run only with --allow-code.
+        A TOML file with the hypothesis, tasks, encodings, profile, seeds, metric and contrasts of
+        the study. The hash of this file is stored in the results before the first training. Without
+        a plan, the options below describe the study. posenc runs code that is named in the plan
+        only with --allow-code.
     out
-        A folder for the results, new or with results of this plan; by default named by the plan's
-        hash. Its page, `index.html`, can be opened offline; `results.json` has the numbers.
+        The folder for the results. The folder must be new or have results of the same plan; by
+        default, its name contains the hash of the plan. The folder gets a page, `index.html`, which
+        can be opened offline, and the numbers, `results.json`.
     resume
-        A folder with a study, whose registered plan is continued.
+        The folder of an interrupted study. The command continues the plan that is stored in this
+        folder.
     workers
-        Number of processes, each with one thread; at most the number of free cores.
+        The number of processes that train models, each with one thread. Use at most the number of
+        free processor cores.
     device
-        A torch device for training: cuda, cuda:1, mps. Tests run on the CPU.
+        The torch device for training: cpu, cuda, cuda:1 or mps. The trained models are tested on
+        the CPU.
     part
-        Run a share of the cells, 2/5 for the second of five, in a folder of its own; then merge the
-        parts with `posenc results FOLDER --merge PART …`. Jobs on a cluster, or commands for
-        several GPUs, need no shared folder.
+        Run only a part of the training runs: 2/5 is the second of five parts. Each part needs its
+        own folder, so jobs on a cluster or on several GPUs need no shared folder. Afterwards, merge
+        the parts with `posenc results FOLDER --merge PART …`.
     max_minutes
-        Start only cells that will end within this time, estimated from finished cells, and list the
-        others.
+        Start only training runs that will end within this number of minutes, and list the other
+        runs. The time of a run is estimated from finished runs.
     keep
-        Save the trained models in the folder.
+        Save the trained models in the folder of the results.
     deviate
-        Continue although the plan, the code or a version has changed; the results list the changes.
+        Continue a study although its plan, the code of posenc or the version of a package has
+        changed. The results list these changes.
     pilot
-        Run a plan without controls, or with too few seeds, and mark its results as not evidence. A
+        Run a plan that has no controls or too few seeds, and mark the results as not evidence. A
         study without a plan is always a pilot.
     as_json
         Print one JSON document instead of tables.
@@ -158,7 +170,7 @@ def study(
     if plan is not None and content.named:
         raise UsageError(
             f"the study must be described by a plan or by options, got {plan} and options. Leave"
-            " one of them out."
+            " out the plan or the options."
         )
     folder = out if resume is None else resume
     share = _part(part)

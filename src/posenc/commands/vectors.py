@@ -20,11 +20,11 @@ from posenc.support.text import printable
     MODELS,
     place=5,
     examples=(
-        ("posenc vectors --out vectors/", "some 2,700 cases in JSON, with exact numbers"),
+        ("posenc vectors --out vectors/", "about 2,700 test cases in JSON, with exact numbers"),
         ("posenc vectors --check vectors/", ""),
         (
             "posenc vectors --against mine.py:apply --config config.json",
-            "names the fault of an implementation of RoPE",
+            "finds and names faults of an implementation of RoPE",
         ),
     ),
 )
@@ -39,32 +39,37 @@ def vectors(
     layout: Literal["half", "interleaved"] | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write test vectors for implementations of positional encodings, or test one of RoPE.
+    """Write test vectors for positional encodings, or test an implementation of RoPE.
 
-    With --against, the exit code is 0 if no fault was found, 1 for a fault, 2 for wrong usage and
-    70 if the test itself failed.
+    Test vectors are inputs and exact outputs, against which other programs can be tested. With
+    --against, the exit code is 0 if no fault was found, 1 for a fault, 2 for wrong usage and 70 if
+    the test itself failed.
 
     Parameters
     ----------
     out
-        A new folder for the vectors: every encoding, extension and rule of position ids, and the
-        layers of published models.
+        A new folder for test vectors of every encoding, every context extension, every rule of
+        position ids, and the layers of published models.
     check
-        A folder of vectors: compare its digests, and each number with what posenc computes.
+        A folder with test vectors. The command compares the digests of the files, and compares each
+        number with the number that posenc computes.
     against
-        A function `apply(q, k, positions)` as my_module.py:apply or package.module:apply, which
-        runs that code. q and k are (batch, head, token, channel), positions (batch, token) or
-        (batch, token, axis), all torch tensors; it returns the rotated q and k.
+        The implementation of RoPE to test: a function `apply(q, k, positions)`, written as
+        my_module.py:apply or package.module:apply, whose code posenc runs. `apply` must return the
+        rotated q and k. All arguments are torch tensors: q and k have the shape (batch, head,
+        token, channel), and positions (batch, token) or (batch, token, axis).
     config
-        The config.json of the model whose rotation `apply` computes.
+        The config.json of the model whose RoPE the function `apply` computes.
     length
-        Tokens of the text, where the angles depend on it; by default as many as the config allows,
-        and as many as the training had, before and after.
+        The length of the text in tokens, for models whose rotation angles depend on this length. By
+        default, the longest text that the config allows, and a text of the trained length before
+        and after it.
     layer
-        Index of the layer that is meant; by default the first that rotates and sees all tokens.
+        The index of the layer whose RoPE `apply` computes. By default, the first layer that has
+        RoPE and no attention window.
     layout
-        Where the two channels of a pair sit, for a program that reorders the weights when it loads
-        them; by default as in the model's own files.
+        The layout of the rotated pairs of channels, if the program with `apply` reorders the
+        weights when it loads them. By default, the layout of the model's files.
     as_json
         Print one JSON document.
     """
@@ -76,7 +81,8 @@ def vectors(
         )
     if (against is None) != (config is None):
         raise UsageError(
-            "--against and --config must be given together, got only one. Add the other."
+            "--against and --config must be given together, got only one of the two. Add the other"
+            " option."
         )
     if against is not None and config is not None:
         return _against(against, config, as_json, length, layer, layout)

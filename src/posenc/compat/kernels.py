@@ -28,7 +28,11 @@ def _tested(kernels: str) -> Any:
         module = import_module(kernels)
         module.self_test()
     except Exception as error:
-        warnings.warn(f"posenc does not use Numba, because it fails: {error}.", stacklevel=3)
+        warnings.warn(
+            "posenc does not use Numba on this machine, because posenc's Numba kernels fail here:"
+            f" {error}.",
+            stacklevel=3,
+        )
         return None
     return module
 

@@ -170,5 +170,6 @@ def _check_positions(encoding: Encoding, pos: Tensor, x: Heads, name: str) -> No
     if len(shape) > 1 and shape[0] not in (1, x.shape[0]):
         raise ValueError(
             f"{name} must be for a batch of {x.shape[0]}, like q, k and v, got {shape[0]}. Pass"
-            " positions (token,) for all texts, or (batch, token) for each text its own."
+            " positions (token,) for all texts, or (batch, token) for different positions in each"
+            " text."
         )

@@ -271,13 +271,13 @@ class Encoding(nn.Module):
         places = {HOOK_PLACES[hook] for hook in acts_on}
         if len(places) > 1 or "on_hidden" in acts_on:
             raise TypeError(
-                f"{name} cannot be called by itself, because it acts on"
+                f"{name} cannot be called directly, because this encoding acts on"
                 f" {', '.join(sorted(places))}. Use `SelfAttention`."
             )
         if acts_on and not {*acts_on} & {"on_embeddings", "on_queries", "on_keys", "on_scores"}:
             raise TypeError(
-                f"{name} cannot be called by itself, because it acts on values or output only. Use"
-                " `attend`."
+                f"{name} cannot be called directly, because this encoding acts on values or output"
+                " only. Use `attend`."
             )
         if "on_scores" in acts_on:
             if len(inputs) not in (1, 2):
@@ -329,7 +329,7 @@ class Encoding(nn.Module):
         if bias is None or bias.distance is None:
             name = type(self).__name__
             raise TypeError(
-                f"{name} cannot be called by itself, because its bias depends on queries or keys."
+                f"{name} cannot be called directly, because its bias depends on queries or keys."
                 " Use `attend`."
             )
         return bias.block(ALL, ALL, None)
@@ -440,8 +440,8 @@ def _size_of(parts: tuple[Encoding, ...], name: str) -> int:
     if len(sizes) > 1:
         listed = ", ".join(f"{part} {size}" for size, part in sizes.items())
         raise ValueError(
-            f"`parts` of `Sum` must have the same `{name}`, got {listed}. Create all of them with"
-            f" one `{name}`."
+            f"`parts` of `Sum` must have the same `{name}`, got {listed}. Create all parts with"
+            f" the same `{name}`."
         )
     return next(iter(sizes), 0)
 

@@ -49,7 +49,8 @@ def queries_and_keys(parts: Sequence[Placed], q: Heads, k: Keys) -> tuple[Tensor
         names = " + ".join(type(part.encoding).__name__ for part in parts)
         raise TypeError(
             f"`on_queries` and `on_keys` must return the same number of channels, got"
-            f" {q.shape[-1]} and {k.shape[-1]} from {names}. Append equally many in both."
+            f" {q.shape[-1]} and {k.shape[-1]} from {names}. Append the same number of channels in"
+            " both hooks."
         )
     return q, k
 

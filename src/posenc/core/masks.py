@@ -129,8 +129,9 @@ class Mask:
                 continue
             if shapes == NOWHERE:
                 raise ValueError(
-                    f"the mask must be made with positions, because there are {queries} queries but"
-                    f" {keys} keys. Pass the positions of both, as in `causal(q_pos, k_pos)`."
+                    f"the mask must be made with positions, because there are {queries} queries"
+                    f" but {keys} keys. Pass the positions of queries and keys, as in"
+                    " `causal(q_pos, k_pos)`."
                 )
             for shape, (what, tokens) in zip(shapes, counts.items(), strict=True):
                 if shape and shape[-1] not in (ANY, tokens):
@@ -141,15 +142,15 @@ class Mask:
                 if len(shape) == 3 and heads is not None and shape[1] not in (1, heads):
                     raise ValueError(
                         f"the mask must have positions for 1 head or for the {heads} heads of q,"
-                        f" got positions for {shape[1]}. Repeat those of heads that share keys with"
-                        " `repeat_interleave`."
+                        f" got positions for {shape[1]}. If query heads share keys, repeat the"
+                        " positions of the key heads with `repeat_interleave`."
                     )
                 # One row of positions is shared by all texts; a single length of `padding` is not
                 one_for_all = () if shapes[0] == () else (1,)
                 if shape[:-1][:1] not in ((), one_for_all, (batch,)):
                     raise ValueError(
                         f"the mask must be for a batch of {batch}, like q and k, got {shape[0]}."
-                        f" Make it for {batch}."
+                        f" Make a mask for a batch of {batch}."
                     )
 
     def of_last(self, start: int, tokens: int, batch: int) -> "Mask":
@@ -218,7 +219,7 @@ def window(size: int, pos: Positions | None = None, k_pos: KeyPositions | None =
     """
     if whole_number(size, "size") < 1:
         raise ValueError(
-            f"`size` must be at least 1, because a token sees at least itself, got {size}."
+            f"`size` must be at least 1, because each token attends at least to itself, got {size}."
         )
     return _banded(partial(_WithinSize, size), 1 - size, size - 1, pos, k_pos)
 
@@ -359,7 +360,8 @@ def _banded(
     if pos is None:
         if k_pos is not None:
             raise TypeError(
-                "`pos` must be the positions of queries if `k_pos` is given, got None. Pass both."
+                "`pos` must be the positions of queries if `k_pos` is given, got None. Pass both"
+                " `pos` and `k_pos`."
             )
         return Mask(see(), (NOWHERE,), bands=(OffsetRange(low, high),), made_of=())
     q = exact_copy(pos)
@@ -399,8 +401,8 @@ def refuse_no_function(mask: Any, name: str = "`mask`", device: torch.device | N
         )
     if isinstance(mask, FunctionType) and mask.__module__ == Mask.__module__:
         raise TypeError(
-            f"{name} must be the result of `masks.{mask.__name__}`, got the function itself. Call"
-            " it first."
+            f"{name} must be the result of a call of `masks.{mask.__name__}`, got the function"
+            f" itself. Pass `masks.{mask.__name__}(…)`."
         )
     if not isinstance(mask, FunctionType) or traced():
         return

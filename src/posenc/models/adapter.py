@@ -182,8 +182,9 @@ def _for_each_site(encoding: Any, base: Any, plan: AdapterPlan) -> list[Any]:
         return _created([encoding] * len(plan.sites), plan.sites)
     if table := getattr(encoding, "embedding", None):
         raise ValueError(
-            "`encoding` must include the position table that is added to the embeddings, got a list"
-            f" of layer encodings without it, whose config has {table}. Add a table of this size to"
+            "`encoding` must include the position table that is added to the embeddings, got a"
+            f" list of encodings for layers only. The config of the model has {table}. Add a table"
+            " of this size to"
             " the first encoding (`table + encodings[0]`), pass NoPE() to use no table, or leave"
             " the model unmodified."
         )
@@ -194,7 +195,7 @@ def _for_each_site(encoding: Any, base: Any, plan: AdapterPlan) -> list[Any]:
     if len(given) != len(plan.sites):
         raise ValueError(
             f"`encoding` must have one encoding for each of {len(plan.sites)} layers, got"
-            f" {len(given)}. Pass one for each, or one for all."
+            f" {len(given)}. Pass one encoding for each layer, or a single encoding for all layers."
         )
     return _created(given, plan.sites)
 
@@ -472,7 +473,7 @@ def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
     """Check the sizes of an encoding, and return it; a function is first called with length 1."""
     if isinstance(given, type):
         raise TypeError(
-            f"`encoding` must be an encoding, got the class {given.__name__}. Make an instance,"
+            f"`encoding` must be an encoding, got the class {given.__name__}. Create an object,"
             f' `{given.__name__}(…)`, or pass a name such as "alibi".'
         )
     encoding = given if isinstance(given, Encoding) or not callable(given) else given(1)
@@ -485,9 +486,9 @@ def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
     for part in leaves(encoding):
         if "on_hidden" in part.acts_on:
             raise ValueError(
-                "`encoding` must depend on positions only, got"
-                f" {type(part).__name__}, which also needs the hidden states of each layer. Use"
-                f" `SelfAttention` instead of {model}, which does not pass them to encodings."
+                f"`encoding` must depend on positions only, got {type(part).__name__}, which also"
+                f" needs the hidden states of each layer. Use `SelfAttention` instead of {model},"
+                f" because {model} does not pass hidden states to encodings."
             )
         values = part.dim if {"on_values", "by_weight", "on_output"} & {*part.acts_on} else 0
         for what, size, has in (
@@ -510,7 +511,8 @@ def _refuse_misplaced(encodings: list[Encoding], by_length: list[Encoding], rota
         if "on_embeddings" in encoding.acts_on and encoding is not encodings[0]:
             raise ValueError(
                 f"`encoding` must have {type(encoding).__name__}, which is added to the embeddings,"
-                f" in layer 0 only, got layer {i}. Move it to the first encoding."
+                f" in layer 0 only, got it in layer {i}. Move {type(encoding).__name__} to the"
+                " first encoding of the list."
             )
     if by_length and not (rotation and all(isinstance(candidate, RoPE) for candidate in by_length)):
         raise ValueError(

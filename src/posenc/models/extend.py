@@ -155,7 +155,8 @@ def _copied(path: Path, name: str, new: bytes, out: Path) -> Path:
     root, out = Path(os.path.realpath(path)), unused_folder(out)
     if not root.is_dir():
         raise ValueError(
-            f"`path` must be a model folder to be copied to `out`, got {path}. Pass the folder."
+            f"`path` must be a model folder if `out` is given, got {path}. Pass the folder of the"
+            " model."
         )
     if out.is_relative_to(root):
         raise ValueError(f"`out` must be outside the model folder, got {out}. Pass another folder.")
@@ -198,7 +199,7 @@ def extended(
         if base is None:
             raise ValueError("`base` must be a number with method base, got None. Pass `base`.")
         raise ValueError(
-            f"`base` must be None with method {method}, got {base:,.10g}. Leave it out, or pass"
+            f"`base` must be None with method {method}, got {base:,.10g}. Leave out `base`, or use"
             " method base."
         )
     if method not in (*METHODS, BASE):
@@ -344,7 +345,9 @@ def _lengths(
     if factor is not None and not (isfinite(factor) and 1 < factor <= MOST_TIMES):
         raise ValueError(f"`factor` must be above 1 and at most {MOST_TIMES:,}, got {factor:g}.")
     if to is None and factor is None:
-        raise ValueError("`to` must be a length unless `factor` is passed, got None for both.")
+        raise ValueError(
+            "`to` must be a length unless `factor` is passed, got None for `to` and for `factor`."
+        )
     if to is None or factor is None:
         trained = trained or usual
         length = round(trained * factor) if factor is not None else to or 0
@@ -353,7 +356,8 @@ def _lengths(
     if abs(implied * factor - to) > 0.5 or trained not in (None, implied):
         values = f"`to` {to}, `factor` {factor:g}" + (f", `trained` {trained}" if trained else "")
         raise ValueError(
-            f"`to` must be `factor` times `trained`, in whole tokens, got {values}. Omit one."
+            f"`to` must be `factor` times `trained`, in whole tokens, got {values}. Leave out one"
+            " of the three."
         )
     return to, factor, implied
 

@@ -239,7 +239,10 @@ def _remapped(
             if layer.window is not None or not isinstance(own, RoPE):
                 return own
             if own.turned < own.dim or own.axes > 1 or own.gain != 1:
-                raise ValueError("its layers must rotate whole heads by one axis, without a gain.")
+                raise ValueError(
+                    "the layers of the model must rotate whole heads by one axis, without an"
+                    " attention factor."
+                )
             made = Remapped(own.theta, remap, own.layout)
             made.softmax_scale = own.scale(own.dim)
             return made

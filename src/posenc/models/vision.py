@@ -76,7 +76,8 @@ def applied(
     """
     if hasattr(tower, CALL):
         raise ValueError(
-            "`tower` must not have an encoding applied already. Leave the other block first."
+            "`tower` must not have an encoding applied already. Leave the `with` block of the"
+            " other encoding first."
         )
     for part in leaves(encoding):
         if "on_hidden" in part.acts_on:

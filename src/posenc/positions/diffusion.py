@@ -221,15 +221,17 @@ def _refuse(rule: DiffusionRule, words: int, references: int, rate: float | None
     """Raise ValueError for an argument that the model does not use, or for a missing `rate`."""
     if rule.text == "apart" and words:
         raise ValueError(
-            f"`text` must be 0 for {rule.name}, whose text is read by cross-attention without"
-            f" positions, got {words}. Pass 0."
+            f"`text` must be 0 for {rule.name}, which reads the text by cross-attention without"
+            f" positions, got {words}. Pass `text=0`."
         )
     if rule.reference is None and references:
         raise ValueError(
-            f"`references` must be empty for {rule.name}, got {references}. Leave them out."
+            f"`references` must be empty for {rule.name}, got {references}. Leave out `references`."
         )
     if rule.steps is None and rate is not None:
-        raise ValueError(f"`rate` must be None for {rule.name}, got {brief(rate)}. Leave it out.")
+        raise ValueError(
+            f"`rate` must be None for {rule.name}, got {brief(rate)}. Leave out `rate`."
+        )
     if rule.steps is not None:
         if rate is None:
             raise ValueError(

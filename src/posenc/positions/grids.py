@@ -132,7 +132,7 @@ def _seconds(seconds: Any, videos: int, rule: MultimodalRule) -> list[float]:
     if rule.per_second is None and given:
         raise ValueError(
             f"`seconds` must be None for {rule.name}, whose position ids count frames, got"
-            f" {len(given)} numbers. Leave it out."
+            f" {len(given)} numbers. Leave out `seconds`."
         )
     if rule.per_second is not None and len(given) != videos:
         raise ValueError(

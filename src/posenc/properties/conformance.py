@@ -197,7 +197,8 @@ def case_of(
     probe = Probe(first, dim, heads, width, seed)
     if probe.limit < 2:
         raise ValueError(
-            f"`mine` must accept at least two positions, got {card.name}, which accepts only one."
+            f"`mine` must accept at least two positions, got {card.name}, which accepts only one"
+            " position."
         )
     case = Case(
         card=card,

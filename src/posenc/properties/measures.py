@@ -91,7 +91,8 @@ def of_probe(measure: Property) -> Property:
         if not isinstance(probe, Probe):
             raise TypeError(
                 f"`probe` must be a `Probe` for `{measure.__name__}`, got {brief(probe)}. Pass"
-                " `properties.Probe(encoding)`, or call `properties.check(encoding)` for all."
+                " `properties.Probe(encoding)`, or call `properties.check(encoding)` to measure"
+                " all properties."
             )
         return measure(probe)
 
@@ -414,7 +415,7 @@ def check(
     if probe.limit < 2:
         raise ValueError(
             f"`encoding` must accept at least two positions, got {type(encoding).__name__}, which"
-            " accepts only one."
+            " accepts only one position."
         )
     try:
         pos = probe.line(2)
@@ -428,7 +429,8 @@ def check(
             ) from error
         raise ValueError(
             f"{name} could not be measured with `dim`={probe.dim}, `heads`={probe.heads} and"
-            f" `width`={probe.width}. Pass the sizes that it was made for. The error: {error}"
+            f" `width`={probe.width}. Pass the sizes for which the encoding was created. The"
+            f" error: {error}"
         ) from error
     with torch.no_grad():
         return Findings({measure.__name__: measure(probe) for measure in ALL})

@@ -41,7 +41,7 @@ class Probe:
         if not isinstance(encoding, Encoding):
             raise TypeError(
                 "`encoding` must be an encoding, `RoPE(64)` for instance, got"
-                f" {brief(encoding)}. Create one, by name with `posenc.create`."
+                f" {brief(encoding)}. Create an encoding by its name with `posenc.create`."
             )
         for name, size in (("dim", dim), ("heads", heads), ("width", width)):
             if size is not None:

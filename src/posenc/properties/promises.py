@@ -278,7 +278,7 @@ def token_by_token(case: Case) -> Pairs:
     pos, x, last = case.line(), case.x(), torch.arange(tokens // 2, tokens)
     encoding = case.layer().encoding
     if not {*encoding.acts_on} & {*OF_TOKENS, "on_hidden"}:
-        raise NotApplicable("it acts on scores only")
+        raise NotApplicable("the encoding acts on scores only")
     orders = {"in reverse": torch.arange(tokens).flip(0), "without those before": last}
     if "on_hidden" in encoding.acts_on:
         at = encoding.on_hidden(x, encoding.prepare(pos))
@@ -323,7 +323,7 @@ def parameters_learn(case: Case) -> Pairs:
     layer = case.layer()
     named = learning(layer)
     if not named:
-        raise NotApplicable("it has no trainable parameters")
+        raise NotApplicable("the encoding has no trainable parameters")
     out = attended(layer, case.x(), case.line(), masks.causal(), "reference")
     for name, gradient in zip(
         named, _gradients(out.square().sum(), [*named.values()]), strict=True
@@ -426,7 +426,7 @@ def changed_weights(case: Case) -> Pairs:
     """After a change of weights, a used layer gives the same result as a new copy."""
     used, x, pos = case.layer(), case.x(), case.line()
     if not [*used.encoding.parameters()]:
-        raise NotApplicable("it has no parameters")
+        raise NotApplicable("the encoding has no parameters")
     fresh = deepcopy(used)
     attended(used, x, pos, case.mask)
     with torch.no_grad():

@@ -130,7 +130,10 @@ def _module(name: str) -> ModuleType:
 def _from_file(place: str) -> ModuleType:
     path = Path(place)
     if not path.is_file():
-        raise LookupError(f"there is no file {place}. Name one as `my_module.py:Mine`.")
+        raise LookupError(
+            f"there is no file {place}. Name an existing file and a class, as in"
+            " `my_module.py:Mine`."
+        )
     try:
         path = path.resolve()
         return _run(path, path.stat().st_mtime_ns)
@@ -167,8 +170,8 @@ def _imported(place: str) -> ModuleType:
         missing = error.__cause__
         if isinstance(missing, ModuleNotFoundError) and f"{place}.".startswith(f"{missing.name}."):
             raise LookupError(
-                f"there is no module {missing.name!r}. Name one that Python can import, or a file"
-                " as `my_module.py:Mine`."
+                f"there is no module {missing.name!r}. Name a module that Python can import, or a"
+                " file and a class, as in `my_module.py:Mine`."
             ) from error
         raise
 

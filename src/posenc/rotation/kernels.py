@@ -79,4 +79,4 @@ def _check_fit(x: Tensor, by: Turn, layout: Layout, start: int | None) -> None:
             " them there."
         )
     if not x.is_floating_point():
-        raise TypeError(f"`x` must be real floating-point numbers, got {x.dtype}. Convert it.")
+        raise TypeError(f"`x` must be real floating-point numbers, got {x.dtype}. Convert `x`.")

@@ -100,7 +100,8 @@ def usable() -> bool:
     except Exception as error:
         warnings.warn(
             "posenc rotates queries and keys with plain tensor operations, several times slower,"
-            f" because Triton does not work here: {error} Install a C compiler, or set `CC` to it.",
+            f" because Triton does not work here: {error} Install a C compiler, or set the"
+            " environment variable `CC` to the path of one.",
             stacklevel=2,
         )
         return False

@@ -158,7 +158,8 @@ def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
         )
     if instance.axes > 1:
         raise ValueError(
-            f"`encoding` must have one axis, got {_name(encoding)}, which has {instance.axes}. Pass"
+            f"`encoding` must have one axis, got {_name(encoding)}, which has {instance.axes}"
+            " axes. Pass"
             " a bias of distances in a text."
         )
     try:
@@ -332,8 +333,8 @@ def _turning(model: str | Path, target: int | None) -> inspection.Turning:
     turnings = [group.turning for group in inspected.groups if group.turning]
     if not turnings:
         raise ValueError(
-            f"`model` must be a model with RoPE, got {model}, which has none. `posenc inspect`"
-            " prints the encodings of its layers."
+            f"`model` must be a model with RoPE, got {model} without RoPE. `posenc inspect` prints"
+            " the encodings of the model's layers."
         )
     return max(turnings, key=lambda turning: turning.span or 0)
 

@@ -152,7 +152,7 @@ def room(
     if needed > most and device.type != "meta":
         raise ValueError(
             f"{name} of shape {shape} needs {needed // 2**30:,} GiB, but the machine has"
-            f" {most // 2**30:,} GiB. Make it smaller, or use the meta device."
+            f" {most // 2**30:,} GiB. Pass smaller sizes, or use the meta device."
         )
     return shape
 

@@ -54,9 +54,10 @@ def find(word: str) -> Term | None:
 def page() -> str:
     """Return the content of `docs/glossary.md`."""
     about = (
-        "Words of the field and of posenc, each with its meaning and its place in the code."
-        " [Published names](names.md) lists the encodings of papers and models."
-        ' "Also found as" lists synonyms, and related words that the entry explains.'
+        "This page defines terms of the field and of posenc. After each definition, an arrow (→)"
+        " points to a command or a file that shows the term. [Published names](names.md) lists the"
+        ' encodings of papers and models. "Also found as" lists synonyms of the term, and related'
+        " words that the entry explains."
     )
     return _page("Glossary", about, WORDS)
 
@@ -64,14 +65,15 @@ def page() -> str:
 def names_page() -> str:
     """Return the content of `docs/names.md`."""
     about = (
-        "Encodings, extensions and config keys of papers and models: what each is, who uses it,"
-        " and whether posenc has it."
+        "This page lists encodings, methods of context extension and config keys of papers and"
+        " models. Each entry has a definition, the models that use it, and whether posenc supports"
+        " it."
     )
     return _page("Published names", about, PUBLISHED)
 
 
 def _page(title: str, about: str, terms: Iterable[Term]) -> str:
-    made = "`posenc show WORD` prints an entry in a terminal, and `make table` writes this page."
+    made = "`posenc show TERM` prints an entry in a terminal, and `make table` writes this page."
     return "\n".join([f"# {title}", "", f"{about} {made}", "", *_entries(terms)])
 
 

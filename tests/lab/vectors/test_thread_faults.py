@@ -30,5 +30,6 @@ def test_the_corrected_engine_of_a_thread_passes(name):
 def test_the_readme_counts_the_faults_of_threads():
     readme = Path(__file__).parents[3] / "examples/vectors/README.md"
     text = " ".join(readme.read_text("utf-8").split())
-    assert f"has {len(CASES)} faults of public issues" in text
-    assert f"names {len(CASES)} now, and passes the {len(CASES)} corrections" in text
+    assert f"has {len(CASES)} faults from public issues" in text
+    assert f"names all {len(CASES)} faults" in text
+    assert f"no fault in the {len(CASES)} corrections" in text

@@ -154,7 +154,7 @@ def test_no_way_pays_where_models_were_trained_without_one():
     assert {int(one[1]) for one in plain} == {128, 192, 256, 512}  # of 64
     assert {one[3] for one in plain} == {"none"}
     said = use("a trained RoPE model, longer").measured
-    assert "Four small models" in said
+    assert "four small models" in said
     assert "two to eight times the 64 tokens of their configs" in said
     saved = [float(one[6]) - float(one[5]) for one in plain]  # the best against the last 64
     assert max(saved) < 0.01
@@ -330,7 +330,7 @@ def test_it_names_length_steps_and_seeds_of_the_encoders():
     assert len({cell["seed"] for cell in cells}) == 8
     assert len({cell["profile"]["rate"] for cell in cells}) > 1
     said = use("an encoder").measured
-    assert "(L = 32 words, a learning rate chosen for each, 3,000 steps, 8 seeds)" in said
+    assert "(L = 32 words, a learning rate chosen for each encoding, 3,000 steps, 8 seeds)" in said
     without, rows = (by_seed("masked", name, 16, 32) for name in ("nope", "learned"))
     assert all(abs(x - y) < 0.1 for x, y in zip(without, rows, strict=True))
 

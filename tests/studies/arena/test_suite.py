@@ -146,11 +146,11 @@ def test_the_hours_of_a_whole_suite_are_on_its_page():
     plans = named.plans("alibi")
     hours = sum(named.hours(name) for name in named.studies)
     page = (ROOT / "docs/studies.md").read_text("utf-8")
-    assert f"about {hours:.0f} hours of one core, {hours / 2:.0f} hours on two" in page
+    assert f"about {hours:.0f} hours on one core or {hours / 2:.0f} hours on two cores" in page
     ours = {suite.is_entry(row.name) for row in plans["recall"].encodings}
     assert ours == {True, False}
     share = 2 / 6  # rows of the entry
-    assert f"about {share * hours:.0f} hours of one core with stored baselines" in page
+    assert f"With stored baselines, they take about {share * hours:.0f} hours on one core" in page
 
 
 def test_a_suite_whose_controls_have_not_been_run_is_a_draft():

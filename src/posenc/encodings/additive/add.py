@@ -25,7 +25,9 @@ def add(x: Embeddings, rows: Tensor) -> Embeddings:
         got = x.dtype if isinstance(x, Tensor) else brief(x)
         raise TypeError(f"`x` must be floating-point embeddings (…, token, channel), got {got}.")
     if rows.is_meta and not x.is_meta:
-        raise ValueError("the table is on the meta device and has no values. Load it first.")
+        raise ValueError(
+            "the position table is on the meta device and has no values. Load the weights first."
+        )
     if rows.device != x.device:
         raise ValueError(
             f"the encoding and positions must be on the device of `x`, {x.device}, got"
@@ -47,7 +49,8 @@ def add(x: Embeddings, rows: Tensor) -> Embeddings:
     if given not in ((), (1,), batch):
         raise ValueError(
             f"positions must be for the batch of `x`, {tuple(batch)}, got {tuple(given)}. Pass"
-            " positions (token,) for all texts, or (batch, token) for each text its own."
+            " positions (token,) for all texts, or (batch, token) for different positions in each"
+            " text."
         )
     # bfloat16 would round whole numbers above 256
     exact = torch.promote_types(x.dtype, torch.float32)

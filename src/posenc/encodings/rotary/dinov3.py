@@ -42,7 +42,9 @@ def dinov3(dim: int, base: float = 100.0) -> Frequencies:
 def shift(points: Points, by: float, generator: Generator | None = None) -> Points:
     """Shift the coordinates of each image along each axis by a random number in −`by` … `by`."""
     if not 0 <= real(by, "by") < float("inf"):
-        raise ValueError(f"`by` must be the size of the largest shift, at least 0, got {by}.")
+        raise ValueError(
+            f"`by` must be the largest random shift of the coordinates, at least 0, got {by}."
+        )
     return points + by * _uniform(points, points.shape[-1], generator)
 
 
@@ -59,7 +61,8 @@ def rescale(points: Points, factor: float, generator: Generator | None = None) -
 def _growth(factor: float) -> float:
     if not 1 <= real(factor, "factor") < float("inf"):
         raise ValueError(
-            f"`factor` must be the largest factor of scaling, at least 1, got {factor}."
+            "`factor` must be the largest random factor of the coordinates, at least 1, got"
+            f" {factor}."
         )
     return factor
 

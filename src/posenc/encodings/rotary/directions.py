@@ -50,7 +50,7 @@ def spiral(dim: int, directions: int = 4, base: float = 10_000.0) -> Frequencies
         )
     if count(directions, "directions", 2) % 2:
         raise ValueError(
-            "`directions` must be even, because they come in pairs at a right angle, got"
+            "`directions` must be even, because directions come in pairs at a right angle, got"
             f" {directions}."
         )
     speed = frequencies(dim // 2, base)

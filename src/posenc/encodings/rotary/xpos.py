@@ -100,8 +100,9 @@ class XPos(Encoding):
         away = exact(pos) - self.centre
         if has_values(away) and (away.abs() > self.reach).any():
             raise IndexError(
-                f"`pos` must be within {self.reach:,} tokens of the centre {self.centre:,} of xPos,"
-                f" because its factors grow exponentially, got {pos.min():,} … {pos.max():,}. Pass"
+                f"`pos` must be within {self.reach:,} tokens of the centre {self.centre:,} of"
+                " xPos, because the factors of xPos grow exponentially with the distance from the"
+                f" centre, got {pos.min():,} … {pos.max():,}. Pass"
                 " a `centre` in the middle of your text, or train with a larger `span`."
             )
         fade = angles(away, self.rates)

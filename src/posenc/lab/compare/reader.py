@@ -94,9 +94,9 @@ def without_positions(model: nn.Module) -> Iterator[nn.Module]:
                 switched_off = True
         if not switched_off:
             raise TypeError(
-                f"the model must have a module called {', '.join(TABLES)} or {ROTARY}, so that its"
-                f" positional encoding can be disabled, got {type(model).__name__}, which has none."
-                " Use another model."
+                f"the model must have a module called {', '.join(TABLES)} or {ROTARY}, so that"
+                " posenc can disable the positional encoding of the model, got"
+                f" {type(model).__name__} without one. Use another model."
             )
         yield model
 

@@ -111,8 +111,8 @@ def _read(
         raise ModelError(
             folder.resolve(),
             "",
-            "computes attention scores that are NaN or infinite, so they cannot be drawn. Check the"
-            " weights",
+            "computes attention scores that are NaN or infinite, so posenc cannot draw the scores."
+            " Check the weights",
         )
     window = min(WINDOW, inspection.spec.context or WINDOW)
     far = capture(reader.model, {"input_ids": _window(reader, text, window)})

@@ -691,8 +691,8 @@ def _trained(cell: Cell) -> int:
     if cell.trained is None and is_own(cell.task):
         raise StoreError(
             f"the stored training runs of the task {brief(cell.task)} must have `trained`, got"
-            " none. The default is in the code of the task, which is not run here. Run the study"
-            " again."
+            " none. The default of `trained` is in the code of the task, and posenc does not run"
+            " this code when it reads results. Run the study again."
         )
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
 

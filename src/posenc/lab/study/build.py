@@ -68,8 +68,8 @@ def encoding_of(cell: Cell, both_ways: bool = False) -> Encoding:
         return create(cell.encoding, dim, cell.profile.heads, **options)
     if find(cell.encoding).name != "RoPE":
         raise ValueError(
-            f"the option `theta` must be used with rope only, got it for {cell.encoding!r}. Leave"
-            " it out."
+            f"the option `theta` must be used with rope only, got {cell.encoding!r}. Leave out"
+            " `theta`."
         )
     try:
         theta = torch.tensor(options.pop("theta"), dtype=torch.float64)

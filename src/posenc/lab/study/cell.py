@@ -151,7 +151,7 @@ class Cell:
             odd = ", ".join(sorted(set(rest) - known)) or f"format {settings.get('format')!r}"
             raise ValueError(
                 f"a training run must have settings of format {FORMAT}, got {odd}. Use the version"
-                " of posenc that wrote them."
+                " of posenc that wrote these settings."
             )
         for name, value in rest.items():
             check_setting(name, value)

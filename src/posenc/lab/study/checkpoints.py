@@ -131,7 +131,8 @@ def _read_file(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | N
     there = about["made_by"] | flat(about["state"].get("cell") if settings else None)
     if differing := differences(there, _versions() | flat(settings)):
         raise Refused(
-            f"{path.name} is the checkpoint of another run: {differing}. Delete {path.parent} to"
+            f"{path.name} is the checkpoint of another training run: {differing}. Delete"
+            f" {path.parent} to"
             " train from the beginning."
         )
     return Checkpoint(about["step"], load(data), about["state"], path)

@@ -99,7 +99,7 @@ def grade(predictions: Predictions, cell: Cell, task: Task) -> dict[tuple[str, i
     if left:
         raise ValueError(
             "the keys of `predictions` must be length/batch/output for the tested lengths, got"
-            f" {min(left)}. Pass what `predict` returned."
+            f" {min(left)}. Pass the result of `predict`."
         )
     return outcomes
 
@@ -126,7 +126,7 @@ def _check_outputs(outputs: Predictions, task: Task, batch: Batch, where: str) -
             got = "none" if held is None else f"{held.dtype} of shape {tuple(held.shape)}"
             raise ValueError(
                 f"the predictions {name!r} for {where} must be {kind} of shape {shape}, got {got}."
-                " Pass what `predict` returned."
+                " Pass the result of `predict`."
             )
 
 

@@ -369,7 +369,8 @@ def file_of(cell: Cell) -> Path | None:
     path = Path(cell.source)
     if safe_files.digest(path) != cell.data:
         raise ValueError(
-            f"{cell.source} has changed since the study began. Restore the former file."
+            f"{cell.source} has changed since the study began. Restore the version of the file"
+            " with which the study began."
         )
     return path
 

@@ -30,7 +30,7 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise safe_files.NotRegular(
-            f"the folder of a study must be a folder, got {folder}, a file. Name another."
+            f"the folder of a study must be a folder, got the file {folder}. Name a folder."
         ) from None
     path = folder / NAME
     safe_files.check_files(path)
@@ -40,8 +40,8 @@ def locked(folder: Path) -> Iterator[None]:
         lock.acquire(blocking=False)
     except Timeout:
         raise Locked(
-            f"{folder} is in use by {_holder(path)}. Wait until it ends, or end it with Ctrl-C and"
-            " run the command again."
+            f"{folder} is in use by {_holder(path)}. Wait until that command ends, or end that"
+            " command with Ctrl-C. Then run this command again."
         ) from None
     except OSError:
         # This file system has no locks; any other error is raised by `open` below

@@ -50,15 +50,16 @@ def _joined(whole: Contents, other: Contents, part: Path) -> Contents:
     if changed := environment.changes(whole.sources, other.sources):
         raise StoreError(
             f"{part} must be made with the same versions and code as the folders before it, got"
-            f" other ones: {changed}. Leave it out, or run it again with the same versions."
+            f" other versions or code: {changed}. Leave out this folder, or run this part again"
+            " with the same versions."
         )
     for name in whole.records.keys() & other.records.keys():
         one, twice = whole.records[name], other.records[name]
         if (one.outcomes, one.failure) != (twice.outcomes, twice.failure):
             raise StoreError(
                 f"{part} must have the same outcome of {one.cell.task} {one.cell.name}, seed"
-                f" {one.cell.seed}, as the folders before it, got another. Other processors"
-                " can round differently. Leave out one of these folders."
+                f" {one.cell.seed}, as the folders before it, got a different outcome. The cause"
+                " may be a processor that rounds differently. Leave out one of these folders."
             )
     return replace(
         whole,

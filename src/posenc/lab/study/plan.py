@@ -295,8 +295,8 @@ class Plan:
         for rate in self.rates or [self.profile_of(row).rate for row in self.encodings]:
             if rate > MOST_RATE:
                 raise PlanError(
-                    f"`rate` must be at most {MOST_RATE:g}, a learning rate of AdamW, got {rate:g}."
-                    " Write one near 1e-3."
+                    f"`rate` must be at most {MOST_RATE:g}, a learning rate of AdamW, got"
+                    f" {rate:g}. Write a rate near 1e-3."
                 )
         for row in self.encodings:
             profile = self.profile_of(row)

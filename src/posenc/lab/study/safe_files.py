@@ -69,7 +69,8 @@ def _check_content(path: Path, about: os.stat_result, most: int) -> None:
         raise NotRegular(f"{path} must be a regular file, got a device or a pipe.")
     if about.st_size > most:
         raise ValueError(
-            f"{path} must have at most {most:,} bytes, got {about.st_size:,}. Use a part of it."
+            f"{path} must have at most {most:,} bytes, got {about.st_size:,}. Use a part of the"
+            " file."
         )
 
 
@@ -82,6 +83,6 @@ def _check(paths: Iterable[Path], right: Callable[[int], bool], what: str) -> No
         if not right(mode):
             got = "a link" if stat.S_ISLNK(mode) else "another kind of file"
             raise NotRegular(
-                f"{path} must be a regular {what} for a study to use it, got {got}. Remove it, or"
-                " name another folder."
+                f"{path} must be a regular {what} for a study to use it, got {got}. Remove {path},"
+                " or name another folder."
             )

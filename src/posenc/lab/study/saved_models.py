@@ -42,8 +42,8 @@ class SavedModel:
         """
         if self.both_ways:
             raise ValueError(
-                "a model that generates must be a decoder, got an encoder. Call `.model(tokens)`"
-                " for its logits at each token."
+                "a model that generates text must be a decoder, got an encoder. Call"
+                " `.model(tokens)` for the logits of the encoder at each token."
             )
         number = {symbol: n for n, symbol in enumerate(self.vocabulary)}
         unknown = [symbol for symbol in prompt if symbol not in number]

@@ -236,7 +236,10 @@ def interquartile(
     - `seed`: seed of the resamples
     """
     if not outcomes:
-        raise ValueError("`outcomes` must have at least one task with its runs, got none. Add one.")
+        raise ValueError(
+            "`outcomes` must have at least one task with its training runs, got none. Add the"
+            " outcomes of a task."
+        )
     tables, random = [*map(_seeds_by_prompts, outcomes)], torch.Generator().manual_seed(seed)
     drawn = [_redrawn(table, count(resamples, "resamples"), random) for table in tables]
     seen = torch.cat([table.mean(1) for table in tables]).unsqueeze(0)

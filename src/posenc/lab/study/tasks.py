@@ -131,7 +131,8 @@ class Task:
         if twice:
             raise ValueError(
                 f"`symbols` must contain no symbol twice, and none of {', '.join(MARKS)}, got"
-                f" {', '.join(map(repr, twice[:3]))} in the task {self.name!r}. Rename one."
+                f" {', '.join(map(repr, twice[:3]))} in the task {self.name!r}. Rename one of the"
+                " symbols."
             )
 
     @cached_property
@@ -235,8 +236,8 @@ class Task:
             return [self._number[symbol] for symbol in symbols]
         except KeyError as unknown:
             raise ValueError(
-                f"`symbols` must contain all symbols of the task {self.name!r}, got"
-                f" {brief(unknown.args[0])}, which is not among them. Add it."
+                f"`symbols` must contain all symbols of the task {self.name!r}, got the unknown"
+                f" symbol {brief(unknown.args[0])}. Add this symbol to `symbols`."
             ) from None
 
     def decode(self, tokens: Sequence[int]) -> list[str]:
@@ -328,7 +329,9 @@ def parity(n: int, random: Random) -> Answered:
 def addition(n: int, random: Random) -> Answered:
     """Add two numbers of n digits; all numbers have the last digit first."""
     if n > MOST_DIGITS:
-        raise ValueError(f"`n` must be at most {MOST_DIGITS:,} digits, got {n}. Test shorter ones.")
+        raise ValueError(
+            f"`n` must be at most {MOST_DIGITS:,} digits, got {n}. Test shorter numbers."
+        )
     first, second = (random.randrange(10 ** (n - 1) if n > 1 else 0, 10**n) for _ in range(2))
     written = lambda value, size: list(f"{value:0{size}}"[::-1])  # noqa: E731
     return [*written(first, n), "+", *written(second, n), "="], written(first + second, n + 1)
@@ -537,7 +540,7 @@ def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int 
     if not least or trained not in tested or tested[-1] <= trained:
         raise ValueError(
             f"`labelled` must have about 50 sentences of every length up to `trained`={trained}"
-            " and of longer ones. Use more sentences, or another `trained`."
+            " and of longer ones. Use a file with more sentences, or another `trained`."
         )
     return Task(
         "sentences", reader(False), [RARE, *known, *map(_label, labels)], trained, least,
@@ -673,7 +676,8 @@ def _check_sizes(path: Path) -> None:
                 if prod(shape) * dtype.itemsize != size - array.tell():
                     raise ValueError(
                         f"{name} must have as many bytes as its header states, for shape {shape}"
-                        f" and dtype {dtype}, got {size - array.tell():,} bytes. Save it again."
+                        f" and dtype {dtype}, got {size - array.tell():,} bytes. Save the array"
+                        " again."
                     )
 
 

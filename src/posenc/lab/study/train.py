@@ -91,7 +91,8 @@ def _saved(path: Path, cell: Cell) -> Transformer:
     there, here = (checkpoints.flat(one.settings) for one in (saved.cell, cell))
     if other := checkpoints.differences(there, here):
         raise checkpoints.Refused(
-            f"{path} is the model of another run: {other}. Delete it to train from the beginning."
+            f"{path} is the saved model of another training run: {other}. Delete this file to"
+            " train from the beginning."
         )
     return saved.model
 

@@ -35,14 +35,14 @@ def check_allowed(
     if refused := [printable(name, 300) for name in code if name not in allowed]:
         options = " ".join(f"--allow-code {shlex.quote(name)}" for name in refused)
         raise CodeRefused(
-            f"{where} names code, {', '.join(refused)}, which is run only if you allow it. Read"
-            f" the code, then add `{options}`, or in Python `allow_code={refused}`."
+            f"{where} names code, {', '.join(refused)}, and posenc runs this code only if you"
+            f" allow it. Read the code, then add `{options}`, or in Python `allow_code={refused}`."
         )
     for name, digest in digests(code).items():
         if made_with.get(name, digest) != digest:
             raise CodeRefused(
                 f"{name} must have the same code as when {where} was made, SHA-256"
-                f" {made_with[name][:12]}…, got {digest[:12]}…. Restore the former file."
+                f" {made_with[name][:12]}…, got {digest[:12]}…. Restore the file with the old code."
             )
 
 

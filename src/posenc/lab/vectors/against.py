@@ -285,7 +285,8 @@ class Observed:
         if len(pair) != 2 or pair[0].shape != q.shape or pair[1].shape != k.shape:
             raise ValueError(
                 f"`apply` must return q of shape {tuple(q.shape)} and k of shape {tuple(k.shape)},"
-                f" got {[tuple(x.shape) for x in pair]}. Return both with the shapes of the inputs."
+                f" got {[tuple(x.shape) for x in pair]}. Return q and k with the shapes of the"
+                " inputs."
             )
         return pair[0], pair[1]
 

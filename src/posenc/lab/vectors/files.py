@@ -105,7 +105,7 @@ def write(out: Path) -> int:
     Raises FileExistsError if there is anything at `out`.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} exists, and nothing is overwritten. Name a new folder.")
+        raise FileExistsError(f"{out} exists, and posenc overwrites no folder. Name a new folder.")
     made = [*cases()]
     texts = {f"{kind}.json": _text(kind, chosen) for kind, chosen in _by_kind(made).items()}
     core = [case for case in made if case.core]
@@ -186,8 +186,8 @@ def _index(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     raise ValueError(
-        f"{folder} must be a folder that `posenc vectors --out` wrote, got none with an"
-        f" {INDEX} of format {FORMAT}. Run this command to make one."
+        f"{folder} must be a folder that `posenc vectors --out` wrote, got a folder without an"
+        f" {INDEX} of format {FORMAT}. Run `posenc vectors --out FOLDER` to write one."
     )
 
 

@@ -108,7 +108,7 @@ class Opened:
                 "",
                 f"must have at least {2 * size:,} tokens, got {len(ids):,}. Pass more text"
                 if len(ids) < 2 * size
-                else "has tokens outside the model's vocabulary. Use its own tokenizer.json"
+                else "has tokens outside the model's vocabulary. Use this model's tokenizer.json"
             )  # fmt: skip
         starts = torch.linspace(0, len(ids) - size, min(count, len(ids) // size)).long()
         cut = ids[starts[:, None] + torch.arange(size)]

@@ -80,8 +80,8 @@ class ModelHook:
     def __call__(self, base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         if not self.rotation and base.config._attn_implementation != NAME:
             raise ValueError(
-                f"The model's attention must be {NAME!r} while an encoding is applied, got"
-                f" {base.config._attn_implementation!r}. Call `remove(model)` before"
+                f"The attention implementation of the model must be {NAME!r} while an encoding is"
+                f" applied, got {base.config._attn_implementation!r}. Call `remove(model)` before"
                 " `set_attn_implementation`."
             )
         arguments = dict(zip(self.names, args, strict=False)) | kwargs
@@ -116,8 +116,9 @@ class ModelHook:
         if pos is not None and pos.ndim == 3:
             if not _traced() and (pos != pos[:1]).any():
                 raise ValueError(
-                    "`position_ids` must be the same on all axes, as for a text without images, got"
-                    " axes that differ. Pass (batch, token), for text only."
+                    "`position_ids` must be the same on all axes, as for a text without images,"
+                    " got different ids on the axes. Pass `position_ids` of shape (batch, token),"
+                    " and only texts without images."
                 )
             pos = pos[0]
         counted = (torch.arange(x.shape[1], device=x.device) + start).unsqueeze(0)
@@ -127,8 +128,8 @@ class ModelHook:
             return counted if pos is None else pos
         if not isinstance(start, Tensor) and mask.shape[1] < start + x.shape[1]:
             raise ValueError(
-                f"`attention_mask` must have {start + x.shape[1]} tokens, those of the cache and"
-                f" the new ones, got {mask.shape[1]}."
+                f"`attention_mask` must have {start + x.shape[1]} tokens, for the cached and the"
+                f" new tokens, got {mask.shape[1]}."
             )
         real = mask.to(x.device) != 0
         pos = counted - real.int().argmax(-1, keepdim=True) if pos is None else pos
@@ -147,8 +148,9 @@ class ModelHook:
             assert_async(counted, "several texts in one sequence need `use_cache=False`")
         elif self.by_length and not counted:
             raise ValueError(
-                "`position_ids` must be ascending in each sequence, got several texts in one. The"
-                " encoding depends on the length of the text. Pass one text per sequence."
+                "`position_ids` must be ascending in each sequence, got several texts in one"
+                " sequence. The encoding depends on the length of each text. Pass one text per"
+                " sequence."
             )
         elif not counted:
             raise ValueError(

@@ -43,7 +43,7 @@ def attention_function(
     if attend is None:
         raise ValueError(
             f"The config of this {type(module).__name__} must not be shared with another model that"
-            " has an encoding applied. Build each from its own config."
+            " has an encoding applied. Build each model from its own config."
         )
     causal = kwargs.get("is_causal")
     out = attend(

@@ -96,7 +96,9 @@ def open_weights(files: ModelFiles) -> Weights:
 def _part(path: Path, kind: str) -> Part:
     with opened(path) as file:
         if file.read(20).startswith(b"version https://git"):
-            raise Broken(path, "", "is a Git LFS pointer, not the file. Run `git lfs pull`")
+            raise Broken(
+                path, "", "is a Git LFS pointer instead of the weights. Run `git lfs pull`"
+            )
     return READERS[kind](path)
 
 

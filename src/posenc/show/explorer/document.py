@@ -109,13 +109,17 @@ def check_place(out: Path, force: bool = False) -> None:
     """Raise OSError, with the reason, if a page must not or cannot be written to `out`."""
     name = printable(str(out), 4_000)
     if out.is_dir():
-        raise IsADirectoryError(f"{name} is a folder. Use a file in it, {out.name}/explore.html.")
+        raise IsADirectoryError(
+            f"{name} is a folder. Name a file in this folder, {out.name}/explore.html."
+        )
     if os.path.lexists(out) and not force and not has_mark(out, MARK):
         raise FileExistsError(
             f"{name} exists and is not a page of posenc. Use another file, or pass --force."
         )
     if not out.parent.is_dir():
-        raise FileNotFoundError(f"{printable(str(out.parent), 4_000)} is not a folder. Create it.")
+        raise FileNotFoundError(
+            f"{printable(str(out.parent), 4_000)} is not a folder. Create this folder."
+        )
     if not os.access(out.parent, os.W_OK):
         raise PermissionError(f"{printable(str(out.parent), 4_000)} cannot be written to.")
 

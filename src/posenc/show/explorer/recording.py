@@ -73,7 +73,9 @@ class Recording(DispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if torch.Tag.data_dependent_output in func.tags:
-            raise ValueError("it depends on the values of a tensor, which a graph cannot record")
+            raise ValueError(
+                "the encoding reads values of a tensor in Python, which a graph cannot record"
+            )
         with self:
             simpler = (decompositions().get(func) or func.decompose)(*args, **kwargs)
         if simpler is not NotImplemented:

@@ -13,11 +13,11 @@ from posenc.support.notebook import table
 
 HEADS = "you have", "take", "because"
 BASES = {
-    "convention": "published models do so; nothing here shows that it is needed",
-    "computed": "it follows from the formula and the settings",
-    "measured": "small models were trained here, and the numbers are in a store",
+    "convention": "published models do so; no study of posenc shows that it is needed",
+    "computed": "the reason follows from the formula of the encoding and the settings of the model",
+    "measured": "we trained small models, and a file in `studies/` stores the numbers",
 }
-# studies/fair-text: bits a character at L, at 2 L reading all, and at 2 L cropped to the last L
+# studies/fair-text: bits per character at L, at 2 L reading all, and at 2 L cropped to the last L
 READ: Mapping[str, tuple[float, float, float]] = {
     "RoPE": (1.913, 4.512, 1.895),
     "NoPE": (2.078, 3.870, 2.095),
@@ -50,8 +50,8 @@ NEW_ANGLES: Mapping[str, int] = {"as trained": 29, "NTK": 28, "PI": 0, "YaRN": 0
 
 # The models of studies/fair-text, to which all rows about texts refer
 TINY = (
-    "tiny models of a novel (L = 64 characters, learning rate 0.004, the largest of the three"
-    " tried, for every row, 5,000 steps, 8 seeds)"
+    "tiny language models on a novel (L = 64 characters, learning rate 0.004, the largest of the"
+    " three tried, for every row, 5,000 steps, 8 seeds)"
 )
 _EQUAL = ", ".join(f"{name} {margin:.3f}" for name, margin in EQUAL.items())
 _ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
@@ -118,103 +118,121 @@ GUIDE = (
     Use(
         "a decoder",
         "RoPE",
-        "most open decoders use it, Llama and Qwen among them",
+        "most open decoders use RoPE, Llama and Qwen among them",
         "convention",
         "Llama 3.1, Qwen3, phi-4 and most others, in all layers",
-        "RoPE's scores depend on the distance alone, and it has no last position (*shift invariant*"
-        f" and *any length* in the table of properties). Of {TINY}, tested at n = L, those with"
-        f" RoPE need {READ['RoPE'][0]:.3f} bits a character, with T5 {READ['T5'][0]:.3f} and with"
-        f" NoPE {READ['NoPE'][0]:.3f}. The plan does not rank them.",
+        "RoPE's scores depend on the distance alone, and RoPE works at any position (the columns"
+        " *shift invariant* and *any length* in the table of properties). We trained"
+        f" {TINY}. On texts of length n = L, models with RoPE need {READ['RoPE'][0]:.3f} bits per"
+        f" character, models with T5 {READ['T5'][0]:.3f}, and models with NoPE"
+        f" {READ['NoPE'][0]:.3f}. The plan of this study ranks no encodings.",
         "Which encoding learns best at scale: the models trained here are tiny.",
     ),
     Use(
         "a decoder to train on long texts",
-        "RoPE, with windows in most layers; in the rest a large base, p-RoPE or NoPE",
-        "Gemma 3 and 4, Llama 4 and EXAONE 4 do",
+        "RoPE, with windows in most layers; in the other layers a large base, p-RoPE or NoPE",
+        "Gemma 3, Gemma 4, Llama 4 and EXAONE 4 combine such layers",
         "convention",
         "a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4, EXAONE 4, and without windows"
         " SmolLM3",
-        "No study here trains windows, or this mixture of layers, on long texts. The RoPE of the"
-        f" first row, tested with a window of L, needs {WINDOWED:.3f} bits a character at 2 L. It"
-        " was trained on L characters, where a window hides nothing.",
+        "No study of posenc trains a model with windows, or with this mixture of layers, on long"
+        " texts. The RoPE models of the section “A decoder” were also tested with an attention"
+        f" window of L tokens: at 2 L they need {WINDOWED:.3f} bits per character. They were"
+        " trained on L characters, where a window of L hides nothing.",
         "The effect of windows and mixtures when they are trained on long texts.",
     ),
     Use(
         "a trained RoPE model, longer texts",
         "YaRN, then measure: `posenc extend --prove`",
-        f"at 16 times its length, {NEW_ANGLES['as trained']} of Llama 3's 64 pairs meet new angles,"
-        f" with YaRN {NEW_ANGLES['YaRN']}",
+        f"at 16 times Llama 3's trained length, {NEW_ANGLES['as trained']} of its 64 pairs meet"
+        f" new angles; with YaRN {NEW_ANGLES['YaRN']}",
         "computed",
         "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; a method of its own: Llama 3.1, Phi-3.5",
-        "Of 64 pairs of Llama 3's RoPE, these meet new angles at 131,072 tokens after 8,192 in"
-        f" training: {_ANGLES}. PI has a price that this count does not show: all neighbouring"
-        " tokens end up 16 times closer; with YaRN only the slow pairs slow down. Four small models"
-        " trained without any of these methods read two to eight times the 64 tokens of their"
-        " configs. No config saved as much as 0.01 bits compared with reading only the last 64"
-        " tokens. There"
-        f" is little to gain: one of the four, trained on 128 letters, needs {TWICE[0]} bits with"
-        f" 128 letters and {TWICE[1]} with the last 64. ReRoPE and Self-Extend, which no config can"
-        f" state, saved up to {REMAPPED} bits with this model, and less than 0.01 with the others.",
-        "Whether your model can use texts of that length: `posenc extend --prove` measures its"
-        " loss, or train it on texts of that length.",
+        "Llama 3's RoPE rotates 64 pairs of channels. If the model was trained on 8,192 tokens and"
+        " reads 131,072, the number of pairs that meet angles not seen in training is, by method:"
+        f" {_ANGLES}. The count hides a cost of PI: PI moves all neighbouring tokens 16 times"
+        " closer together, while YaRN slows down only the slow pairs. We tested four small models"
+        " that were trained without any of these methods, on texts of two to eight times the 64"
+        " tokens of their configs. Compared with reading only the last 64 tokens, no config saved"
+        " as much as 0.01 bits per token. These models could gain little from longer texts: one of"
+        f" the four, trained on 128 letters, needs {TWICE[0]} bits per letter if it reads 128"
+        f" letters and {TWICE[1]} if it reads only the last 64. No config can state the methods"
+        " ReRoPE and"
+        f" Self-Extend; they saved up to {REMAPPED} bits per token with this model, and less than"
+        " 0.01"
+        " with the other three models.",
+        "Whether your model can use texts of that length. `posenc extend --prove` measures the"
+        " loss of your model on long texts; training on texts of that length is the alternative.",
     ),
     Use(
         "a trained RoPE model, left as it is",
         "only the last L tokens (L: the trained length)",
-        f"tiny models at 2 L need {READ['RoPE'][1]:.2f} bits a character reading all,"
+        f"at 2 L, tiny models need {READ['RoPE'][1]:.2f} bits per character reading all, and"
         f" {READ['RoPE'][2]:.2f} reading the last L",
         "measured",
         "windows in half of the layers or more: Gemma-3, gpt-oss, Olmo-3.1",
-        "The models of the first row need these bits at 2 L, reading all and cropped to the last L:"
-        f" {_read('RoPE', 'NoPE', 'ALiBi')}. ALiBi has two heads there; with four, rate 0.001 and"
-        f" 1,500 steps it needs {ALIBI[0]:.3f} and {ALIBI[1]:.3f}. All of them use only the last 6"
-        " to 10 letters even within L, so no encoding could have gained from more. In another"
-        " study, models were trained to copy L = 10 words, which may repeat (learning rate 0.001,"
-        f" 2,000 steps, 6 seeds). At 1.2 L those with RoPE copied {COPIED['RoPE'][0]} % of the"
-        f" texts, with NoPE {COPIED['NoPE'][0]} %; that study has too few seeds to decide any of"
-        " its contrasts. Where no word repeats, with four times the batch and rate, RoPE copies"
-        " longer texts in a pilot of one seed (studies/use-of-length). The answer may also lie"
-        " farther back than the last L tokens. In the same pilot, of recall (L = 20), RoPE finds"
+        "The models of the section “A decoder” need these bits per character on texts of 2 L; the"
+        " first number is for reading the whole text, the second for reading only the last L:"
+        f" {_read('RoPE', 'NoPE', 'ALiBi')}. The ALiBi models of that study have two heads. In"
+        " another study, ALiBi models with four heads, learning rate 0.001 and 1,500 steps need"
+        f" {ALIBI[0]:.3f} bits for the whole text and {ALIBI[1]:.3f} bits for the last L. All of"
+        " these models use only the last 6 to 10 letters of a text, even within L, so no encoding"
+        " could have gained more from longer"
+        " texts. In a third study, models were trained to copy L = 10 words, which may repeat"
+        " (learning rate 0.001, 2,000 steps, 6 seeds). At 1.2 L, models with RoPE copied"
+        f" {COPIED['RoPE'][0]} % of the texts and models with NoPE {COPIED['NoPE'][0]} %; that"
+        " study has too few seeds to decide any of its contrasts. A pilot of one seed trains RoPE"
+        " on"
+        " texts in which no word repeats, with four times the batch size and learning rate of the"
+        " third study; this RoPE copies texts longer than L (studies/use-of-length). Reading only"
+        " the last L tokens fails"
+        " if the answer lies farther back: in the same pilot, in a recall task (L = 20), RoPE finds"
         f" {RECALLED[0]} % at 2 L, and {RECALLED[1]} % in a window of L.",
-        "Whether large models behave in the same way, or these at other lengths, steps and larger"
-        " rates.",
+        "Whether large models behave in the same way, and whether tiny models do at other lengths,"
+        " numbers of steps and larger learning rates.",
     ),
     Use(
         "a decoder to train, to read beyond L",
         "KERPLE or FoX",
-        "from L to 2 L, tiny models equal a cropped RoPE within"
+        "tiny KERPLE and FoX models reading up to 2 L equal RoPE reading the last L, within"
         f" {max(EQUAL['KERPLE'], EQUAL['FoX'])} bits",
         "measured",
         "none of the models whose configs are packaged",
-        "Of the models of the first row, three equal the cropped RoPE when they read on, within"
-        f" these margins (bits, from L to 2 L; not planned in advance): {_EQUAL}. Bits at 2 L,"
-        f" reading all and cropped to L: {_read('KERPLE', 'FoX', 'T5')}. FoX has learned a window.",
-        "Whether either helps a large model, or a model whose texts need tokens beyond L. CoPE,"
-        " PaTH, Wall and Selective RoPE also derive distances from the tokens, but no study here"
-        " includes them.",
+        "Some models of the section “A decoder” that read a whole text of length L to 2 L need as"
+        " many bits per character as RoPE models that read only the last L characters, within"
+        f" these margins in bits (an analysis not planned in advance): {_EQUAL}. Bits per"
+        " character at 2 L, first for reading the whole text, then for reading the last L:"
+        f" {_read('KERPLE', 'FoX', 'T5')}. The FoX models have learned to attend only to near"
+        " characters.",
+        "Whether KERPLE or FoX helps a large model, or a model whose texts need tokens beyond L."
+        " CoPE, PaTH, Wall and Selective RoPE also derive distances from the tokens, but no study"
+        " of posenc includes these four.",
     ),
     Use(
         "an encoder",
         "RoPE",
-        "ModernBERT uses it; a learned table ends at its length",
+        "ModernBERT uses RoPE; a learned table has no rows beyond its length",
         "convention",
         "RoPE: ModernBERT; Learned: BERT, ViT; DeBERTa has vectors of its own for distances",
-        "A table ends at its length (*any length* in the table of properties). Tiny encoders that"
-        " fill in hidden words of a novel (L = 32 words, a learning rate chosen for each, 3,000"
-        f" steps, 8 seeds) need {HIDDEN['RoPE']:.3f} bits a hidden word at n ≤ L with RoPE,"
-        f" {HIDDEN['Learned']:.3f} with a learned table and {HIDDEN['NoPE']:.3f} without positions."
-        " With each seed the last two differ by less than 0.1.",
-        "Which one learns best if tables are trained for longer.",
+        "A learned table has no rows beyond its length (the column *any length* in the table of"
+        " properties). We trained tiny encoders to fill in hidden words of a novel (L = 32 words,"
+        " a learning rate chosen for each encoding, 3,000 steps, 8 seeds). On texts of length"
+        f" n ≤ L, the encoders need {HIDDEN['RoPE']:.3f} bits per hidden word with RoPE,"
+        f" {HIDDEN['Learned']:.3f} with a learned table and {HIDDEN['NoPE']:.3f} without"
+        " positions. For each seed, the learned"
+        " table and the model without positions differ by less than 0.1 bits.",
+        "Which encoding learns best if models with a learned table are trained for longer.",
     ),
     Use(
         "pictures or video",
         "Axial RoPE or M-RoPE",
-        "EVA-02 and Pixtral use the first, Qwen2.5-VL the second",
+        "EVA-02 and Pixtral use Axial RoPE, Qwen2.5-VL uses M-RoPE",
         "convention",
         "Axial RoPE: EVA-02, Pixtral; M-RoPE: Qwen2.5-VL",
-        "The table of properties shows which encodings accept positions with *several axes*."
-        " RoPE-Mixed, LieRE and STRING accept them too.",
-        "Which one is best: no study here is trained on pictures.",
+        "The column *several axes* in the table of properties shows which encodings accept"
+        " positions with several axes, such as the row and column of an image patch. RoPE-Mixed,"
+        " LieRE and STRING accept such positions too.",
+        "Which encoding is best for pictures: no study of posenc trains on pictures.",
     ),
 )
 
@@ -228,14 +246,15 @@ def page() -> str:
     """Return `docs/guide.md`: the short table, the details of each row, and the numbers."""
     parts = [
         "# Choose an encoding",
-        "Find the row that describes your model: an encoding to take, the reason, and what the"
-        " reason rests on. `posenc list --by use` prints the same rows in a terminal, and"
-        " `make table` writes this page.",
+        "Find the row of the table that describes your model. The row names an encoding, the"
+        " reason to use this encoding, and the kind of evidence for the reason. `posenc list --by"
+        " use` prints the same rows in a terminal, and `make table` writes this page.",
         markdown(),
         "\n".join(f"- *{basis}*: {meaning}." for basis, meaning in BASES.items()),
-        "L is the trained length and n the length of a tested text. Small models show what happens"
-        " at their length, learning rate and steps. A row that fails there may succeed under other"
-        " conditions, and no study here shows which encoding is best at scale.",
+        "On this page, L is the length of the longest training text, and n is the length of a"
+        " tested text. Results of small models hold for the lengths, learning rates and numbers of"
+        " steps that were tried. An encoding that fails in a study may succeed under other"
+        " conditions, and no study of posenc shows which encoding is best at scale.",
     ]
     for row in GUIDE:
         parts += [
@@ -251,13 +270,16 @@ def _tables() -> list[str]:
     bits = [(name, *(f"{one:.3f}" for one in numbers)) for name, numbers in READ.items()]
     shares = [(name, f"{near} %", f"{far} %") for name, (near, far) in COPIED.items()]
     return [
-        f"Bits a character of {TINY}, the models of [fair-text](../studies/fair-text):",
+        f"Bits per character of {TINY}, from the study [fair-text](../studies/fair-text):",
         _grid(("encoding", "n = L", "n = 2 L, all of it", "n = 2 L, the last L"), bits),
-        "Texts copied without a mistake ([shape-copy](../studies/shape-copy), conditions above):",
+        "Share of texts that models copy without a mistake, from the study"
+        " [shape-copy](../studies/shape-copy) (L = 10 words, which may repeat):",
         _grid(("encoding", "n = 1.2 L", "n = 1.4 L"), shares),
-        "Pairs, of 64, of Llama 3's RoPE that meet new angles at 131,072 tokens after 8,192:",
+        "Number of the 64 pairs of Llama 3's RoPE that meet new angles at 131,072 tokens, after"
+        " training on 8,192 tokens:",
         _grid(("method", "pairs"), [(name, str(count)) for name, count in NEW_ANGLES.items()]),
-        "Bits a hidden word at n ≤ L ([masked](../studies/masked), conditions above):",
+        "Bits per hidden word of tiny encoders at n ≤ L, from the study [masked](../studies/masked)"
+        " (L = 32 words):",
         _grid(("encoding", "bits"), [(name, f"{one:.3f}") for name, one in HIDDEN.items()]),
     ]
 

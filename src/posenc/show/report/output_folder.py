@@ -217,7 +217,7 @@ def _locked(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise OSError(errno.EBUSY, "another run is writing a report there") from None
+            raise OSError(errno.EBUSY, "another process is writing a report there") from None
         except OSError:
             # This file system has no locks
             pass

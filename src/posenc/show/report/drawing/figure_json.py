@@ -91,7 +91,7 @@ def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
     mark = kind(**read)
     if not mark.even:
         raise ValueError(
-            f"the lists of a {name} must have equal lengths, got different ones. Pass the"
+            f"the lists of a {name} must have equal lengths, got different lengths. Pass the"
             " same number of values in each."
         )
     return mark
@@ -105,7 +105,7 @@ def _checked_fields(kind: type, content: Any, what: str) -> dict[str, Any]:
     for key, value in content.items():
         if key not in hints:
             raise ValueError(
-                f"keys of {what} must be among {', '.join(hints)}, got `{key}`. Remove it."
+                f"keys of {what} must be among {', '.join(hints)}, got `{key}`. Remove this key."
             )
         if key not in ("marks", "panels") and not _fits(value, hints[key]):
             raise ValueError(
@@ -113,7 +113,7 @@ def _checked_fields(kind: type, content: Any, what: str) -> dict[str, Any]:
             )
     for field in fields(kind):
         if field.default is MISSING and field.name not in (*content, "title", "marks", "panels"):
-            raise ValueError(f"{what} must have the key `{field.name}`, got none. Add it.")
+            raise ValueError(f"{what} must have the key `{field.name}`, got none. Add this key.")
     return dict(content)
 
 
