@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.vector_mutants import ROOT, faults
+from tools.vector_mutants import ROOT, _key, faults
 
 RECORD = json.loads((ROOT / "tests/vector_mutants.json").read_text("utf-8"))
 FAULTS = RECORD["faults"]
@@ -28,6 +28,14 @@ def test_a_fault_without_effect_has_its_reason():
     for fault in FAULTS:
         assert (ROOT / fault["file"]).is_file()
         assert not (fault["noticed"] and "equivalent" in fault)
+
+
+def test_a_fault_keeps_its_reason_when_lines_above_it_change():
+    """The key of a fault has the text of its line, and not the number."""
+    one = FAULTS[0]
+    assert _key(one | {"line": one["line"] + 7}) == _key(one)
+    assert len({*map(_key, FAULTS)}) == len(FAULTS)
+    assert all(fault["before"] in fault["text"] for fault in FAULTS)
 
 
 def test_faults_are_planted_where_numbers_are_computed():

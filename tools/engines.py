@@ -31,8 +31,9 @@ HEAD = """# Programs held against published models
 
 Written by `python tools/engines.py`. Each program's own rotation was tested by
 `posenc vectors --against` on the config of each published model that the program can build, at
-positions up to twice the context. ✓ stands for no fault, with the largest error of a pair of
-length 1: it is that of angles in float32, and grows with the context. Not run: fla and vLLM, which
+positions up to twice the context, or within the context where θ depends on the length. ✓ means
+no fault, with the largest error of a pair of length 1: it is that of angles in float32, and grows
+with the context. Not run: fla and vLLM, which
 need a GPU, and llama.cpp, whose package has to be compiled.
 """
 Apply = Callable[..., Any]

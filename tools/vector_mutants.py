@@ -174,7 +174,8 @@ def main() -> None:
         if sound := in_process(lambda: _written(folder)):
             sys.exit(sound)
         for number, mutant in enumerate(drawn):
-            outcome = mutant._asdict() | {"noticed": noticed_by(mutant, folder)}
+            text = (ROOT / mutant.file).read_text("utf-8").splitlines()[mutant.line - 1].strip()
+            outcome = mutant._asdict() | {"text": text, "noticed": noticed_by(mutant, folder)}
             if not outcome["noticed"] and _key(outcome) in reasons:
                 outcome["equivalent"] = reasons[_key(outcome)]
             record["faults"].append(outcome)
@@ -184,9 +185,8 @@ def main() -> None:
 
 
 def _key(one: dict[str, Any]) -> tuple[Any, ...]:
-    """Return a key that identifies a planted fault even if lines above it change."""
-    line = (ROOT / one["file"]).read_text("utf-8").splitlines()[one["line"] - 1]
-    return one["file"], line, one["column"], one["after"]
+    """Return what identifies a fault even if lines above it have changed."""
+    return one["file"], one["text"], one["column"], one["after"]
 
 
 def _written(folder: Path) -> str:

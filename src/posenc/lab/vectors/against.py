@@ -188,10 +188,10 @@ def _tested_by_length(
     findings = {fault.name: fault for fault in (*before.findings, *long.findings)}
     if before.passed and not after.passed:
         said = f"A text of {short:,} tokens is right before one of {length:,}, and wrong after it."
-        findings[STAYS] = _fault(STAYS, said)
+        findings[STAYS] = RotationFault(STAYS, said)
     if {*EXCHANGED} <= {*findings}:
         said = f"at {short:,} and {length:,} tokens"
-        findings = {"": _fault("short and long factors are exchanged", said)}
+        findings = {"": RotationFault("short and long factors are exchanged", said)}
     error = max(before.error, long.error, after.error)
     return Verdict((*findings.values(),), error, long.notes)
 
@@ -325,7 +325,7 @@ def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]
     right = Pairs(layout, rotary.dim, rotary.turned, start, layout)
     yield None, right
     yield (
-        _fault(
+        RotationFault(
             f"pairs are {words[other]}, expected {words[layout]}",
             "The two channels of a pair sit elsewhere than in this model's weights.",
         ),
@@ -335,7 +335,7 @@ def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]
     if rotary.method == "proportional":
         within = 2 * sum(theta != 0 for theta in rotary.theta())
         yield (
-            _fault(
+            RotationFault(
                 f"pairs lie within the first {within} channels",
                 f"Channels i and i + {within // 2} make a pair, expected i and"
                 f" i + {rotary.dim // 2}.",
@@ -345,7 +345,7 @@ def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]
     if rotary.turned < rotary.dim:
         if layout == "half" and not start:
             yield (
-                _fault(
+                RotationFault(
                     "pairs reach across the whole head",
                     f"Channels i and i + {rotary.dim // 2} make a pair, expected i and"
                     f" i + {rotary.turned // 2}.",
@@ -353,7 +353,7 @@ def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]
                 right._replace(across=True),
             )
         yield (
-            _fault(
+            RotationFault(
                 "all channels are rotated",
                 f"{rotary.turned} of {rotary.dim} channels of a head turn in this model.",
             ),
@@ -361,7 +361,7 @@ def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]
         )
         elsewhere = 0 if start else rotary.dim - rotary.turned
         yield (
-            _fault(
+            RotationFault(
                 f"the {'first' if start else 'last'} channels are rotated, expected the"
                 f" {'last' if start else 'first'}",
                 f"{rotary.turned} of {rotary.dim} channels of a head turn in this model.",
@@ -370,16 +370,12 @@ def _arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]
         )
     elif rotary.dim % 4 == 0:
         yield (
-            _fault(
+            RotationFault(
                 "only half of the channels are rotated",
                 f"All {rotary.dim} channels of a head turn in this model.",
             ),
             right._replace(turned=rotary.dim // 2),
         )
-
-
-def _fault(name: str, sentence: str) -> RotationFault:
-    return RotationFault(name, sentence)
 
 
 def _thetas(
@@ -398,14 +394,14 @@ def _thetas(
     plain = replace(rotary, method="default", factor=1.0)
     if rotary.method != "default":
         yield (
-            _fault(
+            RotationFault(
                 "the scaling is ignored",
                 f"θ is that of base {rotary.base:g} without {rotary.method}.",
             ),
             of(plain),
         )
         yield (
-            _fault(
+            RotationFault(
                 "factor applied to positions and to θ",
                 f"θ is {rotary.factor:g} times smaller than that of the config.",
             ),
@@ -414,21 +410,21 @@ def _thetas(
         for method in ("linear", "ntk"):
             if method != rotary.method and rotary.factor > 1:
                 yield (
-                    _fault(
+                    RotationFault(
                         f"{method} scaling instead of {rotary.method}", f"factor {rotary.factor:g}"
                     ),
                     of(replace(rotary, method=method)),
                 )
     if rotary.method in ("yarn", "llama3"):
         yield (
-            _fault(
+            RotationFault(
                 "the two ends of the ramp are exchanged",
                 "The slow and the fast end swap their roles.",
             ),
             of(replace(rotary, ends=rotary.ends[::-1])),
         )
         yield (
-            _fault(
+            RotationFault(
                 "the length of training is taken for the extended one",
                 f"θ is scaled as if {spec.context:,} tokens had been trained on, which is"
                 f" {rotary.trained:,}."
@@ -440,19 +436,19 @@ def _thetas(
     if rotary.method == "yarn":
         how = "not rounded" if rotary.rounded else "rounded"
         yield (
-            _fault(
+            RotationFault(
                 f"the ends of the ramp are {how}", f"`truncate` is {rotary.rounded} in the config."
             ),
             of(replace(rotary, rounded=not rotary.rounded)),
         )
     if rotary.method == "longrope":
         yield (
-            _fault(EXCHANGED[length > rotary.trained], f"at {length:,} tokens"),
+            RotationFault(EXCHANGED[length > rotary.trained], f"at {length:,} tokens"),
             of(replace(rotary, short=rotary.long, long=rotary.short)),
         )
     if rotary.method == "dynamic" and spec.context:
         yield (
-            _fault("θ of the longest text is used", f"at {length:,} tokens"),
+            RotationFault("θ of the longest text is used", f"at {length:,} tokens"),
             rotary.frequencies(spec.context).double(),
         )
     for other in spec.rotary:
@@ -460,27 +456,31 @@ def _thetas(
             number = [layer.encoding for layer in spec.layers].index(other)
             meant = f"Layer {number} has them; pass `layer` if you meant this one."
             yield (
-                _fault("θ of the other layers", f"base {other.base:g}, {other.method}. {meant}"),
+                RotationFault(
+                    "θ of the other layers", f"base {other.base:g}, {other.method}. {meant}"
+                ),
                 of(other),
             )
             yield (
-                _fault(
+                RotationFault(
                     "the scaling of the other layers", f"{other.method}, factor {other.factor:g}"
                 ),
                 of(replace(other, base=rotary.base)),
             )
             yield (
-                _fault("the base of the other layers", f"It is {other.base:g}."),
+                RotationFault("the base of the other layers", f"It is {other.base:g}."),
                 of(replace(rotary, base=other.base)),
             )
     if rotary.base != 10_000:
         yield (
-            _fault("the base is 10,000", f"The config has {rotary.base:g}: its key is not read."),
+            RotationFault(
+                "the base is 10,000", f"The config has {rotary.base:g}: its key is not read."
+            ),
             of(replace(rotary, base=10_000.0)),
         )
         if rotary.method != "default":
             yield (
-                _fault(
+                RotationFault(
                     "base and scaling are ignored",
                     f"The config has {rotary.base:g}, {rotary.method}.",
                 ),
@@ -490,18 +490,21 @@ def _thetas(
     if rotary.turned < rotary.dim:
         whole = rotary.base ** (-2 * torch.arange(pairs).double() / rotary.dim)
         yield (
-            _fault(
+            RotationFault(
                 "exponents divide by the channels of a head",
                 f"θ is base^(−2j/{rotary.dim}), expected base^(−2j/{rotary.turned}).",
             ),
             whole if right.ndim == 1 else (right != 0) * whole,
         )
     yield (
-        _fault("exponents are j/d, expected 2j/d", "Neighbouring θ are too close."),
+        RotationFault("exponents are j/d, expected 2j/d", "Neighbouring θ are too close."),
         (torch.where(right != 0, right.abs().sqrt(), right)),
     )
-    yield _fault("θ runs from slow to fast", "The pairs are in reverse order."), right.flip(-1)
-    yield _fault("rotated twice", "Each pair turns by twice its angle."), 2 * right
+    yield (
+        RotationFault("θ runs from slow to fast", "The pairs are in reverse order."),
+        right.flip(-1),
+    )
+    yield RotationFault("rotated twice", "Each pair turns by twice its angle."), 2 * right
     yield from _sections(rotary, right, of)
 
 
@@ -514,7 +517,7 @@ def _sections(
     says = "take turns" if rotary.interleaved else "follow one another"
     with suppress(ValueError):  # sections of unlike sizes cannot take turns
         yield (
-            _fault(
+            RotationFault(
                 f"sections {'follow one another' if rotary.interleaved else 'take turns'}, expected"
                 f" {says}",
                 f"`mrope_section` is {list(rotary.sections)}.",
@@ -523,19 +526,21 @@ def _sections(
         )
     line = right.sum(0)
     yield (
-        _fault("only the first axis is used", "Rows and columns are ignored."),
+        RotationFault("only the first axis is used", "Rows and columns are ignored."),
         (torch.stack([line, *[torch.zeros_like(line)] * (len(right) - 1)])),
     )
     for order in permutations(range(len(right))):
         if list(order) != sorted(order):
             yield (
-                _fault(f"axes in the order {', '.join(map(str, order))}", "expected 0, 1, 2"),
+                RotationFault(
+                    f"axes in the order {', '.join(map(str, order))}", "expected 0, 1, 2"
+                ),
                 right[list(order)],
             )
     turns = torch.arange(right.shape[1]) % len(right)
     alternate = torch.stack([line * (turns == axis) for axis in range(len(right))])
     yield (
-        _fault(
+        RotationFault(
             "pairs take turns between the axes to the end",
             f"expected the sections {list(rotary.sections)}",
         ),
@@ -553,7 +558,7 @@ def _places(
     index = index[..., None].expand(given.shape) if given.ndim == 3 else index
     yield None, given
     yield (
-        _fault(
+        RotationFault(
             "positions are ignored",
             "Tokens are numbered by their place in the call: padding, packed texts and caches go"
             " wrong.",
@@ -561,24 +566,24 @@ def _places(
         index,
     )
     yield (
-        _fault("all texts have the positions of the first", "Padded batches go wrong."),
+        RotationFault("all texts have the positions of the first", "Padded batches go wrong."),
         given[:1].expand(given.shape),
     )
     yield (
-        _fault("all texts have the positions of the last", "Padded batches go wrong."),
+        RotationFault("all texts have the positions of the last", "Padded batches go wrong."),
         given[-1:].expand(given.shape),
     )
-    yield _fault("positions count from 1", "The first token is at position 1."), given + 1
+    yield RotationFault("positions count from 1", "The first token is at position 1."), given + 1
     first = given[:, :1]
     yield (
-        _fault(
+        RotationFault(
             "positions are off by +1 in texts that do not begin at 0",
             "The first token of a text with cached keys is counted twice.",
         ),
         given + (first != 0),
     )
     yield (
-        _fault(
+        RotationFault(
             "only the first position of a text is used",
             "The others count up from it: packed texts and padding on the right go wrong.",
         ),
@@ -587,13 +592,13 @@ def _places(
     for name, length in (("context", spec.context), ("trained length", rotary.trained)):
         if length:
             yield (
-                _fault(
+                RotationFault(
                     f"positions end at the {name}", f"Positions beyond {length - 1:,} repeat it."
                 ),
                 given.clamp(max=length - 1),
             )
             yield (
-                _fault(
+                RotationFault(
                     f"positions begin again at the {name}", f"Position {length:,} is taken for 0."
                 ),
                 given % length,
@@ -602,13 +607,13 @@ def _places(
         half = 2.0 ** (bits - 1)
         wrapped = (given + half) % (2 * half) - half
         yield (
-            _fault(f"positions in int{bits}", f"Position {half:.0f} becomes −{half:.0f}."),
+            RotationFault(f"positions in int{bits}", f"Position {half:.0f} becomes −{half:.0f}."),
             wrapped,
         )
     if given.ndim == 3:
         text = (given == given[..., :1]).all(-1, keepdim=True)
         yield (
-            _fault(
+            RotationFault(
                 "delta is ignored",
                 "Text behind a picture is numbered by its place, where ids go on at the longer side"
                 " of the picture.",
@@ -616,7 +621,9 @@ def _places(
             torch.where(text, index, given),
         )
         yield (
-            _fault("all axes have the position of the first", "Rows and columns are ignored."),
+            RotationFault(
+                "all axes have the position of the first", "Rows and columns are ignored."
+            ),
             given[..., :1].expand(given.shape),
         )
 
@@ -656,7 +663,7 @@ def _roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
             words = " and ".join(", ".join(parts).replace(" and ", ", ").rsplit(", ", 1))
             for name, dtype in SIXTEEN.items():
                 yield (
-                    _fault(f"{words} in {name}", ROUNDED[parts[0]]),
+                    RotationFault(f"{words} in {name}", ROUNDED[parts[0]]),
                     Rounding(parts, dtype),
                 )
 
@@ -670,15 +677,15 @@ def _factor_functions(
     """
     right = partial(_with_unrotated, still)
     yield None, right
-    yield _fault("rotated backward", "Each pair turns by −p·θ."), lambda m: right(m).conj()
-    yield _fault("cos and sin are exchanged", ""), lambda m: 1j * right(m).conj()
+    yield RotationFault("rotated backward", "Each pair turns by −p·θ."), lambda m: right(m).conj()
+    yield RotationFault("cos and sin are exchanged", ""), lambda m: 1j * right(m).conj()
     for other in (1, 1 + 1j, 0):
         cos, sin = complex(other).real, complex(other).imag
         part, wrong = ("sin", sin) if cos else ("cos", cos)
         if other != still:
             said = f"They must be multiplied by cos 1 and sin {complex(still).imag:g}."
             name = f"{part} of pairs that stand still is {wrong:g}"
-            yield _fault(name, said), partial(_with_unrotated, other)
+            yield RotationFault(name, said), partial(_with_unrotated, other)
 
 
 def _with_unrotated(value: complex, m: Tensor) -> Tensor:
@@ -714,7 +721,7 @@ def _verdict(
     moves = float((expected - 1).abs().max()) > CLOSE
     if moves and any(alike):
         which = "queries and keys are" if all(alike) else f"{'queries' if alike[0] else 'keys'} are"
-        findings.append(_fault(f"{which} not rotated", "They leave as they came."))
+        findings.append(RotationFault(f"{which} not rotated", "They leave as they came."))
         if all(alike):
             return Verdict(tuple(findings), error)
     findings += _gains(gains, rotary)
@@ -744,7 +751,7 @@ def _measured_pairs(
     best = next(n for n, left in enumerate(lefts) if left <= enough)
     if lefts[best] > 0.1:
         findings.append(
-            _fault(
+            RotationFault(
                 "not a rotation of pairs",
                 f"The output is not a fixed multiple of any known pair; the nearest is off by"
                 f" {lefts[best]:.2g} of its length.",
@@ -780,7 +787,9 @@ def _gains(gains: Sequence[float], rotary: Rotary) -> list[RotationFault]:
             "wrong length",
         )
         findings.append(
-            _fault(f"{what}: {name}", f"{name} grow by {gain:.5g}, expected {right:.5g} (mscale).")
+            RotationFault(
+                f"{what}: {name}", f"{name} grow by {gain:.5g}, expected {right:.5g} (mscale)."
+            )
         )
     return findings
 
@@ -837,9 +846,9 @@ def _measured(
     points = probe.points.double()
     if (theta := thetas(m, points)) is not None:
         fault = theta_fault(theta, right, rotary, float(points.max()))
-        return _fault(*fault) if fault else _unknown(m, expected)
+        return RotationFault(*fault) if fault else _unknown(m, expected)
     if right.ndim == 1 and (found := positions(m, right)) is not None:
-        return _fault(*position_fault(found, points))
+        return RotationFault(*position_fault(found, points))
     return _unknown(m, expected)
 
 
@@ -847,7 +856,7 @@ def _unknown(m: Tensor, expected: Tensor) -> RotationFault:
     """Describe the largest error of an implementation whose fault could not be identified."""
     far = (m - expected[:, None]).abs().amax((0, 1))
     token, pair = divmod(int(far.argmax()), far.shape[-1])
-    return _fault(
+    return RotationFault(
         "none of the known faults",
         f"the largest error is {float(far.max()):.3g}, at pair {pair} of token {token};"
         f" {int((far.amax(0) > CLOSE).sum())} of {far.shape[-1]} pairs are wrong",
