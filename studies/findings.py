@@ -103,6 +103,7 @@ lists [older studies](older.md), which cannot answer their questions.
 
 """
 OLDER = ("shape-copy", "shape-reverse", "pairs-copy", "properties-text", "masked")
+WIDEST = 0.9  # share that an interval may cover
 HEAD_OF_OLDER = """\
 # Older studies
 
@@ -133,9 +134,14 @@ def number(value: float, bits: bool) -> str:
 
 
 def interval(value: Interval | None, bits: bool, sign: str = "") -> str:
-    """Format an interval: "66 % [58, 73]", or as a difference "+32 points [20, 43]"."""
+    """Format an interval: "66 % [58, 73]", or as a difference "+32 points [20, 43]".
+
+    An interval of nearly all shares, as two seeds may have, excludes nothing and is left out.
+    """
     if value is None:
         return NOTHING
+    if not bits and not sign and value.high - value.low > WIDEST:
+        return number(value.value, bits)
     factor, digits = (1, 3) if bits else (100, 0)
     of = "" if bits else " points" if sign else " %"
     low, high = (f"{factor * end:{sign}.{digits}f}" for end in (value.low, value.high))
