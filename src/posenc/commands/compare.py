@@ -46,8 +46,8 @@ def compare(
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     rounds
-        How often to measure the time of each layer, 6 by default. More rounds take longer and give
-        narrower confidence intervals.
+        How often to measure the time of each layer, 6 by default. More timings take longer
+        and give narrower confidence intervals.
     """
     cards = cards_of(names)
     parsed = _read(text)
