@@ -30,7 +30,7 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise safe_files.NotRegular(
-            f"the folder of a study must be a folder, got the file {folder}. Name a folder."
+            f"the folder of a study must be a folder, got {folder}, a file. Name a folder."
         ) from None
     path = folder / NAME
     safe_files.check_files(path)
