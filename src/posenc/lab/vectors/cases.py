@@ -540,7 +540,7 @@ def _ids(
     name: str,
     rule: MultimodalRule,
     stated: MultimodalRule | Mapping[str, Any],
-    batch: Sequence["Text"],
+    batch: Sequence["MixedText"],
     left: int,
     core: bool,
 ) -> VectorCase:
@@ -591,7 +591,7 @@ RULE_CONFIGS: dict[str, dict[str, Any]] = {
 Grids = list[tuple[int, int, int]]
 
 
-class Text(NamedTuple):
+class MixedText(NamedTuple):
     """A text: the kind of each token, and the sizes (t, h, w) of its images and videos."""
 
     kinds: list[int]
@@ -599,7 +599,7 @@ class Text(NamedTuple):
     videos: Grids
 
 
-def _text(rule: MultimodalRule, number: int) -> Text:
+def _text(rule: MultimodalRule, number: int) -> MixedText:
     """Make an example text with up to four images, videos and sounds."""
     kinds, images, videos = [0] * (1 + number % 3), Grids(), Grids()
     for part in range(1 + number % 4):
@@ -629,7 +629,7 @@ def _text(rule: MultimodalRule, number: int) -> Text:
             marks = 2 * (rule.newline and part % 2)
             kinds += [1] * (rows * (columns + rule.newline) + marks)
         kinds += [0] * (1 + part)
-    return Text(kinds, images, videos)
+    return MixedText(kinds, images, videos)
 
 
 def of_diffusion() -> Iterator[VectorCase]:
