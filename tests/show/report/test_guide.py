@@ -2,15 +2,27 @@
 
 import json
 import re
+from inspect import signature
 from pathlib import Path
 from statistics import fmean
 from struct import unpack
 
 import pytest
-from stored_outcomes import by_seed, cost_of_reading_on, mean, means, names, rows, settings
+from stored_outcomes import (
+    by_seed,
+    cost_of_reading_on,
+    labelled,
+    mean,
+    means,
+    names,
+    rows,
+    settings,
+)
 
 from posenc.analysis.dials import by_method
 from posenc.catalog import CATALOG
+from posenc.encodings.rotary.axial import AxialRoPE
+from posenc.encodings.rotary.mixed import Mixed
 from posenc.encodings.rotary.theta import frequencies
 from posenc.models import config, published
 from posenc.models.config.spec import Rotary
@@ -320,6 +332,36 @@ def crossed_error(table):
     )
     left = rest / ((seeds - 1) * (texts - 1)) / (seeds * texts)
     return max(of_seeds + of_texts - left, of_seeds, of_texts) ** 0.5
+
+
+SIDES = {
+    "a learned table that is resized": "resized table",
+    "axial RoPE": "axial-rope",
+    "sinusoids": "sinusoids",
+    "RoPE-Mixed": "rope-mixed",
+    "no encoding": "nope",
+}
+
+
+@pytest.mark.repository
+def test_its_row_of_pictures_says_what_the_study_found():
+    """All rows with positions have learned the task, and the bases are the encodings' own."""
+    share = lambda name, n: round(100 * mean("marks-8", name, n))  # noqa: E731
+    assert guide.SIDES == {said: (share(row, 12), share(row, 16)) for said, row in SIDES.items()}
+    assert share("taught", 16) == guide.SIDES_TAUGHT
+    weak = {name: sum(x < 0.95 for x in by_seed("marks-8", name, 8)) for name in SIDES.values()}
+    assert [name for name, seeds in weak.items() if seeds] == ["resized table", "nope"]
+    assert weak["resized table"] == 1
+    said = use("pictures").measured
+    cells = [cell for label, cell in labelled("marks-8") if label in SIDES.values()]
+    assert {cell["trained"] for cell in cells} == {8}
+    assert {cell["profile"]["rate"] for cell in cells} == {0.004}
+    assert {cell["profile"]["steps"] for cell in cells if cell["encoding"] != "nope"} == {600}
+    seeds = {len(by_seed("marks-8", name, 16)) for name in [*SIDES.values(), "taught"]}
+    assert seeds == {6}
+    assert "(studies/marks-8, 6 seeds, learning rate 0.004, 600 steps)" in said
+    bases = [signature(make).parameters["base"].default for make in (AxialRoPE, Mixed)]
+    assert "axial RoPE is {:,.0f}, that of RoPE-Mixed {:.0f}".format(*bases) in said
 
 
 @pytest.mark.repository
