@@ -134,6 +134,14 @@ ELSEWHERE = {  # modules that no test file has the name of: where they are teste
         "models/check/test_faults.py",
         "rules like the others, met by one table of planted faults",
     ),
+    "posenc.encodings.rotary.layouts": (
+        "positions/test_layouts.py",
+        "one record has the ids and the axes of the pairs of each layout",
+    ),
+    "posenc.show.explorer.ready": (
+        "commands/test_explore.py",
+        "the command decides which page opens first",
+    ),
     "posenc.core.shapes": (
         "helpers/checker.py",
         "names of types, which the checker holds in every test",

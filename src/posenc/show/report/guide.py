@@ -128,7 +128,7 @@ GUIDE = (
     Use(
         "a decoder",
         "RoPE",
-        "most open decoders use RoPE, Llama and Qwen among them",
+        "most open decoders use it, Llama and Qwen among them",
         "convention",
         "Llama 3.1, Qwen3, phi-4 and most others, in all layers",
         "RoPE's scores depend on the distance alone, and RoPE works at any position (the columns"
@@ -140,8 +140,8 @@ GUIDE = (
     ),
     Use(
         "a decoder to train on long texts",
-        "RoPE, with windows in most layers; in the other layers a large base, p-RoPE or NoPE",
-        "Gemma 3, Gemma 4, Llama 4 and EXAONE 4 combine such layers",
+        "RoPE, with windows in most layers; in the others a large base, p-RoPE or NoPE",
+        "Gemma 3 and 4, Llama 4 and EXAONE 4 have such layers",
         "convention",
         "a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4, EXAONE 4, and without windows"
         " SmolLM3",
@@ -154,8 +154,8 @@ GUIDE = (
     Use(
         "a trained RoPE model, longer texts",
         "YaRN, then measure: `posenc extend --prove`",
-        f"at 16 times Llama 3's trained length, {NEW_ANGLES['as trained']} of its 64 pairs meet"
-        f" new angles; with YaRN {NEW_ANGLES['YaRN']}",
+        f"at 16 times its length, {NEW_ANGLES['as trained']} of Llama 3's 64 pairs meet new angles;"
+        f" with YaRN {NEW_ANGLES['YaRN']}",
         "computed",
         "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; a method of its own: Llama 3.1, Phi-3.5",
         "Llama 3's RoPE rotates 64 pairs of channels. If the model was trained on 8,192 tokens and"
@@ -204,7 +204,7 @@ GUIDE = (
     Use(
         "a decoder to train, to read beyond L",
         "KERPLE or FoX",
-        "tiny KERPLE and FoX models reading up to 2 L equal RoPE reading the last L, within"
+        "up to 2 L, tiny models equal RoPE that reads the last L, within"
         f" {max(EQUAL['KERPLE'], EQUAL['FoX'])} bits",
         "measured",
         "none of the models whose configs are packaged",
