@@ -114,9 +114,8 @@ def test_sizes_may_be_left_out():
 
 
 def test_reprs_say_sizes_base_and_layout():
-    assert (
-        repr(create("sinusoidal")) == "Sinusoidal(512 channels, base=10000, layout='interleaved')"
-    )
+    sizes = "512 channels, base=10000, layout='interleaved', cosines_first=False"
+    assert repr(create("sinusoidal")) == f"Sinusoidal({sizes})"
     assert repr(create("alibi")) == "ALiBi(8 heads, strength=1)"
     assert repr(create("learned", length=9)) == "Learned(512 channels, length=9, beyond='refuse')"
     assert repr(create("shaw")) == "Shaw(64 channels, reach=16)"

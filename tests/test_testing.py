@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 import torch
 from refusals import refused
 
@@ -11,6 +12,7 @@ from posenc import ALiBi, Encoding
 from posenc.testing import conform
 
 MINE = """
+import pytest
 import torch
 from torch import nn
 from posenc import Encoding
