@@ -93,8 +93,10 @@ servers:        ## options for servers on config objects of transformers 4.57: t
 	.venv-$@/bin/python tests/helpers/server_words.py
 
 # What only some machines have; large packages, so CI installs them apart from what the tests need.
-kernels:        ## the rotation by Numba, and by Triton in its interpreter: 330 MB
+kernels:        ## the rotation by Numba and by Triton's interpreter, and ids beside diffusers: 400 MB
 	python -m pip install -c constraints.txt -e ".[fast]" triton
+	python -m pip install --no-deps diffusers==0.42.1
+	python -m pytest -q -m slow tests/positions/test_diffusion.py
 	python -m pytest -rs tests/rotation/test_triton_kernel.py tests/rotation/test_numba_kernel.py
 	pyright --pythonpath "$$(command -v python)" src/posenc/rotation/numba_kernel.py
 

@@ -17,20 +17,33 @@ RECORDED = json.loads(
 )["cases"]
 
 
+def assert_equal(name: str, case: dict[str, Any]) -> None:
+    """The tables of diffusers are float32, so ids between whole numbers are known to 1e-4."""
+    rest = {key: case[key] for key in ("references", "rate") if key in case}
+    ids = text_and_grid(case.get("text", 0), case["grid"], name, **rest)
+    expected = torch.tensor(case["ids"], dtype=ids.dtype)
+    torch.testing.assert_close(ids, expected, rtol=0, atol=1e-4 if ids.is_floating_point() else 0)
+
+
 def test_every_rule_is_recorded_on_fifty_grids():
     assert {name: len(cases) for name, cases in RECORDED.items()} == dict.fromkeys(DIFFUSION, 50)
 
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_ids_are_those_of_diffusers(name: str):
-    """The tables of diffusers are float32, so ids between whole numbers are known to 1e-4."""
     for case in RECORDED[name]:
-        rest = {key: case[key] for key in ("references", "rate") if key in case}
-        ids = text_and_grid(case.get("text", 0), case["grid"], name, **rest)
-        expected = torch.tensor(case["ids"], dtype=ids.dtype)
-        torch.testing.assert_close(
-            ids, expected, rtol=0, atol=1e-4 if ids.is_floating_point() else 0
-        )
+        assert_equal(name, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFUSION)
+def test_ids_are_those_of_an_installed_diffusers(name: str):
+    """On 50 grids that are not in the record; `make kernels` installs diffusers."""
+    pytest.importorskip("diffusers")
+    from tools.diffusion_ids import record
+
+    for seed in range(1_000, 1_050):
+        assert_equal(name, record(name, seed))
 
 
 def test_two_references_of_flux_2_lie_at_10_and_20():
