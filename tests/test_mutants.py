@@ -54,7 +54,7 @@ def test_the_docs_state_what_the_record_holds():
         f"no test noticed {RUNS['none']}",
         f"{RUNS['default'] / noticed:.1%} (95 % interval {low:.1%} to {high:.1%})",
         f"{harmless} change no result",
-        f"{since} now have a default test",
+        f"{since} now have a default test each",
     ):
         assert stated in text, stated
 

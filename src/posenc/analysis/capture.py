@@ -162,8 +162,8 @@ class _Call:
         if own is None:
             raise TypeError(
                 f"`model` must have a function `eager_attention_forward` in the file that defines"
-                f" {type(module).__name__}, because the weights are compared with it. Pass a model"
-                " of transformers 5."
+                f" {type(module).__name__}. posenc compares its attention weights with the result"
+                " of this function. Pass a model of transformers 5."
             )
         exact = torch.promote_types(self.q.dtype, torch.float32)
         q, k, v = (x.to(exact) for x in (self.q, self.k, self.v))

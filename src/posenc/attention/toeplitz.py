@@ -24,7 +24,7 @@ UNREADABLE = "torch's CPU kernel with strides is needed, which works on the CPU 
 
 
 class Toeplitz(Path):
-    """The implementation "toeplitz": torch's CPU kernel for masks that are diagonal bands."""
+    """The implementation "toeplitz", for causal and window masks on the CPU."""
 
     def cannot(self, call: Call) -> str:
         bias = call.bias

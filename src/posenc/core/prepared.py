@@ -79,9 +79,9 @@ class Prepared:
         return self.with_fields(map(appended, self._each(), more._each(), self.places))
 
     def precomputed(self: P, k: Tensor) -> P:
-        """Return a copy of the prepared positions that also has values computed from cached keys.
+        """Return a copy that also has the tensors that an encoding computed from cached keys.
 
-        Later queries use these values again.
+        Later queries use these tensors again.
 
         `k` are the keys of these tokens after `on_keys`.
         """

@@ -510,9 +510,9 @@ def _refuse_misplaced(encodings: list[Encoding], by_length: list[Encoding], rota
     for i, encoding in enumerate(encodings):
         if "on_embeddings" in encoding.acts_on and encoding is not encodings[0]:
             raise ValueError(
-                f"`encoding` must have {type(encoding).__name__}, which is added to the embeddings,"
-                f" in layer 0 only, got it in layer {i}. Move {type(encoding).__name__} to the"
-                " first encoding of the list."
+                f"`encoding` must have an encoding that is added to the embeddings only in layer 0,"
+                f" got {type(encoding).__name__} in layer {i}. Move {type(encoding).__name__} to"
+                " the first place of the list."
             )
     if by_length and not (rotation and all(isinstance(candidate, RoPE) for candidate in by_length)):
         raise ValueError(

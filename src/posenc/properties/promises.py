@@ -95,7 +95,7 @@ class Case:
     seed: int
 
     def encoding(self) -> Encoding:
-        """Return a new encoding, in which zero parameters are replaced by random ones.
+        """Return a new encoding, in which parameters that are 0 get random values.
 
         A parameter that is all zero would hide errors.
         """

@@ -81,9 +81,8 @@ def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> F
     found = [axes.count(axis) for axis in range(len(sections))]
     if found != [*sections]:
         raise ValueError(
-            "`sections` must be nearly equal if they are interleaved, because the axes then get"
-            f" pairs in turn, {found} in total, got {[*sections]}. Add the remaining pairs to the"
-            " first axis."
+            f"`sections` must be {found} if they are interleaved, got {[*sections]}, because the"
+            " axes then get pairs in turn. Pass these sections, or use the layout in blocks."
         )
     follows = torch.tensor(axes, device=freqs.device)
     return torch.stack([torch.where(follows == a, freqs, 0.0) for a in range(len(sections))])

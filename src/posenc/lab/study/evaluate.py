@@ -338,5 +338,5 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 
 
 def _permuted(points: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Return the points of tokens in shuffled order, or None if `points` or `order` is None."""
+    """Return the points (row, column) in the order of the shuffled tokens; None without points."""
     return None if points is None or order is None else points[order]

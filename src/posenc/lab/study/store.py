@@ -168,7 +168,7 @@ class Contents:
 
     @property
     def registered(self) -> bytes:
-        """The plans, deviations and sources as bytes, for their checksum."""
+        """The plans, departures from them, and digests of the code, as bytes for a checksum."""
         parts = [*self.plans, *self.deviations, *sorted(self.sources.items())]
         return "".join(map(repr, parts)).encode()
 

@@ -360,7 +360,7 @@ def _better(tried: list[Trial], own: Trial) -> list[Trial]:
 
 
 def _sets_other_value(pair: Reading, first: Reading) -> bool:
-    """Test whether the second change of `pair` sets the same key as `first`, to another value."""
+    """Test whether the later change in `pair` gives the key of `first` another value."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
 

@@ -345,7 +345,10 @@ def _is_integer(x: Any) -> bool:
 
 
 def _with_cache(base: Any, ids: Tensor) -> tuple[list[_AttentionCall], list[Tensor]]:
-    """Run the unmodified model, if possible with a cache; return its calls and the cached keys."""
+    """Run the unmodified model, and return its attention calls and the cached keys.
+
+    Without a cache that the model accepts, there are no cached keys.
+    """
     cache: Any = _Keys(config=base.config)
     cache.returned = []
     try:
