@@ -138,6 +138,11 @@ ELSEWHERE = {  # modules that no test file has the name of: where they are teste
         "positions/test_layouts.py",
         "one record has the ids and the axes of the pairs of each layout",
     ),
+    "posenc.lab.vectors.known_faults": (
+        "lab/vectors/test_against.py",
+        "faulty implementations are planted, and `against` names them",
+    ),
+    "posenc.lab.vectors.observed": ("lab/vectors/test_against.py", "the same"),
     "posenc.show.explorer.ready": (
         "commands/test_explore.py",
         "the command decides which page opens first",

@@ -10,6 +10,7 @@ from typing import Any
 from posenc.show.explorer import packing
 from posenc.support import made, provenance
 
+KEY = "page", "catalog", ()  # the name of the page in the cache; it depends on all modules
 BEGINNING = "rope", "sinusoidal", "alibi"  # the encodings shown first if none are named
 
 
@@ -18,18 +19,18 @@ def page(first: Sequence[str] = ()) -> dict[str, Any] | None:
 
     - `first`: slugs of the encodings that are shown first
     """
-    found = made.read(*_key(), given=made.package_digest())
+    found = made.read(*KEY, given=made.package_digest())
     return None if found is None else begun(packing.unpacked(found), first)
 
 
 def keep(page: Mapping[str, Any]) -> None:
     """Keep a page of the catalogue for later calls of any process."""
-    made.keep(*_key(), packing.packed(page), given=made.package_digest())
+    made.keep(*KEY, packing.packed(page), given=made.package_digest())
 
 
 def file_name() -> str:
     """Return the name of the page's file in the cache."""
-    return made.file_name(*_key(), given=made.package_digest())
+    return made.file_name(*KEY, given=made.package_digest())
 
 
 def begun(page: Mapping[str, Any], first: Sequence[str]) -> dict[str, Any]:
@@ -40,7 +41,3 @@ def begun(page: Mapping[str, Any], first: Sequence[str]) -> dict[str, Any]:
         "first": [*(first or BEGINNING)],
         "begin": "encoding" if first else "story",
     }
-
-
-def _key() -> tuple[str, str, tuple[str, ...]]:
-    return "page", "catalog", ()
