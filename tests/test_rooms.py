@@ -16,9 +16,9 @@ WINGS = {  # all that lies at the top of the package, from the ground up
         "compat",
         "core",
         "positions",
-        "biases",
         "attention",
         "rotation",
+        "biases",
         "properties",
         "encodings",
         "catalog",
@@ -32,12 +32,9 @@ FLOORS = (  # from the ground up: a room imports from rooms below it, and from i
     "compat",
     "core",
     "positions",
-    "attention.spacing",  # the band of pairs that a mask shows
-    "attention.call",
-    "attention.cpu",  # the engine, by which biases compute their tiles
-    "biases",
-    "attention",
+    "attention",  # with the engine on the CPU, by which biases compute their tiles
     "rotation",
+    "biases",
     "properties",
     "encodings",
     "catalog",
@@ -110,13 +107,6 @@ def test_the_folders_show_the_wings():
 def test_imports_point_down(module):
     upwards = [other for other in imported(MODULES[module]) if floor(other) > floor(module)]
     assert not upwards, f"{module} imports from above: {', '.join(upwards)}"
-
-
-def test_attention_names_no_bias_of_content():
-    """Attention uses methods of biases; only windows and biases of distance share a module."""
-    rooms = {module: imported(file) for module, file in MODULES.items() if ".attention." in module}
-    named = {other for others in rooms.values() for other in others if ".biases." in other}
-    assert named == {"posenc.biases.distance"}
 
 
 def test_no_modules_import_each_other_in_a_circle():

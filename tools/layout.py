@@ -85,8 +85,6 @@ with tempfile.TemporaryDirectory() as folder:
 """
 IMPORTED = re.compile(r"^\s*from posenc\.([\w.]+) import", re.MULTILINE)
 DOORS = {"__init__", "__main__", "testing"}  # public names, `python -m posenc`, and for pytest
-# The modules of attention that biases import; the rest of attention imports biases
-LOWER = ("attention.spacing", "attention.call", "attention.cpu")
 KIND = "show/report/kinds"
 Edits = Mapping[str, tuple[str, str]]  # file → the old text and the new text
 # Name of an addition → its edits ("" for a new file), code that tries it, a word that it prints
@@ -174,17 +172,12 @@ def rooms() -> dict[str, set[str]]:
     """Return the top-level subpackages, each with the subpackages that it imports."""
     found: dict[str, set[str]] = {}
     for file in POSENC.rglob("*.py"):
-        module = ".".join(file.relative_to(POSENC).with_suffix("").parts)
-        if (room := _room(module)) and room not in DOORS:
+        room = file.relative_to(POSENC).with_suffix("").parts[0]
+        if room not in DOORS:
             text = file.read_text("utf-8")
-            imported = {_room(name) for name in IMPORTED.findall(text)}
+            imported = {name.split(".")[0] for name in IMPORTED.findall(text)}
             found.setdefault(room, set()).update(imported - {room})
     return {room: others & found.keys() for room, others in found.items()}
-
-
-def _room(module: str) -> str:
-    lower = any(module == part or module.startswith(f"{part}.") for part in LOWER)
-    return "attention, lower part" if lower else module.split(".")[0]
 
 
 def floors(below: Mapping[str, set[str]]) -> int:

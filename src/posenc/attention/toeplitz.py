@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
-from posenc.attention.cpu import kernel
+from posenc.attention.cpu import diagonals, kernel
 from posenc.attention.cpu.engine import calm
 from posenc.attention.path import Path
-from posenc.biases import distance
 from posenc.core.biases import FEW_QUERIES
 
 # Number of elements up to which torch computes an operation in one thread
@@ -69,7 +68,7 @@ class Toeplitz(Path):
         many = call.q.numel() > FEW_NUMBERS
         with calm(call.q, call.k) if many else nullcontext():
             if call.bias is None or call.bias.distance is not None:
-                return distance.attended(call, call.seen)
+                return diagonals.attended(call, call.seen)
             return call.bias.attended(call, call.seen)
 
 

@@ -27,10 +27,10 @@ import torch
 from torch import Tensor
 
 from posenc.attention.call import Call
+from posenc.attention.cpu.diagonals import runs_of_like_width, spread_of_weights
 from posenc.attention.cpu.engine import Tile, TiledBias, by_tiles
 from posenc.attention.cpu.sinks import fitted
 from posenc.attention.spacing import DiagonalBand
-from posenc.biases.distance import runs_of_like_width, spread_of_weights
 from posenc.compat.tracing import upcast
 from posenc.core.biases import ScoreBias, per_query_head
 from posenc.core.shapes import PairBias

@@ -66,7 +66,7 @@ def test_a_block_walks_the_chunks_that_its_queries_have_passed_and_no_others(mon
     bias, walked = path.on_scores(q, k, at, at, scale=0.3), []
     every = bias.block(slice(None), slice(None))
     monkeypatch.setattr(
-        "posenc.rotation.householder.over_lower",
+        "posenc.biases.householder.over_lower",
         lambda x, a: walked.append(1) or over_lower(x, a),
     )
     for rows, chunks in ((slice(0, 65), 2), (slice(64, 64), 0), (slice(200, 300), 5)):

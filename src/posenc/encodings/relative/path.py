@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from posenc.biases.householder import mirrored, mirrored_chunks
 from posenc.biases.transported_keys import Chunks, TransportedBias, TransportedKeys, alike
 from posenc.compat.tracing import upcast
 from posenc.core.biases import content, per_query_head
@@ -31,7 +32,6 @@ from posenc.core.running_sums import by_head, linear
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
 from posenc.properties import norm_preserving
 from posenc.properties.card import RELATIVE, Card, Paper
-from posenc.rotation.householder import mirrored, mirrored_chunks
 from posenc.support.arguments import count, layer_sizes
 
 

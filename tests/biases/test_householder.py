@@ -5,8 +5,8 @@ import torch
 from torch.nn.functional import normalize
 
 from posenc.biases import transported_keys
+from posenc.biases.householder import mirrored, mirrored_chunks
 from posenc.core import running_sums
-from posenc.rotation.householder import mirrored, mirrored_chunks
 
 TOKENS, DIM = 9, 4
 
