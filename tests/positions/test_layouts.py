@@ -15,7 +15,7 @@ import torch
 from refusals import refused
 
 from posenc import RoPE
-from posenc.encodings.rotary.layouts import NAMES, by_layout
+from posenc.encodings.rotary.layouts import by_layout
 from posenc.encodings.rotary.mixed import Mixed
 from posenc.positions import multimodal
 from posenc.positions.rules import LAYOUTS, RULES
@@ -46,8 +46,12 @@ def test_layouts_that_share_ids_share_a_rule():
     rows = [multimodal(KINDS, n, **SIZES)[0] for n in ("mrope-interleave", "mhrope", "ilrope")]
     assert torch.equal(rows[0], rows[1])
     assert torch.equal(rows[0], rows[2])
-    assert {*LAYOUTS} == {*NAMES}
     assert not {*LAYOUTS} & {*RULES}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_of_ids_has_frequencies(name):
+    assert by_layout(name, THETA, (6, 5, 5)).shape[-1] == len(THETA)
 
 
 def test_frames_between_timestamps_are_separate_runs():

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from posenc.core.positions import grid as cells_of
+from posenc.positions.rules import settings
 from posenc.support.arguments import brief, count, positive
 from posenc.support.names import normalise
 
@@ -58,49 +59,9 @@ class DiffusionRule:
     note: str = ""
 
 
-_RULES = (
-    DiffusionRule(
-        name="FLUX.1",
-        text="origin",
-        reference=(1, 1),
-        video=False,
-        note="FLUX.1 Kontext takes one reference, at 1 on the first axis.",
-    ),
-    DiffusionRule(name="FLUX.2", text="layer", reference=(10, 10), video=False),
-    DiffusionRule(
-        name="Qwen-Image",
-        text="behind",
-        centred=True,
-        reference=(1, 1),
-        note="With an odd number of rows or columns, there is one more below 0 than above.",
-    ),
-    DiffusionRule(
-        name="Z-Image",
-        text="before",
-        text_first=False,
-        multiple=32,
-        note=(
-            "Text and picture are each padded to a multiple of 32 tokens. The ids of the text"
-            " continue in its padding; those of the picture's padding are 0."
-        ),
-    ),
-    DiffusionRule(name="Wan", text="apart"),
-    DiffusionRule(name="HunyuanVideo", text="origin", text_first=False),
-    DiffusionRule(
-        name="CogVideoX",
-        text="origin",
-        fitted=(30, 45),
-        note="Every picture is scaled to fit into 30 × 45 patches, 480 × 720 pixels.",
-    ),
-    DiffusionRule(name="CogVideoX 1.5", text="origin"),
-    DiffusionRule(
-        name="LTX",
-        text="apart",
-        steps=(8 / 20, 32 / 2048, 32 / 2048),
-        note="The largest video has 20 seconds and 2,048 × 2,048 pixels; ids are 2 · fraction − 1.",
-    ),
-)
-DIFFUSION = {rule.name: rule for rule in _RULES}
+DIFFUSION = {
+    name: DiffusionRule(name=name, **table) for name, table in settings("diffusion.toml").items()
+}
 
 
 def text_and_grid(

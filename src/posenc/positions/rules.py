@@ -1,12 +1,14 @@
 """Rules for the position ids of text, pictures, video and sound in vision-language models.
 
-Each rule is data. Those of models are read from `get_rope_index` of transformers 5.23.0; those of
-layouts, of the authors named in `LAYOUTS`. Tests compare the results.
+`rules.toml` has the rules of models, by `model_type`, and of published layouts. Tests compare their
+position ids with those of transformers and of the authors' code.
 """
 
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -82,140 +84,28 @@ class MultimodalRule:
         return torch.int64 if whole else torch.float32
 
 
-_SIDE = (
-    "The text continues at the longer side of a picture, not after its largest id, so a video with"
-    " more frames than rows and columns overlaps the text after it. transformers 4 continues after"
-    ' the largest id (`after="last"`).'
-)
-_QWEN2 = MultimodalRule(name="qwen2_vl", note=_SIDE)
-_QWEN3 = MultimodalRule(
-    name="qwen3_vl",
-    frames=True,
-    note="Each frame of a video is a separate run, between timestamps.",
-)
-_OMNI = MultimodalRule(
-    name="qwen2_5_omni",
-    kinds=(0, 1, 2, 3),
-    after="last",
-    per_second=25,
-    rounding="seconds",
-    marks=2,
-    padding=1,
-    note=(
-        "Sound inside of a video starts at the id of the video, and the two marks on each side of"
-        " the block share one id. The text continues after the last token of the block, whose id"
-        " may not be the largest."
-    ),
-)
-_LIKE_QWEN3 = (
-    *("cohere_compass", "cosmos3_edge", "cosmos3_omni", "glm46v", "glm4v", "glm4v_moe", "glm_ocr"),
-    *("qwen3_5", "qwen3_5_moe", "qwen3_vl", "qwen3_vl_moe", "qwen4_exp"),
-)
-_OTHERS = (
-    _QWEN2,
-    replace(_QWEN2, name="paddleocr_vl"),
-    replace(
-        _QWEN2,
-        name="qwen2_5_vl",
-        per_second=4,
-        note=(
-            f"{_SIDE} Published models have 2 ids per second; the default of the class in"
-            " transformers is 4. Without seconds, transformers assumes one second per frame."
-        ),
-    ),
-    replace(
-        _QWEN2,
-        name="ernie4_5_vl_moe",
-        merge_time=2,
-        note=f"{_SIDE} Two frames of a video become one; pictures are not merged.",
-    ),
-    replace(
-        _QWEN2,
-        name="glm_image",
-        kinds=(0, 1),
-        merge=1,
-        padding=1,
-        counts=False,
-        note=(
-            "`delta` is 0, because generated tokens are numbered by grids. Pass the kinds and grids"
-            " of the generated pictures, the smallest first, after those of the prompt."
-        ),
-    ),
-    replace(
-        _QWEN2,
-        name="hunyuan_vl",
-        kinds=(0, 1),
-        axes=("tokens", "w", "h", "pictures"),
-        after="tokens",
-        offset=False,
-        newline=True,
-        note=(
-            "Rows and columns count from 0 in each picture, and text counts all tokens. The last"
-            " axis counts pictures across the batch, so the ids of a text depend on the texts"
-            " before it. A run may begin and end with a mark, which counts as text."
-        ),
-    ),
-    _OMNI,
-    replace(
-        _OMNI,
-        name="qwen3_omni_moe",
-        rounding="none",
-        marks=1,
-        padding=0,
-        note=(
-            "Times are not truncated to whole numbers, so ids are float32. Sound inside of a video"
-            " starts at the id of the video. The text continues after the last token of the block,"
-            " whose id may not be the largest. transformers interleaves ids by rounded sums; if"
-            " rounding lifts a time above a whole number, its ids differ by one token from the"
-            " order of its processor, which `kinds` has."
-        ),
-    ),
-    MultimodalRule(
-        name="minicpmv4_7",
-        kinds=(0, 1, 2, 4, 5),
-        merge=4,
-        frames=True,
-        canvas=True,
-        note=(
-            "A thumbnail and its slices are placed on one canvas. Each of them has its own grid,"
-            " and `kinds` contains the marks: 4, or 5 before a slice."
-        ),
-    ),
-)
-RULES: dict[str, MultimodalRule] = {rule.name: rule for rule in _OTHERS} | {
-    name: replace(_QWEN3, name=name) for name in _LIKE_QWEN3
-}
-_LAYOUT = MultimodalRule(name="mrope", after="extent")
-_RESET = replace(_LAYOUT, name="omnirope", offset=False)
-# Layouts by the names of github.com/JJJYmmm/Multimodal-RoPEs, commit cd413b9e of 2026-05-04,
-# multimodal_ropes/pos_design, with whole videos instead of separate frames
-LAYOUTS: dict[str, MultimodalRule] = {
-    rule.name: rule
-    for rule in (
-        replace(_LAYOUT, name="vanilla-rope", axes=("tokens",), after="tokens"),
-        _LAYOUT,
-        replace(_LAYOUT, name="mmrope", note="Pass `steps` to scale frames, rows and columns."),
-        replace(_RESET, name="mrope-interleave", note="With `offset=True` it is that of Qwen3-VL."),
-        replace(_RESET, name="mhrope"),
-        _RESET,
-        replace(_RESET, name="ilrope"),
-        replace(_LAYOUT, name="videorope", after="time", steps=(2, 1, 1), centred=True),
-        replace(
-            _LAYOUT,
-            name="hope",
-            after="time",
-            centred=True,
-            note="In training, the step of frames is drawn for each video from 0.5, 0.75, …, 1.5.",
-        ),
-        replace(
-            _LAYOUT,
-            name="v2pe",
-            axes=("span",),
-            span=16.0,
-            note="In training, V2PE draws the span.",
-        ),
-    )
-}
+def settings(file: str) -> dict[str, Any]:
+    """Read the tables of a TOML file of this folder, with tuples instead of lists."""
+    text = Path(__file__).with_name(file).read_text("utf-8")
+    return _with_tuples(tomllib.loads(text))
+
+
+def _with_tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _with_tuples(inner) for key, inner in value.items()}
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _rules(tables: Mapping[str, Any]) -> dict[str, MultimodalRule]:
+    rules = {}
+    for name, table in tables.items():
+        for each in (name, *table.pop("also", ())):
+            rules[each] = MultimodalRule(name=each, **table)
+    return rules
+
+
+_TABLES = settings("rules.toml")
+RULES, LAYOUTS = _rules(_TABLES["models"]), _rules(_TABLES["layouts"])
 CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "merge": count,
     "merge_time": count,

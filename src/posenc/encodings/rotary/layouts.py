@@ -25,12 +25,9 @@ from torch import Tensor
 from posenc.core.frequencies import theta
 from posenc.core.shapes import Frequencies
 from posenc.encodings.rotary.mrope import mrope, pairs_of_axes, spatial_first
+from posenc.positions.rules import LAYOUTS
 from posenc.support.arguments import brief
 
-NAMES = (
-    *("vanilla-rope", "v2pe", "mrope", "omnirope", "mrope-interleave", "ilrope", "videorope"),
-    *("hope", "mmrope", "mhrope"),
-)
 META = (0, 0, 1, 2, 1, 2, 1, 2)  # axes of eight pairs of MM-RoPE
 
 
@@ -39,7 +36,7 @@ def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Te
 
     The shape is (axis, pair), or (pair,) for one axis, or (axis, head, pair) for "mhrope".
 
-    - `name`: one of `NAMES`
+    - `name`: one of the names above
     - `freqs`: θ, a vector (pair,) in radians per token
     - `sections`: pairs of time, rows and columns; for "mhrope" heads of each; others ignore them
 
@@ -69,7 +66,7 @@ def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Te
             found = spatial_first(freqs, sections)
             return torch.cat((0 * found[:1], found[1:]))
     raise ValueError(
-        f"`name` must be one of {', '.join(NAMES)}, got {brief(name)}. Pass one of these names."
+        f"`name` must be one of {', '.join(LAYOUTS)}, got {brief(name)}. Pass one of these names."
     )
 
 
