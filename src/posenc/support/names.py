@@ -1,78 +1,28 @@
 """Find encodings and their cards by the names that users type, without importing torch."""
 
+import tomllib
 from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from posenc.support import cards as card_files
 
 CATALOG = ""  # the module of all encodings, set by `posenc/__init__.py`
 
-STRETCHED = (
+EXTENSION = (
     "a context extension of RoPE. Use `RoPE({function}(frequencies(64), …))` with {function} from"
     " `posenc.encodings.rotary.extension`, or `posenc extend` for a config"
 )
-SEVERAL = "a family. Use one of {names}"
-NOT_ENCODINGS = {  # names that users try but that are not encodings, with their meaning
-    "yarn": STRETCHED.format(function="yarn"),
-    "ntk": STRETCHED.format(function="ntk"),
-    "dynamic": STRETCHED.format(function="dynamic_ntk"),
-    "dynamicntk": STRETCHED.format(function="dynamic_ntk"),
-    "linear": STRETCHED.format(function="interpolate"),
-    "interpolation": STRETCHED.format(function="interpolate"),
-    "positioninterpolation": STRETCHED.format(function="interpolate"),
-    "llama3": STRETCHED.format(function="llama3"),
-    "longrope": STRETCHED.format(function="longrope"),
-    "relative": SEVERAL.format(names="shaw, transformer-xl, deberta and t5"),
-    "bias": SEVERAL.format(names="alibi, t5, kerple and fire"),
-    "absolute": SEVERAL.format(names="sinusoidal and learned"),
-    "additive": SEVERAL.format(names="sinusoidal and learned"),
-    "partial": "RoPE on some of the channels. Use `RoPE(16, dim=64)`",
-    "partialrope": "RoPE on some of the channels. Use `RoPE(16, dim=64)`",
-    "temperature": "a scaling of queries. Use `posenc.encodings.temperature`",
-}
-SYNONYMS = {  # other names of encodings of the catalogue
-    "rotary": "rope",
-    "rotarypositionembedding": "rope",
-    "rotarypositionalembedding": "rope",
-    "rotarypositionalencoding": "rope",
-    "roformer": "rope",
-    "none": "nope",
-    "nopositionalencoding": "nope",
-    "sincos": "sinusoidal",
-    "sinusoidalpositionalencoding": "sinusoidal",
-    "vaswani": "sinusoidal",
-    "sinusoidalencoding": "sinusoidal",
-    "integerpositionencoding": "integer",
-    "binarypositionencoding": "binary",
-    "learnable": "learned",
-    "learnedembeddings": "learned",
-    "learnedpositionembeddings": "learned",
-    "rotarypositionembeddings": "rope",
-    "rotaryembeddings": "rope",
-    "suetal": "rope",
-    "press": "alibi",
-    "raffel": "t5",
-    "kazemnejad": "nope",
-    "learnedpositionalembedding": "learned",
-    "normalised": "normalized",
-    "t5bias": "t5",
-    "t5relativebias": "t5",
-    "attentionwithlinearbiases": "alibi",
-    "axial": "axial-rope",
-    "contextualpositionencoding": "cope",
-    "forgettingtransformer": "fox",
-    "2d": "axial-rope",
-    "rope2d": "axial-rope",
-    "rope3d": "axial-rope-3-d",
-    "xl": "transformer-xl",
-    "qwen": "m-rope",
-    "forgetting": "fox",
-    "rectifiedrope": "rerope",
-    "grapem": "rope",
-    "fourierpositionembedding": "fope",
-    "contextrepositioning": "repo",
+_TYPED = tomllib.loads(Path(__file__).with_name("typed_names.toml").read_text("utf-8"))
+# Other names of encodings of the catalogue, each with the encoding's slug
+SYNONYMS = {name: slug for slug, names in _TYPED["synonyms"].items() for name in names}
+# Names that users try but that are not encodings, with their meaning
+NOT_ENCODINGS = _TYPED["others"] | {
+    name: EXTENSION.format(function=function)
+    for function, names in _TYPED["extensions"].items()
+    for name in names
 }
 
 
