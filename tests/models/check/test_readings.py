@@ -4,7 +4,7 @@ import pytest
 from published import KINDS, MODELS, published
 
 from posenc.models.check.differences import differences
-from posenc.models.check.loss import OneSide, _one_side
+from posenc.models.check.loss import OneSide, one_side
 from posenc.models.check.readings import further, readings
 from posenc.models.config import specify
 
@@ -74,5 +74,5 @@ def test_rows_of_one_side_are_tried_only_where_they_change_an_encoding(config, t
     spec = specify(config).text_stack
     rows = [reading.rows for reading in readings(spec) if reading.rows]
     assert rows == (["q", "k"] if tried else [])
-    made = spec.encodings(64, "half")
-    assert any(type(_one_side(encoding, "q")) is OneSide for encoding in made) == tried
+    made = zip(spec.layers, spec.encodings(64, "half"), strict=True)
+    assert any(type(one_side("q", *pair)) is OneSide for pair in made) == tried

@@ -6,8 +6,9 @@ from urllib.parse import unquote, urlsplit
 
 from faulty_configs import LLAMA, MET, YARN
 
+from posenc.models.check.faults import RULES
 from posenc.models.check.sarif import sarif
-from posenc.models.check.verdict import RULES, check
+from posenc.models.check.verdict import check
 
 
 def document(folder, **keys):

@@ -195,7 +195,7 @@ def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[fl
         if reading is None:
             yield from bits(opened.model, rows).mean(-1).tolist()
             continue
-        change = partial(_read_by_side, reading.rows) if reading.rows else None
+        change = partial(one_side, reading.rows) if reading.rows else None
         with read_as(opened, reading.spec, ids.shape[-1], change):
             yield from bits(opened.model, rows).mean(-1).tolist()
 
@@ -255,12 +255,9 @@ class OneSide(Encoding):
         return self.rope.scale(dim)
 
 
-def _one_side(encoding: Encoding, rows: str) -> Encoding:
+def one_side(rows: str, _: Layer, encoding: Encoding) -> Encoding:
+    """Return RoPE with the rows of queries ("q") or keys ("k") in the other layout."""
     return OneSide(encoding, rows) if isinstance(encoding, RoPE) else encoding
-
-
-def _read_by_side(rows: str, _: Layer, encoding: Encoding) -> Encoding:
-    return _one_side(encoding, rows)
 
 
 @torch.no_grad()

@@ -8,7 +8,6 @@ default value.
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -16,7 +15,7 @@ from math import isclose
 from typing import Any, Literal
 
 from posenc.encodings.rotary.theta import yarn_gain
-from posenc.models.check.faults import Fault, FaultRule
+from posenc.models.check.faults import RULES, Fault
 from posenc.models.config.rope_settings import FOPE
 from posenc.models.config.spec import Fourier, Rotary, Spec
 from posenc.support.text import printable
@@ -25,36 +24,6 @@ Answer = Literal["reads", "ignores", "refuses", "not read"]
 Answers = Mapping[str, Answer]
 SPELLINGS = ("rope_parameters", "rope_scaling")
 UNSCALED = ("default", "proportional")
-READER_IGNORES = FaultRule(
-    "reader-ignores",
-    "warning",
-    "A program named by --for ignores or rejects a key of the config.",
-    ("ollama/ollama#18262", "jundot/omlx#3347"),
-)
-READERS_DISAGREE = FaultRule(
-    "readers-disagree",
-    "warning",
-    "Some programs ignore a key that changes the angles of this model.",
-    ("ollama/ollama#18262", "jundot/omlx#3347"),
-)
-NEW_SPELLING = FaultRule(
-    "new-spelling-alone",
-    "warning",
-    "The rotation is only in `rope_parameters`, which transformers 4 does not read.",
-    ("Open-Athena/MarinFold#198",),
-)
-RULES = (READER_IGNORES, READERS_DISAGREE, NEW_SPELLING)
-
-
-@dataclass(frozen=True)
-class ConfigReader:
-    """Program that reads configs, with the version of its source code in readers.toml."""
-
-    name: str
-    title: str
-    version: str
-    repository: str
-    commit: str
 
 
 @cache
@@ -63,14 +32,9 @@ def table() -> dict[str, Any]:
     return tomllib.loads((files("posenc.models.check") / "readers.toml").read_text("utf-8"))
 
 
-@cache
-def readers() -> dict[str, ConfigReader]:
-    """Map the name of each program that reads configs to its description."""
-    kept = ("title", "version", "repository", "commit")
-    return {
-        name: ConfigReader(name, *(entry[key] for key in kept))
-        for name, entry in table()["readers"].items()
-    }
+def readers() -> dict[str, dict[str, Any]]:
+    """Map the name of each program that reads configs to its entry in readers.toml."""
+    return table()["readers"]
 
 
 def named(names: Sequence[str]) -> tuple[str, ...]:
@@ -118,16 +82,18 @@ def findings(
         ignoring = [reader for reader, verb in answers.items() if verb in ("ignores", "refuses")]
         for reader in names:
             if reader in ignoring:
-                yield Fault(READER_IGNORES, _sentence(reader, key, place, answers), file, place)
+                yield Fault(
+                    RULES["reader-ignores"], _sentence(reader, key, place, answers), file, place
+                )
         if names or not ignoring or "reads" not in answers.values():
             continue
         words = " and ".join(_verbs(answers))
         if key == "rope_parameters":
             remedy = "add rope_theta, and rope_scaling if it scales"
             message = f"the rotation is only in {place}: {words}; {remedy}"
-            yield Fault(NEW_SPELLING, message, file, place)
+            yield Fault(RULES["new-spelling-alone"], message, file, place)
         else:
-            yield Fault(READERS_DISAGREE, f"{_shown(key, place)}: {words}", file, place)
+            yield Fault(RULES["readers-disagree"], f"{_shown(key, place)}: {words}", file, place)
 
 
 def lost_settings(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
@@ -142,28 +108,8 @@ def lost_settings(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
             if verb in ("ignores", "refuses")
         ]
         if lost:
-            found[reader.title] = f"cannot serve this model: it {' and '.join(lost)}"
+            found[reader["title"]] = f"cannot serve this model: it {' and '.join(lost)}"
     return found
-
-
-def without_spec(
-    config: Mapping[str, Any], file: str, names: Sequence[str] = ()
-) -> Iterator[Fault]:
-    """Yield the faults of a config with FoPE, for which posenc cannot build a specification."""
-    inner = {**config, **_object(config.get("text_config"))}
-    model = str(inner.get("model_type"))
-    for spelling in SPELLINGS:
-        for key in FOPE:
-            if _object(inner.get(spelling)).get(key) is None:
-                continue
-            place = f"{spelling}.{key}"
-            answers: Answers = {reader: answer(reader, key, model) for reader in readers()}
-            for reader in names:
-                if answers[reader] in ("ignores", "refuses"):
-                    yield Fault(READER_IGNORES, _sentence(reader, key, place, answers), file, place)
-            words = " and ".join(_verbs(answers))
-            if words and not names:
-                yield Fault(READERS_DISAGREE, f"{place}: {words}", file, place)
 
 
 def _object(value: Any) -> Mapping[str, Any]:
@@ -198,11 +144,14 @@ def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
     found: dict[str, str] = {}
     turns = [turn for turn in spec.text_stack.rotary if isinstance(turn, Rotary)]
     # A linear factor of 1 has no effect
-    scaled = [turn for turn in turns if turn.method not in UNSCALED and _scales(turn)]
+    scaled = [
+        x for x in turns if x.method not in UNSCALED and (x.method, x.factor) != ("linear", 1)
+    ]
     if "dual_chunk_attention_config" in inner:
         found["dual_chunk_attention_config"] = f"{path}dual_chunk_attention_config"
     if spelling == "rope_parameters" and not inner.get("rope_scaling"):
-        if "rope_theta" not in inner and any(_unusual(turn) for turn in turns):
+        plain = all(turn.base == 10_000 and turn.method in UNSCALED for turn in turns)
+        if "rope_theta" not in inner and not plain:
             found["rope_parameters"] = f"{path}rope_parameters"
     for turn in scaled:
         if f"rope_type.{turn.method}" in table()["keys"]:
@@ -214,14 +163,6 @@ def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
         given = [key for key in FOPE if settings.get(key) is not None]
         found |= {key: f"{path}{spelling}.{key}" for key in given}
     return found
-
-
-def _scales(turn: Rotary) -> bool:
-    return turn.method != "linear" or turn.factor != 1
-
-
-def _unusual(turn: Rotary) -> bool:
-    return turn.base != 10_000 or turn.method not in UNSCALED
 
 
 def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
@@ -257,7 +198,7 @@ def _transformers_4(main: Spec) -> Answer:
 def _verbs(answers: Answers) -> Iterator[str]:
     """Yield a clause such as "vLLM reads it" for each answer that occurs."""
     for answered, verb in (("reads", "read"), ("ignores", "ignore"), ("refuses", "refuse")):
-        titles = [readers()[reader].title for reader, one in answers.items() if one == answered]
+        titles = [readers()[reader]["title"] for reader, one in answers.items() if one == answered]
         if titles:
             yield f"{', '.join(titles)} {verb}{'s' * (len(titles) == 1)} it"
 
@@ -266,7 +207,7 @@ def _sentence(reader: str, key: str, place: str, answers: Answers) -> str:
     """Return a sentence on how one reader, with its version, treats a key."""
     whose = readers()[reader]
     effect = " and uses its default base without scaling" * (key == "rope_parameters")
-    return f"{whose.title} ({whose.version}) {answers[reader]} {_shown(key, place)}{effect}"
+    return f"{whose['title']} ({whose['version']}) {answers[reader]} {_shown(key, place)}{effect}"
 
 
 def _shown(key: str, place: str) -> str:

@@ -17,19 +17,6 @@ from posenc.models.check.differences import differences
 from posenc.models.config.spec import Layer, Method, Rotary, Spec
 from posenc.models.layouts import OTHER
 
-Kind = Literal[
-    "as read",
-    "layout",
-    "base",
-    "partial",
-    "scaling",
-    "factor",
-    "gain",
-    "scale",
-    "multiple",
-    "window",
-    "none",
-]
 KEYS = {  # the key that states what a reading changes
     "base": "rope_theta",
     "partial": "partial_rotary_factor",
@@ -62,7 +49,7 @@ class Reading:
     which the spec does not state.
     """
 
-    kind: Kind | str
+    kind: str
     name: str
     spec: Spec
     rows: Literal["", "q", "k"] = ""
@@ -119,7 +106,8 @@ def _all(spec: Spec) -> Iterator[Reading]:
     for name, factor in (("√½", 0.5**0.5), ("√2", 2**0.5)):
         yield Reading("multiple", f"softmax scale × {name}", _scaled(spec, factor))
     if any(layer.scale is not None for layer in spec.layers):
-        yield Reading("scale", "softmax scale 1/√channels", _usual_scale(spec))
+        usual = _changed(spec, lambda layer, turn: replace(layer, scale=turn.dim**-0.5))
+        yield Reading("scale", "softmax scale 1/√channels", usual)
     if windows := [layer.window for layer in spec.layers if layer.window]:
         yield Reading("window", "no window", _windowed(spec, None))
         for window in (min(windows) // 4, min(windows) // 2, 2 * min(windows)):
@@ -132,7 +120,7 @@ def _kinds(spec: Spec, turn: Rotary) -> str:
     return " and ".join(kinds)
 
 
-def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
+def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[str, str, Rotary]]:
     """Yield (kind of change, name, changed rotation) for each alternative to one RoPE."""
     for base in BASES:
         if not 1 / ALIKE < base / turn.base < ALIKE:
@@ -160,7 +148,7 @@ def _of_rotation(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary
             yield "scaling", named, _stretched(turn, name, factor, trained)
 
 
-def _factors(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
+def _factors(turn: Rotary, context: int) -> Iterator[tuple[str, str, Rotary]]:
     """Yield (kind, name, changed rotation) for other scaling factors and YaRN original lengths."""
     if turn.factor <= 1:
         return
@@ -178,7 +166,7 @@ def _factors(turn: Rotary, context: int) -> Iterator[tuple[Kind, str, Rotary]]:
             yield "factor", f"factor {factor:g} on {original:,} tokens", changed
 
 
-def _partly(turn: Rotary) -> Iterator[tuple[Kind, str, Rotary]]:
+def _partly(turn: Rotary) -> Iterator[tuple[str, str, Rotary]]:
     if turn.sections or turn.trailing or turn.method == "longrope":
         return
     for share, name in SHARES.items():
@@ -207,39 +195,27 @@ def _with_default_gain(turn: Rotary) -> Rotary:
 
 def _turned(spec: Spec, change: Callable[[Rotary], Rotary | None]) -> Spec:
     """Return the specification with `change` applied to the RoPE of each rotary layer."""
+    return _changed(spec, lambda layer, turn: replace(layer, encoding=change(turn)))
 
-    def of(layer: Layer) -> Layer:
-        turn = layer.encoding
-        return replace(layer, encoding=change(turn)) if isinstance(turn, Rotary) else layer
 
-    return replace(spec, layers=tuple(map(of, spec.layers)))
+def _changed(spec: Spec, change: Callable[[Layer, Rotary], Layer]) -> Spec:
+    """Return the specification with each rotary layer replaced by `change(layer, its RoPE)`."""
+    layers = (
+        change(layer, layer.encoding) if isinstance(layer.encoding, Rotary) else layer
+        for layer in spec.layers
+    )
+    return replace(spec, layers=tuple(layers))
 
 
 def _scaled(spec: Spec, factor: float) -> Spec:
-    return _layers(spec, lambda layer: replace(layer, scale=scale_of(layer) * factor))
+    """Return the specification with the softmax scale of each rotary layer times `factor`."""
 
+    def change(layer: Layer, turn: Rotary) -> Layer:
+        scale = turn.dim**-0.5 * turn.logit_gain if layer.scale is None else layer.scale
+        return replace(layer, scale=scale * factor)
 
-def _usual_scale(spec: Spec) -> Spec:
-    return _layers(spec, lambda layer: replace(layer, scale=_channels(layer) ** -0.5))
+    return _changed(spec, change)
 
 
 def _windowed(spec: Spec, window: int | None) -> Spec:
-    return _layers(spec, lambda layer: replace(layer, window=window) if layer.window else layer)
-
-
-def _layers(spec: Spec, change: Callable[[Layer], Layer]) -> Spec:
-    turning = (change(x) if isinstance(x.encoding, Rotary) else x for x in spec.layers)
-    return replace(spec, layers=tuple(turning))
-
-
-def scale_of(layer: Layer) -> float:
-    """Return the softmax scale of a rotary layer."""
-    assert isinstance(layer.encoding, Rotary)
-    if layer.scale is not None:
-        return layer.scale
-    return _channels(layer) ** -0.5 * layer.encoding.logit_gain
-
-
-def _channels(layer: Layer) -> int:
-    assert isinstance(layer.encoding, Rotary)
-    return layer.encoding.dim
+    return _changed(spec, lambda x, _: replace(x, window=window) if x.window else x)

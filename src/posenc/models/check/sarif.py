@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from posenc.models.check.faults import Fault, FaultRule
-from posenc.models.check.verdict import RULES, Check
+from posenc.models.check.faults import RULES, Fault, FaultRule
+from posenc.models.check.verdict import Check
 from posenc.support.version import __version__
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -18,11 +18,10 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def sarif(checked: Check, path: Path) -> dict[str, Any]:
     """Return the SARIF document of a check; `path` is the checked path as the user passed it."""
-    rules = [rule.name for rule in RULES]
     driver = {
         "name": "posenc",
         "semanticVersion": __version__,
-        "rules": [_rule(rule) for rule in RULES],
+        "rules": [_rule(rule) for rule in RULES.values()],
     }
     notifications = [
         {"level": "warning", "message": {"text": f"cannot say: {why}"}} for why in checked.unknown
@@ -43,7 +42,7 @@ def sarif(checked: Check, path: Path) -> dict[str, Any]:
             "ignored": list(checked.ignored),
             "undetectable": list(checked.undetectable),
         },
-        "results": [_result(finding, path, rules) for finding in checked.findings],
+        "results": [_result(finding, path) for finding in checked.findings],
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
@@ -60,13 +59,13 @@ def _rule(rule: FaultRule) -> dict[str, Any]:
     return entry
 
 
-def _result(finding: Fault, path: Path, rules: list[str]) -> dict[str, Any]:
+def _result(finding: Fault, path: Path) -> dict[str, Any]:
     file = path / finding.file if path.is_dir() else path.with_name(finding.file)
     place: dict[str, Any] = {"artifactLocation": {"uri": _uri(file)}}
     place["region"] = {"startLine": _line(file, finding.key)}
     return {
         "ruleId": finding.rule.name,
-        "ruleIndex": rules.index(finding.rule.name),
+        "ruleIndex": [*RULES].index(finding.rule.name),
         "level": finding.level,
         "message": {"text": finding.message},
         "locations": [{"physicalLocation": place}],

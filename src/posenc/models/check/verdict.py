@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posenc.models.check import differences, faults, readers
 from posenc.models.check.differences import Difference
-from posenc.models.check.faults import Fault, FaultRule
+from posenc.models.check.faults import RULES, Fault
 from posenc.models.check.readings import BESIDE, KEYS, Reading, further, key_of, readings
 from posenc.models.config.source import Source
 from posenc.models.config.spec import Spec
@@ -45,38 +45,6 @@ LEAST = 64  # shortest excerpt in tokens that distinguishes readings
 LEAST_BITS = 1.0  # lowest entropy of the token frequencies of a text
 MOST_TOKENS = 2048  # longest excerpt in tokens, for trials of windows
 NO_FILES = ModelFiles(Path(), None, (), None, ())
-WEIGHTS_DISAGREE = FaultRule(
-    "weights-disagree",
-    "error",
-    "The weights predict a text better under another reading of the config.",
-    ("unslothai/unsloth#7028", "huggingface/transformers#48241", "sgl-project/sglang#33558"),
-)
-FILES_DIFFER = FaultRule(
-    "files-differ",
-    "error",
-    "The config and the GGUF file of one model have different positional settings.",
-    ("ggml-org/llama.cpp#17945", "ggml-org/llama.cpp#22612"),
-)
-CONTEXTS_DIFFER = FaultRule(
-    "contexts-differ",
-    "warning",
-    "The config and the GGUF file of one model state different contexts.",
-    ("vllm-project/vllm#56446",),
-)
-BROKEN_FILE = FaultRule(
-    "broken-file",
-    "error",
-    "The weights are truncated, not finite, or not those that the config describes.",
-    (),
-)
-RULES = (
-    *faults.RULES,
-    *readers.RULES,
-    BROKEN_FILE,
-    WEIGHTS_DISAGREE,
-    FILES_DIFFER,
-    CONTEXTS_DIFFER,
-)
 # Faults that no rule can detect, since the wrong value is plausible
 PLAUSIBLE = (
     "another base, share of channels, scaling, factor, original length, softmax scale or window"
@@ -174,11 +142,12 @@ def check(
         files, found = source.files, faults.faults(source)
     except Broken as error:
         name = path.name if path.is_file() else "config.json"
-        broken = Fault(BROKEN_FILE, str(error), name)
+        broken = Fault(RULES["broken-file"], str(error), name)
         files, found = NO_FILES, faults.Faults(name, None, (broken,))
     asked = [f"the rules of {printable(found.file)}"]
     findings, unknown = [*found.findings], [*found.unknown]
-    findings += _of_readers(source, files, found, names)
+    if found.spec and files.config and files.config.name == found.file:
+        findings += readers.findings(source.values or {}, found.spec, found.file, names)
     others = [against] if against else _beside(path)
     for other in others if found.spec else []:
         try:
@@ -199,7 +168,7 @@ def check(
             findings += _proved(tried, found.file)
             unknown += _inconclusive(tried)
         except Broken as error:
-            findings.append(Fault(BROKEN_FILE, str(error), found.file))
+            findings.append(Fault(RULES["broken-file"], str(error), found.file))
         except ModelError as error:
             unknown.append(f"its weights could not be tested: {error}")
     kept = [finding for finding in findings if finding.rule.name not in ignored]
@@ -210,25 +179,11 @@ def check(
     )  # fmt: skip
 
 
-def _of_readers(
-    source: Source, files: ModelFiles, found: faults.Faults, names: tuple[str, ...]
-) -> Iterator[Fault]:
-    """Yield a fault for each key of a config.json that some programs ignore."""
-    if files.config is None or files.config.name != found.file:
-        return
-    config = source.values or {}
-    if found.spec is None:
-        yield from readers.without_spec(config, found.file, names)
-    else:
-        yield from readers.findings(config, found.spec, found.file, names)
-
-
 def _rule_named(name: str) -> str:
     """Return `name` if it is the name of a rule. Raises ValueError otherwise."""
-    names = [rule.name for rule in RULES]
-    if name not in names:
-        near = get_close_matches(name, names, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"Choose from {', '.join(names)}."
+    if name not in RULES:
+        near = get_close_matches(name, RULES, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"Choose from {', '.join(RULES)}."
         raise ValueError(f"`ignore` must be the name of a rule, got {printable(name)}. {hint}")
     return name
 
@@ -238,7 +193,7 @@ def _ignored_errors(
 ) -> Iterator[str]:
     """Yield a sentence for each error that ended the check although its rule is ignored."""
     for finding in findings:
-        if finding not in kept and (found.spec is None or finding.rule is BROKEN_FILE):
+        if finding not in kept and (found.spec is None or finding.rule is RULES["broken-file"]):
             yield f"{finding.rule.name} is ignored, but it ends the check: {finding.message}"
 
 
@@ -261,7 +216,7 @@ def _beside(path: Path) -> list[Path]:
 
 def _differing(source: Source, other: Path) -> Iterator[Fault]:
     for difference in differences.compare(source, other):
-        rule = CONTEXTS_DIFFER if difference.what == "context" else FILES_DIFFER
+        rule = RULES["contexts-differ"] if difference.what == "context" else RULES["files-differ"]
         yield Fault(rule, f"{difference}", other.name, _key(difference))
 
 
@@ -418,7 +373,7 @@ def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
         message = (
             f"the weights predict better read with {' or '.join(names)}: {measured}; {compared}"
         )
-    yield Fault(WEIGHTS_DISAGREE, message, file, "" if why else KEYS.get(best.kind, ""))
+    yield Fault(RULES["weights-disagree"], message, file, "" if why else KEYS.get(best.kind, ""))
 
 
 def _best(tried: list[Trial]) -> Trial | None:

@@ -5,9 +5,9 @@ from io import StringIO
 from rich.console import Console
 
 from posenc.models.check.differences import Difference
-from posenc.models.check.faults import REMARK, Fault
+from posenc.models.check.faults import RULES, Fault
 from posenc.models.check.loss import Trial
-from posenc.models.check.verdict import WEIGHTS_DISAGREE, Check
+from posenc.models.check.verdict import Check
 from posenc.models.prove import Proof, Way
 from posenc.show.report.terminal import checks
 
@@ -24,7 +24,10 @@ def test_the_verdict_and_the_gravest_come_first():
         Trial("base", "base 10,000", 2.5, 16, -0.5, -0.6, -0.4),
         Trial("layout", "layout half", 7.0, 4, 4.0, 3.0, 5.0),
     )
-    findings = (Fault(REMARK, "a note", "config.json"), Fault(WEIGHTS_DISAGREE, "bad", "x"))
+    findings = (
+        Fault(RULES["remark"], "a note", "config.json"),
+        Fault(RULES["weights-disagree"], "bad", "x"),
+    )
     said = printed(
         checks.print_check, Check("m", "config.json", findings, trials, (), ("the rules",))
     )
