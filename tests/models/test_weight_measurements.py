@@ -283,25 +283,30 @@ def test_projections_that_do_not_fit_the_config_are_left_alone(tmp_path):
 @pytest.mark.parametrize("kind", ["llama", "gemma3"])
 def test_gguf_says_what_it_needs_to_be_weighed(tmp_path, kind):
     writer = gguf.GGUFWriter(tmp_path / "model.gguf", kind)
+    writer.add_context_length(1024)
+    writer.add_embedding_length(96)
+    writer.add_block_count(6)
     writer.add_head_count(4)
     writer.add_head_count_kv(2)
     writer.add_key_length(16)
     writer.add_rope_freq_base(100.0)
     if kind == "gemma3":
         writer.add_sliding_window(512)
+    layout = "interleaved" if kind == "llama" else "half"
     for n in range(3):
-        for to, rows in zip("qk", tied(4, 2, 16, layout="interleaved"), strict=True):
+        for to, rows in zip("qk", tied(4, 2, 16, layout=layout), strict=True):
             writer.add_tensor(f"blk.{n}.attn_{to}.weight", rows.flatten(0, 1).numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     found = measure_weights(None, open_weights(find_files(tmp_path)))
-    assert found.evidence.verdict == found.bands[0].layout == "interleaved"
+    assert found.evidence.verdict == found.bands[0].layout == found.layout == layout
     waves = [2 * math.pi * 100 ** (j / 8) for j in range(8)]
-    known = found.bands[0].wavelengths
-    assert np.allclose(known, waves) if kind == "llama" else known is None  # two bases, one said
-    assert found.layout == ("interleaved" if kind == "llama" else None)
+    # The first five of six layers of Gemma 3 have a window and the base 10,000
+    if kind == "gemma3":
+        waves = [2 * math.pi * 10_000 ** (j / 8) for j in range(8)]
+    assert np.allclose(found.bands[0].wavelengths, waves)
 
 
 @pytest.mark.parametrize(
@@ -320,6 +325,7 @@ def test_gguf_says_what_it_needs_to_be_weighed(tmp_path, kind):
 )
 def test_gguf_that_says_what_cannot_be_is_not_weighed(tmp_path, says):
     right = {"attention.head_count": 4, "attention.head_count_kv": 2, "rope.freq_base": 100.0}
+    right |= {"context_length": 1024, "embedding_length": 96, "block_count": 3}
     tensors = {
         f"blk.{n}.attn_{to}.weight": rows.flatten(0, 1)
         for n in range(3)
@@ -329,7 +335,8 @@ def test_gguf_that_says_what_cannot_be_is_not_weighed(tmp_path, says):
     weights = open_weights(find_files(tmp_path))
     for said, seen in ((right | {"attention.key_length": 16}, True), (right | says, False)):
         said = {"attention.key_length": 16} | said
-        weights.metadata = {"general.architecture": "x"} | {f"x.{k}": v for k, v in said.items()}
+        weights.metadata = {f"llama.{k}": v for k, v in said.items()}
+        weights.metadata["general.architecture"] = "llama"
         assert bool(measure_weights(None, weights).evidence) is seen
 
 

@@ -58,8 +58,10 @@ from posenc.models.hf.discovery import (
     configs,
     discover,
     equal_but_rounding,
+    evaluating,
     find_base,
     identity_rotation,
+    in_one_line,
     is_gptj,
     random_tokens,
     refuse,
@@ -255,27 +257,20 @@ def _reproduces(base: Any, plan: AdapterPlan, *, rotation: bool) -> bool:
         table = Learned(len(plan.rows), plan.rows.shape[1])
         table.table.data = plan.rows
         own[0] = Sum(table, own[0])
-    ids, training = random_tokens(base), {module: module.training for module in base.modules()}
-    base.eval()
-    try:
+    ids = random_tokens(base)
+    with evaluating(base):
+        # The model's own code may raise anything
         try:
             expected = [_outputs(base, ids), base(ids, return_dict=True)[0]]
         except Exception as error:
-            # The model's own code may raise anything
-            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            return refuse(base, f"does not run ({words})")
+            refuse(base, f"does not run ({in_one_line(error)})")
         _install(base, plan, own, own, by_length=False, rotation=rotation)
         try:
             outputs = _outputs(base, ids)
         except Exception as error:
-            # The model's own code may raise anything
-            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            return refuse(base, f"does not run with its own encoding applied ({words})")
+            refuse(base, f"does not run with its own encoding applied ({in_one_line(error)})")
         finally:
             _uninstall(base)
-    finally:
-        for module, trained in training.items():
-            module.training = trained
     return any(equal_but_rounding(outputs, one) for one in expected)
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from posenc.models.config.gguf import specify_gguf
 from posenc.models.config.spec import Rotary, Spec
+from posenc.models.files.errors import ModelError
 from posenc.models.layouts import (
     ATTENTION,
     BLOCKS,
@@ -28,7 +30,6 @@ from posenc.models.weights import Tensors, Weights
 
 GGUF = re.compile(r"blk\.(\d{1,6})\.attn_([qk])\.weight")
 MOST_CHANNELS = 1024  # rotated channels of a head
-INTERLEAVED = ("llama",)  # architectures whose q and k llama.cpp's converter permutes
 
 
 @dataclass(frozen=True)
@@ -42,19 +43,15 @@ class Projection:
     names: tuple[str, ...]
     form: str = ""  # order of the heads in a fused tensor
     gated: bool = False  # True: the queries of each head are followed by a gate
-    base_known: bool = True  # False: the layer may have another base than `rotary`
 
     def rotary_rows(self, weights: Tensors) -> tuple[Tensor, Tensor]:
         """Return the rows of W_q and W_k whose output is rotated, (head, channel, input)."""
         q, k = self._heads([weights[name].flatten(1).float() for name in self.names])
         # Grouped queries: the heads g·r … g·r + r − 1 of queries share key head g
         k = k.repeat_interleave(len(q) // len(k), 0)
-        rows = slice(-self.rotary.turned, None) if self._last else slice(self.rotary.turned)
+        last = self.rotary.trailing or self._shared
+        rows = slice(-self.rotary.turned, None) if last else slice(self.rotary.turned)
         return q[:, rows], k[:, rows]
-
-    @property
-    def _last(self) -> bool:
-        return self.rotary.trailing or self._shared
 
     @property
     def _shared(self) -> bool:
@@ -79,12 +76,9 @@ class Projection:
             heads = tensors[0].unflatten(0, (self.heads + 2 * self.groups, dim))
             return heads[: self.heads], heads[self.heads : self.heads + self.groups]
         q, k = tensors
-        q = q.unflatten(0, (self.heads, 2, dim))[:, 0] if self.gated else _split(q, self.heads)
-        return q, (k[None] if self._shared else _split(k, self.groups))
-
-
-def _split(rows: Tensor, heads: int) -> Tensor:
-    return rows.unflatten(0, (heads, -1))
+        # A gate follows the queries of each head
+        q = q.unflatten(0, (self.heads, 1 + self.gated, -1))[:, 0]
+        return q, k.unflatten(0, (1 if self._shared else self.groups, -1))
 
 
 def find_projections(spec: Spec | None, weights: Weights) -> list[Projection]:
@@ -144,29 +138,19 @@ def _of_layer(spec: Spec, layer: int, tensors: Mapping[str, tuple[str, str]]) ->
 
 
 def _of_gguf(weights: Weights) -> list[Projection]:
-    metadata, kind = weights.metadata, str(weights.metadata["general.architecture"])
     by_layer: dict[int, dict[str, str]] = {}
     for name in weights.infos:
         if at := GGUF.fullmatch(name):
             by_layer.setdefault(int(at[1]), {})[at[2]] = name
-
-    def number(key: str, otherwise: int = 0) -> int:
-        value = metadata.get(f"{kind}.{key}", otherwise)
-        return value if isinstance(value, int) and value > 0 else otherwise
-
-    heads = number("attention.head_count")
-    groups = number("attention.head_count_kv", heads)
-    dim = number("attention.key_length", number("embedding_length") // heads if heads else 0)
-    rotary_dim = number("rope.dimension_count", dim)
-    base = metadata.get(f"{kind}.rope.freq_base", 10_000.0)
-    valid_base = isinstance(base, float) and 0 < base < float("inf")
-    if not heads or not 2 <= rotary_dim <= dim or rotary_dim % 2 or not valid_base:
+    if not by_layer:
         return []
-    rotary = Rotary(dim, rotary_dim, base, layout="interleaved" if kind in INTERLEAVED else None)
-    # Layers with a window may have their own base
-    known = not number("attention.sliding_window")
+    try:
+        spec = specify_gguf(weights.metadata, weights, next(iter(weights.infos.values())).file.name)
+    except ModelError:
+        return []
+    rotary = {n: x.encoding for n, x in enumerate(spec.layers) if isinstance(x.encoding, Rotary)}
     return [
-        Projection(layer, rotary, heads, groups, (tensors["q"], tensors["k"]), base_known=known)
+        Projection(layer, rotary[layer], spec.heads, spec.groups, (tensors["q"], tensors["k"]))
         for layer, tensors in sorted(by_layer.items())
-        if len(tensors) == 2
+        if len(tensors) == 2 and layer in rotary
     ]

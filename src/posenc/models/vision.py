@@ -29,7 +29,14 @@ from posenc.core.encoding import Encoding, Sum, leaves
 from posenc.core.positions import grid
 from posenc.core.shapes import Points, Positions
 from posenc.encodings.nope import NoPE
-from posenc.models.hf.discovery import configs, equal_but_rounding, identity_rotation
+from posenc.models.hf.discovery import (
+    configs,
+    equal_but_rounding,
+    evaluating,
+    hooked,
+    identity_rotation,
+    in_one_line,
+)
 from posenc.models.hf.masks import mask_of
 from posenc.models.hf.registry import CALL, NAME, register
 
@@ -99,19 +106,15 @@ def discover(tower: nn.Module) -> Tower:
 
     Raises TypeError for a tower that cannot be used; see the docstring of this module.
     """
-    training = {module: module.training for module in tower.modules()}
-    tower.eval()
-    try:
-        return _discover(tower)
-    except _UnsuitableTower:
-        raise
-    except Exception as error:
-        # The code of a model may raise anything
-        words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-        _refuse(tower, f"does not run on an image of the size in its config ({words})")
-    finally:
-        for module, trained in training.items():
-            module.training = trained
+    with evaluating(tower):
+        try:
+            return _discover(tower)
+        except _UnsuitableTower:
+            raise
+        except Exception as error:
+            # The code of a model may raise anything
+            why = f"does not run on an image of the size in its config ({in_one_line(error)})"
+            _refuse(tower, why)
 
 
 class _UnsuitableTower(TypeError):
@@ -135,9 +138,14 @@ def _discover(tower: nn.Module) -> Tower:
     patches = torch.randn(shape, generator=generator).to(convolution.weight)
     order = torch.randperm(len(patches), generator=generator).to(patches.device)
     rotary: list[nn.Module] = []
-    with ExitStack() as undo:
-        for module in tower.modules():
-            undo.enter_context(_found(module, rotary))
+
+    def find_rotary(module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:
+        if isinstance(out, tuple) and len(out) == 2 and all(isinstance(x, Tensor) for x in out):
+            cos, sin = out
+            if cos.shape == sin.shape and ((cos**2 + sin**2 - 1).abs() < 0.05).all():
+                rotary.append(module)
+
+    with hooked(tower.modules(), find_rotary):
         expected = _output(tower, patches, sides)
     prefix = expected.shape[1] - len(patches)
     if prefix < 0:
@@ -168,23 +176,6 @@ def _output(tower: nn.Module, patches: Tensor, sides: tuple[int, int]) -> Tensor
     """Run the tower on an image of `patches`; return its hidden states, (1, token, channel)."""
     rows = patches.unflatten(0, sides).permute(2, 0, 3, 1, 4)  # channel, row, y, column, x
     return tower(rows.flatten(3).flatten(1, 2).unsqueeze(0), return_dict=True)[0]
-
-
-@contextmanager
-def _found(module: nn.Module, rotary: list[nn.Module]) -> Iterator[None]:
-    """Append `module` to `rotary` if its output, within a `with` block, is cosines and sines."""
-
-    def check(module: nn.Module, args: Any, out: Any) -> None:
-        if isinstance(out, tuple) and len(out) == 2 and all(isinstance(x, Tensor) for x in out):
-            cos, sin = out
-            if cos.shape == sin.shape and ((cos**2 + sin**2 - 1).abs() < 0.05).all():
-                rotary.append(module)
-
-    hook = module.register_forward_hook(check)
-    try:
-        yield
-    finally:
-        hook.remove()
 
 
 def _tables(tower: nn.Module, lengths: range) -> Iterator[nn.Parameter]:

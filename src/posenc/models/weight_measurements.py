@@ -93,8 +93,7 @@ class Bands:
     tensors: list[str]
     layers: list[int]
     layout: Layout
-    # Wavelengths in tokens before context extension; None: the base is unknown
-    wavelengths: list[float] | None
+    wavelengths: list[float]  # in tokens, before context extension
     queries: list[float]  # mean over heads and layers
     keys: list[float]
 
@@ -328,7 +327,7 @@ class _RotaryProjections:
             queries, keys = (
                 torch.stack(side).mean(0).tolist() for side in zip(*strengths, strict=True)
             )
-            waves = [2 * pi / turn for turn in rotary.unscaled()] if same[0].base_known else None
+            waves = [2 * pi / turn for turn in rotary.unscaled()]
             names = [name for projection in same for name in projection.names]
             yield Bands(
                 names, [projection.layer for projection in same], layout, waves, queries, keys

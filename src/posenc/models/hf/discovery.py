@@ -18,7 +18,7 @@ from functools import partial
 from inspect import signature
 from itertools import product
 from operator import attrgetter
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -129,8 +129,7 @@ def discover(base: Any) -> AdapterPlan:
             return refuse(base, str(reason))
         except Exception as error:
             # The model's own code may raise anything
-            words = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-            return refuse(base, f"does not run on eight tokens ({words})")
+            return refuse(base, f"does not run on eight tokens ({in_one_line(error)})")
 
 
 def random_tokens(base: Any) -> Tensor:
@@ -156,9 +155,8 @@ def random_tokens(base: Any) -> Tensor:
 
 def configs(base: nn.Module) -> list[str]:
     """Return the path of one module for each config object, as modules may share a config."""
-    paths = {
-        id(module.config): name for name, module in base.named_modules() if _has_config(module)
-    }
+    owned = ((name, getattr(module, "config", None)) for name, module in base.named_modules())
+    paths = {id(config): name for name, config in owned if hasattr(config, "_attn_implementation")}
     return [*paths.values()]
 
 
@@ -174,13 +172,26 @@ class _Unsuitable(Exception):
     """Raised with the reason why the encoding of a model cannot be replaced."""
 
 
-def refuse(model: nn.Module, why: str) -> Any:
+def refuse(model: nn.Module, why: str) -> NoReturn:
     """Raise TypeError with the reason why the encoding of a model cannot be replaced."""
     raise TypeError(f"{type(model).__name__} {why}, so its encoding cannot be replaced. {REMEDY}")
 
 
-def _has_config(module: Any) -> bool:
-    return hasattr(getattr(module, "config", None), "_attn_implementation")
+def in_one_line(error: Exception) -> str:
+    """Return the type and the message of an error, at most 200 characters in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode within a `with` block."""
+    training = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, trained in training.items():
+            module.training = trained
 
 
 @dataclass
@@ -210,24 +221,22 @@ class _Keys(DynamicCache):
 def _measuring(base: Any) -> Iterator[None]:
     """Route the model's attention through posenc, in evaluation mode, within a `with` block."""
     register()
-    training = {module: module.training for module in base.modules()}
     owners = [attrgetter(path)(base) if path else base for path in configs(base)]
     before = [(owner.config, owner.config._attn_implementation) for owner in owners]
     tuned = [m for m in base.modules() if getattr(m, "attn_temperature_tuning", False)]
     try:
-        base.eval()
         for config, _ in before:
             config._attn_implementation = NAME
         for module in tuned:
             module.attn_temperature_tuning = False
-        yield
+        with evaluating(base):
+            yield
     finally:
         for module in tuned:
             module.attn_temperature_tuning = True
         for config, implementation in before:
             config._attn_implementation = implementation
-        for module, trained in training.items():
-            module.training = trained
+        for module in base.modules():
             for name in (CALL, "_attn", "_get_embed_positions"):
                 vars(module).pop(name, None)
 
@@ -282,7 +291,7 @@ def _discover(base: Any, ids: Tensor) -> AdapterPlan:
     names = {module: name for name, module in base.named_modules()}
     rotary = [module for module in names if "Rotary" in type(module).__name__]
     written: list[Any] = []
-    with _hooked(rotary, lambda module, args, kwargs, out: written.append(out)):
+    with hooked(rotary, lambda module, args, kwargs, out: written.append(out)):
         rotated, keys = _with_cache(base, ids)
     if not rotated:
         raise _Unsuitable("computes attention outside transformers' attention registry")
@@ -304,7 +313,7 @@ def _discover(base: Any, ids: Tensor) -> AdapterPlan:
 
 
 @contextmanager
-def _hooked(modules: Any, after: Callable[..., Any], before: Any = None) -> Iterator[None]:
+def hooked(modules: Any, after: Callable[..., Any], before: Any = None) -> Iterator[None]:
     """Register forward hooks `after` and pre-hooks `before` on modules within a `with` block."""
     hooks = [module.register_forward_hook(after, with_kwargs=True) for module in modules]
     if before is not None:
@@ -331,17 +340,17 @@ def identity_rotation(module: Any, args: tuple[Any, ...], kwargs: Any, out: Any)
 
 def row_zero(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Forward pre-hook of a position table: look up row 0, since the text may exceed the table."""
-    first = lambda x: torch.zeros_like(x) if _is_integer(x) else x  # noqa: E731
+
+    def first(x: Any) -> Any:
+        integer = isinstance(x, Tensor) and x.dtype in (torch.int32, torch.int64)
+        return torch.zeros_like(x) if integer else x
+
     return tuple(map(first, args)), {name: first(x) for name, x in kwargs.items()}
 
 
 def zero_hook(module: Any, args: Any, kwargs: Any, out: Any) -> Any:
     """Forward hook: replace the output of a position table by zeros."""
     return torch.zeros_like(out)
-
-
-def _is_integer(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.dtype in (torch.int32, torch.int64)
 
 
 def _with_cache(base: Any, ids: Tensor) -> tuple[list[_AttentionCall], list[Tensor]]:
@@ -387,8 +396,8 @@ def _without_rotation(
         return rotated[n].out
 
     with (
-        _hooked(rotary, identity),
-        _hooked(modules, lambda *_: None, find_table),
+        hooked(rotary, identity),
+        hooked(modules, lambda *_: None, find_table),
         _gptj_identity(base),
     ):
         try:
@@ -438,8 +447,8 @@ def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Ten
             if out.shape[-2] == TOKENS and out.numel() == TOKENS * out.shape[-1]:
                 outs[-1].setdefault(module, out.view(TOKENS, -1))
 
-    with _hooked(rotary, identity_rotation), _gptj_identity(base):
-        with _hooked(leaves, record):
+    with hooked(rotary, identity_rotation), _gptj_identity(base):
+        with hooked(leaves, record):
             for tokens in (ids, ids[:, order]):
                 outs.append({})
                 _run(base, tokens, _attend_zero)
@@ -448,7 +457,7 @@ def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Ten
             for module, out in outs[0].items()
             if torch.equal(out, outs[1].get(module, out[:0])) and (out != out[:1]).any()
         ]
-        with _hooked(tables, zero_hook, row_zero):
+        with hooked(tables, zero_hook, row_zero):
             ordered, permuted = (
                 _run(base, tokens, _attend_zero) for tokens in (ids, ids[:, order])
             )
@@ -485,7 +494,7 @@ def _accepts_narrow_tables(base: Any, ids: Tensor, rotary: list[Any]) -> bool:
         out = identity_rotation(*given)
         return tuple(x[..., :-2] for x in out) if isinstance(out, tuple) else out
 
-    with _hooked(rotary, narrower):
+    with hooked(rotary, narrower):
         try:
             return bool(rotary) and bool(_run(base, ids, _attend_zero))
         except (RuntimeError, ValueError, IndexError):
@@ -522,7 +531,8 @@ def _site(
     if isinstance(own, RoPE):
         layout, apart = own.layout, 0
         if layout == "half" and (own.trailing or width == dim) and _interleaves(base.config):
-            own, layout, apart = _with_layout(own, "interleaved"), "interleaved", width
+            own = RoPE(own.freqs, own.dim, own.gain, "interleaved", own.trailing)
+            layout, apart = "interleaved", width
         site = replace(site, rotated=width, layout=layout, trailing=own.trailing, apart=apart)
     own.softmax_scale = rotated.scale / getattr(own, "logit_gain", 1.0)
     return replace(site, own=own, form=_form(module, table, width))
@@ -569,10 +579,6 @@ def _fitted(pairs: Any, width: int, layout: Layout, trailing: bool) -> RoPE:
     lengths = torch.tensor(before_and_after).sum(0)
     freqs = torch.angle(products).cpu()
     return RoPE(freqs, pairs[0][0].shape[-1], float(lengths[1] / lengths[0]), layout, trailing)
-
-
-def _with_layout(rope: RoPE, layout: Layout) -> RoPE:
-    return RoPE(rope.freqs, rope.dim, rope.gain, layout, rope.trailing)
 
 
 def _interleaves(config: Any) -> bool:

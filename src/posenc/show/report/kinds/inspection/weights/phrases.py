@@ -123,11 +123,7 @@ def bands(stack: Bands) -> Iterator[str]:
         yield f"{runs(stack.layers)}: queries or keys are zero in every pair"
         return
     ends = products.index(max(products)), products.index(min(products))
-    named = [
-        f"pair {n}"
-        + (f" ({tokens(stack.wavelengths[n])} tokens a turn)" if stack.wavelengths else "")
-        for n in ends
-    ]
+    named = [f"pair {n}" + f" ({tokens(stack.wavelengths[n])} tokens a turn)" for n in ends]
     ratio = products[ends[0]] / products[ends[1]] if products[ends[1]] else float("inf")
     yield (
         f"{runs(stack.layers)}: of {len(products)} pairs, {named[0]} has the largest product of"
