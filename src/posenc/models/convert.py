@@ -33,11 +33,7 @@ from posenc.models.config import families
 from posenc.models.config.gguf import specify_gguf
 from posenc.models.config.source import Source
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import (
-    ModelFiles,
-    inside,
-    unused_folder,
-)
+from posenc.models.files.folder import ModelFiles, inside, unused_folder
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.layouts import KEY, OTHER, config_of, plan
 from posenc.models.weights import Weights

@@ -23,15 +23,13 @@ from typing import Any
 
 from posenc.models.check.readers import lost_settings
 from posenc.models.config import specify
+from posenc.models.config.families import family
 from posenc.models.config.source import Source
 from posenc.models.config.spec import Rotary, Spec
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import (
-    inside,
-    unused_folder,
-)
+from posenc.models.files.folder import inside, unused_folder
 from posenc.models.recipes import recipe_of
-from posenc.models.serving import cache_bytes, serving, serving_folder
+from posenc.models.serving import cache_bytes, nested_config, serving, serving_folder
 from posenc.support.text import shown
 from posenc.support.writing import written_beside
 
@@ -206,7 +204,7 @@ def extended(
         known = ", ".join((*METHODS, BASE))
         raise ValueError(f"`method` must be one of {known}, got {method!r}.")
     spec = specify(config, file)
-    place, main = spec.text_keys, spec.text_stack
+    main = spec.text_stack
     context, turn = stretchable(main, file)
     usual, given_to = trained_length(main) or context, to
     notes: list[str] = []
@@ -243,7 +241,7 @@ def extended(
         )
     _check_trained(trained, usual, turn, context, method, file)
     stretched = deepcopy(config)
-    inner, raised = _at(stretched, place), 0.0
+    inner, raised = nested_config(stretched, spec.text_keys), 0.0
     _state_by_layer(inner, main, file)
     if method in ("ntk", BASE):
         # NTK-aware: θ of the slowest pair is divided by `factor`, θ of the fastest is unchanged
@@ -309,7 +307,7 @@ def slowed(
         "long_factor": slower,
         "attention_factor": gain,
     }
-    inner = _at(longer, spec.text_keys)
+    inner = nested_config(longer, spec.text_keys)
     _state_by_layer(inner, spec.text_stack, "config.json")
     _set(inner, "longrope", values, spec.text_stack, [], longer)
     _check_result(specify(longer).text_stack, to, "longrope", "config.json")
@@ -320,16 +318,9 @@ def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
     """Return the config with a larger context length and unchanged frequencies."""
     spec = specify(config)
     longer = deepcopy(config)
-    inner = _at(longer, spec.text_keys)
+    inner = nested_config(longer, spec.text_keys)
     inner[_own_name(spec.text_stack, "max_position_embeddings", inner)] = to
     return longer
-
-
-def _at(config: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
-    """Return the nested config at the path `place`; keys that the config lacks are skipped."""
-    for name in place:
-        config = config.get(name, config)
-    return config
 
 
 def _lengths(
@@ -456,8 +447,6 @@ def _state_by_layer(inner: dict[str, Any], main: Spec, file: str) -> None:
     Cohere Compass needs a base for each type, and ignores a base beside them.
     Raises ModelError for a base that the class ignores.
     """
-    from posenc.models.config.families import family
-
     entry = family(main.model)
     usual = (entry.defaults.get(NEW) or {}) if entry and not entry.rope else {}
     if not usual or not all(isinstance(value, dict) for value in usual.values()):
@@ -475,8 +464,6 @@ def _state_by_layer(inner: dict[str, Any], main: Spec, file: str) -> None:
 
 def _scaled_by_class(main: Spec) -> dict[str, Any]:
     """Return the class's default rope settings if they scale the frequencies, otherwise {}."""
-    from posenc.models.config.families import family
-
     entry = family(main.model)
     usual = dict(entry.defaults.get("rope_parameters") or {}) if entry else {}
     return usual if usual.get("rope_type", "default") != "default" else {}
@@ -525,8 +512,6 @@ def _spelling(inner: dict[str, Any], config: dict[str, Any]) -> str:
 
 def _global_labels(main: Spec, settings: dict[str, Any]) -> list[str]:
     """Return the layer types in `settings` whose layers have no window."""
-    from posenc.models.config.families import family
-
     entry = family(main.model)
     labels = entry.labels if entry else {}
     kinds = {labels.get(x.kind, x.kind) for x in main.layers if x.window is None}
@@ -535,8 +520,6 @@ def _global_labels(main: Spec, settings: dict[str, Any]) -> list[str]:
 
 def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
     """Return the name that this model's config uses for a standard key, such as "rope_theta"."""
-    from posenc.models.config.families import family
-
     entry = family(main.model)
     name = entry.keys.get(key, key) if entry else key
     if key == "rope_theta" and entry and entry.rope:

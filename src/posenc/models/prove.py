@@ -50,7 +50,7 @@ from posenc.models.extend import (
 )
 from posenc.models.files.errors import ModelError
 from posenc.models.inspection import name_of
-from posenc.models.serving import cache_bytes, gguf_keys
+from posenc.models.serving import cache_bytes, gguf_keys, nested_config
 from posenc.support.arguments import precision as checked_precision
 from posenc.support.provenance import Provenance, since
 
@@ -340,9 +340,7 @@ def _far_bits(model: Opened, config: dict[str, Any], ids: Tensor, trained: int) 
 def _with(config: dict[str, Any], key: str, value: float) -> dict[str, Any]:
     """Return a copy of a config with another value of one YaRN setting."""
     changed = deepcopy(config)
-    inner = changed
-    for name in specify(config).text_keys:
-        inner = inner[name]
+    inner = nested_config(changed, specify(config).text_keys)
     settings = inner.get(NEW) or inner[OLD]
     nested = [part for part in settings.values() if isinstance(part, dict)]
     for part in nested or [settings]:

@@ -31,10 +31,7 @@ from posenc.models.config.source import Source
 from posenc.models.config.spec import PatchTable, Spec, Table
 from posenc.models.convert import PIECE, exactly, header_bytes, other_files
 from posenc.models.files.errors import ModelError
-from posenc.models.files.folder import (
-    ModelFiles,
-    unused_folder,
-)
+from posenc.models.files.folder import ModelFiles, unused_folder
 from posenc.models.files.strict import opened, parse_json
 from posenc.models.weights import Weights
 from posenc.models.weights.memory import check_memory

@@ -40,7 +40,7 @@ def serving_folder(folder: str, to: int) -> dict[str, str]:
 
 
 def serving(
-    model: str, before: Mapping[str, Any], after: Mapping[str, Any], spec: Spec, to: int
+    model: str, before: dict[str, Any], after: dict[str, Any], spec: Spec, to: int
 ) -> dict[str, str]:
     """Map each server to a command whose options extend a model without changing its files.
 
@@ -79,9 +79,7 @@ def serving(
     }
 
 
-def overrides(
-    before: Mapping[str, Any], after: Mapping[str, Any], spec: Spec
-) -> dict[str, Any] | None:
+def overrides(before: dict[str, Any], after: dict[str, Any], spec: Spec) -> dict[str, Any] | None:
     """Return config attributes that make a server treat the old config like the new one.
 
     None if they are unknown.
@@ -90,7 +88,7 @@ def overrides(
     have the same rotation, that spelling is included too.
     """
     place, main = _place(after, spec), spec.text_stack
-    old, new = _inner(before, place), _inner(after, place)
+    old, new = nested_config(before, place), nested_config(after, place)
     settings = _rope_parameters(main, _stated(new), _stated(old))
     if settings is None:
         return None
@@ -121,9 +119,10 @@ def _place(config: Mapping[str, Any], spec: Spec) -> tuple[str, ...]:
     return tuple(place)
 
 
-def _inner(config: Mapping[str, Any], place: tuple[str, ...]) -> Mapping[str, Any]:
+def nested_config(config: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+    """Return the nested config at the path `place`; keys that the config lacks are skipped."""
     for name in place:
-        config = config.get(name) or {}
+        config = config.get(name, config)
     return config
 
 
