@@ -114,14 +114,3 @@ def test_somebody_elses_store_has_a_table_and_a_page(out, posenc, tmp_path):
     assert "The page: page/index.html" in said
     assert len(json.loads(Path("page/results.json").read_text())["rows"]) == 2
     assert [path.name for path in theirs.iterdir()] == ["renamed.db"]
-
-
-def test_two_tasks_have_a_table_over_both(posenc, fast):
-    Path("plan.toml").write_text(Plan.of(PLAN | {"tasks": ["copy", "sort"]}).text)
-    code, said, _ = posenc("study", "plan.toml", "--pilot", "--out", "out")
-    assert code == 0
-    assert "over tasks copy, sort, L…2L" in said
-    assert "interquartile mean" in said
-    held = json.loads(posenc("results", "out", "--json")[1])["overall"]
-    assert [(one["encoding"], one["runs"]) for one in held] == [("nope", 4), ("rope", 4)]
-    assert "Over all tasks" in Path("out/index.html").read_text()

@@ -130,7 +130,7 @@ def test_what_is_not_done_is_named_and_the_exit_code_says_so(posenc, fast, monke
 
     def ended(plan, folder, *_, **__):
         store.Store(folder).close()
-        return execute.Ended(3, 4, missing, None)
+        return execute.Ended(3, 4, missing)
 
     monkeypatch.setattr(execute, "study", ended)
     Path("plan.toml").write_text(Plan.of(PLAN).text)

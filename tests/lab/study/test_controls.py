@@ -8,7 +8,7 @@ import torch
 from refusals import refused
 
 from posenc.lab.study.cell import Cell
-from posenc.lab.study.controls import draw_positions, mask_of, oracle_targets
+from posenc.lab.study.controls import draw_positions, mask_of
 
 CELL = Cell("copy", "rope", 0)
 ONE_WAY, BOTH_WAYS = (SimpleNamespace(longest=2, both_ways=way) for way in (False, True))
@@ -43,15 +43,6 @@ def test_filling_is_hidden_where_a_text_is_read_both_ways():
         [[abs(i - j) < 2 and j < length for j in range(4)] for i in range(4)] for length in (4, 2)
     ]
     assert dense(both) == expected
-
-
-def test_an_oracle_is_told_the_graded_targets_alone():
-    batch = SimpleNamespace(
-        targets=torch.tensor([[5, 6, 7]]), answers=torch.tensor([[False, True, True]])
-    )
-    assert oracle_targets(CELL, batch) is None
-    told = oracle_targets(replace(CELL, control="oracle"), batch)
-    assert told.tolist() == [[0, 6, 7]]
 
 
 def test_random_positions_are_in_order_below_the_bound_and_each_once():

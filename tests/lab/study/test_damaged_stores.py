@@ -147,7 +147,6 @@ def all_that_is_said(path, capsys):
 def test_commands_end_in_no_traceback(whole, tmp_path, monkeypatch, capsys, part):
     """A store without checksums, in which a changed number is not detected."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(analysis.analyse, "__defaults__", (None, 10))  # of resamples
     path = whole / "before" / store.RESULTS
     for statement in some([*changes(path)][part::2], every=4):
         if (copy := changed(path, tmp_path, statement)) is not None:
@@ -163,7 +162,7 @@ def test_flipped_bits_of_a_store_without_checksums_end_in_no_traceback(whole, tm
         if held is not None:
             assert all(export.rows(held))
         if held is not None and n % 5 == 0:
-            attempted(analysis.analyse, held, None, 10)
+            attempted(analysis.analyse, held)
 
 
 NONSENSE = [
@@ -197,7 +196,6 @@ def test_what_no_study_has_written_ends_in_no_traceback(
     whole, tmp_path, monkeypatch, capsys, statement
 ):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(analysis.analyse, "__defaults__", (None, 10))
     for statements in ("", "DELETE FROM plans"):
         path = changed(whole / "before" / store.RESULTS, tmp_path, statement)
         assert path is not None

@@ -422,19 +422,6 @@ def test_when_time_is_over_what_runs_is_stopped_with_a_checkpoint(tmp_path, monk
     assert [*(tmp_path / "cells").glob("*/step-*")]
 
 
-def test_a_plan_that_stops_at_an_interval_asks_after_each_seed(tmp_path, monkeypatch):
-    asked = []
-
-    def narrow(planned, contents, seeds):
-        asked.append((seeds, len(contents.records)))
-        return seeds == 8
-
-    monkeypatch.setattr(execute.analysis, "narrow", narrow)
-    ended = study(tmp_path, plan(seeds=None, stop={"half_width": 0.01, "most": 12}))
-    assert asked == [(6, 12), (7, 14), (8, 16)]
-    assert (ended.done, ended.of, ended.narrow) == (16, 24, True)
-
-
 OWN = """
 from dataclasses import replace
 from posenc import NoPE as Mine

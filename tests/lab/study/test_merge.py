@@ -8,7 +8,7 @@ from refusals import refused
 
 from posenc.lab.study import environment, execute, store
 from posenc.lab.study.merge import merge
-from posenc.lab.study.plan import Plan, PlanError
+from posenc.lab.study.plan import Plan
 from posenc.lab.study.store import StoreError, read
 
 PLAN = Plan.of(study_runner.PLAN)
@@ -54,9 +54,3 @@ def test_a_cell_that_came_out_otherwise_is_named(tmp_path):
     writer.close()
     with refused(StoreError, 1):
         merge(tmp_path / "merged", [one, other])
-
-
-def test_a_study_that_stops_by_its_intervals_has_no_parts(tmp_path):
-    planned = Plan.of({k: v for k, v in study_runner.PLAN.items() if k != "seeds"} | {"stop": {}})
-    with refused(PlanError, "`stop`", "`seeds`"):
-        study(tmp_path, planned, part=(1, 2))

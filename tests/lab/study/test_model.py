@@ -157,13 +157,6 @@ def test_generating_picks_as_it_is_told():
     assert torch.equal(model.generate(tokens, 1, pick=lambda x: x.argmin(-1))[:, -1], worst)
 
 
-def test_an_oracle_is_told_the_answers():
-    model, tokens = decoder(oracle=True), texts()
-    told = torch.zeros_like(tokens)
-    assert not torch.allclose(model(tokens), model(tokens, oracle_targets=told))
-    assert {*model.shared} - {*decoder().shared} == {"told.weight"}
-
-
 def test_an_encoding_of_another_size_is_refused():
     with refused(ValueError, "`dim`", 8):
         decoder(lambda: RoPE(8))

@@ -30,19 +30,8 @@ metric = "at 1.2"
 contrast = [["nope", "rope"], [["nope", "window"], ["rope", "slow"]]]
 trained = 10
 tested = [10, 12, 20]
-[stop]
-half_width = 0.04
-most = 12
+seeds = 12
 """
-
-
-@pytest.mark.parametrize(
-    ("stop", "ends"), [({}, (0.05, 32)), ({"most": 9}, (0.05, 9)), ({"half_width": 0.1}, (0.1, 32))]
-)
-def test_a_plan_that_stops_by_an_interval_has_usual_ends(stop, ends):
-    """Compares with the values in the example of the module docstring."""
-    planned = Plan.of(SMALL | {"stop": stop})
-    assert (planned.half_width, planned.seeds) == ends
 
 
 def test_a_plan_says_what_its_file_says(tmp_path):
@@ -51,7 +40,7 @@ def test_a_plan_says_what_its_file_says(tmp_path):
     plan = Plan.read(path)
     assert plan.labels == ("nope", "rope", "slow", "random", "window")
     assert plan.profile == Profile(layers=4, steps=2000, prompts=500, rate=3e-4)
-    assert (plan.half_width, plan.seeds, plan.metric) == (0.04, 12, "at 1.2")
+    assert (plan.seeds, plan.metric) == (12, "at 1.2")
     assert plan.contrast == (
         (("nope",), ("rope",)),
         (("nope", "window"), ("rope", "slow")),
@@ -165,10 +154,6 @@ BAD = [
     ({"profile": {"width": 10}}, "profile", "`width`", "`heads`", 10, 4),
     ({"seeds": 0}, "seeds", 0, "10,000"),
     ({"seeds": "6"}, "seeds", "'6'"),
-    ({"seeds": 6, "stop": {}}, "stop", "`seeds`"),
-    ({"stop": {"most": 3}}, "stop: most", 3, 6),
-    ({"stop": {"half": 3}}, "stop", "'half'"),
-    ({"stop": 0.05}, "stop", "0.05"),
     ({"metric": "mean"}, "metric", '"at 1.2"', "'mean'"),
     ({"contrast": [["nope"]]}, "contrast", '["nope", "rope"]'),
     ({"contrast": [["nope", "alibi"]]}, "contrast", "'alibi'", "nope, rope"),

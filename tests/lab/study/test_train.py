@@ -172,13 +172,13 @@ def test_a_loss_that_is_lost_ends_the_run():
 
 
 @pytest.mark.slow
-def test_what_is_told_to_it_is_learned():
-    """An oracle has each answer, so that only the machinery can keep it from being right."""
+def test_an_easy_task_is_learned():
+    """Equal words are easy, so that only the machinery can keep a model from copying them."""
     profile = Profile(width=32, heads=2, layers=1, steps=250, batch=16, rate=5e-3, warmup=10)
-    told = Cell("copy", "nope", 0, profile=profile, control="oracle")
-    outcomes = train.run(told, COPY).outcomes
-    assert outcomes["forced", 8].float().mean() > 0.95
-    assert outcomes["generated", 8].float().mean() > 0.95
+    task = tasks.find("copy-constant").at(8, (4, 8))
+    outcomes = train.run(Cell(task.name, "nope", 0, profile=profile), task).outcomes
+    assert outcomes["endless", 8].float().mean() > 0.95
+    assert outcomes["tokens", 8].mean() > 0.85
 
 
 def test_progress_says_how_far_a_run_is():
@@ -255,7 +255,6 @@ def test_a_run_on_a_named_device_is_the_same_there(tmp_path):
     [
         ("copy", {}),
         ("copy", {"positions": "random 100", "control": "window"}),
-        ("copy", {"control": "oracle"}),
         ("masked", {"control": "shuffled"}),
     ],
 )

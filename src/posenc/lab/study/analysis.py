@@ -4,7 +4,6 @@
     gate       95 % of the answers at n = L are right, for each seed separately
     area       mean share over L < n ≤ 2L, with a t interval over seeds and prompts
     below      first length at which fewer than half of the answers are right
-    over tasks the interquartile mean of all runs, and the share of runs above each score
 
 For a language model these are bits per character, where less is better. Reading only the last L
 tokens ("cropped") and attending only L tokens back ("windowed") have rows of their own. Contrasts
@@ -36,8 +35,6 @@ from posenc.support.text import printable
 PROTOCOLS = ("generated", "sliding", "forced", "apart")
 RANGE = 0.95  # least share of right answers at n = L for a seed that counts as trained
 SHARES = ("tokens",)  # protocols of float32 outcomes that are shares of right answers, not bits
-RESAMPLES = 2_000
-SCORES = tuple(n / 20 for n in range(20))  # steps of a performance profile
 LEVEL = 0.05  # a contrast is decided if its p by Holm is below
 
 
@@ -80,7 +77,6 @@ class Contrast:
     p: float | None  # two-sided, exact sign-flip test
     adjusted: float | None  # p by Holm, over all contrasts of the plan
     equal: float | None  # p by Holm of a difference of the plan's margin or more; None: no margin
-    improvement: float | None  # probability that a run of `one` beats a run of `other`
     verdict: str  # reason why the contrast cannot be decided; empty if it can
     # Two further sides, whose difference is subtracted from that of the first two
     than: tuple[Sequence[str], Sequence[str]] | None = None
@@ -104,17 +100,6 @@ class Contrast:
 
 
 @dataclass(frozen=True)
-class Overall:
-    """The results of one encoding over all seeds and all tasks that are scored by accuracy."""
-
-    encoding: str
-    tasks: Sequence[str]
-    runs: int
-    interquartile: Interval  # the mean of the middle half of the runs
-    profile: Mapping[float, float]  # by score, the share of runs above it
-
-
-@dataclass(frozen=True)
 class Analysis:
     """The analysis of a study: results by encoding and task, planned contrasts, and controls."""
 
@@ -129,7 +114,6 @@ class Analysis:
     rows: Sequence[Row]
     baselines: Sequence[Row]  # for each row its baselines, cropped or windowed
     contrasts: Sequence[Contrast]
-    overall: Sequence[Overall]
     profile: Profile | None  # profile of all cells; None if there are none or several
     steps: int | None  # training steps; None if they differ
     rates: Sequence[float]  # candidate rates, of which each row used its best; empty: no choice
@@ -153,25 +137,17 @@ class Analysis:
             ],
             contrasts=[one for one in self.contrasts if selected(one.task, *one.terms)],
             controls=[control for control in self.controls if selected(control.task)],
-            overall=[
-                one
-                for one in self.overall
-                if selected(one.tasks[0], one.encoding) and (not task or {*one.tasks} <= {*task})
-            ],
         )
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def analyse(
-    contents: Contents, protocol: str | None = None, resamples: int = RESAMPLES
-) -> Analysis:
+def analyse(contents: Contents, protocol: str | None = None) -> Analysis:
     """Analyse the stored runs of a study: the runs of its last plan, or all if it has no plan.
 
     - `contents`: contents of the store
     - `protocol`: protocol that is graded; None: the first of `PROTOCOLS` that a task has
-    - `resamples`: number of bootstrap resamples of the interquartile mean
     """
     plan = plan_of(contents)
     cells = cells_of(contents)
@@ -223,7 +199,6 @@ def analyse(
         rows,
         [row for row in baselines if row.value is not None],
         contrasts if not stamp else [_without_claim(contrast, stamp) for contrast in contrasts],
-        _overall(rows, grid, metric, protocol, resamples),
         profiles.pop() if len(profiles) == 1 else None,
         steps.pop() if len(steps) == 1 else None,
         () if plan is None else plan.rates,
@@ -250,26 +225,10 @@ def _check_protocol(contents: Contents, protocol: str | None) -> None:
 
 
 def cells_of(contents: Contents) -> list[Cell]:
-    """Return the training runs (cells) of a study's last plan, or all runs if it has no plan.
-
-    A plan with `stop` has no cells after the seed at which it has stopped.
-    """
+    """Return the training runs (cells) of a study's last plan, or all runs if it has no plan."""
     if (plan := plan_of(contents)) is None:
         return [record.cell for record in contents.records.values()]
-    cells = plan.cells(chosen_rates(plan, contents))
-    return cells if plan.half_width is None else _until_narrow(plan, contents, cells)
-
-
-def _until_narrow(plan: Plan, contents: Contents, cells: list[Cell]) -> list[Cell]:
-    """Drop the training runs after the seed at which the plan's stopping rule ends the study."""
-    for seeds in range(statistics.RANKING, plan.seeds):
-        first = [cell for cell in cells if cell.seed <= seeds]
-        grid = _grid(contents, first, plan)
-        if any(record is None for runs in grid.values() for _, record in runs.values()):
-            break
-        if _narrow(plan, grid, seeds):
-            return first
-    return cells
+    return plan.cells(chosen_rates(plan, contents))
 
 
 def plan_of(contents: Contents) -> Plan | None:
@@ -321,28 +280,6 @@ def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
         means += [sign * fmean(outcome.mean for outcome in graded.values())]
     # A model whose RoPE is extended without further training has no losses of its own
     return fmean(means), fmean(record.losses[-1] if record.losses else 0.0 for record in records)
-
-
-def narrow(plan: Plan, contents: Contents, seeds: int) -> bool:
-    """Test whether all confidence intervals are as narrow as the plan's stopping rule demands.
-
-    The intervals are those of the contrasts; without contrasts, those of every encoding and task.
-    """
-    cells = plan.cells(chosen_rates(plan, contents))
-    first = [cell for cell in cells if cell.seed <= seeds]
-    return _narrow(plan, _grid(contents, first, plan), seeds)
-
-
-def _narrow(plan: Plan, grid: "Grid", seeds: int) -> bool:
-    assert plan.half_width is not None
-    intervals = [contrast.difference for contrast in _contrasts(plan, grid, None)]
-    if not plan.contrast:
-        rows = (_row(*place, runs, plan.metric, None) for place, runs in grid.items())
-        intervals = [row.value for row in rows]
-    return all(
-        interval is not None and statistics.enough(interval, seeds, plan.half_width, plan.seeds)
-        for interval in intervals
-    )
 
 
 Grid = dict[tuple[str, str], dict[int, tuple[Cell, Record | None]]]
@@ -564,7 +501,7 @@ def _contrast(
     seeds = sorted(set.intersection(*(set(values[name]) for name in names)))
     if not seeds:
         nothing = "no paired seeds yet"
-        return Contrast(task, one, other, [], None, [], None, None, None, None, nothing, than=than)
+        return Contrast(task, one, other, [], None, [], None, None, None, nothing, than=than)
     if len({len(values[name][seed]) for name in names for seed in seeds}) > 1:
         raise StoreError(
             f"{task}: all sides of a contrast must be tested on the same prompts, got different"
@@ -587,13 +524,6 @@ def _contrast(
     verdict = f"undertrained: {', '.join(weak)}" if weak else ""
     if not verdict and not statistics.may_rank(len(seeds)):
         verdict = f"{len(seeds)} seeds: no ranking claims"
-    better = (
-        statistics.probability_of_improvement(
-            *([side[seed].mean().item() for seed in seeds] for side in means)
-        )
-        if not rest
-        else None
-    )
     return Contrast(
         task,
         one,
@@ -604,31 +534,9 @@ def _contrast(
         statistics.sign_flip(by_seed),
         None,
         None if plan.margin is None else statistics.equivalence(apart, plan.margin),
-        better,
         verdict,
         than=than,
     )
-
-
-def _overall(
-    rows: Sequence[Row], grid: Grid, metric: str, protocol: str | None, resamples: int
-) -> list[Overall]:
-    """Summarise each encoding over all tasks that are scored by accuracy.
-
-    An encoding that lacks results on any of these tasks is left out.
-    """
-    able = [row for row in rows if row.value is not None and not row.bits]
-    names = [*dict.fromkeys(row.task for row in able)]
-    overall = []
-    for encoding in dict.fromkeys(row.encoding for row in able):
-        if {row.task for row in able if row.encoding == encoding} != {*names}:
-            continue
-        runs = [[*_values(grid[task, encoding], metric, protocol).values()] for task in names]
-        scores = [vector.mean().item() for vectors in runs for vector in vectors]
-        middle = statistics.interquartile(runs, resamples=resamples)
-        profile = statistics.performance_profile(scores, SCORES)
-        overall.append(Overall(encoding, names, len(scores), middle, profile))
-    return overall
 
 
 def _values(

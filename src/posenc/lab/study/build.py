@@ -25,7 +25,6 @@ def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
         lambda: encoding_of(cell, both_ways),
         seed=derived_seed("weights", cell.seed),
         encoding_seed=derived_seed("encoding", cell.seed),
-        oracle=cell.control == "oracle",
         both_ways=both_ways,
     )
     if cell.precision == "bfloat16":

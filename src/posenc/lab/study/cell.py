@@ -6,7 +6,7 @@ Two runs of the same cell give the same bits on the CPU, so a cell that is in th
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from hashlib import sha256
 from typing import Any
 
@@ -17,7 +17,7 @@ from posenc.support.arguments import brief, precision
 # The version of the settings. A setting whose meaning changes needs a new number, because the
 # digests of stored cells are computed from it.
 FORMAT = 1
-CONTROLS = ("", "window", "shuffled", "oracle")
+CONTROLS = ("", "window", "shuffled")
 EXTEND = re.compile(r"(pi|ntk|yarn|drope) (\d+(?:\.\d+)?)(?: after ([1-9]\d{0,8}))?")
 WORDS = {"label", "source"}  # fields that do not affect the outcomes
 LONGEST = 2**20  # greatest length n of a text, in the unit of its task
@@ -69,8 +69,7 @@ class Cell:
     - `positions`: positions in training: "plain" for 0, 1, 2, …, or "random 2048" for positions
       drawn anew from 0 … 2047 in each step and sorted (Ruoss et al. 2023)
     - `control`: "", or "window" (attention reaches as far back as the longest training text is
-      long), "shuffled" (positions are permuted within each text) or "oracle" (the model's input
-      contains the right answers; a task that fails with these is broken)
+      long), or "shuffled" (positions are permuted within each text)
     - `extend`: context extension of the trained RoPE before the test, such as "yarn 2", or
       "yarn 2 after 100" with 100 further steps on longer texts
     - `data_seed`: seed of the order of the data; None: `seed`
@@ -158,9 +157,6 @@ class Cell:
         profile = Profile(**rest.pop("profile"))
         tested = tuple(rest.pop("tested"))
         return cls(**rest, label=label, source=source, profile=profile, tested=tested)
-
-    def with_seed(self, seed: int) -> "Cell":
-        return replace(self, seed=seed)
 
     @property
     def drawn_below(self) -> int | None:

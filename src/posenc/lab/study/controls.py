@@ -1,4 +1,4 @@
-"""Control experiments: window masks, right answers as input, random or shuffled positions."""
+"""Masks and positions of a training run: windows, and random or shuffled positions."""
 
 from random import Random
 
@@ -21,14 +21,6 @@ def mask_of(cell: Cell, task: Task, batch: Batch) -> Mask | None:
         return near
     no_padding = padding(batch.lengths)
     return no_padding if near is None else no_padding & near
-
-
-def oracle_targets(cell: Cell, batch: Batch) -> Tensor | None:
-    """Return the right answers of a batch if the control is "oracle", otherwise None.
-
-    The model receives these answers as an additional input.
-    """
-    return batch.targets * batch.answers if cell.control == "oracle" else None
 
 
 def draw_positions(cell: Cell, shape: tuple[int, ...], random: Random) -> Tensor | None:

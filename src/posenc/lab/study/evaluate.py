@@ -41,7 +41,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.masks import Mask
 from posenc.encodings.additive.learned import Learned
 from posenc.lab.study.cell import Cell
-from posenc.lab.study.controls import draw_positions, mask_of, oracle_targets
+from posenc.lab.study.controls import draw_positions, mask_of
 from posenc.lab.study.model import Transformer
 from posenc.lab.study.tasks import END, MARKS, Batch, Task
 
@@ -203,8 +203,7 @@ def _tokens(
     def predicted(
         pos: Tensor | None, mask: Mask | None, points: Tensor | None, batch: Batch = batch
     ) -> Tensor:
-        targets = oracle_targets(cell, batch)
-        hidden = model.hidden(batch.inputs, pos, mask, oracle_targets=targets, points=points)
+        hidden = model.hidden(batch.inputs, pos, mask, points=points)
         tokens = torch.zeros_like(batch.targets)
         tokens[batch.answers] = model.head(hidden[batch.answers]).argmax(-1)
         return tokens
@@ -254,16 +253,13 @@ def _generated(
     """
     generated, cache = torch.zeros_like(batch.targets), model.new_cache()
     inputs, tokens = batch.inputs.clone(), batch.inputs.shape[1]
-    answers = oracle_targets(cell, batch)
     place, first = 0, int(batch.answers.any(0).int().argmax())
     while place < tokens:
         # The first pass reads the prompt, each later one a token
         until = max(place, first) + 1
         part = slice(0 if cache is None else place, until)
         where = None if pos is None else pos[:, part]
-        logits = model(
-            inputs[:, part], where, mask, cache, None if answers is None else answers[:, part]
-        )[:, -1]
+        logits = model(inputs[:, part], where, mask, cache)[:, -1]
         if not ends:
             logits = logits.index_fill(-1, torch.tensor(MARKS.index(END)), -torch.inf)
         place, next_ = until, logits.argmax(-1)
@@ -285,18 +281,15 @@ def _logits(
     near = mask_of(replace(cell, control="window"), task, batch)
     shuffled = draw_positions(replace(cell, control="shuffled"), shape, random)
 
-    def logits(batch: Batch, pos: Tensor | None, mask: Mask | None) -> Tensor:
-        return model(batch.inputs, pos, mask, oracle_targets=oracle_targets(cell, batch))
-
     outputs = {
-        "apart": logits(batch, pos, mask),
-        "windowed": logits(batch, pos, near),
-        "shuffled": logits(batch, shuffled, mask),
+        "apart": model(batch.inputs, pos, mask),
+        "windowed": model(batch.inputs, pos, near),
+        "shuffled": model(batch.inputs, shuffled, mask),
     }
     if not task.both_ways:
         kept = _cropped_length(task)
         where = None if pos is None else pos[:, -kept:]
-        outputs["cropped"] = logits(_cropped(batch, kept), where, mask)
+        outputs["cropped"] = model(_cropped(batch, kept).inputs, where, mask)
     return outputs
 
 

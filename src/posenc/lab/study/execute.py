@@ -31,7 +31,6 @@ from posenc.lab.study import (
     analysis,
     environment,
     safe_files,
-    statistics,
     store,
     tasks,
     train,
@@ -108,7 +107,6 @@ class Ended:
     done: int
     of: int
     missing: Sequence[tuple[Cell, str]]  # cells and the reasons
-    narrow: bool | None  # True if all intervals are as narrow as the plan's; None: it has no limit
 
 
 def study(
@@ -164,11 +162,6 @@ def study(
     cells = resolved(plan)[part[0] - 1 :: part[1]]
     if not (pilot or _begun(plan, folder)):
         plan.check_evidence()
-    if part[1] > 1 and plan.half_width is not None:
-        raise PlanError(
-            "the plan of a study in parts must have `seeds`, got `stop`, which needs the outcomes"
-            " of all parts to decide when to end. Write `seeds` instead."
-        )
     with locked(folder):
         safe_files.check_folders(folder / CELLS, folder / MODELS, *(folder / CELLS).glob("*"))
         writer = Store(folder)
@@ -542,7 +535,7 @@ def _exit_with_parent(parent: int) -> None:
 
 
 class _Study:
-    """A study in progress: starts training runs, stores their results, and decides when to end."""
+    """A study in progress: starts training runs and stores their results."""
 
     def __init__(
         self,
@@ -580,35 +573,22 @@ class _Study:
         for digest in self.done:
             shutil.rmtree(self.store.folder / CELLS / digest, ignore_errors=True)
         try:
-            narrow = self._all()
+            self._all()
         except KeyboardInterrupt:
             self._finish_up()
             raise
         if not self.missing:
             shutil.rmtree(self.store.folder / CELLS, ignore_errors=True)
-        return Ended(len(self.done), self.status.of, [*self.missing.values()], narrow)
+        return Ended(len(self.done), self.status.of, [*self.missing.values()])
 
-    def _all(self) -> bool | None:
-        plan = self.plan
-        if plan.rates:
+    def _all(self) -> None:
+        """Run the trials of learning rates, if the plan has any, and then all other runs."""
+        if self.plan.rates:
             self._stage([cell for cell in self.cells if cell.seed > MOST_SEEDS])
             if self.missing:
-                return None if plan.half_width is None else False
-            rates = analysis.chosen_rates(plan, self.store.contents)
-            self._set_rates(rates)
-        if plan.half_width is None:
-            self._stage(self.cells)
-            return None
-        self._stage([cell for cell in self.cells if cell.seed <= statistics.RANKING])
-        for seed in range(statistics.RANKING, plan.seeds + 1):
-            # The rule is applied when all cells of a seed are done and none of a later seed
-            if self.missing:
-                return False
-            if analysis.narrow(plan, self.store.contents, seed):
-                return True
-            if seed < plan.seeds:
-                self._stage([cell for cell in self.cells if cell.seed == seed + 1])
-        return False
+                return
+            self._set_rates(analysis.chosen_rates(self.plan, self.store.contents))
+        self._stage(self.cells)
 
     def _set_rates(self, rates: Mapping[tuple[str, str], float]) -> None:
         """Set each training run's chosen learning rate, and remove the runs without one."""

@@ -40,7 +40,6 @@ class Transformer(nn.Module):
     - `seed`: seed of all weights outside of encodings, drawn in an order that does not depend on
       the encoding
     - `encoding_seed`: seed of the weights of encodings
-    - `oracle`: add an embedding of the right answers to the input
     - `both_ways`: no causal mask, as in an encoder; the default is a decoder
     """
 
@@ -51,14 +50,11 @@ class Transformer(nn.Module):
         make: Callable[[], Encoding],
         seed: int = 0,
         encoding_seed: int = 0,
-        oracle: bool = False,
         both_ways: bool = False,
     ):
         super().__init__()
         width, heads = profile.width, profile.heads
         self.embedding = nn.Embedding(count(symbols, "symbols"), width)
-        # Saved models and checkpoints contain this name
-        self.told = nn.Embedding(symbols, width) if oracle else None
         blocks = [Block(width, heads, NoPE(), causal=not both_ways) for _ in range(profile.layers)]
         self.blocks = nn.ModuleList(blocks)
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, symbols, bias=False)
@@ -78,14 +74,13 @@ class Transformer(nn.Module):
         pos: Tensor | None = None,
         mask: Mask | None = None,
         cache: Cache | None = None,
-        oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Logits:
         """Return the logits at each token: (text, token, symbol).
 
         The arguments are those of `hidden`.
         """
-        return self.head(self.hidden(tokens, pos, mask, cache, oracle_targets, points))
+        return self.head(self.hidden(tokens, pos, mask, cache, points))
 
     def hidden(
         self,
@@ -93,7 +88,6 @@ class Transformer(nn.Module):
         pos: Tensor | None = None,
         mask: Mask | None = None,
         cache: Cache | None = None,
-        oracle_targets: Tokens | None = None,
         points: Points | None = None,
     ) -> Float[Tensor, "text token channel"]:
         """Return the output of the last layer at each token, which is the input of the head.
@@ -103,7 +97,6 @@ class Transformer(nn.Module):
           cache. An encoding of several axes reads (p, p, …)
         - `mask`: mask besides the model's own
         - `cache`: keys and values of the tokens before
-        - `oracle_targets`: right answers, whose embeddings are added to the input of an oracle
         - `points`: positions with an axis for each of the encoding's; used instead of `pos` if
           their number of axes is that of the encoding
         """
@@ -115,8 +108,6 @@ class Transformer(nn.Module):
         elif self.axes > 1:
             pos = pos.unsqueeze(-1).expand(*pos.shape, self.axes)
         x = self.embedding(tokens)
-        if self.told is not None and oracle_targets is not None:
-            x = x + self.told(oracle_targets)
         for block in self.blocks:
             x = block(x, pos, mask, cache=cache)
         return self.norm(x)

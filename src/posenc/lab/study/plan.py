@@ -4,7 +4,7 @@
     tasks = ["copy", "reverse"]
     encodings = ["nope", "rope", "alibi", { name = "slow", encoding = "rope", theta = [0.1, 0.01] }]
     profile = "cpu"                      # or a table: { base = "cpu", steps = 2000 }
-    seeds = 6                            # or stop = { half_width = 0.05, most = 32 }
+    seeds = 6
     metric = "area"                      # mean over L < n ≤ 2L; or "at 1.2", at 1.2 L
     data_seed = 1                        # the same order of texts for all seeds; default: by seed
     rates = [1e-3, 2e-3, 4e-3]           # learning rates, of which each row uses the best one at
@@ -125,9 +125,7 @@ class Plan:
     hypothesis: str = ""
     contrast: tuple[tuple[Side, ...], ...] = ()  # two sides, or four: (1 − 2) − (3 − 4)
     metric: str = "area"
-    seeds: int = statistics.RANKING  # number of seeds, the greatest if `half_width` is set
-    # Half-width of all intervals at which the study ends
-    half_width: float | None = None
+    seeds: int = statistics.RANKING
     trained: int | None = None  # greatest trained length; None: the task's
     tested: tuple[int, ...] = ()  # tested lengths; empty: the task's
     texts: str = ""  # text file for tasks made of a text; empty: the packaged novel
@@ -191,12 +189,11 @@ class Plan:
             | encoding.own
             for encoding in self.encodings
         ]
-        ends = {"half_width": self.half_width, "most": self.seeds}
         content = {
             "hypothesis": self.hypothesis,
             "tasks": list(self.tasks),
             "profile": asdict(self.profile),
-            **({"seeds": self.seeds} if self.half_width is None else {"stop": ends}),
+            "seeds": self.seeds,
             "metric": self.metric,
             "contrast": [[list(side) for side in sides] for sides in self.contrast],
             **({} if self.trained is None else {"trained": self.trained}),
@@ -390,7 +387,7 @@ CONTROL_KEYS = {
     "withdraw": "the result that would withdraw its claim",
 }
 KEYS = (
-    *CONTROL_KEYS, "hypothesis", "tasks", "encodings", "profile", "seeds", "stop", "metric",
+    *CONTROL_KEYS, "hypothesis", "tasks", "encodings", "profile", "seeds", "metric",
     "contrast", "positions", "control", "trained", "tested", "text", "images", "data_seed",
     "precision", "margin", "pilots", "rates", "rate_seeds", "told",
 )  # fmt: skip
@@ -430,7 +427,7 @@ class _PlanReader:
                 self._wrong(key, "must be in the plan, got none. Add a list of names")
         profile = self._profile(content.get("profile", "smoke"))
         encodings = self._encodings(content, profile)
-        seeds, half_width = self._end(content)
+        seeds = self._whole("seeds", content.get("seeds", statistics.RANKING), most=MOST_SEEDS)
         names = self._tasks(content["tasks"])
         if (cells := len(names) * len(encodings) * seeds) > MOST_CELLS:
             self._wrong(
@@ -451,7 +448,6 @@ class _PlanReader:
             tuple(self._contrast(content.get("contrast", []), names, labels)),
             self._metric(content.get("metric", "area")),
             seeds,
-            half_width,
             self._length("trained", content["trained"]) if "trained" in content else None,
             self._tested(content.get("tested", [])),
             self._file("text", content, names),
@@ -655,21 +651,6 @@ class _PlanReader:
                 f"`width` must be a multiple of `heads`, got {profile.width} and {profile.heads}",
             )
         return profile
-
-    def _end(self, content: Mapping[str, Any]) -> tuple[int, float | None]:
-        if "seeds" in content and "stop" in content:
-            self._wrong(
-                "stop", "must not be combined with `seeds`, got both. Leave one of them out"
-            )
-        if "stop" not in content:
-            seeds = content.get("seeds", statistics.RANKING)
-            return self._whole("seeds", seeds, most=MOST_SEEDS), None
-        stop = self._table("stop", content["stop"])
-        for key in stop:
-            if key not in ("half_width", "most"):
-                self._unknown("stop", key, ("half_width", "most"))
-        most = self._whole("stop: most", stop.get("most", 32), statistics.RANKING, MOST_SEEDS)
-        return most, self._number("stop: half_width", stop.get("half_width", 0.05))
 
     def _contrast(
         self, value: Any, names: Sequence[str], labels: Sequence[str]

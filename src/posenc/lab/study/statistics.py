@@ -1,18 +1,13 @@
 """Statistics of a few runs: intervals over seeds and prompts, and exact tests.
 
-    interquartile mean        mean of the middle half; a run at an edge counts by its share inside
     interval                  mean ± t · s over seeds and prompts, which are the same for all seeds
     equivalence               two one-sided t tests for a difference smaller than a margin
     sign-flip test            p = share of all 2ⁿ ways to flip the signs of n paired differences
                               whose |sum| is at least the observed one
-    probability of improvement  P(X > Y) + P(X = Y) / 2, over all pairs of runs
-    performance profile       share of the runs of all tasks whose score is above each level
 
 Runs are paired by seed: they have the same data and the same shared weights. Three pairs cannot
-rank anything, because their least p is 0.25; six can (0.031). Agarwal et al. 2021, "Deep
-Reinforcement Learning at the Edge of the Statistical Precipice", arXiv:2108.13264, for the
-interquartile mean, the probability of improvement and the performance profile; Fisher 1935, "The
-Design of Experiments", §21, for the sign-flip test; Holm 1979 for several tests.
+rank anything, because their least p is 0.25; six can (0.031). Fisher 1935, "The Design of
+Experiments", §21, for the sign-flip test; Holm 1979 for several tests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +21,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posenc.analysis.student import between, t_below, t_quantile
-from posenc.support.arguments import count
 
 RANKING = 6  # least number of paired seeds with which a difference can be significant at 5 %
 EXACT = 20  # greatest number of seeds for which all 2ⁿ flips are computed
-RESAMPLES = 10_000
 HUMP = 3.0  # logit of a right answer for a seed that learns the task: 95 % are right
 MOST_DEGREES = 1_000.0  # degrees of freedom at which t is practically normal
 
@@ -50,24 +43,6 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
-
-
-def interquartile_mean(values: Sequence[float] | Tensor) -> float:
-    """Return the mean of the middle half of the values.
-
-    A value at an edge of that half has the weight of its part inside.
-
-    >>> interquartile_mean([0.0, 1.0, 2.0, 100.0])
-    1.5
-    """
-    return _middle(_vector(values)).item()
-
-
-def _middle(x: Float[Tensor, "*rows run"]) -> Float[Tensor, "*rows"]:
-    edges = torch.linspace(0, 1, x.shape[-1] + 1, dtype=torch.float64)
-    inside = edges[1:].clamp(max=0.75) - edges[:-1].clamp(min=0.25)
-    weight = inside.clamp_min(0)
-    return (x.sort().values * weight).sum(-1) / weight.sum()
 
 
 def first_below(lengths: Sequence[int], right: Sequence[float], half: float = 0.5) -> int | None:
@@ -221,31 +196,6 @@ def _quantiles(level: float) -> tuple[Tensor, Tensor]:
     return inverse, torch.tensor([t_quantile((1 + level) / 2, 1 / x) for x in inverse.tolist()])
 
 
-def interquartile(
-    outcomes: Sequence[Sequence[Tensor]],
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> Interval:
-    """Return the interquartile mean of all runs of several tasks, with a bootstrap interval.
-
-    - `outcomes`: for each task the outcomes as of `interval`
-    - `level`: confidence level
-    - `resamples`: number of bootstrap resamples. Seeds are resampled within each task (Agarwal et
-      al. 2021, §4.1), and prompts too, the same ones for all seeds
-    - `seed`: seed of the resamples
-    """
-    if not outcomes:
-        raise ValueError(
-            "`outcomes` must have at least one task with its training runs, got none. Add the"
-            " outcomes of a task."
-        )
-    tables, random = [*map(_seeds_by_prompts, outcomes)], torch.Generator().manual_seed(seed)
-    drawn = [_redrawn(table, count(resamples, "resamples"), random) for table in tables]
-    seen = torch.cat([table.mean(1) for table in tables]).unsqueeze(0)
-    return _interval(_middle(seen), _middle(torch.cat(drawn, 1)), level)
-
-
 def _seeds_by_prompts(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"]:
     if not outcomes:
         raise ValueError("`outcomes` must have a vector for each seed, got no seed. Add one.")
@@ -257,35 +207,6 @@ def _seeds_by_prompts(outcomes: Sequence[Tensor]) -> Float[Tensor, "seed prompt"
             " Pass vectors of equal length."
         )
     return torch.stack(rows)
-
-
-def _redrawn(table: Tensor, resamples: int, random: torch.Generator) -> Tensor:
-    """Resample seeds and prompts, and return the bootstrap means (resample, seed).
-
-    In one resample all seeds have the same prompts.
-    """
-    seeds, prompts = table.shape
-    drawn_prompts = torch.randint(prompts, (resamples, prompts), generator=random)
-    times = torch.zeros(resamples, prompts, dtype=table.dtype)
-    times.scatter_add_(1, drawn_prompts, torch.ones_like(times))
-    drawn_seeds = torch.randint(seeds, (resamples, seeds), generator=random)
-    return (times @ table.mT / prompts).gather(1, drawn_seeds)
-
-
-def _interval(seen: Tensor, spread: Tensor, level: float) -> Interval:
-    tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=spread.dtype)
-    low, high = spread.quantile(tails).tolist()
-    return Interval(seen.item(), low, high, level)
-
-
-def performance_profile(scores: Sequence[float], levels: Sequence[float]) -> dict[float, float]:
-    """Return, for each level, the share of runs whose score is above it.
-
-    >>> performance_profile([0.0, 0.4, 1.0, 1.0], [0.0, 0.5])
-    {0.0: 0.75, 0.5: 0.5}
-    """
-    x = _vector(scores)
-    return {level: (x > level).double().mean().item() for level in levels}
 
 
 def sign_flip(differences: Sequence[float] | Tensor, seed: int = 0) -> float:
@@ -319,27 +240,6 @@ def holm(p: Mapping[str, float]) -> dict[str, float]:
         least = max(least, min(1.0, value * (len(p) - place)))
         adjusted[name] = least
     return adjusted
-
-
-def probability_of_improvement(
-    one: Sequence[float] | Tensor, other: Sequence[float] | Tensor
-) -> float:
-    """Return the share of pairs of runs in which `one` beats `other`; ties count half.
-
-    >>> probability_of_improvement([1.0, 2.0], [0.0, 1.0])
-    0.875
-    """
-    apart = _vector(one).unsqueeze(1) - _vector(other)
-    return ((apart > 0).double() + (apart == 0).double() / 2).mean().item()
-
-
-def enough(interval: Interval, seeds: int, half_width: float = 0.05, most: int = 32) -> bool:
-    """Test whether a study can stop: its interval is narrow enough, or it has `most` seeds.
-
-    - `half_width`: greatest half-width of the interval; without it the study goes on to `most`
-    seeds
-    """
-    return seeds >= most or (seeds >= RANKING and interval.half_width <= half_width)
 
 
 def seeds_for(comparisons: int, level: float = 0.05) -> int:

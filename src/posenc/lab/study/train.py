@@ -23,7 +23,7 @@ from posenc.lab.study import checkpoints
 from posenc.lab.study.build import build
 from posenc.lab.study.cell import EXTEND, Cell, Profile, Result
 from posenc.lab.study.context_extension import extend_rope, longer_texts
-from posenc.lab.study.controls import draw_positions, mask_of, oracle_targets
+from posenc.lab.study.controls import draw_positions, mask_of
 from posenc.lab.study.evaluate import evaluate
 from posenc.lab.study.model import Transformer
 from posenc.lab.study.saved_models import load, save_model
@@ -211,7 +211,6 @@ def loss_of(model: Transformer, cell: Cell, task: Task, batch: Batch, random: Ra
         batch.inputs,
         None if pos is None else pos.to(batch.inputs.device),
         mask_of(cell, task, batch),
-        oracle_targets=oracle_targets(cell, batch),
         points=batch.points,
     )
     return cross_entropy(model.head(hidden[batch.answers]), batch.targets[batch.answers])

@@ -67,6 +67,6 @@ def test_a_portrait_has_the_figures_that_its_encodings_have_data_for(portrait):
 def test_a_study_has_figures_of_each_task_that_has_outcomes():
     planned = plan(tasks=["copy", "sort"], seeds=1, contrast=[["nope", "rope"]])
     names = [f"{what}-{n}" for n in range(2) for what in ("lengths", "seeds", "contrasts")]
-    assert [*draw(summarise(study(planned)))] == [*names, "profiles"]
+    assert [*draw(summarise(study(planned)))] == names
     missed = [(name, 1) for name in planned.labels]
     assert draw(summarise(study(planned, missing=missed))) == {}

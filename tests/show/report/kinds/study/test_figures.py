@@ -12,7 +12,7 @@ from posenc.show.report.kinds.study import figures
 
 
 def drawn(contents):
-    found = analyse(contents, resamples=50)
+    found = analyse(contents)
     return found, found.rows
 
 
@@ -137,20 +137,3 @@ def test_lengths_far_beyond_are_drawn_by_doublings():
     panel = figures.lengths(rows).panels[0]
     assert panel.x_log
     assert panel.x_ticks == [10, 20, 40, 80, 160]
-
-
-def test_profiles_are_shares_of_runs_above_each_score():
-    found, rows = drawn(study(plan(tasks=["copy", "sort"])))
-    figure = figures.profiles(found.overall, found.metric)
-    assert figure is not None
-    for name in FALL:
-        (line,) = marks(figure.panels[0], Line, name)
-        scores = [score for row in rows if row.encoding == name for score in row.by_seed]
-        assert line.y[10] == pytest.approx(100 * sum(score > 0.5 for score in scores) / 12)
-        assert line.x[10] == 50
-    middles = [100 * one.interquartile.value for one in found.overall]
-    assert (
-        f"Interquartile means go from {min(middles):.1f} % to {max(middles):.1f} %" in figure.says
-    )
-    single, _ = drawn(study(plan()))
-    assert figures.profiles(single.overall, "area") is None

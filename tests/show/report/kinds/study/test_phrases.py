@@ -16,7 +16,7 @@ from posenc.show.report.kinds.study import phrases
 
 CONTRAST = Contrast(
     "copy", ["nope"], ["rope", "sinusoidal"], [1, 2, 3, 4, 5, 6],
-    Interval(0.5, 0.4, 0.6), [0.5] * 6, 0.03, 0.04, None, 1.0, "",
+    Interval(0.5, 0.4, 0.6), [0.5] * 6, 0.03, 0.04, None, "",
 )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def test_what_is_decided_is_said_with_its_interval_and_conditions_and_the_rest_i
 
 def test_conditions_name_lengths_rate_steps_and_seeds():
     planned = plan(seeds=2, metric="at 1.2")
-    found = analyse(study(planned, missing=[("rope", 2)]), resamples=20)
+    found = analyse(study(planned, missing=[("rope", 2)]))
     assert phrases.conditions(found) == (
         "at 1.2 L, L = 20, learning rate 0.001, 5 steps, 1 to 2 seeds"
     )
@@ -74,7 +74,7 @@ def test_conditions_name_lengths_rate_steps_and_seeds():
 
 def test_the_design_counts_runs_encodings_tasks_and_seeds():
     planned = plan(seeds=2, tasks=["copy", "sort"])
-    found = analyse(study(planned, missing=[("rope", 2)]), resamples=20)
+    found = analyse(study(planned, missing=[("rope", 2)]))
     said = phrases.design(found)
     assert said.startswith("18 of 20 runs are done: 5 encodings on 2 tasks, 1 to 2 seeds each.")
     assert "2 layers, width 64, 4 heads, for 5 steps of 64 texts" in said
@@ -83,7 +83,7 @@ def test_the_design_counts_runs_encodings_tasks_and_seeds():
 
 
 def test_units_and_spans():
-    rows = analyse(study(plan(seeds=1, tasks=["copy", "language"])), resamples=20).rows
+    rows = analyse(study(plan(seeds=1, tasks=["copy", "language"]))).rows
     units = {row.task: phrases.unit(row) for row in rows}
     assert units == {"copy": "texts all right, %", "language": "bits per character"}
     assert phrases.unit(replace(rows[-1], task="masked")) == "bits per word"

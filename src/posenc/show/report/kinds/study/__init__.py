@@ -28,5 +28,4 @@ def make_figures(result: Study) -> dict[str, Figure]:
         drawn[f"seeds-{n}"] = figures.seeds(rows, analysis.metric)
         contrasts = [contrast for contrast in analysis.contrasts if contrast.task == task]
         drawn[f"contrasts-{n}"] = figures.contrasts(contrasts, rows[0].bits)
-    drawn["profiles"] = figures.profiles(analysis.overall, analysis.metric)
     return {name: figure for name, figure in drawn.items() if figure}

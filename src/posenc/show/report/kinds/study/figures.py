@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 
-from posenc.lab.study.analysis import Contrast, Overall, Row
+from posenc.lab.study.analysis import Contrast, Row
 from posenc.lab.study.published import PublishedCurves
 from posenc.lab.study.statistics import Interval
 from posenc.show.report.drawing.figure import (
@@ -221,35 +221,6 @@ def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
             [estimate.cells(bits) for estimate in drawn],
         ),
     )
-
-
-def profiles(overall: Sequence[Overall], metric: str) -> Figure | None:
-    """Draw each encoding's performance profile: the share of runs above each score.
-
-    Returns None if there is only one task.
-    """
-    if not overall or len(overall[0].tasks) < 2:
-        return None
-    marks: list[Mark] = [
-        Line(
-            [100 * score for score in row.profile],
-            [100 * share for share in row.profile.values()],
-            row.encoding,
-            **style(n),
-        )
-        for n, row in enumerate(overall)
-    ]
-    middles = [row.interquartile.value for row in overall]
-    ends = " to ".join(phrases.share(end, False) for end in (min(middles), max(middles)))
-    where = phrases.span(metric)
-    return Figure(
-        "Over all tasks",
-        [Panel("", marks, f"right answers over {where}, %", "runs with more, %", y_range=PERCENT,
-               x_ticks=TICKS, y_ticks=TICKS)],
-        f"Share of the runs on {len(overall[0].tasks)} tasks with more right answers than the value"
-        f" on the axis; higher is better. Interquartile means go from {ends}.",
-        height=300,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True)

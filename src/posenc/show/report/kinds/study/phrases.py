@@ -13,7 +13,6 @@ UNDECIDED = "no difference shown"  # does not mean that equality is shown
 EQUAL = "equal within the plan's margin"  # an outcome of a test for equality
 BASELINES = "cropped: only the last L tokens; windowed: each token sees the L tokens before it"
 POSITIONS = "bits within L, by the number of characters before"
-SCORES = (0.25, 0.5, 0.75, 0.95)  # scores of performance profiles in tables
 
 
 def in_bits(rows: Sequence[Row]) -> dict[str, bool]:

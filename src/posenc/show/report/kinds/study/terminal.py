@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from posenc.lab.study.analysis import Analysis, Contrast, Overall, Row
+from posenc.lab.study.analysis import Analysis, Contrast, Row
 from posenc.lab.study.cell import Cell
 from posenc.lab.study.store import Contents
 from posenc.show.report import phrases
@@ -33,9 +33,6 @@ def print_analysis(result: Analysis, console: Console) -> None:
         _print_rows(task, rows, result.metric, console)
         _by_position(rows, console)
     console.print(Text(findings.intervals(result.rows), "dim"))
-    if result.overall and len(result.overall[0].tasks) > 1:
-        console.print()
-        _over_tasks(result.overall, result.metric, console)
     if result.contrasts:
         console.print()
         _contrasts(result.contrasts, findings.in_bits(result.rows), console)
@@ -95,30 +92,12 @@ def _by_position(rows: Sequence[Row], console: Console) -> None:
     console.print(table)
 
 
-def _over_tasks(overall: Sequence[Overall], metric: str, console: Console) -> None:
-    span = findings.span(metric)
-    console.print(Text("over tasks", "bold"), Text(f"{', '.join(overall[0].tasks)}, {span}", "dim"))
-    heads = [f"> {100 * score:g} %" for score in findings.SCORES]
-    table = empty_table("", "interquartile mean", "95 %", *heads, "runs")
-    for column in table.columns[1:]:
-        column.justify, column.no_wrap = "right", True
-    for row in overall:
-        table.add_row(
-            Text(row.encoding, "bold"),
-            findings.share(row.interquartile.value, False),
-            findings.interval(row.interquartile, False),
-            *(findings.share(row.profile[score], False) for score in findings.SCORES),
-            str(row.runs),
-        )
-    console.print(table)
-
-
 def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console: Console) -> None:
     console.print(Text("contrasts", "bold"), Text("paired by seed; above 0 for the first", "dim"))
-    heads = ("task", "", "difference", "95 %", "p", "Holm", "P(better)", "seeds")
+    heads = ("task", "", "difference", "95 %", "p", "Holm", "seeds")
     noted = []
     for contrast in contrasts:
-        known, sides = contrast.difference is not None, findings.sides(contrast)
+        sides = findings.sides(contrast)
         cells = (
             contrast.task,
             sides,
@@ -128,7 +107,6 @@ def _contrasts(contrasts: Sequence[Contrast], bits: Mapping[str, bool], console:
             findings.interval(contrast.difference, findings.unit_of(contrast, bits)),
             f"{contrast.p:.3g}" if contrast.p is not None else "",
             f"{contrast.adjusted:.3g}" if contrast.adjusted is not None else "",
-            f"{contrast.improvement:.2f}" if known and contrast.improvement is not None else "",
             str(len(contrast.seeds)),
         )
         noted.append((f"{contrast.task} {sides}", cells, findings.verdict(contrast)))
