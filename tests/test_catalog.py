@@ -57,7 +57,7 @@ def test_says_what_it_is(card):
 
 @EACH
 def test_its_reference_can_be_pasted_into_a_bibliography(card):
-    entry = card.paper.bibtex()
+    entry = card.paper.bibtex
     assert entry.startswith(f"@misc{{{card.paper.key},\n")
     depth = 0
     for letter in entry:

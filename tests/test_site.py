@@ -149,7 +149,7 @@ def test_each_encoding_has_a_page_with_its_formula_pictures_properties_code_and_
     assert html.count('<div class="figure"') >= 1
     for found in findings(card)["properties"].values():
         assert "".join(found["why"].replace("`", "").split()) in text.replace(" ", "")
-    assert card.paper.bibtex().splitlines()[0] in re.sub("<[^>]+>", "", html)
+    assert card.paper.bibtex.splitlines()[0] in re.sub("<[^>]+>", "", html)
     source = Path(sys.modules[card.make.__module__].__file__).read_text("utf-8")
     assert "".join(source.split()[-8:]) in text.replace(" ", "")
     assert card.used_by in text

@@ -41,8 +41,7 @@ ENCODING = '''"""Halves: add half of the position.
 """
 
 from posenc.core.encoding import Encoding
-from posenc.encodings.additive.integer import FLEETWOOD
-from posenc.properties.card import ROTATION, Card
+from posenc.properties.card import ROTATION, Card, paper
 
 
 class Halves(Encoding):
@@ -50,8 +49,21 @@ class Halves(Encoding):
         return x + at[..., None] / 2
 
 
-CARD = Card(name="Halves", paper=FLEETWOOD, make=lambda dim, heads: Halves(), holds=ROTATION)
+CARD = Card(
+    name="Halves",
+    paper=paper("half2026"),
+    make=lambda dim, heads: Halves(),
+    holds=ROTATION,
+)
 '''
+PAPER = """@misc{half2026,
+  title = {{Halves}},
+  author = {Half, Ada},
+  year = {2026},
+  url = {https://example.org/halves},
+}
+
+"""
 COMMAND = '''"""`posenc hello`: greet."""
 
 from posenc.commands.app import LOOK, command
@@ -92,6 +104,7 @@ ADDITIONS: Mapping[str, tuple[Edits, str, str]] = {
     "encoding": (
         {
             "encodings/additive/halves.py": ("", ENCODING),
+            "encodings/papers.bib": ("@misc{assran", f"{PAPER}@misc{{assran"),
             "catalog.py": (
                 "\nHOME =",
                 "from posenc.encodings.additive.halves import Halves as Halves\n\nHOME =",

@@ -107,7 +107,7 @@ def _computing(tree: ast.AST) -> Iterator[ast.AST]:
             if not isinstance(node, ast.AST) or isinstance(node, ast.Raise | ast.JoinedStr):
                 continue
             shows = isinstance(node, ast.FunctionDef) and node.name.endswith(("repr__", "_html_"))
-            cites = isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Card", "Paper")
+            cites = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Card"
             if not (shows or cites):
                 yield node
                 yield from _computing(node)

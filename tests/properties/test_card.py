@@ -1,15 +1,19 @@
 """Fields that a card reads from a docstring and a paper, against ones written here."""
 
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
+from refusals import refused
 
-from posenc.catalog import find
+from posenc import encodings
+from posenc.catalog import CATALOG, find
 from posenc.encodings.nope import NoPE
 from posenc.properties import check, shift_invariant
-from posenc.properties.card import Card, Paper, findings, kept_findings
+from posenc.properties.card import Card, Paper, findings, kept_findings, paper
+from posenc.support.cards import papers
 
 TEXT = """Tide: what comes in goes out,
 twice a day.
@@ -66,20 +70,29 @@ def test_a_docstring_of_its_own_stands_for_that_of_the_file(card):
     ],
 )
 def test_a_paper_is_called_by_its_authors_and_year(authors, short):
-    assert Paper("key", "Principia", authors, 1687).short == short
+    assert Paper("key", "Principia", authors, 1687, "https://a.b", "").short == short
 
 
-def test_a_reference_is_bibtex():
-    paper = Paper("newton1687", "Principia", "Newton, Isaac", 1687, arxiv="1687.00001")
-    assert paper.link == "https://arxiv.org/abs/1687.00001"
-    assert paper.bibtex() == (
-        "@misc{newton1687,\n  title = {{Principia}},\n  author = {Newton, Isaac},\n"
-        "  year = {1687},\n  eprint = {1687.00001},\n  archivePrefix = {arXiv},\n"
-        "  url = {https://arxiv.org/abs/1687.00001},\n}"
-    )
-    elsewhere = Paper("newton1687", "Principia", "Newton, Isaac", 1687, url="https://example.org")
-    assert elsewhere.link == "https://example.org"
-    assert "eprint" not in elsewhere.bibtex()
+def test_a_reference_is_an_entry_of_the_bibliography():
+    """Read from arXiv, and from a page elsewhere."""
+    roformer, rerope = paper("su2021roformer"), paper("su2023rerope")
+    assert (roformer.year, roformer.link) == (2021, "https://arxiv.org/abs/2104.09864")
+    assert roformer.title == "RoFormer: Enhanced Transformer with Rotary Position Embedding"
+    assert roformer.bibtex.startswith("@misc{su2021roformer,\n  title = {{RoFormer:")
+    assert "eprint = {2104.09864}" in roformer.bibtex
+    assert rerope.link == "https://github.com/bojone/rerope"
+    assert (rerope.short, "eprint" in rerope.bibtex) == ("Su 2023", False)
+
+
+def test_an_unknown_key_is_refused():
+    with refused(LookupError, "`key`", "'su1021'", "papers.bib"):
+        paper("su1021")
+
+
+def test_every_entry_is_cited_by_a_card():
+    text = (Path(encodings.__file__).parent / "papers.bib").read_text("utf-8")
+    assert sorted(papers()) == sorted({card.paper.key for card in CATALOG})
+    assert text.count("@misc{") == len(papers())
 
 
 def test_kept_findings_are_those_that_check_gives(monkeypatch, tmp_path):

@@ -19,9 +19,8 @@ NEW = '''"""Halves: add half of the position to every channel.
 """
 
 from posenc.core.encoding import Encoding
-from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import learned
-from posenc.properties.card import ROTATION, Card
+from posenc.properties.card import ROTATION, Card, paper
 
 MANY = ROTATION | {learned}
 
@@ -31,7 +30,12 @@ class Halves(Encoding):
         return x + at[..., None] / 2
 
 
-CARD = Card(name="Halves", paper=FLEETWOOD, make=lambda dim, heads: Halves(), holds=MANY)
+CARD = Card(
+    name="Halves",
+    paper=paper("fleetwood2024designed"),
+    make=lambda dim, heads: Halves(),
+    holds=MANY,
+)
 '''
 
 

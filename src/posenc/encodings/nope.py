@@ -17,7 +17,7 @@ from posenc.properties import (
     shift_invariant,
     symmetric,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 
 
 class NoPE(Encoding):
@@ -30,14 +30,7 @@ class NoPE(Encoding):
 
 CARD = Card(
     name="NoPE",
-    paper=Paper(
-        key="kazemnejad2023impact",
-        title="The Impact of Positional Encoding on Length Generalization in Transformers",
-        authors="Kazemnejad, Amirhossein and Padhi, Inkit and Natesan Ramamurthy, Karthikeyan"
-        " and Das, Payel and Reddy, Siva",
-        year=2023,
-        arxiv="2305.19466",
-    ),
+    paper=paper("kazemnejad2023impact"),
     used_by="every fourth layer of Llama 4, SmolLM3",
     make=lambda dim, heads: NoPE(),
     holds=frozenset({shift_invariant, symmetric, norm_preserving, any_length, length_independent}),

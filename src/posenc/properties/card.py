@@ -29,6 +29,7 @@ from posenc.properties import (
 )
 from posenc.support import cards, made
 from posenc.support.cards import Paper as Paper
+from posenc.support.cards import paper as paper
 from posenc.support.notebook import card
 from posenc.support.version import __version__
 
@@ -51,7 +52,7 @@ class Card:
     """Card of an encoding: name, paper, constructor, and the properties that it must have.
 
     - `name`: name as papers spell it; `slug` is the form for the command line
-    - `paper`: a `Paper`; None for encodings outside of the catalogue
+    - `paper`: a paper of `encodings/papers.bib`; None for encodings outside of the catalogue
     - `make`: function (channels per head, heads, **options) -> an instance
     - `holds`: properties that hold; every other property must measurably fail
     - `docstring`: text with a summary and a formula; None: the docstring of the file of `make`

@@ -1,6 +1,6 @@
 """Cards of the catalogue as plain data, read from source files without importing torch.
 
-    CARD = Card(name="RoPE", paper=Paper(…), make=RoPE, holds=ROTATION | {several_axes})
+    CARD = Card(name="RoPE", paper=paper("su2021roformer"), make=RoPE, holds=ROTATION)
 
 Only constants are evaluated; functions and classes are replaced by their names. So `posenc list`
 does not import torch, and shows an encoding as soon as its file and its line in the catalogue are
@@ -8,29 +8,29 @@ saved. Tests compare these cards with those of the imported catalogue.
 """
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 POSENC = Path(__file__).parent.parent
 HOME = "posenc.encodings."  # modules of encodings
+ENTRY = re.compile(r"@misc\{(\w+),\n.*?\n\}", re.DOTALL)
+FIELD = re.compile(r"^  (\w+) = \{+(.*?)\}+,$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Paper:
-    """The paper of an encoding, with `url` if it is not on arXiv."""
+    """The paper of an encoding, with its entry in `papers.bib`."""
 
     key: str
     title: str
     authors: str  # in the form of BibTeX: "Family, Given and Family, Given"
     year: int
-    arxiv: str = ""
-    url: str = ""
-
-    @property
-    def link(self) -> str:
-        return self.url or f"https://arxiv.org/abs/{self.arxiv}"
+    link: str
+    bibtex: str
 
     @property
     def short(self) -> str:
@@ -39,15 +39,29 @@ class Paper:
         few = len(people) < 3 and "others" not in people
         return f"{' and '.join(people) if few else f'{people[0]} et al.'} {self.year}"
 
-    def bibtex(self) -> str:
-        """Return a BibTeX entry of the paper."""
-        where = (
-            f"  eprint = {{{self.arxiv}}},\n  archivePrefix = {{arXiv}},\n" if self.arxiv else ""
+
+@cache
+def papers() -> dict[str, Paper]:
+    """Read the papers of all encodings from `encodings/papers.bib`, by key."""
+    found = {}
+    for entry in ENTRY.finditer((POSENC / "encodings/papers.bib").read_text("utf-8")):
+        of = dict(FIELD.findall(entry[0]))
+        year = int(of["year"])
+        found[entry[1]] = Paper(entry[1], of["title"], of["author"], year, of["url"], entry[0])
+    return found
+
+
+def paper(key: str) -> Paper:
+    """Return the paper with this key in `encodings/papers.bib`.
+
+    >>> paper("su2021roformer").short
+    'Su et al. 2021'
+    """
+    if key not in papers():
+        raise LookupError(
+            f"`key` must be a key in encodings/papers.bib, got {key!r}. Add an entry with this key."
         )
-        return (
-            f"@misc{{{self.key},\n  title = {{{{{self.title}}}}},\n  author = {{{self.authors}}},\n"
-            f"  year = {{{self.year}}},\n{where}  url = {{{self.link}}},\n}}"
-        )
+    return papers()[key]
 
 
 def slug(name: str) -> str:
@@ -99,7 +113,7 @@ def in_plain_data(
             "short": paper.short,
             "title": paper.title,
             "link": paper.link,
-            "bibtex": paper.bibtex(),
+            "bibtex": paper.bibtex,
         },
         "used_by": used_by,
         "holds": sorted(holds),
@@ -146,7 +160,7 @@ class _Source(dict[str, Any]):
         path = POSENC.parent.joinpath(*module.split(".")).with_suffix(".py")
         tree = ast.parse(path.read_text("utf-8"), path)
         text = (ast.get_docstring(tree, clean=False) or "").strip()
-        super().__init__(Card=dict, Paper=Paper, frozenset=frozenset, __doc__=text)
+        super().__init__(Card=dict, paper=paper, frozenset=frozenset, __doc__=text)
         self.imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
         self.constants: dict[str, ast.expr] = {}
         for node in tree.body:

@@ -32,7 +32,7 @@ def test_every_card_is_on_the_page(encodings):
             measure.__name__ for measure in card.holds
         }
         assert card.paper is not None
-        assert one["paper"]["bibtex"] == card.paper.bibtex()
+        assert one["paper"]["bibtex"] == card.paper.bibtex
         assert card.name.split()[0] in one["name"]
 
 

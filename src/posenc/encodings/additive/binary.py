@@ -16,14 +16,13 @@ from posenc.core.encoding import Encoding
 from posenc.core.positions import exact, whole
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import TokenRows, add
-from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import (
     bounded,
     length_independent,
     order_sensitive,
     unique_positions,
 )
-from posenc.properties.card import Card
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import channels, whole_number
 
 
@@ -74,7 +73,7 @@ class Binary(Encoding):
 
 CARD = Card(
     name="Binary",
-    paper=FLEETWOOD,
+    paper=paper("fleetwood2024designed"),
     make=lambda dim, heads, **options: Binary(dim * heads, **options),
     holds=frozenset({unique_positions, bounded, length_independent, order_sensitive}),
 )

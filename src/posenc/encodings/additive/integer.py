@@ -13,7 +13,7 @@ from posenc.core.positions import exact_copy
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import TokenRows, add
 from posenc.properties import any_length, length_independent, order_sensitive, unique_positions
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import channels
 
 
@@ -40,17 +40,9 @@ class Integer(Encoding):
         return add(x, at.rows)
 
 
-FLEETWOOD = Paper(
-    key="fleetwood2024designed",
-    title="You could have designed state of the art positional encoding",
-    authors="Fleetwood, Christopher",
-    year=2024,
-    url="https://fleetwood.dev/posts/you-could-have-designed-SOTA-positional-encoding",
-)
-
 CARD = Card(
     name="Integer",
-    paper=FLEETWOOD,
+    paper=paper("fleetwood2024designed"),
     make=lambda dim, heads, **options: Integer(dim * heads, **options),
     holds=frozenset({unique_positions, any_length, length_independent, order_sensitive}),
 )

@@ -28,7 +28,7 @@ from posenc.properties import (
     order_sensitive,
     unique_positions,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import brief, channels, room, whole_number
 
 Beyond = Literal["refuse", "clamp"]
@@ -119,14 +119,7 @@ class Learned(Encoding):
 
 CARD = Card(
     name="Learned",
-    paper=Paper(
-        key="gehring2017convolutional",
-        title="Convolutional Sequence to Sequence Learning",
-        authors="Gehring, Jonas and Auli, Michael and Grangier, David and Yarats, Denis"
-        " and Dauphin, Yann N.",
-        year=2017,
-        arxiv="1705.03122",
-    ),
+    paper=paper("gehring2017convolutional"),
     used_by="BERT, GPT-2, RoBERTa, ViT, CLIP",
     make=lambda dim, heads, length=512, **options: Learned(length, dim * heads, **options),
     holds=frozenset({unique_positions, bounded, length_independent, order_sensitive, learned}),

@@ -16,7 +16,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import TokenRows, add
-from posenc.encodings.additive.sinusoidal import VASWANI, sines_and_cosines
+from posenc.encodings.additive.sinusoidal import sines_and_cosines
 from posenc.properties import (
     any_length,
     bounded,
@@ -26,7 +26,7 @@ from posenc.properties import (
     order_sensitive,
     unique_positions,
 )
-from posenc.properties.card import Card
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import paired
 
 
@@ -57,7 +57,7 @@ class LinearSinusoidal(Encoding):
 
 CARD = Card(
     name="Linear sinusoidal",
-    paper=VASWANI,
+    paper=paper("vaswani2017attention"),
     make=lambda dim, heads, **options: LinearSinusoidal(dim * heads, **options),
     holds=frozenset(
         {unique_positions, bounded, norm_constant, linear_shift}

@@ -18,9 +18,8 @@ from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import TokenRows, add
-from posenc.encodings.additive.integer import FLEETWOOD
 from posenc.properties import any_length, bounded, order_sensitive, unique_positions
-from posenc.properties.card import Card
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import brief, channels
 
 Divisor = Literal["N", "N-1"]
@@ -64,7 +63,7 @@ class Normalized(Encoding):
 
 CARD = Card(
     name="Normalized",
-    paper=FLEETWOOD,
+    paper=paper("fleetwood2024designed"),
     make=lambda dim, heads, **options: Normalized(dim * heads, **options),
     holds=frozenset({unique_positions, bounded, any_length, order_sensitive}),
 )

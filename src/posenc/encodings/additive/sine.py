@@ -15,9 +15,8 @@ from posenc.core.encoding import Encoding
 from posenc.core.positions import exact
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import TokenRows, add
-from posenc.encodings.additive.sinusoidal import VASWANI
 from posenc.properties import any_length, bounded, length_independent, order_sensitive
-from posenc.properties.card import Card
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import channels
 
 
@@ -47,7 +46,7 @@ class Sine(Encoding):
 
 CARD = Card(
     name="Sine",
-    paper=VASWANI,
+    paper=paper("vaswani2017attention"),
     make=lambda dim, heads, **options: Sine(dim * heads, **options),
     holds=frozenset({bounded, any_length, length_independent, order_sensitive}),
 )

@@ -15,7 +15,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.frequencies import frequencies
 from posenc.core.shapes import Embeddings, Positions
 from posenc.encodings.additive.add import TokenRows, add
-from posenc.encodings.additive.sinusoidal import VASWANI, sines_and_cosines
+from posenc.encodings.additive.sinusoidal import sines_and_cosines
 from posenc.properties import (
     any_length,
     bounded,
@@ -24,7 +24,7 @@ from posenc.properties import (
     norm_constant,
     order_sensitive,
 )
-from posenc.properties.card import Card
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import number, paired
 
 
@@ -59,7 +59,7 @@ class SineCosine(Encoding):
 
 CARD = Card(
     name="Sine-cosine",
-    paper=VASWANI,
+    paper=paper("vaswani2017attention"),
     make=lambda dim, heads, **options: SineCosine(dim * heads, **options),
     holds=frozenset(
         {bounded, norm_constant, linear_shift, any_length, length_independent, order_sensitive}

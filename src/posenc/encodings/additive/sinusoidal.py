@@ -27,7 +27,7 @@ from posenc.properties import (
     order_sensitive,
     unique_positions,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import paired, switch
 
 
@@ -85,18 +85,9 @@ class Sinusoidal(Encoding):
         return add(x, at.rows)
 
 
-VASWANI = Paper(
-    key="vaswani2017attention",
-    title="Attention Is All You Need",
-    authors="Vaswani, Ashish and Shazeer, Noam and Parmar, Niki and Uszkoreit, Jakob and Jones,"
-    " Llion and Gomez, Aidan N. and Kaiser, Łukasz and Polosukhin, Illia",
-    year=2017,
-    arxiv="1706.03762",
-)
-
 CARD = Card(
     name="Sinusoidal",
-    paper=VASWANI,
+    paper=paper("vaswani2017attention"),
     used_by="the first Transformer, Whisper, M2M-100",
     make=lambda dim, heads, **options: Sinusoidal(dim * heads, **options),
     holds=frozenset(

@@ -37,7 +37,7 @@ from posenc.properties import (
     several_axes,
     unique_positions,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import channels, count
 
 
@@ -90,14 +90,7 @@ class SinusoidalGrid(Encoding):
 
 CARD = Card(
     name="Sinusoidal grid",
-    paper=Paper(
-        key="carion2020end",
-        title="End-to-End Object Detection with Transformers",
-        authors="Carion, Nicolas and Massa, Francisco and Synnaeve, Gabriel and Usunier, Nicolas"
-        " and Kirillov, Alexander and Zagoruyko, Sergey",
-        year=2020,
-        arxiv="2005.12872",
-    ),
+    paper=paper("carion2020end"),
     used_by="DETR, MAE, SAM 2",
     make=lambda dim, heads, **options: SinusoidalGrid(dim * heads, **options),
     holds=frozenset(

@@ -27,7 +27,7 @@ from posenc.properties import (
     shift_invariant,
     symmetric,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import number, query_heads, whole_number
 
 
@@ -78,14 +78,7 @@ class ALiBi(Encoding):
 
 CARD = Card(
     name="ALiBi",
-    paper=Paper(
-        key="press2022train",
-        title="Train Short, Test Long: Attention with Linear Biases Enables Input Length"
-        " Extrapolation",
-        authors="Press, Ofir and Smith, Noah A. and Lewis, Mike",
-        year=2022,
-        arxiv="2108.12409",
-    ),
+    paper=paper("press2022train"),
     used_by="BLOOM, MPT",
     make=lambda dim, heads, **options: ALiBi(heads, **options),
     holds=frozenset(

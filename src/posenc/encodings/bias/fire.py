@@ -32,7 +32,7 @@ from posenc.properties import (
     norm_preserving,
     order_sensitive,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import number, query_heads, room, whole_number
 
 EPS = 1e-6
@@ -156,15 +156,7 @@ class FIRE(Encoding):
 
 CARD = Card(
     name="FIRE",
-    paper=Paper(
-        key="li2024functional",
-        title="Functional Interpolation for Relative Positions Improves Long Context Transformers",
-        authors="Li, Shanda and You, Chong and Guruganesh, Guru and Ainslie, Joshua and Ontanon,"
-        " Santiago and Zaheer, Manzil and Sanghai, Sumit and Yang, Yiming and Kumar, Sanjiv and"
-        " Bhojanapalli, Srinadh",
-        year=2024,
-        arxiv="2310.04418",
-    ),
+    paper=paper("li2024functional"),
     make=lambda dim, heads, **options: FIRE(heads, **options),
     holds=frozenset({norm_preserving, any_length, length_independent, order_sensitive, learned}),
 )

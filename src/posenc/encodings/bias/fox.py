@@ -24,7 +24,7 @@ from posenc.core.prepared import Prepared
 from posenc.core.running_sums import RunningSums, by_head, linear, running_sum
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions
 from posenc.properties import decaying
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import channels, query_heads
 
 
@@ -65,13 +65,7 @@ class FoX(Encoding):
 
 CARD = Card(
     name="FoX",
-    paper=Paper(
-        key="lin2025forgetting",
-        title="Forgetting Transformer: Softmax Attention with a Forget Gate",
-        authors="Lin, Zhixuan and Nikishin, Evgenii and He, Xu Owen and Courville, Aaron",
-        year=2025,
-        arxiv="2503.02130",
-    ),
+    paper=paper("lin2025forgetting"),
     make=lambda dim, heads, **options: FoX(dim * heads, heads, **options),
     holds=RELATIVE | {decaying},
 )

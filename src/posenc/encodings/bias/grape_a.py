@@ -25,7 +25,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
 from posenc.encodings.bias.alibi import slopes
 from posenc.properties import decaying
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import channels, query_heads
 
 
@@ -73,14 +73,7 @@ class GRAPEA(Encoding):
 
 CARD = Card(
     name="GRAPE-A",
-    paper=Paper(
-        key="zhang2025group",
-        title="Group Representational Position Encoding",
-        authors="Zhang, Yifan and Chen, Zixiang and Liu, Yifeng and Qin, Zhen and Yuan, Huizhuo"
-        " and Xu, Kangping and Gu, Quanquan and Yao, Andrew Chi-Chih",
-        year=2025,
-        arxiv="2512.07805",
-    ),
+    paper=paper("zhang2025group"),
     make=lambda dim, heads, **options: GRAPEA(dim, heads, **options),
     holds=RELATIVE | {decaying},
 )

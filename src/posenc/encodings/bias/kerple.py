@@ -32,7 +32,7 @@ from posenc.properties import (
     shift_invariant,
     symmetric,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.support.arguments import brief, query_heads
 
 LEAST = 0.01
@@ -87,13 +87,7 @@ class Kerple(Encoding):
 
 CARD = Card(
     name="KERPLE",
-    paper=Paper(
-        key="chi2022kerple",
-        title="KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation",
-        authors="Chi, Ta-Chung and Fan, Ting-Han and Ramadge, Peter J. and Rudnicky, Alexander I.",
-        year=2022,
-        arxiv="2205.09921",
-    ),
+    paper=paper("chi2022kerple"),
     make=lambda dim, heads, **options: Kerple(heads, **options),
     holds=frozenset(
         {shift_invariant, symmetric, decaying, norm_preserving, any_length, length_independent}

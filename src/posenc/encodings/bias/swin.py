@@ -22,7 +22,7 @@ from posenc.compat.tracing import upcast
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPoints, Keys, Points, Positions
 from posenc.properties import several_axes
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import query_heads, room, switch
 
 # Differences of these numbers, and from those of patches, round to different multiples of 2⁶⁰
@@ -85,14 +85,7 @@ class Swin(Encoding):
 
 CARD = Card(
     name="Swin",
-    paper=Paper(
-        key="liu2021swin",
-        title="Swin Transformer: Hierarchical Vision Transformer using Shifted Windows",
-        authors="Liu, Ze and Lin, Yutong and Cao, Yue and Hu, Han and Wei, Yixuan and Zhang, Zheng"
-        " and Lin, Stephen and Guo, Baining",
-        year=2021,
-        arxiv="2103.14030",
-    ),
+    paper=paper("liu2021swin"),
     used_by="Swin, BEiT, Data2Vec-Vision, Donut",
     make=lambda dim, heads, **options: Swin(heads, **options),
     holds=RELATIVE | {several_axes},

@@ -25,7 +25,7 @@ from posenc.compat.tracing import no_autocast, upcast
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPoints, Keys, Points
 from posenc.properties import several_axes
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import query_heads, room, whole_number
 
 
@@ -100,15 +100,7 @@ class SwinV2(Encoding):
 
 CARD = Card(
     name="Swin v2",
-    paper=Paper(
-        key="liu2022swin",
-        title="Swin Transformer V2: Scaling Up Capacity and Resolution",
-        authors="Liu, Ze and Hu, Han and Lin, Yutong and Yao, Zhuliang and Xie, Zhenda and Wei,"
-        " Yixuan and Ning, Jia and Cao, Yue and Zhang, Zheng and Dong, Li and Wei, Furu and Guo,"
-        " Baining",
-        year=2022,
-        arxiv="2111.09883",
-    ),
+    paper=paper("liu2022swin"),
     used_by="Swin v2, Swin2SR",
     make=lambda dim, heads, **options: SwinV2(heads, **options),
     holds=RELATIVE | {several_axes},

@@ -22,7 +22,7 @@ from posenc.biases.distance import DistanceBias, looked_up
 from posenc.compat.tracing import upcast
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import brief, count, query_heads, room, switch, whole_number
 
 MOST_BUCKETS, MOST_REACH = 2**10, 2**22  # every call builds a table of all offsets within reach
@@ -120,14 +120,7 @@ class T5Bias(Encoding):
 
 CARD = Card(
     name="T5",
-    paper=Paper(
-        key="raffel2020exploring",
-        title="Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer",
-        authors="Raffel, Colin and Shazeer, Noam and Roberts, Adam and Lee, Katherine and Narang,"
-        " Sharan and Matena, Michael and Zhou, Yanqi and Li, Wei and Liu, Peter J.",
-        year=2020,
-        arxiv="1910.10683",
-    ),
+    paper=paper("raffel2020exploring"),
     used_by="T5, mT5, Flan-T5, MPNet",
     make=lambda dim, heads, **options: T5Bias(heads, **options),
     holds=RELATIVE,

@@ -21,7 +21,7 @@ from posenc.biases.counts import CountBias
 from posenc.core.biases import content
 from posenc.core.encoding import Encoding
 from posenc.core.shapes import Heads, KeyPositions, Keys, Positions
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import channels, count, room
 
 
@@ -60,13 +60,7 @@ def _row_count(rows: int) -> int:
 
 CARD = Card(
     name="CoPE",
-    paper=Paper(
-        key="golovneva2024contextual",
-        title="Contextual Position Encoding: Learning to Count What's Important",
-        authors="Golovneva, Olga and Wang, Tianlu and Weston, Jason and Sukhbaatar, Sainbayar",
-        year=2024,
-        arxiv="2405.18719",
-    ),
+    paper=paper("golovneva2024contextual"),
     make=lambda dim, heads, **options: CoPE(dim, **options),
     holds=RELATIVE,
 )

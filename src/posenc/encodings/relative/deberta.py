@@ -33,7 +33,7 @@ from posenc.core.biases import FEW_QUERIES, per_query_head
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import channels, count, query_heads, room, switch, whole_number
 
 OfOffset = Callable[[Tensor], Tensor]
@@ -169,13 +169,7 @@ class DeBERTa(Encoding):
 
 CARD = Card(
     name="DeBERTa",
-    paper=Paper(
-        key="he2021deberta",
-        title="DeBERTa: Decoding-enhanced BERT with Disentangled Attention",
-        authors="He, Pengcheng and Liu, Xiaodong and Gao, Jianfeng and Chen, Weizhu",
-        year=2021,
-        arxiv="2006.03654",
-    ),
+    paper=paper("he2021deberta"),
     used_by="DeBERTa, DeBERTa-v3",
     make=lambda dim, heads, **options: DeBERTa(dim, heads, **options),
     holds=RELATIVE,

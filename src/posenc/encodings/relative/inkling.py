@@ -26,7 +26,7 @@ from posenc.core.positions import whole
 from posenc.core.prepared import Prepared
 from posenc.core.running_sums import by_head, linear
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import count, layer_sizes, number, positive, room
 
 
@@ -104,13 +104,7 @@ class Inkling(Encoding):
 
 CARD = Card(
     name="Inkling",
-    paper=Paper(
-        key="thinking2026inkling",
-        title="Inkling",
-        authors="Thinking Machines Lab",
-        year=2026,
-        url="https://huggingface.co/blog/thinkingmachines-inkling",
-    ),
+    paper=paper("thinking2026inkling"),
     used_by="Inkling",
     make=lambda dim, heads, **options: Inkling(dim * heads, heads, **options),
     holds=RELATIVE,

@@ -22,7 +22,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPoints, Keys, Points
 from posenc.properties import several_axes
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import channels, room
 
 
@@ -69,14 +69,7 @@ class MViTv2(Encoding):
 
 CARD = Card(
     name="MViTv2",
-    paper=Paper(
-        key="li2022mvitv2",
-        title="MViTv2: Improved Multiscale Vision Transformers for Classification and Detection",
-        authors="Li, Yanghao and Wu, Chao-Yuan and Fan, Haoqi and Mangalam, Karttikeya and Xiong,"
-        " Bo and Malik, Jitendra and Feichtenhofer, Christoph",
-        year=2022,
-        arxiv="2112.01526",
-    ),
+    paper=paper("li2022mvitv2"),
     used_by="MViTv2, ViTDet, SAM",
     make=lambda dim, heads, **options: MViTv2(dim, **options),
     holds=RELATIVE | {several_axes},

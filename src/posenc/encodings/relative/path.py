@@ -31,7 +31,7 @@ from posenc.core.prepared import Prepared
 from posenc.core.running_sums import by_head, linear
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
 from posenc.properties import norm_preserving
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import count, layer_sizes
 
 
@@ -106,14 +106,7 @@ class PaTH(Encoding):
 
 CARD = Card(
     name="PaTH",
-    paper=Paper(
-        key="yang2025path",
-        title="PaTH Attention: Position Encoding via Accumulating Householder Transformations",
-        authors="Yang, Songlin and Shen, Yikang and Wen, Kaiyue and Tan, Shawn and Mishra, Mayank"
-        " and Ren, Liliang and Panda, Rameswar and Kim, Yoon",
-        year=2025,
-        arxiv="2505.16381",
-    ),
+    paper=paper("yang2025path"),
     make=lambda dim, heads, **options: PaTH(dim * heads, heads, **options),
     holds=RELATIVE - {norm_preserving},
 )

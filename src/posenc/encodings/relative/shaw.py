@@ -18,7 +18,7 @@ from posenc.core.biases import ALL, for_query_heads, offsets
 from posenc.core.encoding import Encoding
 from posenc.core.positions import whole
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import channels, count, room
 
 
@@ -71,13 +71,7 @@ class Shaw(Encoding):
 
 CARD = Card(
     name="Shaw",
-    paper=Paper(
-        key="shaw2018self",
-        title="Self-Attention with Relative Position Representations",
-        authors="Shaw, Peter and Uszkoreit, Jakob and Vaswani, Ashish",
-        year=2018,
-        arxiv="1803.02155",
-    ),
+    paper=paper("shaw2018self"),
     used_by="W2v-BERT 2.0",
     make=lambda dim, heads, **options: Shaw(dim, **options),
     holds=RELATIVE,

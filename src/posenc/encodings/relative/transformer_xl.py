@@ -23,7 +23,7 @@ from posenc.biases.vectors import VectorBias
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import angles, frequencies
 from posenc.core.shapes import Bias, Heads, KeyPositions, Keys, Positions
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import channels, query_heads, room, whole_number
 
 
@@ -71,14 +71,7 @@ class TransformerXL(Encoding):
 
 CARD = Card(
     name="Transformer-XL",
-    paper=Paper(
-        key="dai2019transformer",
-        title="Transformer-XL: Attentive Language Models Beyond a Fixed-Length Context",
-        authors="Dai, Zihang and Yang, Zhilin and Yang, Yiming and Carbonell, Jaime and Le, Quoc V."
-        " and Salakhutdinov, Ruslan",
-        year=2019,
-        arxiv="1901.02860",
-    ),
+    paper=paper("dai2019transformer"),
     used_by="Transformer-XL, XLNet, Conformers such as Parakeet",
     make=lambda dim, heads, **options: TransformerXL(dim, heads, **options),
     holds=RELATIVE,

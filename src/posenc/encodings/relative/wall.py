@@ -34,7 +34,7 @@ from posenc.core.prepared import Prepared
 from posenc.core.running_sums import CHUNK, by_head, linear, running_sum, split_chunks
 from posenc.core.shapes import Bias, Embeddings, HeadPositions, Heads, Keys, Positions, Scores
 from posenc.properties import decaying, norm_preserving
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.support.arguments import layer_sizes
 
 MOST = 0.86  # G, the largest decay of one token, as a natural logarithm
@@ -136,14 +136,7 @@ class Wall(Encoding):
 
 CARD = Card(
     name="Wall",
-    paper=Paper(
-        key="pai2026wall",
-        title="Wall Attention: Length Generalization With Diagonal Gates",
-        authors="Pai, Dhruv and Averbuch, Timor and Zhang, Ashley and Keigwin, Ben"
-        " and Dewulf, Alec",
-        year=2026,
-        url="https://blog.tilderesearch.com/blog/wall-attn",
-    ),
+    paper=paper("pai2026wall"),
     make=lambda dim, heads, **options: Wall(dim * heads, heads, **options),
     holds=(RELATIVE - {norm_preserving}) | {decaying},
 )

@@ -30,7 +30,7 @@ from posenc.core.shapes import Frequencies
 from posenc.encodings.rotary.mrope import pairs_of_axes
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import several_axes
-from posenc.properties.card import ROTATION, Card, Paper
+from posenc.properties.card import ROTATION, Card, paper
 from posenc.support.arguments import channels, whole_number
 
 
@@ -114,13 +114,7 @@ def AxialRoPE3D(dim: int, base: float = 10_000.0, **options: Any) -> RoPE:
 
 CARD = Card(
     name="Axial RoPE",
-    paper=Paper(
-        key="su2021rope2d",
-        title="Transformer Upgrade 4: Rotary Position Encoding in Two Dimensions",
-        authors="Su, Jianlin",
-        year=2021,
-        url="https://kexue.fm/archives/8397",
-    ),
+    paper=paper("su2021rope2d"),
     used_by="EVA-02, Pixtral",
     make=lambda dim, heads, **options: AxialRoPE(dim, 2, **options),
     holds=ROTATION | {several_axes},
@@ -128,14 +122,7 @@ CARD = Card(
 
 CARD_3D = Card(
     name="Axial RoPE 3-D",
-    paper=Paper(
-        key="assran2025vjepa2",
-        title="V-JEPA 2: Self-Supervised Video Models Enable Understanding, Prediction and"
-        " Planning",
-        authors="Assran, Mido and Bardes, Adrien and others",
-        year=2025,
-        arxiv="2506.09985",
-    ),
+    paper=paper("assran2025vjepa2"),
     used_by="V-JEPA 2",
     make=lambda dim, heads, **options: AxialRoPE3D(dim, **options),
     holds=ROTATION | {several_axes},

@@ -33,7 +33,7 @@ from posenc.properties import (
     order_sensitive,
     unique_positions,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn
 from posenc.support.arguments import channels, count, number, switch
@@ -122,14 +122,7 @@ def _for_heads(at: Turn, heads: int) -> Turn:
 
 CARD = Card(
     name="FoPE",
-    paper=Paper(
-        key="hua2024fourier",
-        title="Fourier Position Embedding: Enhancing Attention's Periodic Extension for Length"
-        " Generalization",
-        authors="Hua, Ermo and others",
-        year=2024,
-        arxiv="2412.17739",
-    ),
+    paper=paper("hua2024fourier"),
     used_by="Intern-S1-Pro",
     make=lambda dim, heads, **options: FoPE(dim, **options),
     holds=frozenset(

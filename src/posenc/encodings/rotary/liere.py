@@ -34,7 +34,7 @@ from posenc.properties import (
     several_axes,
     unique_positions,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.rotation.matrices import rotations, skew, turned, turned_keys
 from posenc.support.arguments import channels, count, query_heads, room
 
@@ -108,14 +108,7 @@ class LieRE(Encoding):
 
 CARD = Card(
     name="LieRE",
-    paper=Paper(
-        key="ostmeier2024liere",
-        title="LieRE: Lie Rotational Positional Encodings",
-        authors="Ostmeier, Sophie and Axelrod, Brian and Varma, Maya and Moseley, Michael E."
-        " and Chaudhari, Akshay and Langlotz, Curtis",
-        year=2024,
-        arxiv="2406.10322",
-    ),
+    paper=paper("ostmeier2024liere"),
     make=lambda dim, heads, **options: LieRE(dim, **options),
     holds=frozenset(
         {unique_positions, bounded, norm_constant, norm_preserving, any_length}

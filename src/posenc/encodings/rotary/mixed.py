@@ -26,7 +26,7 @@ from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, checked, frequencies
 from posenc.core.shapes import Heads, PerHead, Points
 from posenc.properties import learned, several_axes
-from posenc.properties.card import ROTATION, Card, Paper
+from posenc.properties.card import ROTATION, Card, paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
 from posenc.support.arguments import query_heads, room, switch, whole_number
@@ -119,13 +119,7 @@ class Mixed(Encoding):
 
 CARD = Card(
     name="RoPE-Mixed",
-    paper=Paper(
-        key="heo2024rotary",
-        title="Rotary Position Embedding for Vision Transformer",
-        authors="Heo, Byeongho and Park, Song and Han, Dongyoon and Yun, Sangdoo",
-        year=2024,
-        arxiv="2403.13298",
-    ),
+    paper=paper("heo2024rotary"),
     make=lambda dim, heads, **options: Mixed(dim, heads, **options),
     holds=ROTATION | {several_axes, learned},
 )

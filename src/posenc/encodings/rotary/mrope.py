@@ -24,7 +24,7 @@ from posenc.core.frequencies import Layout, frequencies, theta
 from posenc.core.shapes import Frequencies
 from posenc.encodings.rotary.rope import RoPE
 from posenc.properties import several_axes
-from posenc.properties.card import ROTATION, Card, Paper
+from posenc.properties.card import ROTATION, Card, paper
 from posenc.support.arguments import brief, whole_number
 
 
@@ -119,14 +119,7 @@ def MRoPE(
 
 CARD = Card(
     name="M-RoPE",
-    paper=Paper(
-        key="wang2024qwen2vl",
-        title="Qwen2-VL: Enhancing Vision-Language Model's Perception of the World at Any"
-        " Resolution",
-        authors="Wang, Peng and Bai, Shuai and Tan, Sinan and others",
-        year=2024,
-        arxiv="2409.12191",
-    ),
+    paper=paper("wang2024qwen2vl"),
     used_by="Qwen2-VL, Qwen2.5-VL, Qwen3-VL, GLM-4.1V",
     make=lambda dim, heads, **options: MRoPE(dim, **options),
     holds=ROTATION | {several_axes},

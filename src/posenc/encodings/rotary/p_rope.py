@@ -16,7 +16,7 @@ from torch import arange, where
 from posenc.core.frequencies import Layout, frequencies, theta
 from posenc.core.shapes import Frequencies
 from posenc.encodings.rotary.rope import RoPE
-from posenc.properties.card import ROTATION, Card, Paper
+from posenc.properties.card import ROTATION, Card, paper
 from posenc.support.arguments import real
 
 
@@ -56,14 +56,7 @@ def PRoPE(
 
 CARD = Card(
     name="p-RoPE",
-    paper=Paper(
-        key="barbero2024round",
-        title="Round and Round We Go! What makes Rotary Positional Encodings useful?",
-        authors="Barbero, Federico and Vitvitskyi, Alex and Perivolaropoulos, Christos"
-        " and Pascanu, Razvan and Veličković, Petar",
-        year=2024,
-        arxiv="2410.06205",
-    ),
+    paper=paper("barbero2024round"),
     used_by="Gemma 4",
     make=lambda dim, heads, **options: PRoPE(dim, **options),
     holds=ROTATION,

@@ -37,7 +37,7 @@ from posenc.properties import (
     shift_invariant,
     unique_positions,
 )
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.rotation.table import Turn, copied, turn
 from posenc.support.arguments import channels, query_heads, switch
 
@@ -89,14 +89,7 @@ def polar(x: Wider, cos: Tensor, sin: Tensor) -> Tensor:
 
 CARD = Card(
     name="PoPE",
-    paper=Paper(
-        key="gopalakrishnan2025decoupling",
-        title="Decoupling the What and Where With Polar Coordinate Positional Embeddings",
-        authors="Gopalakrishnan, Anand and Csordás, Róbert and Schmidhuber, Jürgen"
-        " and Mozer, Michael C.",
-        year=2025,
-        arxiv="2509.10534",
-    ),
+    paper=paper("gopalakrishnan2025decoupling"),
     make=lambda dim, heads, **options: PoPE(dim, heads, **options),
     holds=frozenset(
         {unique_positions, bounded, norm_constant, linear_shift, shift_invariant, any_length}

@@ -26,7 +26,7 @@ from posenc.core.frequencies import Layout, base_of, checked, theta
 from posenc.core.shapes import Frequencies, Heads, KeyPositions, Keys, Positions
 from posenc.encodings.rotary import remaps
 from posenc.properties import learned
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.rotation.rotate import rotate
 from posenc.rotation.table import turn
 
@@ -85,13 +85,7 @@ class Remapped(Encoding):
 
 CARD = Card(
     name="ReRoPE",
-    paper=Paper(
-        key="su2023rerope",
-        title="Rectified Rotary Position Embeddings",
-        authors="Su, Jianlin",
-        year=2023,
-        url="https://github.com/bojone/rerope",
-    ),
+    paper=paper("su2023rerope"),
     used_by="Qwen2.5-1M (dual chunk attention)",
     make=lambda dim, heads, base=10_000.0, **options: Remapped(dim, base=base, **options),
     holds=RELATIVE - {learned},

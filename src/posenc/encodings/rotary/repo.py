@@ -20,7 +20,7 @@ from posenc.core.frequencies import Layout, checked, frequencies
 from posenc.core.running_sums import by_head, linear
 from posenc.core.shapes import Embeddings, HeadPositions, Heads, PerHead, Positions
 from posenc.properties import order_sensitive
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn
 from posenc.support.arguments import layer_sizes
@@ -67,13 +67,7 @@ class RePo(Encoding):
 
 CARD = Card(
     name="RePo",
-    paper=Paper(
-        key="li2025repo",
-        title="RePo: Language Models with Context Re-Positioning",
-        authors="Li, Huayang and Zhao, Tianyu and Sproat, Richard",
-        year=2025,
-        arxiv="2512.14391",
-    ),
+    paper=paper("li2025repo"),
     make=lambda dim, heads, **options: RePo(dim * heads, heads, **options),
     holds=RELATIVE - {order_sensitive},
 )

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from posenc.core.encoding import Encoding
 from posenc.core.frequencies import Layout, base_of, checked, theta
 from posenc.core.shapes import Frequencies, Heads, PerHead, Points, Positions
-from posenc.properties.card import ROTATION, Card, Paper
+from posenc.properties.card import ROTATION, Card, paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
 from posenc.support.arguments import number, positive, switch, whole_number
@@ -164,14 +164,7 @@ def _channels(dim: int) -> int:
 
 CARD = Card(
     name="RoPE",
-    paper=Paper(
-        key="su2021roformer",
-        title="RoFormer: Enhanced Transformer with Rotary Position Embedding",
-        authors="Su, Jianlin and Lu, Yu and Pan, Shengfeng and Murtadha, Ahmed and Wen, Bo"
-        " and Liu, Yunfeng",
-        year=2021,
-        arxiv="2104.09864",
-    ),
+    paper=paper("su2021roformer"),
     used_by="Llama, Qwen, Mistral, Gemma, DeepSeek, Phi",
     make=lambda dim, heads, base=10_000.0, **options: RoPE(dim, base=base, **options),
     holds=ROTATION,

@@ -25,7 +25,7 @@ from posenc.core.frequencies import Layout, checked, for_heads, frequencies
 from posenc.core.prepared import Prepared
 from posenc.core.running_sums import RunningSums, by_head, linear, running_sum
 from posenc.core.shapes import Embeddings, HeadPositions, Heads, PerHead, Positions
-from posenc.properties.card import RELATIVE, Card, Paper
+from posenc.properties.card import RELATIVE, Card, paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn
 from posenc.support.arguments import count, layer_sizes
@@ -106,14 +106,7 @@ class SelectiveRoPE(Encoding):
 
 CARD = Card(
     name="Selective RoPE",
-    paper=Paper(
-        key="movahedi2025selective",
-        title="Selective Rotary Position Embedding",
-        authors="Movahedi, Sajad and Carstensen, Timur and Afzal, Arshia and Hutter, Frank"
-        " and Orvieto, Antonio and Cevher, Volkan",
-        year=2025,
-        arxiv="2511.17388",
-    ),
+    paper=paper("movahedi2025selective"),
     make=lambda dim, heads, **options: SelectiveRoPE(dim * heads, heads, **options),
     holds=RELATIVE,
 )

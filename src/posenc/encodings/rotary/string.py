@@ -23,7 +23,7 @@ from posenc.core.prepared import Prepared
 from posenc.core.shapes import Heads, PerHead, Points, Positions
 from posenc.encodings.rotary.axial import axial
 from posenc.properties import learned, several_axes
-from posenc.properties.card import ROTATION, Card, Paper
+from posenc.properties.card import ROTATION, Card, paper
 from posenc.rotation.matrices import cayley, in_basis, skew
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
@@ -76,13 +76,7 @@ class STRING(Encoding):
 
 CARD = Card(
     name="STRING",
-    paper=Paper(
-        key="schenck2025learning",
-        title="Learning the RoPEs: Better 2D and 3D Position Encodings with STRING",
-        authors="Schenck, Connor and Reid, Isaac and Jacob, Mithun George and others",
-        year=2025,
-        arxiv="2502.02562",
-    ),
+    paper=paper("schenck2025learning"),
     make=lambda dim, heads, **options: STRING(dim, **options),
     holds=ROTATION | {several_axes, learned},
 )

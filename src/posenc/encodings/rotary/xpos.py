@@ -30,7 +30,7 @@ from posenc.core.positions import exact
 from posenc.core.prepared import Prepared
 from posenc.core.shapes import Frequencies, Heads, PerHead, Positions
 from posenc.properties import length_independent, order_sensitive, shift_invariant, unique_positions
-from posenc.properties.card import Card, Paper
+from posenc.properties.card import Card, paper
 from posenc.rotation.rotate import rotate, rotate_keys
 from posenc.rotation.table import Turn, turn
 from posenc.support.arguments import real, whole_number
@@ -121,14 +121,7 @@ class XPos(Encoding):
 
 CARD = Card(
     name="xPos",
-    paper=Paper(
-        key="sun2022length",
-        title="A Length-Extrapolatable Transformer",
-        authors="Sun, Yutao and Dong, Li and Patra, Barun and Ma, Shuming and Huang, Shaohan"
-        " and Benhaim, Alon and Chaudhary, Vishrav and Song, Xia and Wei, Furu",
-        year=2022,
-        arxiv="2212.10554",
-    ),
+    paper=paper("sun2022length"),
     used_by="RetNet",
     make=lambda dim, heads, base=10_000.0, **options: XPos(dim, base=base, **options),
     holds=frozenset({unique_positions, shift_invariant, length_independent, order_sensitive}),

@@ -343,7 +343,7 @@ def _measure(card: Card, encoding: Encoding, material: Material) -> dict[str, An
             "short": card.paper.short,
             "title": card.paper.title,
             "link": card.paper.link,
-            "bibtex": card.paper.bibtex(),
+            "bibtex": card.paper.bibtex,
         },
         "properties": _properties(card, encoding, settings),
         "shuffle": OrderChange(*map(_mean, shuffles)),

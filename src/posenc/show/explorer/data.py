@@ -295,7 +295,7 @@ def paper(card: Card) -> Citation:
         "title": source.title,
         "year": source.year,
         "link": source.link,
-        "bibtex": source.bibtex(),
+        "bibtex": source.bibtex,
     }
 
 
