@@ -23,7 +23,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,6 +123,15 @@ def convert(
     return Converted(out, was, by, to, count, tuple(orders), size, tuple(notes))
 
 
+@dataclass(frozen=True)
+class TensorChange:
+    """Changes in a copy of safetensors files; all other tensors are copied as they are."""
+
+    orders: Mapping[str, list[int]] = field(default_factory=dict)  # tensor → new order of its rows
+    new: Mapping[str, tuple[list[int], bytes]] = field(default_factory=dict)  # its shape and bytes
+    metadata: Mapping[str, str] = field(default_factory=dict)  # added to the metadata of each file
+
+
 class Safetensors:
     """Source of a conversion: a safetensors folder, copied with rows of q and k reordered."""
 
@@ -145,13 +154,8 @@ class Safetensors:
 
     def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
         """Copy all files with q and k rows reordered; yield the name of each written tensor."""
-        for shard in self.shards:
-            target = part / shard.relative_to(self.root)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            yield from _write(shard, target, orders, to)
-        for file in self.copied:
-            with opened(file) as source, (part / file.name).open("xb") as copy:
-                shutil.copyfileobj(source, copy)
+        change = TensorChange(orders=orders, metadata={KEY: to})
+        yield from write_folder(self.root, self.shards, self.copied, part, change)
 
 
 class Gguf:
@@ -248,21 +252,40 @@ def _named_model(source: Safetensors | Gguf) -> str:
     return f"{printable(source.spec.model)!r} in {place}"
 
 
-def _write(
-    source: Path, target: Path, orders: Mapping[str, list[int]], to: Layout
+def write_folder(
+    root: Path, shards: list[Path], copied: list[Path], out: Path, change: TensorChange
 ) -> Iterator[str]:
-    """Copy a weights file with q and k rows reordered; yield the name of each written tensor."""
+    """Copy a model's weights and other files to `out`; yield the name of each written tensor."""
+    for shard in shards:
+        target = out / shard.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield from _write(shard, target, change)
+    for file in copied:
+        with opened(file) as source, (out / file.name).open("xb") as copy:
+            shutil.copyfileobj(source, copy)
+
+
+def _write(source: Path, target: Path, change: TensorChange) -> Iterator[str]:
+    """Copy a weights file with some tensors changed; yield the name of each written tensor."""
     with opened(source) as file, target.open("xb") as out:
-        length = int.from_bytes(file.read(8), "little")
-        header = parse_json(exactly(file, length, source), source)
+        header = parse_json(exactly(file, int.from_bytes(file.read(8), "little"), source), source)
         metadata = header.pop("__metadata__", {})
-        out.write(header_bytes(header, {**metadata, KEY: to}))
-        for begin, end, name in sorted((*header[name]["data_offsets"], name) for name in header):
-            if name in orders:
-                out.writelines(_reordered(exactly(file, end - begin, source), orders[name]))
+        spans = sorted((*header[name]["data_offsets"], name) for name in header)
+        end = 0
+        for begin, stop, name in spans:
+            shape, raw = change.new.get(name, (header[name]["shape"], None))
+            start, end = end, end + (stop - begin if raw is None else len(raw))
+            header[name] |= {"shape": shape, "data_offsets": [start, end]}
+        out.write(header_bytes(header, {**metadata, **change.metadata}))
+        for begin, stop, name in spans:
+            if name in change.new:
+                file.seek(stop - begin, os.SEEK_CUR)
+                out.write(change.new[name][1])
+            elif name in change.orders:
+                out.writelines(_reordered(exactly(file, stop - begin, source), change.orders[name]))
             else:
-                for at in range(begin, end, PIECE):
-                    out.write(exactly(file, min(PIECE, end - at), source))
+                for at in range(begin, stop, PIECE):
+                    out.write(exactly(file, min(PIECE, stop - at), source))
             yield name
 
 

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,10 @@ from posenc.encodings.additive.learned import Learned
 from posenc.models.config import families, specify
 from posenc.models.config.families import Family
 from posenc.models.config.source import Source
-from posenc.models.config.spec import PatchTable, Spec, Table
-from posenc.models.convert import PIECE, exactly, header_bytes, other_files
+from posenc.models.config.spec import PatchTable, Table
+from posenc.models.convert import TensorChange, other_files, write_folder
 from posenc.models.files.errors import ModelError
 from posenc.models.files.folder import ModelFiles, unused_folder
-from posenc.models.files.strict import opened, parse_json
 from posenc.models.weights import Weights
 from posenc.models.weights.memory import check_memory
 from posenc.support.writing import written_beside
@@ -101,15 +99,10 @@ def _chosen(config: dict[str, Any], file: str, part: str) -> tuple[dict[str, Any
             raise ModelError(file, part or "model_type", why)
         raise ModelError(file, part or "model_type", f"{whose!r} has no learned table{others}")
     inner = config[part] if part in config else config
-    family = _family(found, spec, part)
-    assert isinstance(found.embedding, Table)
-    return inner, family, found.embedding
-
-
-def _family(found: Spec, whole: Spec, part: str) -> Family:
-    family = families.family(found.model) or families.family(whole.model)
+    family = families.family(found.model) or families.family(spec.model)
     assert family is not None
-    return family.stack(part) if part in family.stacks else family
+    assert isinstance(found.embedding, Table)
+    return inner, family.stack(part) if part in family.stacks else family, found.embedding
 
 
 def _tensor(weights: Weights, family: Family, table: Table, part: str, file: str) -> str:
@@ -119,7 +112,9 @@ def _tensor(weights: Weights, family: Family, table: Table, part: str, file: str
     named = [
         name
         for name, info in weights.infos.items()
-        if POSITIONS.search(name) and list(info.shape[-2:]) == shape and info.elements == _of(shape)
+        if POSITIONS.search(name)
+        and list(info.shape[-2:]) == shape
+        and info.elements == prod(shape)
     ]
     found = [name for name in named if stem in name] or named
     if len(found) != 1:
@@ -127,10 +122,6 @@ def _tensor(weights: Weights, family: Family, table: Table, part: str, file: str
         problem = f"describes {rows}, which {len(found)} position tables have instead of one"
         raise ModelError(file, family.name, problem, found or None)
     return found[0]
-
-
-def _of(shape: list[int]) -> int:
-    return shape[0] * shape[1]
 
 
 def _lengthened(
@@ -181,40 +172,12 @@ def _written(
     """Write the model to a temporary folder, rename it to `out`, and return its size in bytes."""
     shards = list(dict.fromkeys(info.file for info in weights.infos.values()))
     copied, _ = other_files(files, shards, out)
+    raw = new.view(torch.uint8).numpy().tobytes()
+    change = TensorChange(new={name: ([*new.shape], raw)})
     with written_beside(out) as unfinished:
         unfinished.mkdir(parents=True)
-        for file in copied:
-            with opened(file) as source, (unfinished / file.name).open("xb") as copy:
-                shutil.copyfileobj(source, copy)
-        for shard in shards:
-            target = unfinished / shard.relative_to(files.root)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("xb") as copy:
-                copy.writelines(_pieces(shard, name, new))
+        for _ in write_folder(files.root, shards, copied, unfinished, change):
+            pass
         text = json.dumps(config, ensure_ascii=False, indent=2) + "\n"
         (unfinished / "config.json").write_text(text, "utf-8")
         return sum(file.stat().st_size for file in unfinished.rglob("*") if file.is_file())
-
-
-def _pieces(shard: Path, name: str, new: torch.Tensor) -> Iterator[bytes]:
-    """Yield the bytes of a weights file, with the tensor `name` replaced by `new`."""
-    with opened(shard) as file:
-        header = parse_json(exactly(file, int.from_bytes(file.read(8), "little"), shard), shard)
-        metadata = header.pop("__metadata__", {})
-        spans = sorted((*entry["data_offsets"], one) for one, entry in header.items())
-        raw = new.view(torch.uint8).numpy().tobytes()
-        placed, end = {}, 0
-        for begin, stop, one in spans:
-            size = len(raw) if one == name else stop - begin
-            placed[one] = header[one] | {"data_offsets": [end, end + size]}
-            end += size
-        if name in placed:
-            placed[name]["shape"] = list(new.shape)
-        yield header_bytes(placed, metadata)
-        for begin, stop, one in spans:
-            for at in range(begin, stop, PIECE):
-                piece = exactly(file, min(PIECE, stop - at), shard)
-                if one != name:
-                    yield piece
-            if one == name:
-                yield raw

@@ -338,17 +338,7 @@ def _thin(value: Any) -> Any:
     """Shorten lists of over 256 numbers to every n-th number, and store n as `every`."""
     if not isinstance(value, dict):
         return [_thin(inner) for inner in value] if isinstance(value, list) else value
-    long = [
-        values
-        for values in value.values()
-        if isinstance(values, list) and len(values) > MOST_POINTS
-    ]
-    step = max((-(-len(values) // MOST_POINTS) for values in long), default=1)
-    if step == 1:
-        return {key: _thin(inner) for key, inner in value.items()}
-    return {"every": step} | {
-        key: values[::step]
-        if isinstance(values, list) and len(values) > MOST_POINTS
-        else _thin(values)
-        for key, values in value.items()
-    }
+    lists = {key: x for key, x in value.items() if isinstance(x, list) and len(x) > MOST_POINTS}
+    step = max((-(-len(x) // MOST_POINTS) for x in lists.values()), default=1)
+    thinned = {key: x[::step] if key in lists else _thin(x) for key, x in value.items()}
+    return {"every": step, **thinned} if lists else thinned

@@ -171,20 +171,25 @@ def trials(
     runs = Reading("as read", "as transformers runs it", opened.spec)
     first, others = (than, readings) if than else (as_read, [runs, *readings])
     total, count = len(others) + 1, len(ids)
-    progress(first.name, 0, total)
-    own = [*_losses(opened, first, ids)]
     frequency = bits_by_frequency(ids[:, 1:].flatten().tolist())
-    read = lambda trial: replace(trial, tokens=ids.shape[-1], by_frequency=frequency)  # noqa: E731
-    found = [read(Trial(first.kind, first.name, fmean(own), count, losses=tuple(own)))]
+
+    def trial(reading: Reading, losses: list[float]) -> Trial:
+        return Trial(
+            reading.kind, reading.name, fmean(losses), len(losses), losses=tuple(losses),
+            tokens=ids.shape[-1], by_frequency=frequency,
+        )  # fmt: skip
+
+    progress(first.name, 0, total)
+    found = [own := trial(first, [*_losses(opened, first, ids)])]
     for number, reading in enumerate(others):
         progress(reading.name, number + 1, total)
         losses: list[float] = []
         for loss in _losses(opened, None if reading is runs else reading, ids):
             losses.append(loss)
-            trial = _judged(reading, losses, own, total)
-            if len(losses) >= min(FIRST, count) and trial.low > MARGIN:
+            low = trial(reading, losses).than(own, total).low
+            if len(losses) >= min(FIRST, count) and low > MARGIN:
                 break
-        found.append(read(_judged(reading, losses, own, total)))
+        found.append(trial(reading, losses).than(own, total))
     progress("done", total, total)
     return found
 
@@ -269,13 +274,6 @@ def bits(model: Any, ids: Tensor) -> Tensor:
         for row, right in zip(logits, ids, strict=True)
     ]
     return torch.stack(losses) / log(2)
-
-
-def _judged(reading: Reading, losses: list[float], own: list[float], tests: int) -> Trial:
-    """Compare losses between a changed and the unchanged config, excerpt by excerpt."""
-    mean, low, high = _interval([x - y for x, y in zip(losses, own, strict=False)], tests)
-    bits, count = fmean(losses), len(losses)
-    return Trial(reading.kind, reading.name, bits, count, mean, low, high, tuple(losses))
 
 
 def _interval(differences: list[float], tests: int) -> tuple[float, float, float]:
