@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from posenc.lab.arena.suite import ENTRY, Suite, is_entry
 from posenc.lab.study import analysis, environment, execute, store, user_code_gate
 from posenc.lab.study.analysis import Analysis, Row
 from posenc.lab.study.cell import Cell
@@ -31,7 +32,6 @@ from posenc.support.text import printable
 from posenc.support.version import __version__
 from posenc.support.writing import write_whole
 from studies.arena import training
-from studies.arena.suite import ENTRY, Suite, is_entry
 
 READINGS = tuple(f" {how}" for how in BASELINES)  # ends of the names of a row's other readings
 NEAR = 0.02  # share of right answers, or bits, by which a cell may always differ on other machines
@@ -88,7 +88,7 @@ def verify(
         if not contents.checked:
             raise BoardError(
                 f"{where} must be a store with checksums, got format 1. Run the same"
-                " `python -m studies.arena` on it, which writes them."
+                " `posenc arena` on it, which writes them."
             )
         if any(digest != of_text for digest, of_text in digests):
             raise BoardError(f"{where}: the digest of a plan must be that of its text.")
@@ -397,7 +397,7 @@ def as_page(suite: Suite, rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [
         f"# The board of suite {suite.name}{', a draft' * bool(suite.draft)}\n",
         *([f"**{suite.name} is a draft.** {suite.draft}\n"] if suite.draft else []),
-        "Written by `python -m studies.arena --add`; the rules: docs/studies.md."
+        "Written by `python -m studies.arena`; the rules: docs/studies.md."
         f" Suite `{suite.digest[:16]}…`.",
         "Rows are in the order in which they were added; a smaller number is not a decided",
         "difference. `entry` is the measured encoding. **Reproduced by us** are the cells named in",

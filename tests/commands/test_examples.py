@@ -31,6 +31,7 @@ LONG = (
     "convert",
     "explore",
     "vectors",
+    "arena",
 )  # only read, here
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import study_runner
 from study_runner import TINY
 
+from posenc.lab.arena.suite import ENTRY, Suite
 from posenc.lab.study import execute
-from studies.arena.suite import ENTRY, Suite
 
 ROOT = Path(__file__).parents[2]
 PROFILE = {name: value for name, value in asdict(TINY).items() if name != "rate"}

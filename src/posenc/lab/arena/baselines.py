@@ -7,12 +7,12 @@ copied from the stores of an earlier run of the suite.
 from collections.abc import Mapping
 from pathlib import Path
 
+from posenc.lab.arena.suite import is_entry
 from posenc.lab.study import analysis, environment, execute, store
 from posenc.lab.study.lock import locked
 from posenc.lab.study.merge import copy_times
 from posenc.lab.study.plan import MOST_SEEDS, Plan
 from posenc.lab.study.store import Contents, Record, Store
-from studies.arena.suite import is_entry
 
 SAME = ("posenc", "torch", "code", "processor", "device")  # sources that must be equal
 

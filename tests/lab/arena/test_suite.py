@@ -12,12 +12,12 @@ from refusals import refused
 from stored_outcomes import settings
 
 from posenc import catalog
+from posenc.lab.arena import suite
+from posenc.lab.arena.suite import Suite
 from posenc.lab.study import tasks
 from posenc.lab.study.cell import digest_of
 from posenc.lab.study.plan import PlanError
-from studies.arena import suite
 from studies.arena.board import as_page
-from studies.arena.suite import Suite
 
 ROOT = Path(__file__).parents[3]
 DIGESTS = {  # a change of a plan makes another suite, with another name
