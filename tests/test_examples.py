@@ -186,10 +186,10 @@ def test_two_dogs_are_one_until_something_tells_them_apart():
 
 
 def test_integers_drown_words():
-    found = run("integers_drown_words")[0]["found"]
-    assert found["integers"].ordered[1] > 0.99
-    assert found["integers"].kept < 0.25 < 0.5 < found["sinusoids"].kept
-    assert found["sinusoids"].ordered[1] < 0.5
+    made = run("integers_drown_words")[0]
+    assert made["order"]["integers"] > 0.99
+    assert made["kept"]["integers"] < 0.25 < 0.5 < made["kept"]["sinusoids"]
+    assert made["order"]["sinusoids"] < 0.5
 
 
 def test_a_share_of_the_length_is_another_code_in_every_text():

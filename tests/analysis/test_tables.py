@@ -95,7 +95,6 @@ def test_norms_and_likeness_are_those_of_numpy():
     norms = np.linalg.norm(x, axis=1)
     assert np.allclose(found.norms, norms)
     assert np.allclose(found.likeness, (x[1:] * x[:-1]).sum(1) / norms[1:] / norms[:-1])
-    assert np.allclose(found.norm_quarters, [p.mean() for p in np.array_split(norms, 4)])
     variances = np.linalg.eigvalsh(np.cov(x.T))
     assert np.allclose(found.directions, variances.sum() ** 2 / (variances**2).sum())
 

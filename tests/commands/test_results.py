@@ -17,7 +17,6 @@ FIXTURE = Path(__file__).parents[1] / "lab/study/store-format-1.db"
 def test_results_print_the_same_table_again(out, posenc):
     assert posenc("results", "out")[:2] == (0, out)
     assert posenc("results", "out/results.db")[1] == out
-    assert posenc("results", "--from", "out")[1] == out
 
 
 def test_results_write_a_page_and_replace_only_one_of_their_own(out, posenc):
@@ -108,7 +107,7 @@ def test_somebody_elses_store_has_a_table_and_a_page(out, posenc, tmp_path):
     theirs.mkdir()
     shutil.move("out/results.db", theirs / "renamed.db")
     (theirs / "renamed.db").chmod(0o444)
-    code, said, err = posenc("results", "--from", "theirs/renamed.db", "--out", "page")
+    code, said, err = posenc("results", "theirs/renamed.db", "--out", "page")
     assert code == 0, err
     assert Plan.of(PLAN).digest in said
     assert "The page: page/index.html" in said

@@ -107,4 +107,4 @@ def test_kept_findings_are_those_that_check_gives(monkeypatch, tmp_path):
             for name, finding in found.items():
                 assert (kept[name].holds, kept[name].why) == (finding.holds, finding.why)
                 assert kept[name].defect == pytest.approx(finding.defect, nan_ok=True)
-        assert "defects" not in findings(find(slug))
+        assert {*findings(find(slug))["defects"]} == {*found}

@@ -189,11 +189,6 @@ def peak(
     return Peak(target, list(range(length)), score.tolist(), int(score.argmax()))
 
 
-def by_distance(layer: SelfAttention, x: Tensor) -> Curve:
-    """Return mean and quantiles of scores by distance, for `x` (window, token, channel)."""
-    return curve(of_words(layer, x))
-
-
 @torch.no_grad()
 def of_words(layer: SelfAttention, x: Tensor) -> Float[Tensor, "window head token token"]:
     """Return scores of all pairs of tokens in windows of text, `x` (window, token, channel).

@@ -37,7 +37,6 @@ class Rows:
 
     norms: list[float]
     likeness: list[float]  # likeness of rows 1, 2, … to the row before
-    norm_quarters: list[float]
     likeness_quarters: list[float]
     directions: float  # participation ratio, the effective number of dimensions of the rows
     trained: int  # number of rows before the untrained ones
@@ -55,7 +54,6 @@ def rows(table: Tensor) -> Rows:
     return Rows(
         norms.tolist(),
         likeness.tolist(),
-        [float(part.mean()) for part in norms.tensor_split(4) if len(part)],
         [float(part.mean()) for part in likeness.tensor_split(4) if len(part)],
         directions(table - table.mean(0)),
         trained,

@@ -6,26 +6,22 @@
 `cli` imports every file of this folder, so a new command needs no entry in any other file.
 """
 
-import gc
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+from posenc.commands.imports import no_garbage_collection
 from posenc.support.extras import how_to_install
 from posenc.support.version import __version__
 
-collects = gc.isenabled()
 try:
-    # Garbage collection during imports takes a fifth of the time of `posenc list`
-    gc.disable()
-    from cyclopts import App, Group, Parameter
-    from cyclopts.help import DefaultFormatter, PanelSpec
-    from rich.box import Box
+    # Garbage collection during these imports takes a fifth of the time of `posenc list`
+    with no_garbage_collection():
+        from cyclopts import App, Group, Parameter
+        from cyclopts.help import DefaultFormatter, PanelSpec
+        from rich.box import Box
 except ImportError:  # pragma: no cover
     sys.exit(f"error: the commands need the extra `cli`: {how_to_install('cli')}")
-finally:
-    if collects:
-        gc.enable()
 
 NO_BOX = Box("    \n" * 8)  # help without borders, for pipes
 boxed = PanelSpec() if sys.stdout.isatty() else PanelSpec(box=NO_BOX, padding=(0, 0))

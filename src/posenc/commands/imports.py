@@ -1,4 +1,4 @@
-"""Suspension of garbage collection while torch is imported."""
+"""Suspension of garbage collection while large packages are imported."""
 
 import gc
 import sys

@@ -53,17 +53,16 @@ NO_EXPORT = Export()
 @command(
     MEASURE,
     place=3,
-    arguments="[PATH]",
+    arguments="PATH",
     examples=(
         ("posenc results runs/", ""),
         ("posenc results runs/ --task copy --csv outcomes.csv", "all outcomes of one task"),
     ),
 )
 def results(
-    path: Place | None = None,
+    path: Place,
     /,
     *,
-    from_: Annotated[Place | None, Parameter(name="--from")] = None,
     task: Names = (),
     encoding: Names = (),
     protocol: str | None = None,
@@ -81,8 +80,6 @@ def results(
     ----------
     path
         The folder of a study, or the file results.db in this folder.
-    from_
-        Another spelling of the argument PATH.
     task
         Show only these tasks.
     encoding
@@ -97,13 +94,6 @@ def results(
     cells
         List the training runs ("cells") instead of the table.
     """
-    if (path is None) == (from_ is None):
-        got = "none" if path is None else "PATH and --from"
-        raise UsageError(
-            f"PATH must name the results of one study, got {got}. Pass the folder of a study, or"
-            " its results.db."
-        )
-    where = path or from_ or Path()
     with study_errors():
         from posenc.lab.study import analysis, export, store
 
@@ -111,10 +101,8 @@ def results(
         if merge:
             from posenc.lab.study.merge import merge as join
 
-            print(
-                f"{join(where, merge):,} cells are new in {printable(str(where))}", file=sys.stderr
-            )
-        contents = store.read(where)
+            print(f"{join(path, merge):,} cells are new in {printable(str(path))}", file=sys.stderr)
+        contents = store.read(path)
         if not contents.checked:
             print(
                 f"note: {printable(str(contents.path))} has format 1, which has no checksums,"

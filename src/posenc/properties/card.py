@@ -34,7 +34,7 @@ from posenc.support.notebook import card
 from posenc.support.version import __version__
 
 PROPERTIES = "properties"  # name of the findings in the cache
-DEFECTS = "defects"  # their part that `posenc show` does not print
+DEFECTS = "defects"  # key of the numbers that `posenc show` does not print
 DIM, HEADS, SEED = 64, 4, 0  # sizes and seed of measured encodings of the catalogue
 # The properties of learned relative encodings
 RELATIVE = frozenset(
@@ -129,12 +129,8 @@ def described(
         | {"causal": causal}
         | ({"promises": promises} if promises else {})
         | {"properties": {n: {"holds": f.holds, "why": f.why} for n, f in findings.items()}}
-        | {"measured_by": measured_by()}
+        | {"measured_by": {"posenc": __version__, "torch": str(torch.__version__)}}
     )
-
-
-def measured_by() -> dict[str, str]:
-    return {"posenc": __version__, "torch": str(torch.__version__)}
 
 
 def findings_key(card: Card) -> tuple[str, str, tuple[str, ...]]:
@@ -143,27 +139,10 @@ def findings_key(card: Card) -> tuple[str, str, tuple[str, ...]]:
 
 
 def findings(card: Card) -> dict[str, Any]:
-    """Return the measured properties of an encoding of the catalogue, for `posenc show`.
+    """Return the measured properties of an encoding of the catalogue, as plain data for JSON.
 
     They are measured once per version of its files, with weights of one seed, and cached.
     """
-    return {name: value for name, value in _kept(card).items() if name != DEFECTS}
-
-
-def kept_findings(card: Card) -> dict[str, Finding]:
-    """Return the cached properties of a card's encoding.
-
-    Defects that are not finite are returned as NaN.
-    """
-    kept = _kept(card)
-    found = {}
-    for name, one in kept["properties"].items():
-        defect, applicable = kept[DEFECTS][name], one["holds"] is not None
-        found[name] = Finding(float("nan") if defect is None else defect, one["why"], applicable)
-    return found
-
-
-def _kept(card: Card) -> dict[str, Any]:
     key = findings_key(card)
     kept = made.read(*key)
     if kept is None:
@@ -172,12 +151,24 @@ def _kept(card: Card) -> dict[str, Any]:
             encoding = card.make(DIM, HEADS)
             found = check(encoding, DIM, HEADS)
         whole = described(card, encoding.causal, found)
-        # JSON has neither inf nor nan
-        defects = {n: f.defect if isfinite(f.defect) else None for n, f in found.items()}
         kept = {name: whole[name] for name in ("causal", "properties", "measured_by")}
-        kept |= {DEFECTS: defects}
+        # JSON has neither inf nor nan
+        kept[DEFECTS] = {n: f.defect if isfinite(f.defect) else None for n, f in found.items()}
         made.keep(*key, kept)
     return kept
+
+
+def kept_findings(card: Card) -> dict[str, Finding]:
+    """Return the cached properties of a card's encoding.
+
+    Defects that are not finite are returned as NaN.
+    """
+    kept = findings(card)
+    found = {}
+    for name, one in kept["properties"].items():
+        defect, applicable = kept[DEFECTS][name], one["holds"] is not None
+        found[name] = Finding(float("nan") if defect is None else defect, one["why"], applicable)
+    return found
 
 
 def _words(name: str) -> str:
