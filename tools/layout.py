@@ -95,9 +95,20 @@ with tempfile.TemporaryDirectory() as folder:
     page.write(result, Path(folder) / "page")
     print((Path(folder) / "page/index.html").read_text().count("figure-of-mine"))
 """
+FIGURES = """
+def make_figures(result: Comparison) -> Sections:
+    return {
+        FILES_ONLY: {"properties": properties(result)},  # the page has a table of them
+        "positions": {"rows": rows(result)},
+"""
+FIGURE = """
+def mine(result):
+    return replace(rows(result), title="Mine")
+
+"""
+PLACE = ('{"rows": rows(result)}', '{"rows": rows(result), "figure-of-mine": mine(result)}')
 IMPORTED = re.compile(r"^\s*from posenc\.([\w.]+) import", re.MULTILINE)
 DOORS = {"__init__", "__main__", "testing"}  # public names, `python -m posenc`, and for pytest
-KIND = "show/report/kinds"
 Edits = Mapping[str, tuple[str, str]]  # file → the old text and the new text
 # Name of an addition → its edits ("" for a new file), code that tries it, a word that it prints
 ADDITIONS: Mapping[str, tuple[Edits, str, str]] = {
@@ -126,20 +137,7 @@ ADDITIONS: Mapping[str, tuple[Edits, str, str]] = {
         "16",
     ),
     "figure": (
-        {
-            f"{KIND}/comparison/figures.py": (
-                "\ndef rows(",
-                "\ndef mine(result):\n    return rows(result)\n\n\ndef rows(",
-            ),
-            f"{KIND}/comparison/__init__.py": (
-                '        "rows": figures.rows(result),',
-                '        "rows": figures.rows(result),\n        "mine": figures.mine(result),',
-            ),
-            f"{KIND}/comparison.html": (
-                '{{ parts.figure(figures.rows, "rows") }}',
-                '{{ parts.figure(figures.mine, "figure-of-mine") }}',
-            ),
-        },
+        {"show/report/kinds/comparison/figures.py": (FIGURES, FIGURE + FIGURES.replace(*PLACE))},
         DRAWN,
         "",
     ),

@@ -15,8 +15,7 @@ OUTSIDE = re.compile(r"[ML](\S+?) ([^MLZ]+)")
 
 def read(figure):
     """Draw a figure as HTML; return its panels with the values and texts that they show."""
-    drawn = html.to_html(figure)
-    root = ElementTree.fromstring(f"<div>{drawn.html}</div>")
+    root = ElementTree.fromstring(f"<div>{html.to_html(figure)}</div>")
     return [panel(one) for one in root.iter("div") if one.get("class") in ("panel", "panel square")]
 
 

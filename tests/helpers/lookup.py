@@ -96,9 +96,8 @@ def _number(text):
 
 
 def _values(figure):
-    """Return the numbers of a figure's marks, in all frames if the figure is an animation."""
-    panels = [*figure.panels, *(panel for frame in figure.frames for panel in frame.panels)]
-    marks = [vars(mark) for panel in panels for mark in panel.marks]
+    """Return the numbers of a figure's marks."""
+    marks = [vars(mark) for panel in figure.panels for mark in panel.marks]
     shown = [mark.get(key) for mark in marks for key in VALUES]
     return [value for value in _leaves(shown) if isinstance(value, int | float) and isfinite(value)]
 

@@ -80,7 +80,7 @@ def test_clocks_are_pairs_of_the_layout_and_turn_by_their_frequency(layout):
     picture = plot.clocks(RoPE(8, layout=layout), tokens=4)
     first = {"interleaved": "channels 0 and 1", "half": "channels 0 and 4"}[layout]
     assert picture.figure.panels[0].title.startswith(first)
-    start, later = (picture.figure.frames[n].panels[0].marks[1] for n in (0, 3))
+    start, later = (picture.figure.panels[n].marks[1] for n in (0, 3))
     turned = math.atan2(later.to_y[0], later.to_x[0]) - math.atan2(start.to_y[0], start.to_x[0])
     assert math.remainder(turned - 3.0, 2 * math.pi) == pytest.approx(0, abs=1e-5)
 

@@ -29,9 +29,10 @@ from posenc.support.extras import how_to_install
 
 try:
     from posenc.show.report.drawing import figure_json
-    from posenc.show.report.figures import animations, positions, rotary
     from posenc.show.report.figures import attention as attention_figures
+    from posenc.show.report.figures import clocks as clock_figures
     from posenc.show.report.figures import places as places_figures
+    from posenc.show.report.figures import positions, rotary
     from posenc.show.report.picture import Picture, pictures
 except ImportError as error:  # pragma: no cover
     raise ImportError(
@@ -189,7 +190,7 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
     """
     instance = _turns(encoding, "`plot.clocks`", dim=16)
     moving = analysis_clocks.clocks(instance, range(count(tokens, "tokens", 2)))
-    return Picture(animations.turning(_name(encoding), moving))
+    return Picture(clock_figures.turning(_name(encoding), moving))
 
 
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:

@@ -9,7 +9,7 @@ import torch
 from posenc.analysis.text import parse
 from posenc.lab.compare import comparison
 from posenc.lab.compare.portrait import portray
-from posenc.show.report.kinds.portrait import make_figures
+from posenc.show.report.kinds import figures_of
 
 SHOWN = "similarity", "shift", "advance", "clocks", "waves", "clouds", "patches"
 
@@ -94,5 +94,5 @@ def test_how_alike_positions_are_is_compared_at_one_width(portrait, small):
     waves = {closeup.slug: closeup.waves for closeup in portrait.encodings if closeup.waves}
     assert waves["sinusoidal"].channels == waves["rope"].channels == small.dim
     assert waves["sinusoidal"].share == waves["rope"].share
-    titles = [panel.title for panel in make_figures(portrait)["decay"].panels]
+    titles = [panel.title for panel in figures_of(portrait)["decay"].panels]
     assert titles == [f"Sinusoidal and RoPE, {small.dim} channels"]  # one curve, drawn once

@@ -17,10 +17,10 @@ from posenc.analysis.rotary_pairs import Evidence
 from posenc.analysis.shift_matrix import group
 from posenc.analysis.tables import Rows
 from posenc.analysis.text import novel
-from posenc.analysis.trajectory import advance
 from posenc.models.inspection import inspect
 from posenc.models.weight_measurements import Bands, Bias, Positions, Relative, WeightMeasurements
-from posenc.show.report.figures import animations, attention, plane, positions, rotary
+from posenc.show.report.figures import attention, plane, positions, rotary
+from posenc.show.report.figures.clocks import turning
 from posenc.show.report.kinds.comparison import figures as comparison
 
 
@@ -38,11 +38,6 @@ def drawn(everything, llama):
     text = novel()
     span = text.sentences(shortest=14)[3]
     words, x = text.words[span], text.vectors(32)[text.ids[span]]
-    additive = {"Integer": Integer(16), "Binary": Binary(16, bits=8), "Sinusoidal": Sinusoidal(16)}
-    moved = {
-        name: advance(one, x[3, :16], range(12))
-        for name, one in (additive | {"RoPE": RoPE(16)}).items()
-    }
     torch.manual_seed(0)
     parts = decomposition.of_layer(SelfAttention(32, 2, RoPE(16)), x.unsqueeze(0))
     weights = torch.tensor(list(parts.parts.values())).sum(0).softmax(-1).tolist()
@@ -55,7 +50,6 @@ def drawn(everything, llama):
         "compared": attention.compared(weights, weights, words),
         "bands": rotary.bands(inspect(llama).groups[0].turning),
         "bound": positions.bound(similarity.bound(frequencies(32), x[0], x[1], 300)),
-        "codes": animations.codes(moved),
         "costs": comparison.costs(everything),
         "curves": comparison.curves(everything),
         "decay": positions.decay({"64 channels": similarity.of_distance(frequencies(64), 1000)}),
@@ -86,8 +80,7 @@ def drawn(everything, llama):
         "shift": positions.shift("Sinusoidal", group(Sinusoidal(8), 3, 5)),
         "shuffled": attention.shuffled(seen),
         "similarity": positions.similarity("Binary", similarity.between(Binary(64), 300)),
-        "turning": animations.turning("RoPE", clocks(RoPE(16), range(12))),
-        "vectors": animations.vectors(moved),
+        "turning": turning("RoPE", clocks(RoPE(16), range(12))),
     }
 
 

@@ -16,7 +16,7 @@ from posenc.lab.study.summary import summarise
 from posenc.models.inspection import inspect
 from posenc.show.report import page
 from posenc.show.report.guide import GUIDE
-from posenc.show.report.kinds import kind_of
+from posenc.show.report.kinds import figures_of
 from posenc.show.report.kinds.comparison import figures as comparison
 
 EVIL = [
@@ -29,7 +29,7 @@ EVIL = [
 
 
 def drawn_on_page(result):
-    return {name: one for name, one in kind_of(result).make_figures(result).items() if one.on_page}
+    return {name: one for name, one in figures_of(result).items() if name != "properties"}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from posenc.show.report import mathml, output_folder, phrases
 from posenc.show.report.drawing import html, matplotlib
 from posenc.show.report.drawing.data_table import data_table
 from posenc.show.report.drawing.figure import COLOURS, Figure, FigureNumbers
-from posenc.show.report.kinds import kind_of
+from posenc.show.report.kinds import FILES_ONLY, figures_of, kind_of, sections_of
 from posenc.show.report.output_folder import EXPLORER, FIGURES, MARK, NUMBERS, PAGE, reserve
 from posenc.support.text import printable
 
@@ -38,7 +38,7 @@ def write(
     - `figures`: "png", "svg" or "pdf" writes each figure also as a file, `width` millimetres wide;
       `results.json` lists these files, so that the next report can remove them
     """
-    drawn = kind_of(result).make_figures(result) if figures else {}
+    drawn = figures_of(result) if figures else {}
     with output_folder.replacing(out) as new:
         if drawn:
             (new / FIGURES).mkdir()
@@ -56,7 +56,11 @@ def write(
 def render(result: Any, views: Mapping[str, str] | None = None) -> str:
     """Render the page, with the text of users and models escaped."""
     kind = kind_of(result)
-    drawn = {name: figure for name, figure in kind.make_figures(result).items() if figure.on_page}
+    sections = {
+        section: {name: shown(figure) for name, figure in figures.items()}
+        for section, figures in sections_of(result).items()
+        if section != FILES_ONLY
+    }
     return _template(f"{kind.__name__.rpartition('.')[2]}.html").render(
         mark=MARK,
         colours=COLOURS,
@@ -64,7 +68,7 @@ def render(result: Any, views: Mapping[str, str] | None = None) -> str:
         kind=kind,
         result=result,
         views=views,
-        figures={name: shown(figure) for name, figure in drawn.items()},
+        figures=sections,
     )
 
 
@@ -75,21 +79,15 @@ class Shown:
     title: str
     alt: str
     html: str
-    json: str  # what the script adds: its numbers, and its states if it moves
+    json: str  # the numbers that the script adds
 
 
 def shown(figure: Figure) -> Shown:
     """Draw a figure, and return it in the form that the template macro `figure` needs."""
-    drawn = html.to_html(figure)
-    title, table = printable(figure.title, 200), data_table(figure)
-    more: dict[str, Any] = {"title": title, "table": _printable_table(table)}
-    if drawn.frames:
-        more["frames"] = {
-            "names": drawn.frames,
-            "start": drawn.start,
-            "states": drawn.states,
-        }
-    return Shown(title, figure.alt, drawn.html, _embedded(json.dumps(more, ensure_ascii=False)))
+    title = printable(figure.title, 200)
+    numbers = {"title": title, "table": _printable_table(data_table(figure))}
+    embedded = _embedded(json.dumps(numbers, ensure_ascii=False))
+    return Shown(title, figure.alt, html.to_html(figure), embedded)
 
 
 def _printable_table(table: FigureNumbers) -> dict[str, Any]:

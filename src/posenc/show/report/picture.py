@@ -10,7 +10,7 @@ from pathlib import Path
 from posenc.show.report.drawing import figure_json, matplotlib
 from posenc.show.report.drawing.data_table import data_table
 from posenc.show.report.drawing.figure import Figure, FigureNumbers
-from posenc.show.report.kinds import kind_of
+from posenc.show.report.kinds import figures_of
 from posenc.support.arguments import brief
 
 KINDS = ".png", ".svg", ".pdf", ".json"
@@ -85,4 +85,4 @@ def pictures(result: object) -> dict[str, Picture]:
     >>> [*pictures(inspect({"model_type": "llama"}))]
     ['bands-0-0']
     """
-    return {name: Picture(figure) for name, figure in kind_of(result).make_figures(result).items()}
+    return {name: Picture(figure) for name, figure in figures_of(result).items()}

@@ -5,12 +5,12 @@ from itertools import pairwise
 import pytest
 
 from posenc.show.report.drawing.axis import axis
-from posenc.show.report.drawing.figure import Figure, Frame, Panel
+from posenc.show.report.drawing.figure import Panel
 from posenc.show.report.drawing.marks import Band, Heat, Line, Points, Stems, heat
 
 
 def of(*marks, most=6, name="y", **kind):
-    return axis(Figure("", [Panel("", marks, **kind)], ""), 0, name, most)
+    return axis(Panel("", marks, **kind), name, most)
 
 
 def test_an_axis_holds_every_mark():
@@ -58,17 +58,11 @@ def test_ticks_that_are_asked_for_give_way_where_fewer_than_two_would_be_seen():
     assert 3 <= len(narrow.ticks) <= 6
 
 
-def test_states_of_a_figure_share_an_axis():
-    still, moved = (Panel("", [Line([0], [value])]) for value in (1.0, 100.0))
-    figure = Figure("", [still], "", frames=[Frame("a", [still]), Frame("b", [moved])])
-    assert axis(figure, 0, "y", 6).high > 100
-
-
 def test_what_stands_at_whole_numbers_has_whole_ticks():
     """Tokens, heads, channels: no tick at 2.5, unless the axis shows less than two of them."""
     for mark in (Line([0, 1, 2, 3], [0, 3, 1, 2]), heat([[0.5] * 4] * 4)):
         for name in ("x", "y"):
-            ticks = [at for at, _ in axis(Figure("", [Panel("", [mark])], ""), 0, name, 10).ticks]
+            ticks = [at for at, _ in axis(Panel("", [mark]), name, 10).ticks]
             assert ticks == [0, 1, 2, 3]
-    halves = axis(Figure("", [Panel("", [Line([0, 0.5], [0, 1])])], ""), 0, "x", 10)
+    halves = axis(Panel("", [Line([0, 0.5], [0, 1])]), "x", 10)
     assert any(at != round(at) for at, _ in halves.ticks)

@@ -2,7 +2,7 @@
 
 from posenc.show.report.drawing.data_table import data_table as listed
 from posenc.show.report.drawing.data_table import evenly_spaced
-from posenc.show.report.drawing.figure import Figure, FigureNumbers, Frame, Panel
+from posenc.show.report.drawing.figure import Figure, FigureNumbers, Panel
 from posenc.show.report.drawing.marks import Area, Band, Heat, Line, Points, Rule, Stems
 
 
@@ -81,10 +81,8 @@ def test_of_many_pictures_rows_are_picked_evenly_too():
     assert made.note.startswith("Some of the rows, picked evenly.")
 
 
-def test_of_frames_one_is_listed_and_a_table_of_its_own_goes_first():
+def test_a_table_of_its_own_goes_first():
     panel = Panel("", [Line([1], [2])], "p", "s")
-    made = table(panel, frames=[Frame("1", [panel]), Frame("2", [panel])])
-    assert made.note == "One of 2 states."
     own = FigureNumbers(["a"], [["b"]])
     assert table(panel, listed=own) is own
 

@@ -11,7 +11,7 @@ import pytest
 from drawn_page import read
 
 from posenc.show.report.drawing import html
-from posenc.show.report.drawing.figure import COLOURS, Figure, Frame, Panel
+from posenc.show.report.drawing.figure import COLOURS, Figure, Panel
 from posenc.show.report.drawing.marks import (
     Area,
     Arrows,
@@ -116,9 +116,7 @@ def test_marks_are_drawn_one_by_one():
         [close((1, 0.5)), close((2, -0.5))]
     ]
     assert [len(corners) for _, corners in drawn.areas] == [4]
-    page = html.to_html(
-        Figure("", [Panel("", [Line(x, x, "twice"), Line(x, x, "twice")])], "")
-    ).html
+    page = html.to_html(Figure("", [Panel("", [Line(x, x, "twice"), Line(x, x, "twice")])], ""))
     assert page.count("</svg>twice</span>") == 1  # one name, once in the legend
 
 
@@ -128,9 +126,8 @@ def test_a_line_may_have_its_name_at_its_end():
     )
     (text,) = [each for each in drawn.plot.iter("text") if each.text == "named"]
     assert (text.get("x"), text.get("y")) == ("50%", "50%")
-    assert (
-        "legend"
-        not in html.to_html(Figure("", [Panel("", [Line([1], [1], "n", direct=True)])], "")).html
+    assert "legend" not in html.to_html(
+        Figure("", [Panel("", [Line([1], [1], "n", direct=True)])], "")
     )
 
 
@@ -158,9 +155,8 @@ def test_text_is_shown_as_it_is_written():
     heat = Heat([[1.0]], [0], [0], unit=EVIL)
     named = {"x_title": EVIL, "y_title": EVIL, "x_names": [EVIL], "y_names": [EVIL]}
     panels = [Panel(EVIL, marks, **named), Panel(EVIL, [heat], **named)]
-    figure = Figure(EVIL, panels, "", 2, frames=[Frame(EVIL, panels)])
-    drawn = html.to_html(figure)
-    text = json.dumps([drawn.html, drawn.states])
+    figure = Figure(EVIL, panels, "", 2)
+    text = json.dumps(html.to_html(figure))
     assert "<b>" not in text
     assert "&lt;b&gt;" in text
     assert "\\u202e" not in text.replace("\\\\u202e", "")
@@ -179,36 +175,18 @@ def test_tokens_of_one_name_keep_places_of_their_own():
 def test_heat_maps_of_one_palette_share_a_bar():
     def bars(*heats):
         panels = [Panel("", [heat]) for heat in heats]
-        return html.to_html(Figure("", panels, "", 2)).html.count('class="bar"')
+        return html.to_html(Figure("", panels, "", 2)).count('class="bar"')
 
     same, other = Heat([[1.0]], [0], [0]), Heat([[2.0]], [0], [0])
     assert bars(same, same) == 1
     assert bars(same, other) == 2
 
 
-def test_frames_lead_to_every_state(drawn):
-    """A state is what the figure would show if it were still, on the axes of all states."""
-    for name in ("vectors", "codes", "turning"):
-        figure = drawn[name]
-        moving = html.to_html(figure)
-        assert moving.frames == [frame.name for frame in figure.frames]
-        assert figure.panels == figure.frames[moving.start].panels
-        assert len(json.dumps(moving.states)) < 400_000, name
-        for state, frame in zip(moving.states, figure.frames, strict=True):
-            still = html.to_html(replace(figure, panels=frame.panels)).html
-            for marks in filter(None, state):
-                assert all(part in still for part in marks), name
-
-
-def test_figures_without_frames_do_not_move(drawn):
-    assert html.to_html(drawn["costs"]).states == []
-
-
 def test_ticks_that_would_touch_on_a_telephone_are_left_out_there():
     """By hand: along 190 pixels from 0.9 to 300 a letter takes 6.2, and 1.5 would touch 1."""
     x_ticks = [1, 1.5, 2, 3, 5, 10, 20, 50, 100, 200]
     panel = Panel("", [], x_log=True, x_range=(0.9, 300), x_ticks=x_ticks, y_range=(0, 1))
-    page = html.to_html(Figure("", [panel], "")).html
+    page = html.to_html(Figure("", [panel], ""))
     ticks = re.findall(r'<text x="([\d.]+)%" y="100%"[^>]*middle"( class="spare")?>([^<]*)<', page)
     assert [text for *_, text in ticks] == [f"{value:g}" for value in x_ticks]
     assert [text for _, spare, text in ticks if spare] == ["1.5", "200"]
@@ -222,7 +200,7 @@ def test_words_beside_small_squares_leave_them_room():
     words = [f"word {n}" for n in range(17)]
     square = Panel("", [heat([[0.0] * 17] * 17)], x_names=words, y_names=words, square=True)
     least = lambda panel: int(  # noqa: E731
-        re.search(r"--least: (\d+)px", html.to_html(Figure("", [panel] * 8, "", columns=4)).html)[1]
+        re.search(r"--least: (\d+)px", html.to_html(Figure("", [panel] * 8, "", columns=4)))[1]
     )
     assert least(square) > 240
     assert least(replace(square, x_names=[], y_names=[])) == 150
@@ -230,7 +208,7 @@ def test_words_beside_small_squares_leave_them_room():
 
 def test_small_numbers_in_cells_are_left_out_on_a_telephone():
     cells = heat([[0.99, 0.04], [0.5, -0.2]])
-    page = html.to_html(Figure("", [Panel("", [replace(cells, digits=2)])], "")).html
+    page = html.to_html(Figure("", [Panel("", [replace(cells, digits=2)])], ""))
     numbers = re.findall(r'class="cell( spare)?"[^>]*>([^<]*)<', page)
     assert numbers == [("", "0.99"), (" spare", "0.04"), ("", "0.50"), ("", "-0.20")]
 
@@ -238,7 +216,7 @@ def test_small_numbers_in_cells_are_left_out_on_a_telephone():
 def test_names_over_two_lines_are_written_in_two():
     """A line break in a name separates the sides of a contrast, and is not drawn as a character."""
     panel = Panel("", [Points([1], [0])], y_names=["nope\n− rope"])
-    page = html.to_html(Figure("", [panel], "")).html
+    page = html.to_html(Figure("", [panel], ""))
     words = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", page) if "o" in text]
     assert words == ["nope", "− rope"]
     assert "\\n" not in page

@@ -48,10 +48,10 @@ def test_a_new_mark_is_a_class_and_two_functions():
         ax.plot(mark.x, mark.y, "+", label=mark.name)
 
     figure = Figure("", [Panel("", [Cross([1.0, 2.0], [30.0, 50.0], "crosses")], "n")], "")
-    assert axis(figure, 0, "y", 5).low < 30
-    assert axis(figure, 0, "y", 5).high > 50
+    assert axis(figure.panels[0], "y", 5).low < 30
+    assert axis(figure.panels[0], "y", 5).high > 50
     assert legend_names(figure) == ["crosses"]
     assert data_table(figure).rows == [["1", "30"], ["2", "50"]]
-    assert '<path class="cross"' in html.to_html(figure).html
+    assert '<path class="cross"' in html.to_html(figure)
     (ax,) = matplotlib.to_matplotlib(figure).axes
     assert [line.get_label() for line in ax.lines] == ["crosses"]

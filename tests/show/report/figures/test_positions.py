@@ -121,7 +121,7 @@ def test_rows_lie_as_channels_from_the_top():
     assert "between −5 and 5" in figure.says
 
 
-@pytest.mark.parametrize("name", ["encoding", "similarity", "shift", "grids", "codes"])
+@pytest.mark.parametrize("name", ["encoding", "similarity", "shift", "grids"])
 def test_signed_values_are_centred_at_0(drawn, name):
     for panel in drawn[name].panels:
         low, high = panel.marks[0].span

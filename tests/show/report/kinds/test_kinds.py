@@ -9,12 +9,8 @@ from made_studies import plan, study
 from refusals import refused
 
 from posenc.lab.study.summary import summarise
-from posenc.show.report import kinds
-from posenc.show.report.kinds import KINDS, Kind, kind_of
-
-
-def draw(result):
-    return kind_of(result).make_figures(result)
+from posenc.show.report import kinds, page
+from posenc.show.report.kinds import FILES_ONLY, KINDS, Kind, figures_of, kind_of, sections_of
 
 
 def test_a_result_is_shown_by_the_module_of_its_name(everything, portrait):
@@ -45,20 +41,23 @@ def test_nothing_else_of_reports_names_a_kind():
 
 
 def test_a_comparison_has_a_figure_for_each_encoding(everything):
-    names = set(draw(everything))
+    names = set(figures_of(everything))
     assert names >= {f"{measured.slug}-figure" for measured in everything.encodings}
     assert names >= {"curves", "rows", "order", "costs"}
 
 
 @pytest.mark.parametrize("kind", ["everything", "portrait"])
 def test_the_page_shows_properties_as_a_table_and_all_else_as_figures(kind, request):
-    drawn = draw(request.getfixturevalue(kind))
-    assert [name for name, figure in drawn.items() if not figure.on_page] == ["properties"]
+    result = request.getfixturevalue(kind)
+    assert [*sections_of(result)[FILES_ONLY]] == ["properties"]
+    html = page.render(result)
+    for name in figures_of(result):
+        assert html.count(f'class="figure" id="{name}"') == (name != "properties"), name
 
 
 def test_a_portrait_has_the_figures_that_its_encodings_have_data_for(portrait):
-    names = set(draw(portrait))
-    assert {"codes", "vectors", "turning", "decay", "apart", "grids", "clouds"} <= names
+    names = set(figures_of(portrait))
+    assert {"clocks", "decay", "apart", "grids", "clouds"} <= names
     assert {"sinusoidal-shift", "rope-attention", "alibi-parts"} <= names
     assert {"dials", "stretch", "extensions", "bound"} <= names
     assert "alibi-similarity" not in names  # its positions have no rows
@@ -66,7 +65,7 @@ def test_a_portrait_has_the_figures_that_its_encodings_have_data_for(portrait):
 
 def test_a_study_has_figures_of_each_task_that_has_outcomes():
     planned = plan(tasks=["copy", "sort"], seeds=1, contrast=[["nope", "rope"]])
-    names = [f"{what}-{n}" for n in range(2) for what in ("lengths", "seeds", "contrasts")]
-    assert [*draw(summarise(study(planned)))] == names
+    names = {f"{what}-{n}" for n in range(2) for what in ("lengths", "seeds", "contrasts")}
+    assert {*figures_of(summarise(study(planned)))} == names
     missed = [(name, 1) for name in planned.labels]
-    assert draw(summarise(study(planned, missing=missed))) == {}
+    assert figures_of(summarise(study(planned, missing=missed))) == {}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, isfinite, log10
 
-from posenc.show.report.drawing.figure import Figure, Name, Panel
+from posenc.show.report.drawing.figure import Name, Panel
 from posenc.support.numbers import RAISED
 
 MARGIN = 0.04  # free share of an axis at each end, if its range follows from its values
@@ -29,19 +29,15 @@ class Axis:
         return ((log10(value) if self.log else value) - low) / (high - low)
 
 
-def axis(figure: Figure, n: int, name: Name, most: int) -> Axis:
-    """Make the x or y axis of the panel with index `n`.
-
-    In an animation, the axis covers the values of all frames.
+def axis(panel: Panel, name: Name, most: int) -> Axis:
+    """Make the x or y axis of a panel.
 
     - `most`: greatest number of ticks
     """
-    panel = figure.panels[n]
-    states = [panel, *(frame.panels[n] for frame in figure.frames)]
     log = panel.x_log if name == "x" else panel.y_log
     names = panel.x_names if name == "x" else panel.y_names
     fixed = panel.x_range if name == "x" else panel.y_range
-    low, high = fixed or _extent(states, name, log, len(names))
+    low, high = fixed or _extent(panel, name, log, len(names))
     ticks = panel.x_ticks if name == "x" else panel.y_ticks
     if names:
         places = range(0, len(names), ceil(len(names) / most))
@@ -78,17 +74,16 @@ def tick_text(value: float, log: bool) -> str:
     return (f"{value:,.0f}" if is_whole else f"{value:.6g}").replace("-", "−")
 
 
-def _extent(panels: Sequence[Panel], name: Name, log: bool, names: int) -> tuple[float, float]:
+def _extent(panel: Panel, name: Name, log: bool, names: int) -> tuple[float, float]:
     """Return the range of an axis that contains all marks.
 
     There is a margin at both ends, unless a mark such as a heat map fills the panel.
     """
     if names:
         return -0.5, names - 0.5
-    marks = [mark for panel in panels for mark in panel.marks]
-    if ends := next((ends for mark in marks if (ends := mark.ends(name))), None):
+    if ends := next((ends for mark in panel.marks if (ends := mark.ends(name))), None):
         return ends
-    values = [v for mark in marks for v in mark.along(name) if v is not None and isfinite(v)]
+    values = [v for mark in panel.marks for v in mark.along(name) if v is not None and isfinite(v)]
     values = [v for v in values if v > 0] if log else values
     low, high = min(values, default=1.0), max(values, default=1.0)
     if log:

@@ -20,8 +20,6 @@ def data_table(figure: Figure) -> FigureNumbers:
     if figure.listed is not None:
         return figure.listed
     notes = [f"{mark.name}." for mark in figure.marks if mark.guide and mark.name]
-    if figure.frames:
-        notes.append(f"One of {len(figure.frames)} states.")
     heats = [(p, mark) for p in figure.panels for mark in p.marks if isinstance(mark, Heat)]
     if len(heats) == len(figure.panels) and len({tuple(mark.x) for _, mark in heats}) == 1:
         cells = _heat_table(heats)

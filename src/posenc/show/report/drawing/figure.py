@@ -104,14 +104,6 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Frame:
-    """One frame of an animation: the same panels and marks with other values."""
-
-    name: str
-    panels: Sequence[Panel]
-
-
-@dataclass(frozen=True)
 class FigureNumbers:
     """The numbers behind a figure; `note` states which numbers were left out, or is ""."""
 
@@ -127,10 +119,8 @@ class Figure:
     says: str  # one or two sentences made from the data, which describe the figure
     columns: int = 1
     height: int = 0  # height of a row of panels, in pixels of the screen; 0: automatic
-    frames: Sequence[Frame] = ()
     # A table that replaces `data_table` if the numbers of the marks are not enough
     listed: FigureNumbers | None = None
-    on_page: bool = True  # False if the page has a table instead of the figure
 
     def __repr__(self) -> str:
         return f"Figure({self.title!r}, {len(self.panels)} panels)"

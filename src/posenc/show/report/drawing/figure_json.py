@@ -4,7 +4,7 @@
         {"title": …, "x_title": …, "marks": [{"mark": "heat", "z": …, "x": …, "y": …}, …]}, …]}
 
 Keys are the fields of the classes in `figure.py`. A missing key has its default; a line without a
-colour has the colour of its place. A file holds one state, without frames.
+colour has the colour of its place.
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,7 @@ WORDS = {
     bool: ("true or false", "true or false"),
     NoneType: ("null", "null"),
 }
-LEFT_OUT = ("frames", "listed", "on_page")
-BESIDE = ("schema", "address", "provenance", *LEFT_OUT)  # keys beside those of a figure
+BESIDE = ("schema", "address", "provenance", "listed")  # keys beside those of a figure
 
 
 def to_json(figure: Figure) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def _written(part: Any) -> dict[str, Any]:
     return {
         field.name: _plain(value)
         for field, value in values.items()
-        if field.name not in LEFT_OUT and (field.name == "colour" or value != field.default)
+        if field.name != "listed" and (field.name == "colour" or value != field.default)
     }
 
 

@@ -9,13 +9,12 @@ by side as fit, and colours follow the theme of the page.
     div.panels ─▶ div.panel ─▶ div.name  svg.plot  div.under
                                svg.plot ─▶ svg.stretched (grid, lines, images), g (text, markers)
 
-A script adds sliders and values under the pointer. It computes the values from the coordinates and
-the ends of the axes.
+A script adds the values under the pointer, which it computes from the coordinates and the ends of
+the axes.
 """
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import singledispatch
 from html import escape
 from math import ceil, inf
@@ -43,36 +42,9 @@ SIDES = {
 }
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure as HTML, with the marks of each frame if the figure is an animation."""
-
-    html: str
-    frames: list[str]  # names of the frames
-    start: int  # the frame that `html` shows
-    states: list[list[list[str] | None]]  # states[frame][panel]: its stretched marks, its others
-
-
-def to_html(figure: Figure) -> Drawn:
-    """Draw a figure as HTML. All text is escaped; a slider moves through the frames."""
-    axes = [
-        (axis(figure, n, "x", _x_ticks(panel)), axis(figure, n, "y", _y_ticks(panel, figure)))
-        for n, panel in enumerate(figure.panels)
-    ]
-    drawn = [
-        [_marks(panel, *axes[n]) for n, panel in enumerate(state)]
-        for state in [figure.panels, *(frame.panels for frame in figure.frames)]
-    ]
-    still, *moving = drawn
-    panels = [_panel(panel, figure, *axes[n], still[n]) for n, panel in enumerate(figure.panels)]
-    same = [all(state[n] == still[n] for state in moving) for n in range(len(panels))]
-    states = [frame.panels for frame in figure.frames]
-    return Drawn(
-        _legend(figure) + _arranged(figure, panels),
-        [printable(frame.name, 200) for frame in figure.frames],
-        states.index(figure.panels) if states else 0,
-        [[None if same[n] else [*marks] for n, marks in enumerate(state)] for state in moving],
-    )
+def to_html(figure: Figure) -> str:
+    """Draw a figure as HTML. All text is escaped."""
+    return _legend(figure) + _arranged(figure, [_panel(panel, figure) for panel in figure.panels])
 
 
 def safe(text: str) -> str:
@@ -92,7 +64,9 @@ def _arranged(figure: Figure, panels: list[str]) -> str:
     return f'<div class="panels" style="{style}">{"".join(panels)}</div>'
 
 
-def _panel(panel: Panel, figure: Figure, x: Axis, y: Axis, marks: tuple[str, str]) -> str:
+def _panel(panel: Panel, figure: Figure) -> str:
+    x = axis(panel, "x", _x_ticks(panel))
+    y = axis(panel, "y", _y_ticks(panel, figure))
     beside = max((len(line) for _, text in y.ticks for line in _lines(text)), default=0)
     beside = beside * LETTER + 9
     spare = 4 if panel.bare and not panel.y_names and not panel.x_names else 14
@@ -112,7 +86,9 @@ def _panel(panel: Panel, figure: Figure, x: Axis, y: Axis, marks: tuple[str, str
             full_names = [printable(" ".join(text.split("\n")), 200) for text in names]
             written = escape(json.dumps(full_names))
             titles += f' data-{name}-names="{written}"'
-    stretched, others = marks
+    marks = [drawn for mark in panel.marks for drawn in draw_mark(mark, x, y)]
+    stretched = "".join(markup for inside, markup in marks if inside)
+    others = "".join(markup for inside, markup in marks if not inside)
     grid = "" if panel.bare or _has_heat(panel) else _grid(x, y, panel)
     bars = [] if one_palette(figure) else [m for m in panel.marks if isinstance(m, Heat) and m.bar]
     return (
@@ -133,15 +109,6 @@ def _stretched(inner: str, kind: str = "") -> str:
         f'<svg class="stretched{kind}" viewBox="0 0 1000 1000" preserveAspectRatio="none"'
         f' width="100%" height="100%">{inner}</svg>'
     )
-
-
-def _marks(panel: Panel, x: Axis, y: Axis) -> tuple[str, str]:
-    """Draw a panel's marks; return those that scale with the panel, and those of fixed size."""
-    stretched, others = [], []
-    for mark in panel.marks:
-        for inside, markup in draw_mark(mark, x, y):
-            (stretched if inside else others).append(markup)
-    return "".join(stretched), "".join(others)
 
 
 @singledispatch

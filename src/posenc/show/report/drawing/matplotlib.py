@@ -1,6 +1,5 @@
 """Draw figures for print with Matplotlib: PNG, SVG and PDF, without pyplot."""
 
-from dataclasses import replace
 from functools import singledispatch
 from io import BytesIO
 from math import ceil, log10, nan
@@ -19,7 +18,6 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from posenc.show.report.drawing.axis import at_whole_numbers
-from posenc.show.report.drawing.data_table import evenly_spaced
 from posenc.show.report.drawing.figure import GREY, VERMILION, Figure, Mark, Panel, Values, short
 from posenc.show.report.drawing.marks import Area, Arrows, Band, Heat, Line, Points, Rule, Stems
 from posenc.show.report.drawing.panel_layout import LINE, PanelLayout, legend_names
@@ -92,13 +90,13 @@ def write(figure: Figure, file: Path | BytesIO, kind: str, width: float = WIDE) 
 
 
 def to_matplotlib(figure: Figure, width: float = WIDE) -> Drawn:
-    """Draw the figure on white, `width` millimetres wide. An animation becomes a row of frames."""
+    """Draw the figure on white, `width` millimetres wide."""
     if not NARROWEST <= width <= WIDEST:
         raise ValueError(
             f"`width` must be from {NARROWEST} to {WIDEST} millimetres, got {width}. Use 85 for a"
             f" column, {WIDE} for a page."
         )
-    figure, pixels = _strip(figure) if figure.frames else figure, round(width / 25.4 * INCH)
+    pixels = round(width / 25.4 * INCH)
     count = min(figure.columns, max(1, round(figure.columns * pixels / WIDTH)))
     at = PanelLayout(figure, count, pixels)
     title = wrap(_safe(figure.title), max(12, pixels // 8)) or [""]
@@ -338,19 +336,6 @@ def _legend_size(wanted: list[str], pixels: int) -> tuple[float, int]:
         return 0, 1
     columns = max(1, int(pixels // (6 * max(map(len, wanted)) + 50)))
     return LINE * ceil(len(wanted) / columns) + 6, columns
-
-
-def _strip(figure: Figure) -> Figure:
-    """Replace an animation by some of its frames, side by side."""
-    wanted = 6 if len(figure.panels) == 1 else 4
-    shown = [figure.frames[n] for n in evenly_spaced(len(figure.frames), wanted)]
-    panels = [
-        replace(panel, title=f"{frame.name}: {panel.title}" if n == 0 else panel.title)
-        for n in range(len(figure.panels))
-        for frame in shown
-        for panel in [frame.panels[n]]
-    ]
-    return replace(figure, panels=panels, columns=len(shown), frames=())
 
 
 def _colours(heat: Heat) -> ScalarMappable:

@@ -4,7 +4,8 @@
     kinds/comparison.html   template of its page, filled with `result`, `figures` and `kind`
 
 The lower-case name of the class is the name of the module, so a new kind of result needs only a new
-module here.
+module here. A new figure is a function and its place in `make_figures`, in one file: the page shows
+all figures of a section.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 KINDS = [module.name for module in iter_modules(__path__)]
+FILES_ONLY = ""  # section of figures that are only written as files
+
+# Section of the page → name of a figure, and of its file → the figure, or None without data for it
+Sections = dict[str, dict[str, Figure | None]]
 
 
 class Kind(Protocol):
@@ -27,8 +32,8 @@ class Kind(Protocol):
 
     __name__: str
 
-    def make_figures(self, result: Any) -> dict[str, Figure]:
-        """Return the figures by name; the page and the figure files use these names."""
+    def make_figures(self, result: Any) -> Sections:
+        """Return the figures by section of the page; a section shows all of its figures."""
         ...
 
     def print_result(self, result: Any, console: Console) -> None:
@@ -46,3 +51,17 @@ def kind_of(result: object) -> Kind:
         )
     kind: Any = import_module(f"{__name__}.{name}")
     return kind
+
+
+def sections_of(result: object) -> dict[str, dict[str, Figure]]:
+    """Return the figures of a result by section of its page, without those that lack data."""
+    sections = kind_of(result).make_figures(result)
+    return {
+        section: {name: figure for name, figure in figures.items() if figure}
+        for section, figures in sections.items()
+    }
+
+
+def figures_of(result: object) -> dict[str, Figure]:
+    """Return all figures of a result by name."""
+    return {name: one for figures in sections_of(result).values() for name, one in figures.items()}

@@ -11,7 +11,8 @@ from posenc.lab.compare.portrait import Closeup, FirstTurning, Portrait
 from posenc.lab.compare.real_model import LayerReading, ModelReading
 from posenc.show.report.drawing.figure import Figure, Panel
 from posenc.show.report.drawing.marks import Band, Line
-from posenc.show.report.figures import animations, attention, plane, positions, rotary
+from posenc.show.report.figures import attention, clocks, plane, positions, rotary
+from posenc.show.report.kinds import FILES_ONLY, Sections
 from posenc.show.report.kinds import comparison as comparison
 from posenc.show.report.kinds import inspection as inspection
 from posenc.show.report.kinds.comparison import figures
@@ -25,29 +26,32 @@ def print_result(result: Portrait, console: Console) -> None:
     comparison.print_result(result.comparison, console)
 
 
-def make_figures(result: Portrait) -> dict[str, Figure]:
-    names = {closeup.slug: closeup.name for closeup in result.comparison.encodings}
+def make_figures(result: Portrait) -> Sections:
+    compared = result.comparison
+    names = {closeup.slug: closeup.name for closeup in compared.encodings}
     close = {names[closeup.slug]: closeup for closeup in result.encodings}
-    moved = {name: closeup.advance for name, closeup in close.items() if closeup.advance}
     clouds = {name: closeup.clouds for name, closeup in close.items() if closeup.clouds}
     patches = {name: closeup.patches for name, closeup in close.items() if closeup.patches}
-    drawn = {
-        "properties": figures.properties(result.comparison),
-        "order": figures.order(result.comparison),
-        "costs": figures.costs(result.comparison),
-    } | comparison.cards(result.comparison)
-    if moved:
-        drawn |= {"codes": animations.codes(moved), "vectors": animations.vectors(moved)}
-    if waves := _waves(close):
-        drawn |= {"decay": positions.decay(waves), "apart": positions.apart(waves)}
-    if patches:
-        drawn["grids"] = plane.grids(patches)
-    if clouds:
-        drawn["clouds"] = plane.clouds(clouds)
-    if result.turning:
-        drawn |= _of_turning(result.turning, names[result.turning.slug], result)
+    turning, waves = result.turning, _waves(close)
+    rotated = plane.rotation(turning.sentences, turning.pair) if turning and turning.pair else None
+    drawn: Sections = {
+        FILES_ONLY: {"properties": figures.properties(compared)},
+        "words": {"order": figures.order(compared), "costs": figures.costs(compared)},
+        "plane": {
+            "clouds": plane.clouds(clouds) if clouds else None,
+            "rotation": rotated,
+            "grids": plane.grids(patches) if patches else None,
+        },
+        "distance": {
+            "decay": positions.decay(waves) if waves else None,
+            "apart": positions.apart(waves) if waves else None,
+        },
+    }
+    drawn |= figures.cards(compared)
     for name, closeup in close.items():
-        drawn |= _of_closeup(name, closeup, result.sentence)
+        drawn[f"{closeup.slug}-more"] = _of_closeup(name, closeup, result.sentence)
+    if turning:
+        drawn |= _of_turning(turning, names[turning.slug], result)
     return drawn | (_of_reading(result.reading) if result.reading else {})
 
 
@@ -64,49 +68,49 @@ def _waves(close: Mapping[str, Closeup]) -> dict[str, PairsApart]:
     return {f"{names}, {one.channels} channels": one for names, one in shared.items() if one}
 
 
-def _of_closeup(name: str, closeup: Closeup, sentence: list[str]) -> dict[str, Figure]:
+def _of_closeup(name: str, closeup: Closeup, sentence: list[str]) -> dict[str, Figure | None]:
+    alike, shift = closeup.similarity, closeup.shift
     drawn = {
+        "similarity": positions.similarity(name, alike) if alike else None,
+        "shift": positions.shift(name, shift) if shift else None,
         "attention": attention.compared(closeup.without, closeup.attention, sentence),
         "parts": attention.decomposition(closeup.parts, sentence),
     }
-    if closeup.similarity:
-        drawn["similarity"] = positions.similarity(name, closeup.similarity)
-    if closeup.shift:
-        drawn["shift"] = positions.shift(name, closeup.shift)
     return {f"{closeup.slug}-{what}": figure for what, figure in drawn.items()}
 
 
-def _of_turning(turning: FirstTurning, name: str, result: Portrait) -> dict[str, Figure]:
+def _of_turning(turning: FirstTurning, name: str, result: Portrait) -> Sections:
     reached = turning.extended
-    drawn = {
-        "dials": rotary.dials(turning.dials, reached.trained, reached.target),
-        "stretch": rotary.stretch(reached),
-        "extensions": rotary.extensions(reached),
-        "precision": rotary.precision(turning.precision),
-        "bound": positions.bound(turning.bound),
-        "peak": positions.peak(turning.peak),
+    turned = next(closeup.clocks for closeup in result.encodings if closeup.slug == turning.slug)
+    return {
+        "turning": {
+            "clocks": clocks.turning(name, turned) if turned else None,
+            "dials": rotary.dials(turning.dials, reached.trained, reached.target),
+        },
+        "turning-more": {
+            "stretch": rotary.stretch(reached),
+            "extensions": rotary.extensions(reached),
+            "precision": rotary.precision(turning.precision),
+            "bound": positions.bound(turning.bound),
+            "peak": positions.peak(turning.peak),
+        },
     }
-    if turning.pair:
-        drawn["rotation"] = plane.rotation(turning.sentences, turning.pair)
-    clocks = next(closeup.clocks for closeup in result.encodings if closeup.slug == turning.slug)
-    return drawn | ({"turning": animations.turning(name, clocks)} if clocks else {})
 
 
-def _of_reading(reading: ModelReading) -> dict[str, Figure]:
-    drawn = {
-        "model-layers": layers(reading),
-        "model-heads": heads(reading),
-        "model-distances": distances(reading),
-    } | {
-        f"model-{name}": figure
-        for name, figure in inspection.make_figures(reading.inspection).items()
+def _of_reading(reading: ModelReading) -> Sections:
+    parts, bound, order = reading.parts, reading.bound, reading.order
+    drawn: Sections = {
+        "model": {
+            "model-order": attention.shuffled(order) if order else None,
+            "model-layers": layers(reading),
+            "model-heads": heads(reading),
+            "model-distances": distances(reading),
+            "model-parts": attention.decomposition(parts, reading.tokens) if parts else None,
+            "model-bound": positions.bound(bound) if bound else None,
+        }
     }
-    if reading.parts:
-        drawn["model-parts"] = attention.decomposition(reading.parts, reading.tokens)
-    if reading.bound:
-        drawn["model-bound"] = positions.bound(reading.bound)
-    if reading.order:
-        drawn["model-order"] = attention.shuffled(reading.order)
+    for section, named in inspection.make_figures(reading.inspection).items():
+        drawn[f"model-{section}"] = {f"model-{name}": figure for name, figure in named.items()}
     return drawn
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from posenc.models.prove import AS_IT_IS, ENOUGH, Proof
 from posenc.show.report.drawing.figure import Figure, Panel, style
 from posenc.show.report.drawing.marks import Line, Rule
+from posenc.show.report.kinds import Sections
 from posenc.show.report.terminal import checks
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ def print_result(result: Proof, console: Console) -> None:
     checks.print_proof(result, console)
 
 
-def make_figures(result: Proof) -> dict[str, Figure]:
-    return {"positions": by_position(result)}
+def make_figures(result: Proof) -> Sections:
+    return {"ways": {"positions": by_position(result)}}
 
 
 def by_position(result: Proof) -> Figure:

@@ -1,6 +1,6 @@
 // The page is complete without this script. It adds the values under the pointer, tables of
-// numbers, sliders for animated figures, files of figures, and opens the section of a link.
-const told = new Map();  // by the name of a figure: its title, its numbers, its states
+// numbers, files of figures, and opens the section of a link.
+const told = new Map();  // by the name of a figure: its title and its numbers
 for (const one of document.querySelectorAll("script[data-figure]"))
   told.set(one.dataset.figure, JSON.parse(one.textContent));
 
@@ -64,58 +64,8 @@ function save(figure) {
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-// ---- Animated figures. Figures with the same states move together.
-const moving = [];
-function showState(figure, now) {
-  const { frames: { states } } = told.get(figure.id);
-  figure.querySelectorAll("svg.plot").forEach((plot, n) => {
-    const state = states[now][n];
-    if (state) [plot.querySelector(":scope > .marks"), plot.querySelector(":scope > g:last-child")]
-      .forEach((part, layer) => become(part, state[layer]));
-  });
-}
-
-// Attributes are changed rather than elements, so that the browser can move them.
-function become(part, markup) {
-  const next = document.createElementNS("http://www.w3.org/2000/svg", "g");
-  next.innerHTML = markup;
-  const [from, to] = [[...part.querySelectorAll("*")], [...next.querySelectorAll("*")]];
-  if (from.length !== to.length || from.some((one, n) => one.tagName !== to[n].tagName))
-    return part.replaceChildren(...next.childNodes);
-  from.forEach((one, n) => {
-    for (const { name, value } of to[n].attributes) if (one.getAttribute(name) !== value) one.setAttribute(name, value);
-    if (one.tagName === "text" && one.textContent !== to[n].textContent) one.textContent = to[n].textContent;
-  });
-}
-
-function go(names, now) {
-  for (const one of moving.filter(one => one.names === names)) {
-    one.range.value = now;
-    one.range.ariaValueText = one.now.textContent = one.frames[now];
-    showState(one.figure, now);
-  }
-}
-
-function slide(figure) {
-  const { title, frames: { names: frames, start } } = told.get(figure.id), names = frames.join("\n");
-  const range = make("input", { type: "range", min: 0, max: frames.length - 1, value: start, ariaLabel: `Move through ${title}` });
-  const play = make("button", { type: "button", textContent: "Play", ariaLabel: `Play ${title}` }), now = make("output");
-  let timer = 0;
-  const stop = () => { clearInterval(timer); timer = 0; play.textContent = "Play"; };
-  range.oninput = () => { stop(); go(names, +range.value); };
-  play.onclick = () => {
-    if (timer) return stop();
-    play.textContent = "Pause";
-    timer = setInterval(() => go(names, (+range.value + 1) % frames.length), 700);
-  };
-  now.textContent = range.ariaValueText = frames[start];
-  moving.push({ figure, range, now, frames, names });
-  figure.after(make("div", { className: "slide" }, play, range, now));
-}
-
 for (const figure of document.querySelectorAll(".figure")) {
-  const { title, frames } = told.get(figure.id);
-  if (frames) slide(figure);
+  const { title } = told.get(figure.id);
   const button = make("button", { type: "button", textContent: "Save as SVG", ariaLabel: `Save as SVG: ${title}`, onclick: () => save(figure) });
   figure.closest("figure").querySelector("figcaption").append(" ", button);
 }

@@ -19,10 +19,29 @@ from posenc.show.report.drawing.figure import (
     Values,
 )
 from posenc.show.report.drawing.marks import Band, Line, Points, Rule, heat
+from posenc.show.report.kinds import FILES_ONLY, Sections
 from posenc.show.report.kinds.comparison import phrases as findings
 from posenc.show.report.phrases import label
 
 UNTRAINED = "untrained"
+
+
+def make_figures(result: Comparison) -> Sections:
+    return {
+        FILES_ONLY: {"properties": properties(result)},  # the page has a table of them
+        "positions": {"rows": rows(result)},
+        "distance": {"curves": curves(result)},
+        "ordered": {"order": order(result)},
+        "cost": {"costs": costs(result), "lengths": lengths(result)},
+    } | cards(result)
+
+
+def cards(result: Comparison) -> Sections:
+    """Return a section with one figure for each encoding in a comparison."""
+    return {
+        f"{measured.slug}-card": {f"{measured.slug}-figure": card(result, measured)}
+        for measured in result.encodings
+    }
 
 
 def titled(measured: Measured) -> str:
@@ -250,7 +269,6 @@ def properties(result: Comparison) -> Figure:
             ["encoding", *map(label, asked)],
             [[name, *(word[v] for v in row)] for name, row in zip(names, verdicts, strict=True)],
         ),
-        on_page=False,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from posenc.models.inspection import Inspection
-from posenc.show.report.drawing.figure import Figure
+from posenc.show.report.kinds import Sections
 from posenc.show.report.kinds.inspection import phrases as phrases
 
 if TYPE_CHECKING:
@@ -18,19 +18,20 @@ def print_result(result: Inspection, console: Console) -> None:
     terminal.print_inspection(result, console)
 
 
-def make_figures(result: Inspection) -> dict[str, Figure]:
+def make_figures(result: Inspection) -> Sections:
     # Figures need torch; printing a config must not import it
     from posenc.show.report.figures import rotary
     from posenc.show.report.kinds.inspection import weights
 
-    drawn = {}
+    drawn: Sections = {}
     for n, stack in enumerate(stacks(result).values()):
         for m, group in enumerate(stack.groups):
             if turning := group.turning:
+                section = drawn[f"layers-{n}-{m}"] = {}
                 if turning.dials and turning.trained and turning.span:
                     ends = turning.trained, turning.span
-                    drawn[f"dials-{n}-{m}"] = rotary.dials(turning.dials, *ends)
-                drawn[f"bands-{n}-{m}"] = rotary.bands(turning)
+                    section[f"dials-{n}-{m}"] = rotary.dials(turning.dials, *ends)
+                section[f"bands-{n}-{m}"] = rotary.bands(turning)
     return drawn | (weights.make_figures(result.measurements) if result.measurements else {})
 
 

@@ -1,20 +1,20 @@
 """Figures of a model's measured weights, and sentences about them."""
 
 from posenc.models.weight_measurements import WeightMeasurements
-from posenc.show.report.drawing.figure import Figure
+from posenc.show.report.kinds import Sections
 from posenc.show.report.kinds.inspection.weights import figures, phrases
 from posenc.support.text import printable
 
 
-def make_figures(measurements: WeightMeasurements) -> dict[str, Figure]:
-    """Return the figures by their names."""
-    drawn: dict[str, Figure | None] = {
+def make_figures(measurements: WeightMeasurements) -> Sections:
+    """Return the figures; the name of each is that of its section, too."""
+    drawn = {
         **{f"table-{n}": figures.table(tensor) for n, tensor in enumerate(measurements.tables)},
         **{f"bias-{n}": figures.bias(tensor) for n, tensor in enumerate(measurements.biases)},
         "relative": figures.relative(measurements.relative),
         "strength": figures.bands(measurements.bands),
     }
-    return {name: figure for name, figure in drawn.items() if figure}
+    return {name: {name: figure} for name, figure in drawn.items()}
 
 
 def sections(measurements: WeightMeasurements) -> dict[str, list[str]]:
