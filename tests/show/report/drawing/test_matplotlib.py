@@ -38,13 +38,6 @@ def test_text_is_shown_as_it_is_written(tmp_path):
     assert titles[0].startswith("$\\frac{<b>&\\u202e\\x00 犬")
 
 
-def test_of_many_states_four_are_shown(drawn):
-    made = matplotlib.to_matplotlib(drawn["turning"])
-    titles = [ax.get_title() for ax in made.axes]
-    assert [title.split(":")[0] for title in titles[:4]] == [f"position {p}" for p in (0, 4, 7, 11)]
-    assert len(titles) == 16  # of four clocks
-
-
 def test_stems_polygons_words_and_numbers_in_cells_are_drawn():
     areas = Area([0, 1, 1, None, 2, 3, 3], [0, 0, 1, None, 0, 0, 1], "areas")
     words = Points([1], [2], marker="", labels=["word"], side="middle")
