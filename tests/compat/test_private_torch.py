@@ -54,7 +54,7 @@ def test_every_part_is_found_in_this_torch():
     named = re.findall(
         r'optional_attr\(\s*"([\w.]+)"', Path(private_torch.__file__).read_text("utf-8")
     )
-    assert len(named) == 14
+    assert len(named) == 16
     for path in named:
         assert private_torch.optional_attr(path, None) is not None, path
     assert isinstance(forward_ad._current_level, int)

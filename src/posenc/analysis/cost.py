@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from posenc.attention.layer import SelfAttention
-from posenc.compat.private_torch import DispatchMode
+from posenc.compat.private_torch import DispatchMode, tensors_in
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal
 from posenc.core.positions import folded
@@ -227,11 +227,13 @@ class _LiveTensors(DispatchMode):
         self.peak = self.operations = self.numbers = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        inputs = {StorageWeakRef(x.untyped_storage()).cdata for x in _tensors((args, kwargs))}
+        inputs = {StorageWeakRef(x.untyped_storage()).cdata for x in tensors_in((args, kwargs))}
         outputs = func(*args, **(kwargs or {}))
         self.storages = {n: entry for n, entry in self.storages.items() if not entry[0].expired()}
         new = [
-            x for x in _tensors(outputs) if StorageWeakRef(x.untyped_storage()).cdata not in inputs
+            x
+            for x in tensors_in(outputs)
+            if StorageWeakRef(x.untyped_storage()).cdata not in inputs
         ]
         for x in new:
             reference = StorageWeakRef(x.untyped_storage())
@@ -241,11 +243,3 @@ class _LiveTensors(DispatchMode):
             self.numbers += sum(x.numel() for x in new)
         self.peak = max(self.peak, sum(size for _, size in self.storages.values()))
         return outputs
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    if isinstance(tree, Tensor):
-        return [tree]
-    parts = tree.values() if isinstance(tree, Mapping) else tree
-    known = isinstance(tree, Mapping | list | tuple)
-    return [x for part in parts for x in _tensors(part)] if known else []

@@ -67,6 +67,16 @@ def _assert_now(condition: Tensor, message: str) -> None:
 assert_async: Callable[[Tensor, str], None] = optional_attr("_assert_async", _assert_now)
 
 
+# Functions on all values in nested lists, tuples and dictionaries
+tree_map: Callable[[Callable[[Any], Any], Any], Any] = optional_attr("utils._pytree.tree_map", None)
+tree_leaves: Callable[[Any], list[Any]] = optional_attr("utils._pytree.tree_leaves", None)
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """Return the tensors in nested lists, tuples and dictionaries."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]
+
+
 # The number of active modes that intercept operations of torch
 _modes: Callable[[], int] = optional_attr("_C._len_torch_dispatch_stack", lambda: 1)
 

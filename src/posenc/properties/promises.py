@@ -19,7 +19,7 @@ from posenc.attention.cache import Cache
 from posenc.attention.call import Implementation
 from posenc.attention.dispatch import PATHS as ALL_PATHS
 from posenc.attention.layer import SelfAttention
-from posenc.compat import private_torch
+from posenc.compat.private_torch import DispatchMode, tensors_in, tree_map
 from posenc.core import masks, positions
 from posenc.core.biases import ALL, as_bias
 from posenc.core.encoding import Encoding
@@ -284,10 +284,8 @@ def token_by_token(case: Case) -> Pairs:
         at = encoding.on_hidden(x, encoding.prepare(pos))
         first = encoding.on_hidden(x[:, : tokens // 2], encoding.prepare(pos[: tokens // 2]))
         place = where_tokens(case.axes)
-        both = zip(
-            tensors(slice_tokens(at, slice(tokens // 2), place)), tensors(first), strict=True
-        )
-        for whole, alone in both:
+        start = tensors_in(slice_tokens(at, slice(tokens // 2), place))
+        for whole, alone in zip(start, tensors_in(first), strict=True):
             yield TensorPair("`on_hidden` of tokens without those that follow", alone, whole, "")
         ats = {"without those before": slice_tokens(at, slice(tokens // 2, None), place)}
     else:
@@ -345,7 +343,7 @@ def no_hidden_state(case: Case) -> Pairs:
     q, k, v, at = projected(layer, x, pos)
     weights = dict(layer.encoding.named_parameters())
     given = {"q": q, "k": k, "v": v, "the positions": pos} | weights
-    given |= {f"part {n} of `at`": part for n, part in enumerate(tensors(at))}
+    given |= {f"part {n} of `at`": part for n, part in enumerate(tensors_in(at))}
     before = {name: value.detach().clone() for name, value in given.items()}
     attend(q, k, v, layer.encoding, at, mask=case.mask)
     for name, value in given.items():
@@ -619,15 +617,6 @@ def learning(layer: SelfAttention) -> dict[str, Tensor]:
     return {name: p for name, p in layer.encoding.named_parameters() if p.requires_grad}
 
 
-def tensors(at: Any) -> Iterator[Tensor]:
-    """Yield the tensors in the result of `prepare` or `on_hidden`."""
-    if isinstance(at, Tensor):
-        yield at
-    elif isinstance(at, tuple):
-        for part in at:
-            yield from tensors(part)
-
-
 def _as_defined(layer: SelfAttention, x: Tensor, where: str, compute: Callable[..., Any]) -> Pairs:
     """Compare the outputs and gradients of every implementation with those of the reference."""
     learned = {"x": x} | learning(layer)
@@ -671,7 +660,7 @@ def _hooked(layer: SelfAttention, x: Tensor, pos: Tensor) -> dict[str, Tensor]:
     return made
 
 
-class _Wide(private_torch.DispatchMode):
+class _Wide(DispatchMode):
     """A dispatch mode that computes in float64 and int64 everything that depends on `pos`.
 
     Constants that do not depend on positions, such as frequencies in float32, are not converted.
@@ -682,30 +671,15 @@ class _Wide(private_torch.DispatchMode):
         self.from_positions = {id(pos): pos}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        leaves = _leaves((args, kwargs))
-        follows = any([id(x) in self.from_positions for x in leaves])
+        inputs = tensors_in((args, kwargs))
+        follows = any([id(x) in self.from_positions for x in inputs])
         if follows and not func._schema.is_mutable:
-            args, kwargs = _mapped(_wide, (args, kwargs or {}))
+            args, kwargs = tree_map(_wide, (args, kwargs or {}))
         out = func(*args, **(kwargs or {}))
         if follows:
             # The reference prevents that another tensor gets the same id
-            self.from_positions |= {id(x): x for x in _leaves(out) if isinstance(x, Tensor)}
+            self.from_positions |= {id(x): x for x in tensors_in(out)}
         return out
-
-
-def _mapped(f: Callable[[Any], Any], x: Any) -> Any:
-    """Apply f to every item of nested lists, tuples and dictionaries."""
-    if isinstance(x, list | tuple):
-        return type(x)([_mapped(f, one) for one in x])
-    if isinstance(x, dict):
-        return {name: _mapped(f, one) for name, one in x.items()}
-    return f(x)
-
-
-def _leaves(x: Any) -> list[Any]:
-    leaves: list[Any] = []
-    _mapped(leaves.append, x)
-    return leaves
 
 
 def _wide(x: Any) -> Any:
