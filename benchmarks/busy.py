@@ -57,7 +57,6 @@ NAMES = (
     "ALiBi", "T5", "KERPLE", "FIRE", "Shaw", "Transformer-XL", "DeBERTa", "FoX", "CoPE", "PaTH",
     "Wall",
 )  # fmt: skip
-POLICIES = ("default", "passive")
 LOADS = {"quiet": "quiet", "busy": f"beside {BUSY} busy processes"}
 CASE = "{kind}, {load}, {policy} wait policy: {tokens:,} tokens, {heads} heads of {dim}, float32"
 

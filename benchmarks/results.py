@@ -1,4 +1,4 @@
-"""Result types of the benchmarks: rows, tables, targets and growth."""
+"""Result types of the benchmarks: rows, tables and targets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -75,18 +75,3 @@ def table(
         rows.append(TimedRow(name, t, ratio, errors.get(name), memory.get(name)))
     rows.sort(key=lambda row: row.ratio)
     return BenchTable(part, case, limit, rows, skipped, malloc(), torch.get_num_threads())
-
-
-@dataclass(frozen=True)
-class Growth:
-    """The growth of time with length: seconds by tokens, and the fitted p of seconds ~ tokensᵖ."""
-
-    part: str
-    name: str
-    tokens: list[int]
-    seconds: list[float]
-    exponent: float
-    last: float  # exponent between the two longest
-    megabytes: list[float] = field(default_factory=list)  # peak memory; empty: not measured
-    last_of_memory: float | None = None  # exponent of memory between the two longest
-    stopped: str = ""  # reason why no longer text was measured

@@ -1,6 +1,5 @@
 """Run the benchmark's parts with a given effort, and record the machine and library versions."""
 
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -9,7 +8,6 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,23 +17,22 @@ from benchmarks import (
     attention,
     busy,
     embeddings,
-    growth,
     rotation,
     serving,
     startup,
     study,
     training,
 )
-from benchmarks.results import BenchTable, Growth, Target
-from posenc.catalog import CATALOG
+from benchmarks.results import BenchTable, Target
+from posenc.lab.study.environment import processor
 from posenc.support.provenance import Provenance, since
 
-SCHEMA = 1
+SCHEMA = 2
 PARTS = (
     "rotation", "embeddings", "attention", "serving", "training", "study", "adapter", "start-up",
-    "fast", "busy", "growth",
+    "fast", "busy",
 )  # fmt: skip
-BY_NAME = ("busy", "growth")  # slow parts, which run only if they are named
+BY_NAME = ("busy",)  # slow parts, which run only if they are named
 PEERS = ("transformers", "torchtune", "torchao", "rotary-embedding-torch", "x-transformers")
 PEERS += ("positional-encodings", "numba")
 
@@ -49,7 +46,6 @@ class Effort:
     rounds: int
     budget: float
     tokens: tuple[int, ...]  # lengths for attention
-    longest: int  # longest text for the rotation's growth
     compiled: tuple[str, ...]  # cases that are also compiled, half a minute each
     peers: bool  # time the start-up of other libraries
     rotated: tuple[str, ...]  # cases of `rotation.CASES`
@@ -60,12 +56,11 @@ class Effort:
 
 
 LENGTHS = (512, 2048, 4096, 16384)
-FULL = Effort(11, 15.0, LENGTHS, 131_072, ("long", "wide"), True, tuple(rotation.CASES))
+FULL = Effort(11, 15.0, LENGTHS, ("long", "wide"), True, tuple(rotation.CASES))
 QUICK = Effort(
     5,
     2.0,
     (256, 1024),
-    16_384,
     (),
     False,
     ("mid", "tiny"),
@@ -81,7 +76,6 @@ class Benchmark:
     """The results of a benchmark run: its tables, the machine and the library versions."""
 
     tables: list[BenchTable]
-    growth: list[Growth]
     quick: bool
     processor: str
     libraries: dict[str, str]
@@ -125,7 +119,6 @@ def benchmark(
     cases = cases or busy.Cases(effort.crowded)
     jobs = [job for part in wanted for job in _jobs(part, effort, cases)]
     tables: list[BenchTable] = []
-    grown: list[Growth] = []
     unmeasured: tuple[str, ...] = ()
     for done, (name, job) in enumerate(jobs):
         progress(name, done, len(jobs))
@@ -133,28 +126,20 @@ def benchmark(
         try:
             # Some peers print when they are imported
             with redirect_stdout(sys.stderr):
-                result = job()
+                tables.append(job())
         except KeyboardInterrupt:
             if not done:
                 raise
             unmeasured = tuple([name for name, _ in jobs[done:]])
             break
-        if isinstance(result, BenchTable):
-            tables.append(result)
-        else:
-            grown += result
-    if "attention" in wanted:
-        lengths = list(effort.tokens)
-        forward = [t for t in tables if t.part == "attention" and t.case.startswith("forward")]
-        grown += growth.of_attention(forward, lengths)
     progress("done", len(jobs), len(jobs))
     made = since(begun, seed=0)
-    return Benchmark(tables, grown, quick, processor(), libraries(), made, unmeasured=unmeasured)
+    return Benchmark(tables, quick, processor(), libraries(), made, unmeasured=unmeasured)
 
 
 def _jobs(
     part: str, effort: Effort, cases: busy.Cases
-) -> Iterable[tuple[str, Callable[[], BenchTable | list[Growth]]]]:
+) -> Iterable[tuple[str, Callable[[], BenchTable]]]:
     rounds, budget = effort.rounds, effort.budget
     if part == "rotation":
         for case, dtype, backward in product(effort.rotated, rotation.DTYPES, (False, True)):
@@ -169,7 +154,6 @@ def _jobs(
                 f"rotation on busy cores, {dtype}",
                 lambda d=dtype: rotation.time_beside_load(d, rounds, budget),
             )
-        yield "rotation, growth", lambda: growth.of_rotations(rounds, budget / 4, effort.longest)
     if part == "fast":
         large = [case for case in effort.rotated if case not in rotation.SMALL]
         for case, dtype, backward in product(large, rotation.DTYPES, (False, True)):
@@ -213,24 +197,8 @@ def _jobs(
                 f"adapter, {kind}",
                 lambda k=kind: adapter.time_adapter(k, effort.model, rounds, budget),
             )
-    if part == "growth":
-        for card in CATALOG:
-            yield (
-                f"growth, {card.slug}",
-                lambda name=card.slug: growth.of_layer(name, rounds, 4 * budget),
-            )
     if part == "start-up":
         yield part, lambda: startup.time_start_up(rounds, budget, effort.peers)
-
-
-def processor() -> str:
-    """Return the model of the processor, and the instruction set that torch uses on it."""
-    path, name = Path("/proc/cpuinfo"), platform.processor()
-    for line in path.read_text().splitlines() if path.exists() else ():
-        if line.startswith("model name"):
-            name = line.partition(":")[2].strip()
-            break
-    return f"{name or 'unknown'}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def libraries() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Terminal output of benchmarks: a table for each case, then targets and growth."""
+"""Terminal output of benchmarks: a table for each case, then targets."""
 
 from itertools import groupby
 
@@ -18,7 +18,6 @@ def print_tables(result: Benchmark, console: Console) -> None:
     for table in result.tables:
         _ways(table, console)
     _targets(result, console)
-    _growth(result, console)
     if result.unmeasured:
         console.print(Text(f"not measured: {'; '.join(result.unmeasured)}", "yellow"))
     provenance, versions = result.provenance, result.provenance.versions | result.libraries
@@ -73,25 +72,4 @@ def _targets(result: Benchmark, console: Console) -> None:
                 mark, target.what, phrases.number(target.found), phrases.number(target.most)
             )
         console.print(shown)
-    console.print()
-
-
-def _growth(result: Benchmark, console: Console) -> None:
-    if not result.growth:
-        return
-    console.print(Text("growth: seconds ~ tokensᵖ", "bold"))
-    shown = empty_table("", "", "tokens", "p over all", "p at the end", "seconds", "MB", "p of MB")
-    for curve in result.growth:
-        lengths = f"{curve.tokens[0]:,} … {curve.tokens[-1]:,}"
-        memory = (f"{curve.megabytes[-1]:,.0f}" if curve.megabytes else "",)
-        if curve.last_of_memory is not None:
-            memory += (f"{curve.last_of_memory:.2f}",)
-        shown.add_row(
-            curve.part, curve.name, lengths, f"{curve.exponent:.2f}", f"{curve.last:.2f}",
-            phrases.number(curve.seconds[-1]), *memory,
-        )  # fmt: skip
-    console.print(shown)
-    for curve in result.growth:
-        if curve.stopped:
-            console.print(Text(f"{curve.name}: {curve.stopped}", "dim"))
     console.print()

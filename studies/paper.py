@@ -33,7 +33,7 @@ from posenc.encodings.rotary.rope import RoPE
 from posenc.lab.study.analysis import Analysis, Row, analyse, outcomes_graded
 from posenc.lab.study.build import encoding_of
 from posenc.lab.study.plan import MOST_SEEDS, Plan
-from posenc.lab.study.store import RESULTS, RUNNING, Contents, read
+from posenc.lab.study.store import RESULTS, Contents, exists, read
 from posenc.show.report.drawing.figure import Figure, Mark, Panel, style
 from posenc.show.report.drawing.marks import Area, Line, Points, Rule
 from posenc.show.report.kinds.study import phrases
@@ -58,7 +58,7 @@ SHOWN = ("none", "all", "period-7", "period-11", "period-16", "period-23")  # of
 @cache
 def store(folder: Path) -> tuple[Contents, Analysis] | None:
     """Read and analyse the stored results of a study; return None if there are none."""
-    if not any((folder / name).exists() for name in (RESULTS, RUNNING)):
+    if not exists(folder):
         return None
     contents = read(folder)
     return contents, analyse(contents)

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from benchmarks import growth, rotation
+from benchmarks import rotation
 from benchmarks.results import BenchTable, Target, TimedRow
 from benchmarks.run import Benchmark
 from benchmarks.timing import Times
@@ -35,8 +35,6 @@ def benchmarked():
         BenchTable(part, case, "a copy", rows, {"torchtune": hostile}, "warm", 2, targets)
         for part, case in product(("rotation", "attention"), ("long", "short"))
     ]
-    times = {256: 0.0011, 512: 0.0023, 1024: 0.0049}
-    grown = [growth.fit_growth("rotation", name, times) for name in ("a copy", "posenc half")]
     libraries = {"transformers": "5.23.0"}
     made = replace(since(0.0, seed=0), seconds=83.0)
-    return Benchmark(tables, grown, True, "A processor, AVX2", libraries, made)
+    return Benchmark(tables, True, "A processor, AVX2", libraries, made)

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import run
-from benchmarks.results import BenchTable, Growth, Target, TimedRow
+from benchmarks.results import BenchTable, Target, TimedRow
 from benchmarks.timing import Times
 
 
@@ -30,6 +30,6 @@ def test_the_keys_of_a_run_are_documented():
     page = (Path(__file__).parents[2] / "benchmarks/README.md").read_text("utf-8")
     section = page.partition("## results.json")[2]
     assert section.startswith(f", schema {run.SCHEMA}\n")
-    kinds = run.Benchmark, BenchTable, TimedRow, Times, Growth
+    kinds = run.Benchmark, BenchTable, TimedRow, Times
     keys = {field.name for kind in kinds for field in fields(kind)}
     assert keys <= {*re.findall(r"`([a-z_]+)`", section)}

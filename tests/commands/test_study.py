@@ -11,6 +11,7 @@ import pytest
 from study_runner import PLAN, TINY
 
 from posenc.lab.study import execute, store, train
+from posenc.lab.study.cell import PROFILES
 from posenc.lab.study.lock import locked
 from posenc.lab.study.plan import Plan
 
@@ -118,7 +119,7 @@ def test_options_make_the_plan_and_nothing_is_needed(posenc, monkeypatch):
     assert f"to continue: posenc study --resume {made.pop()[1]} --part=1/2 --keep" in err
     posenc("study", "--task", "copy", "sort", "--encoding", "rope", "--profile", "cpu")
     (smoke, folder), (cpu, _) = made
-    assert (smoke.tasks, smoke.seeds, smoke.smoke) == (("copy",), 1, True)
+    assert (smoke.tasks, smoke.seeds, smoke.profile) == (("copy",), 1, PROFILES["smoke"])
     assert smoke.labels == ("nope", "rope", "sinusoidal", "alibi", "t5")
     assert folder == Path(f"study-{smoke.digest[:8]}")
     assert (cpu.tasks, cpu.labels, cpu.seeds) == (("copy", "sort"), ("rope",), 6)
@@ -167,7 +168,7 @@ def trained_here(monkeypatch):
     class Here:
         free, busy = 1, 0
 
-        def __init__(self, runner, cells):
+        def __init__(self, runner, cells, *_):
             self.done, self.place = [], (runner, cells)
 
         def start(self, cell):
@@ -184,10 +185,7 @@ def trained_here(monkeypatch):
 
         close = stop
 
-    whole = execute.study
-    monkeypatch.setattr(
-        execute, "study", lambda *words, **named: whole(*words, **named | {"engine": Here})
-    )
+    monkeypatch.setattr(execute, "Processes", Here)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from unittest.mock import patch
 
 import study_runner
 from study_runner import TINY
@@ -45,11 +46,11 @@ contrast = [["entry", "nope"], ["entry", "rope"]]
 
 
 class Here:
-    """Executor of a study that runs each training run at once, in this process."""
+    """Runs each training run at once, in this process."""
 
     free, busy = 1, 0
 
-    def __init__(self, runner, cells):
+    def __init__(self, runner, cells, *_):
         self.runner, self.cells, self.waiting = runner, cells, []
 
     def start(self, cell):
@@ -70,5 +71,6 @@ class Here:
 
 def run_suite(folder, entry="alibi", suite=SUITE, runner=study_runner.run, **rest):
     for name, plan in suite.plans(entry).items():
-        ended = execute.study(plan, folder / name, runner=runner, engine=Here, pilot=True, **rest)
+        with patch.object(execute, "Processes", Here):
+            ended = execute.study(plan, folder / name, runner=runner, pilot=True, **rest)
         assert ended.done == ended.of

@@ -134,9 +134,7 @@ def results(
 def _is_a_study(folder: Path | None) -> bool:
     from posenc.lab.study import store
 
-    return folder is not None and any(
-        (folder / name).exists() for name in (store.RESULTS, store.RUNNING)
-    )
+    return folder is not None and store.exists(folder)
 
 
 def _cells(chosen: Any) -> list[dict[str, Any]]:

@@ -315,8 +315,6 @@ def status_printer(progress: Progress, first: str) -> Callable[[Any], None]:
             parts.append(name + step + (f", {far.speed:,.0f} tokens/s" if far else ""))
         if status.left is not None:
             parts.append(f"{-(-status.left // 60):.0f} min left")
-        if status.fit is not None:
-            parts.append(f"{status.fit} fit into the time")
         progress("; ".join(parts) or "starting", status.done, status.of)
 
     return update

@@ -397,10 +397,7 @@ def test_cells_that_do_not_fit_into_the_time_are_left_out_and_named(tmp_path, mo
     for line in lines:
         line["wall"] = 3600.0 if "cell" in line else None
     times.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    said = []
-    ended = study(
-        tmp_path, plan(seeds=2), deviate=True, max_minutes=1, progress=lambda s: said.append(s.fit)
-    )
+    ended = study(tmp_path, plan(seeds=2), deviate=True, max_minutes=1)
     assert ended.done == 2
     assert [(cell.seed, why) for cell, why in ended.missing] == [
         (2, "left out: there is no time for it")
@@ -530,7 +527,7 @@ class Instant:
 
     free, busy = 8, 0
 
-    def __init__(self, runner, cells):
+    def __init__(self, *_):
         self.begun = []
 
     def start(self, cell):
@@ -559,14 +556,16 @@ class EndsWithTrials(Instant):
         super().start(cell)
 
 
-def test_after_the_trials_a_study_is_gone_on_with_at_all_lengths(tmp_path):
+def test_after_the_trials_a_study_is_gone_on_with_at_all_lengths(tmp_path, monkeypatch):
     """Rows were tested at the lengths of the trials alone: nothing beyond L, and nothing said."""
     planned = replace(plan(seeds=2, rates=[1e-3, 2e-3, 4e-3], rate_seeds=1), tested=())
+    monkeypatch.setattr(execute, "Processes", EndsWithTrials)
     with pytest.raises(KeyboardInterrupt):
-        execute.study(planned, tmp_path, engine=EndsWithTrials, pilot=True)
+        execute.study(planned, tmp_path, pilot=True)
+    monkeypatch.setattr(execute, "Processes", Instant)
     assert len(read(tmp_path).records) == 6
     for _ in range(2):
-        ended = execute.study(planned, tmp_path, engine=Instant, pilot=True)
+        ended = execute.study(planned, tmp_path, pilot=True)
     assert (ended.done, ended.of, len(read(tmp_path).records)) == (10, 10, 10)
     longest = {
         (record.cell.seed > 10_000, max(record.cell.tested))
@@ -586,10 +585,11 @@ class Stretched(Instant):
         return [event._replace(value=(replace(record, losses=()), spent))]
 
 
-def test_the_rate_of_a_row_without_losses_is_chosen_by_its_outcomes(tmp_path):
+def test_the_rate_of_a_row_without_losses_is_chosen_by_its_outcomes(tmp_path, monkeypatch):
     rows = [{"name": "far", "encoding": "rope", "extend": "yarn 2"}]
     planned = plan(seeds=1, encodings=rows, rates=[1e-3, 2e-3, 4e-3], rate_seeds=1)
-    assert execute.study(planned, tmp_path, engine=Stretched, pilot=True).done == 4
+    monkeypatch.setattr(execute, "Processes", Stretched)
+    assert execute.study(planned, tmp_path, pilot=True).done == 4
 
 
 def calls_of_leader(folder, rows, left):
@@ -606,7 +606,6 @@ def calls_of_leader(folder, rows, left):
         ended = execute.study(
             planned,
             folder,
-            engine=Instant,
             pilot=True,
             progress=lambda status: left.append(status.left),
         )
@@ -617,8 +616,9 @@ def calls_of_leader(folder, rows, left):
 
 
 @pytest.mark.slow
-def test_a_cell_costs_its_leader_no_more_among_many(tmp_path):
+def test_a_cell_costs_its_leader_no_more_among_many(tmp_path, monkeypatch):
     """Estimates once compared all waiting cells with all times, hours for 10,000 cells."""
+    monkeypatch.setattr(execute, "Processes", Instant)
     left = []
     few, many = (calls_of_leader(tmp_path / str(rows), rows, left) for rows in (10, 40))
     assert many < few
@@ -638,7 +638,7 @@ def test_workers_sleep_while_they_wait_unless_the_user_has_set_a_policy(
         monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     else:
         monkeypatch.setenv("OMP_WAIT_POLICY", set_to)
-    engine = execute.Processes(environment_of, tmp_path, workers=1, start="fork")
+    engine = execute.Processes(environment_of, tmp_path, 1, "fork")
     try:
         engine.start(plan().cells()[0])
         event = next(event for _ in range(HANGS) for event in engine.wait(1))

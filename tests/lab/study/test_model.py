@@ -150,13 +150,6 @@ def test_generating_with_a_cache_equals_reading_the_whole_text_each_time(slug):
     assert torch.equal(model.generate(tokens, 5), expected)
 
 
-def test_generating_picks_as_it_is_told():
-    model, tokens = decoder(), texts()
-    assert model.generate(tokens, 2, pick=lambda logits: logits.argmin(-1)).shape == (2, 9)
-    worst = model(tokens)[:, -1].argmin(-1)
-    assert torch.equal(model.generate(tokens, 1, pick=lambda x: x.argmin(-1))[:, -1], worst)
-
-
 def test_an_encoding_of_another_size_is_refused():
     with refused(ValueError, "`dim`", 8):
         decoder(lambda: RoPE(8))

@@ -173,5 +173,5 @@ def test_an_encoding_that_cannot_be_made_is_named(monkeypatch, change, said):
     records = {cell.digest: replace(record, cell=cell) for cell, record in pairs}
     odd = replace(held, plans=[], records=records)
     with refused(ValueError, *said) as raised:
-        predict(odd, analyse(odd, resamples=10))
+        predict(odd, analyse(odd))
     assert "\n" not in str(raised.value)

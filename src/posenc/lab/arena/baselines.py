@@ -28,7 +28,7 @@ def reuse(plan: Plan, folder: Path, earlier: Path, device: Mapping[str, str]) ->
     Returns the number of copied cells: 0 if the earlier run was made with other versions or code,
     or on another processor or device.
     """
-    if not any((earlier / name).exists() for name in (store.RESULTS, store.RUNNING)):
+    if not store.exists(earlier):
         return 0
     held = store.read(earlier)
     here = environment.describe(plan, device)

@@ -365,7 +365,7 @@ def _row(
         statistics.interval(known, share=not bits) if known else None,
         statistics.interval(area, share=not bits) if area else None,
         [vector.mean().item() for vector in known],
-        None if bits or not means else statistics.first_below([*means], [*means.values()]),
+        None if bits else next((n for n in lengths if means[n] < 0.5), None),
         next((record.parameters for record in good.values()), None),
         rates.pop() if len(rates) == 1 else None,
         sorted(seconds)[len(seconds) // 2] if seconds else None,

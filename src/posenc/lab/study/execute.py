@@ -21,7 +21,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import torch
 
@@ -74,20 +74,6 @@ class Event(NamedTuple):
     value: Any = None
 
 
-@runtime_checkable
-class Executor(Protocol):
-    """The interface of engines that execute training runs, such as `Processes`."""
-
-    @property
-    def free(self) -> int: ...
-    @property
-    def busy(self) -> int: ...
-    def start(self, cell: Cell) -> None: ...
-    def wait(self, seconds: float) -> list[Event]: ...
-    def stop(self) -> None: ...
-    def close(self) -> None: ...
-
-
 @dataclass
 class Status:
     """The progress of a running study: finished runs, time left, and warnings."""
@@ -95,7 +81,6 @@ class Status:
     done: int = 0
     of: int = 0
     left: float | None = None  # estimated seconds to the end; None before cells were timed
-    fit: int | None = None  # estimated cells done at the time limit; None without a limit
     running: dict[str, Any] = field(default_factory=dict)  # progress by the name of the cell
     notes: list[str] = field(default_factory=list)  # warnings and errors, a sentence each
 
@@ -116,7 +101,6 @@ def study(
     runner: Runner = train.run,
     max_minutes: float | None = None,
     progress: Callable[[Status], None] = lambda status: None,
-    engine: Callable[[Runner, Path], Executor] | None = None,
     keep: bool = False,
     deviate: bool = False,
     start: str = "spawn",
@@ -133,8 +117,6 @@ def study(
     - `runner`: importable function with the arguments of `train.run`
     - `max_minutes`: time limit; cells that would end later are not started
     - `progress`: function that receives a `Status` after each event
-    - `engine`: function that makes an `Executor` from the runner and the folder of checkpoints;
-      None: `Processes`
     - `keep`: save trained models in `folder/models`
     - `deviate`: continue although plan, versions or code have changed, and record the changes
     - `start`: start method of multiprocessing
@@ -170,8 +152,7 @@ def study(
             runs = partial(runner, models=folder / MODELS) if keep else runner
             runs = runs if device == "cpu" else partial(runs, device=device)
             cells = _with_stored_lengths(plan, cells, writer.contents)
-            begun = engine or partial(Processes, workers=workers, start=start)
-            pool = begun(runs, folder / CELLS)
+            pool = Processes(runs, folder / CELLS, workers, start)
             try:
                 return _Study(plan, cells, writer, pool, max_minutes, progress).run()
             finally:
@@ -182,9 +163,9 @@ def study(
 
 def _begun(plan: Plan, folder: Path) -> bool:
     """Test whether a study with this plan has already begun in a folder."""
-    if not any((folder / name).exists() for name in (store.RUNNING, store.RESULTS)):
-        return False
-    return any(digest == plan.digest for digest, _ in store.read(folder).plans)
+    return store.exists(folder) and any(
+        digest == plan.digest for digest, _ in store.read(folder).plans
+    )
 
 
 def resolved(plan: Plan) -> list[Cell]:
@@ -406,9 +387,9 @@ def run_cell(
 
 
 class Processes:
-    """An engine that executes training runs in local processes, each with one thread."""
+    """Local processes that execute training runs, each with one thread."""
 
-    def __init__(self, runner: Runner, cells: Path, workers: int = 2, start: str = "spawn") -> None:
+    def __init__(self, runner: Runner, cells: Path, workers: int, start: str) -> None:
         self._most, self._runner, self._cells = workers, runner, cells
         # Workers inherit the environment
         wait_passively()
@@ -542,7 +523,7 @@ class _Study:
         plan: Plan,
         cells: list[Cell],
         writer: Store,
-        pool: Executor,
+        pool: Processes,
         max_minutes: float | None,
         progress: Callable[[Status], None],
     ) -> None:
@@ -656,7 +637,7 @@ class _Study:
             else:
                 self.missing[cell.digest] = cell, event.value
                 self.status.notes.append(f"{name}: {event.value}")
-        self.status.left, self.status.fit = self._left(), self._fitting()
+        self.status.left = self._left()
         self.progress(self.status)
 
     def _store(self, record: Record, wall: float | None) -> None:
@@ -687,18 +668,6 @@ class _Study:
             return None
         cores = max(1, self.pool.busy + self.pool.free)
         return (seconds + self.pool.busy * self.pace.mean / 2) / cores
-
-    def _fitting(self) -> int | None:
-        """Estimate the number of training runs that will be done when the time limit is reached.
-
-        Returns None without a time limit.
-        """
-        if self.deadline is None:
-            return None
-        waiting, seconds = self.kinds.total(), self.pace.of_all(self.kinds)
-        left = (self.deadline - time.monotonic()) * max(1, self.pool.busy + self.pool.free)
-        share = min(1.0, max(0.0, left) / seconds) if seconds else 1.0
-        return len(self.done) + self.pool.busy + int(share * waiting)
 
 
 class _Pace:

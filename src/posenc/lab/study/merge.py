@@ -15,7 +15,7 @@ def merge(folder: Path, parts: Sequence[Path]) -> int:
     The parts are unchanged. Before anything is written, raises StoreError for a part of another
     plan, version or code, and for a cell that has different outcomes in two stores.
     """
-    whole = store.read(folder) if _has_store(folder) else Contents((), (), {}, {})
+    whole = store.read(folder) if store.exists(folder) else Contents((), (), {}, {})
     held = set(whole.records)
     contents = [(part, store.read(part)) for part in parts]
     for part, other in contents:
@@ -35,10 +35,6 @@ def merge(folder: Path, parts: Sequence[Path]) -> int:
         finally:
             writer.close()
     return len(new)
-
-
-def _has_store(folder: Path) -> bool:
-    return any((folder / name).exists() for name in (store.RESULTS, store.RUNNING))
 
 
 def _joined(whole: Contents, other: Contents, part: Path) -> Contents:

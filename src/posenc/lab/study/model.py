@@ -113,17 +113,12 @@ class Transformer(nn.Module):
         return self.norm(x)
 
     @torch.no_grad()
-    def generate(
-        self, tokens: Tokens, more: int, pick: Callable[[Tensor], Tensor] | None = None
-    ) -> Int[Tensor, "text longer"]:
-        """Append `more` generated tokens, one by one with a key–value cache.
-
-        - `pick`: function that selects tokens from logits (text, symbol); None: the likeliest
-        """
-        pick, cache, read = pick or (lambda logits: logits.argmax(-1)), self.new_cache(), tokens
+    def generate(self, tokens: Tokens, more: int) -> Int[Tensor, "text longer"]:
+        """Append the likeliest `more` tokens, one by one with a key–value cache."""
+        cache, read = self.new_cache(), tokens
         for _ in range(count(more, "more", 0)):
             given = tokens if cache is None else read
-            read = pick(self(given, cache=cache)[:, -1]).unsqueeze(-1)
+            read = self(given, cache=cache)[:, -1:].argmax(-1)
             tokens = torch.cat((tokens, read), -1)
         return tokens
 

@@ -97,13 +97,9 @@ class PlanRow:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """This entry's settings as a dict, without those that are None."""
-        return {name: x for name, x in asdict(self).items() if x is not None}
-
-    @property
-    def own(self) -> dict[str, Any]:
-        """The model sizes and trained length that this entry sets in place of the plan's."""
-        return {name: x for name in ("profile", "trained") if (x := getattr(self, name))}
+        """The settings as a dict, without a profile and a trained length that are the plan's."""
+        written = asdict(self)
+        return {k: x for k, x in written.items() if x or k not in ("profile", "trained")}
 
 
 class ContrastTerm(NamedTuple):
@@ -175,20 +171,6 @@ class Plan:
     @cached_property
     def text(self) -> str:
         """The plan as canonical TOML with all defaults: the same text for equivalent plans."""
-        rows = [
-            {
-                "name": encoding.name,
-                "encoding": encoding.encoding,
-                "options": dict(encoding.options),
-            }
-            | {
-                "positions": encoding.positions,
-                "control": encoding.control,
-                "extend": encoding.extend,
-            }
-            | encoding.own
-            for encoding in self.encodings
-        ]
         content = {
             "hypothesis": self.hypothesis,
             "tasks": list(self.tasks),
@@ -209,18 +191,13 @@ class Plan:
             **{key: value for key in CONTROL_KEYS if (value := getattr(self, key))},
         }
         lines = [f"{key} = {_toml(value)}" for key, value in content.items()]
-        listed = [f"    {_toml(row)}," for row in rows]
+        listed = [f"    {_toml(row.settings)}," for row in self.encodings]
         return "\n".join([*lines, "encodings = [", *listed, "]", ""])
 
     @property
     def digest(self) -> str:
         """The SHA-256 of the plan's canonical TOML, which identifies the plan."""
         return sha256(self.text.encode()).hexdigest()
-
-    @property
-    def smoke(self) -> bool:
-        """True if the plan has the smallest profile, which only tests that the code runs."""
-        return self.profile == PROFILES["smoke"]
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -37,22 +37,8 @@ class Interval:
     high: float
     level: float = 0.95
 
-    @property
-    def half_width(self) -> float:
-        return (self.high - self.low) / 2
-
     def __str__(self) -> str:
         return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
-
-
-def first_below(lengths: Sequence[int], right: Sequence[float], half: float = 0.5) -> int | None:
-    """Return the first length at which fewer than `half` of the answers are right, or None.
-
-    >>> first_below([10, 20, 30], [1.0, 0.6, 0.4])
-    30
-    """
-    pairs = sorted(zip(lengths, right, strict=True))
-    return next((n for n, x in pairs if x < half), None)
 
 
 def interval(

@@ -280,6 +280,11 @@ class Store:
         flush_folder(self.folder)
 
 
+def exists(folder: Path) -> bool:
+    """Test whether a folder has the database of a study, finished or not."""
+    return any((folder / name).exists() for name in (RESULTS, RUNNING))
+
+
 def read(path: Path) -> Contents:
     """Read the database of a study. Nothing is written.
 

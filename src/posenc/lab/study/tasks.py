@@ -240,10 +240,6 @@ class Task:
                 f" symbol {brief(unknown.args[0])}. Add this symbol to `symbols`."
             ) from None
 
-    def decode(self, tokens: Sequence[int]) -> list[str]:
-        """Convert token ids to symbols, without padding."""
-        return [self.vocabulary[n] for n in tokens if n]
-
 
 def copy(n: int, random: Random) -> Answered:
     """Copy n words."""
@@ -682,12 +678,7 @@ def _check_sizes(path: Path) -> None:
 
 
 def load_sentences(path: Path) -> Task:
-    """Make the sentence task from a file whose lines are a label, a tab and a sentence.
-
-    Files of vaderSentiment are accepted too: their lines are an identifier, a valence from −4 to 4
-    and a sentence. Sentences with an absolute valence of 0.5 or less are left out. Hutto & Gilbert
-    2014, "VADER", ICWSM.
-    """
+    """Make the sentence task from a file whose lines are a label, a tab and a sentence."""
     try:
         lines = path.read_text("utf-8", errors="replace").splitlines()
     except OSError as error:
@@ -697,23 +688,12 @@ def load_sentences(path: Path) -> Task:
         match line.split("\t"):
             case [label, sentence]:
                 labelled.append((sentence, label))
-            case [_, valence, sentence]:
-                try:
-                    felt = float(valence)
-                except ValueError:
-                    raise ValueError(
-                        f"{path}, line {number}: the valence, which stands between the tabs, must"
-                        f" be a number, got {valence!r}. Correct the line."
-                    ) from None
-                if abs(felt) > 0.5:
-                    labelled.append((sentence, "positive" if felt > 0 else "negative"))
             case [""]:
                 continue
             case parts:
                 raise ValueError(
-                    f"{path}, line {number}: a line must be a label and a sentence, or an"
-                    f" identifier, a valence and a sentence, separated by tabs, got {len(parts)}"
-                    " parts. Correct the line."
+                    f"{path}, line {number}: a line must be a label and a sentence, separated by a"
+                    f" tab, got {len(parts)} parts. Correct the line."
                 )
     # Files are often sorted by source or label, and every tenth sentence is held out
     Random(0).shuffle(labelled)
