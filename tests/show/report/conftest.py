@@ -104,7 +104,7 @@ LLAMA = {
 @pytest.fixture
 def weighed():
     """Measurements of weights that are made up: a tensor of each kind, and a layout."""
-    learned = Rows([1.0] * 8, [0.9] * 7, [1.0] * 4, [0.9, 0.8, 0.7, 0.1], 3.14, 6, "random", None)
+    learned = Rows([1.0] * 8, [0.9] * 7, [0.9, 0.8, 0.7, 0.1], 3.14, 6, "random", None)
     steps = Steps([-2, -1, 0, 1, 2, 3, 4], [[0, 0, 0, 2, 1, 1, -3.0], [0, 0, 0, 0, 1, 1, 1.0]])
     vectors = Vectors([1, 0, -1], [1.0, 3.0, 2.0], [0.5, 0.25])
     strengths = Bands(["q", "k"], [0, 1, 2], "half", [6.283, 62.83], [1.0, 2.0], [3.0, 0.5])
