@@ -1,6 +1,5 @@
 """Pictures from Python: their numbers against formulas, and what cannot be drawn."""
 
-import json
 import math
 
 import pytest
@@ -103,25 +102,17 @@ def test_beside_attention_is_that_of_the_same_layer_without_positions():
     assert plain == nope
 
 
-def test_wavelengths_are_those_of_the_config(tmp_path):
-    config = {"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4}
-    config |= {"num_hidden_layers": 2, "max_position_embeddings": 64, "rope_theta": 100.0}
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(config))
-    line = next(mark for mark in marks(plot.wavelengths(file)) if isinstance(mark, Line))
-    assert list(line.y) == pytest.approx([2 * math.pi * 100 ** (j / 4) for j in range(4)])
-
-
-def test_dials_say_what_is_new_beyond_the_trained_length(tmp_path):
+def test_pictures_of_a_model_are_its_wavelengths_and_dials():
     """θ = 1, 0.316, 0.1, 0.0316 a token: 64 tokens are a turn of all but the slowest."""
     config = {"model_type": "llama", "hidden_size": 32, "num_attention_heads": 4}
     config |= {"num_hidden_layers": 2, "max_position_embeddings": 64, "rope_theta": 100.0}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    picture = plot.dials(tmp_path, target=256)
-    assert picture.figure.panels[0].title == "as trained: 1 of 4 pairs meet new angles"
-    assert picture.numbers.rows[3][3:] == ["32%", "68%", "0%", "1"]
-    with refused(ValueError, "`target`", 64):
-        plot.dials(tmp_path, target=64)
+    drawn = plot.pictures(posenc.inspect(config, 256))
+    line = next(mark for mark in marks(drawn["bands-0-0"]) if isinstance(mark, Line))
+    assert list(line.y) == pytest.approx([2 * math.pi * 100 ** (j / 4) for j in range(4)])
+    dials = drawn["dials-0-0"]
+    assert dials.figure.panels[0].title == "as trained: 1 of 4 pairs meet new angles"
+    assert dials.numbers.rows[3][3:] == ["32%", "68%", "0%", "1"]
+    assert "dials-0-0" not in plot.pictures(posenc.inspect(config, 64))
 
 
 @pytest.mark.usefixtures("unchecked")

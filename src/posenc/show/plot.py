@@ -2,6 +2,7 @@
 
     posenc.plot.rows("sinusoidal")                     displayed in a notebook
     posenc.plot.similarity(RoPE(64)).save("rope.svg")
+    posenc.plot.pictures(posenc.inspect("folder"))     all figures of a result, by name
     posenc.plot.load("score-against-distance.json")    a figure that the explorer saved
 
 An encoding is an `Encoding` or a name of the catalogue.
@@ -22,7 +23,6 @@ from posenc.catalog import CATALOG, create, find
 from posenc.core.encoding import Encoding
 from posenc.core.masks import causal as earlier
 from posenc.lab.compare.portrait import attention_weights, without
-from posenc.models import inspection, published
 from posenc.properties.probe import Probe
 from posenc.support.arguments import brief, count
 from posenc.support.extras import how_to_install
@@ -32,7 +32,7 @@ try:
     from posenc.show.report.figures import attention as attention_figures
     from posenc.show.report.figures import clocks as clock_figures
     from posenc.show.report.figures import places as places_figures
-    from posenc.show.report.figures import positions, rotary
+    from posenc.show.report.figures import positions
     from posenc.show.report.picture import Picture, pictures
 except ImportError as error:  # pragma: no cover
     raise ImportError(
@@ -45,14 +45,11 @@ __all__ = [
     "bias",
     "channels",
     "clocks",
-    "dials",
     "load",
-    "models",
     "pictures",
     "places",
     "rows",
     "similarity",
-    "wavelengths",
 ]
 
 DIM, HEADS = 64, 4
@@ -241,62 +238,6 @@ def attention(
     return Picture(attention_figures.compared(plain[:heads], weights[:heads], tokens))
 
 
-def wavelengths(model: str | Path, target: int | None = None) -> Picture:
-    """Draw the wavelength of each pair of a model's RoPE beside its context length.
-
-    - `model`: a config.json or a model folder
-    - `target`: a second length in tokens to draw, or None
-
-    Raises ValueError for a model without a rotation, and ModelError for a file that cannot be read.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> llama = {"model_type": "llama", "max_position_embeddings": 8192}
-    >>> with TemporaryDirectory() as folder:
-    ...     config = Path(folder, "config.json")
-    ...     written = config.write_text(json.dumps(llama))
-    ...     type(wavelengths(config)).__name__
-    'Picture'
-    """
-    return Picture(rotary.bands(_turning(model, target)))
-
-
-def dials(model: str | Path, target: int) -> Picture:
-    """Draw the angles of each RoPE pair in training, and the new angles in longer texts.
-
-    - `model`: a config.json or a model folder
-    - `target`: length of those texts in tokens
-
-    The picture shows the unmodified model, and the model after each extension. Raises ValueError
-    for a model without a rotation or a `target` within its trained length, and ModelError for a
-    file that cannot be read.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> llama = {"model_type": "llama", "max_position_embeddings": 8192}
-    >>> with TemporaryDirectory() as folder:
-    ...     config = Path(folder, "config.json")
-    ...     written = config.write_text(json.dumps(llama))
-    ...     type(dials(config, 131_072)).__name__
-    'Picture'
-    """
-    turning = _turning(model, target)
-    if not turning.dials or not turning.trained or not turning.span:
-        raise ValueError(
-            f"`target` must be longer than the trained length of {model}"
-            f"{f', {turning.trained:,} tokens' if turning.trained else ''}, got {target:,}."
-            " Shorter texts have no new angles. Use `plot.wavelengths`."
-        )
-    return Picture(rotary.dials(turning.dials, turning.trained, turning.span))
-
-
-def models() -> Picture:
-    """Draw the bases, wavelengths and context lengths of published models.
-
-    >>> type(models()).__name__
-    'Picture'
-    """
-    return Picture(rotary.models(published.models()))
-
-
 def places() -> Picture:
     """Draw the steps of attention that each encoding of the catalogue changes.
 
@@ -326,18 +267,6 @@ def load(path: str | Path) -> Picture:
         raise ValueError(
             f"`path` must be a figure as JSON, got {brief(Path(path).name)}: {error}"
         ) from None
-
-
-def _turning(model: str | Path, target: int | None) -> inspection.Turning:
-    """Return the RoPE of the model's layers that attend over the largest distance."""
-    inspected = inspection.inspect(Path(model), target)
-    turnings = [group.turning for group in inspected.groups if group.turning]
-    if not turnings:
-        raise ValueError(
-            f"`model` must be a model with RoPE, got {model} without RoPE. `posenc inspect` prints"
-            " the encodings of the model's layers."
-        )
-    return max(turnings, key=lambda turning: turning.span or 0)
 
 
 def _encoding(encoding: Encoding | str, dim: int = DIM, heads: int = HEADS) -> Encoding:
