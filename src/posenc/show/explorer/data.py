@@ -6,7 +6,6 @@ Graphs and other measurements of the catalogue are made once and cached (`measur
 page of the catalogue (`ready.py`). Encodings and models of users are described in each call.
 """
 
-import json
 import multiprocessing
 import os
 import shlex
@@ -14,7 +13,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import replace
 from inspect import Parameter, signature
-from pathlib import Path
 from random import Random
 from typing import Any, TypedDict, cast
 
@@ -297,21 +295,6 @@ def paper(card: Card) -> Citation:
         "link": source.link,
         "bibtex": source.bibtex,
     }
-
-
-def write(data: Mapping[str, Any], path: Path) -> None:
-    """Write packaged data as JSON with one line for each key, so that diffs are short."""
-    parts = (f"{json.dumps(key)}:{_lines(value)}" for key, value in data.items())
-    path.write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
-
-
-def _lines(value: Any) -> str:
-    if isinstance(value, dict):
-        inner: Iterable[str] = (f"{json.dumps(key)}:{to_json(item)}" for key, item in value.items())
-        return "{\n" + ",\n".join(inner) + "}"
-    if isinstance(value, list):
-        return "[\n" + ",\n".join(map(to_json, value)) + "]"
-    return to_json(value)
 
 
 def renamed(card: Card) -> Card:

@@ -1,15 +1,18 @@
 """Data for the scenes of the explorer's story in which no encoding is computed.
 
 The frequencies of a published rotation before and after each extension, the outcomes of a
-registered study, and the guide of docs/guide.md.
+registered study, and the guide of docs/guide.md. `tools/explorer.py` writes the outcomes from the
+study's store, which is not installed, and a test compares them.
 """
 
+import json
 from dataclasses import asdict
+from functools import cache
+from importlib.resources import files
 from typing import TypedDict
 
 from posenc.analysis.frequencies import stretched
 from posenc.encodings.rotary.theta import frequencies
-from posenc.show.explorer.study_curves import Outcomes, short
 from posenc.show.report.guide import GUIDE
 
 MODEL, BASE, DIM, TRAINED, TARGET = "Llama 3", 500_000, 128, 8_192, 131_072
@@ -37,6 +40,22 @@ class GrowingText(TypedDict):
     ways: list[StretchedWay]
 
 
+class Trained(TypedDict):
+    encoding: str  # name in the catalogue
+    curve: dict[str, list[float]]  # by length, for each seed the share of texts that are right
+
+
+class Outcomes(TypedDict):
+    study: str  # name of the study's folder
+    trained: int  # L, tokens
+    seeds: int
+    layers: int
+    width: int
+    steps: int
+    rates: list[float]  # one for all rows, or candidates of which each row used its best
+    rows: list[Trained]
+
+
 class Story(TypedDict):
     growth: GrowingText
     short: Outcomes
@@ -55,3 +74,9 @@ def story() -> Story:
     ]
     growth = GrowingText(model=MODEL, base=BASE, trained=TRAINED, target=TARGET, ways=ways)
     return {"growth": growth, "short": short(), "guide": [asdict(row) for row in GUIDE]}
+
+
+@cache
+def short() -> Outcomes:
+    """Read the packaged outcomes of the study of short texts."""
+    return json.loads((files("posenc.show.explorer") / "study_curves.json").read_text("utf-8"))
