@@ -337,7 +337,7 @@ def test_pairs_that_were_searched_for_are_written_and_read_again(posenc, tmp_pat
     (tmp_path / "a.txt").write_text(text(4_000, seed=1))
     asked = ("extend", model, "--to", 48, "--prove", "--text", "a.txt", "--precision", "bfloat16")
     code, out, _ = posenc(*asked)
-    assert (code, "chosen on other stretches: pairs, searched" in out) == (0, True)
+    assert (code, "chosen on other excerpts: pairs, searched" in out) == (0, True)
     assert "read whole, bfloat16" in out
     assert "llama.cpp: has no option for longrope" in out
     code, out, _ = posenc("inspect", model, "--json")

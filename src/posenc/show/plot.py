@@ -76,7 +76,9 @@ def rows(
     'Picture'
     """
     if of not in ("values", "angle", "cos"):
-        raise ValueError(f'`of` must be "values", "angle" or "cos", got {brief(of)}.')
+        raise ValueError(
+            f'`of` must be "values", "angle" or "cos", got {brief(of)}. Use one of these.'
+        )
     if of == "values":
         return Picture(positions.encoding(_name(encoding), _row_values(encoding, tokens)))
     instance, pos = _turns(encoding, "`plot.rows` with angles"), range(count(tokens, "tokens", 2))
@@ -88,7 +90,7 @@ def rows(
 
 
 def channels(encoding: Encoding | str, tokens: int = 128, channels: Sequence[int] = ()) -> Picture:
-    """Draw some channels of an encoding's position vectors as curves against the position.
+    """Draw curves of single channels of an encoding's position vectors, by position.
 
     - `encoding`: an `Encoding`, or a name of the catalogue
     - `tokens`: positions to draw, 128 by default
@@ -157,8 +159,7 @@ def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
     if instance.axes > 1:
         raise ValueError(
             f"`encoding` must have one axis, got {_name(encoding)}, which has {instance.axes}"
-            " axes. Pass"
-            " a bias of distances in a text."
+            " axes. Pass a bias of distances in a text."
         )
     try:
         with torch.no_grad():

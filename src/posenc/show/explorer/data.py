@@ -100,7 +100,7 @@ class Page(TypedDict):
     families: dict[str, str]
     properties: list[PropertyWords]
     encodings: list[PageEntry]  # the user's own come first
-    first: list[str]  # slugs to begin with
+    first: list[str]  # slugs of the encodings that are shown first
     begin: str  # the first view: that of the named encodings or models, or the story
     story: Story  # data of the story's scenes that do not run an encoding
     models: list[ModelEntry]  # the user's models come first
@@ -163,7 +163,7 @@ def catalog_page(slugs: Iterable[str] | None = None) -> Page:
 def _measured_before(
     bases: Sequence[float], slugs: Container[str]
 ) -> tuple[dict[str, Measurements], list[str]]:
-    """Return the stored measurements, graphs of these encodings, and the missing parts."""
+    """Return the measurements that exist, and the names of the parts that are missing."""
     found = {card: kept(card, bases) for card in CATALOG}
     missing = [card for card, one in found.items() if one is None]
     found |= {card: graph_only(card) for card in missing if card.slug in slugs}
@@ -210,7 +210,7 @@ def _catalog_page(
 
 
 def encoding(card: Card, measured: Measurements) -> PageEntry:
-    """Describe an encoding for the page, with its measurements."""
+    """Return the page's entry of an encoding: what its card declares, and its measurements."""
     instance = card.make(graphs.DIM, graphs.HEADS)
     named = card.slug if card in CATALOG else getattr(card.make, "name", card.name)
     text = blocks(card.text)
@@ -232,14 +232,16 @@ def encoding(card: Card, measured: Measurements) -> PageEntry:
 
 
 def catalog(bases: Sequence[float] | None = None) -> dict[str, Measurements]:
-    """Return the measurements of all catalogue entries by slug; missing ones are measured now.
+    """Return the measurements of every encoding of the catalogue, by slug.
+
+    Encodings without stored measurements are measured now, each in about half a second.
 
     `bases` are values that sliders mark; None: those of published models.
     """
     bases = published_bases() if bases is None else bases
     found = {card.slug: kept(card, bases) for card in CATALOG}
     lacking = [card for card in CATALOG if found[card.slug] is None]
-    # Processes that begin together measure different encodings first
+    # In random order, so that processes that start together do not repeat each other's work
     Random(os.getpid()).shuffle(lacking)
     measured = {card.slug: kept(card, bases) or measure(card, bases) for card in lacking}
     return {slug: one or measured[slug] for slug, one in found.items()}
@@ -264,7 +266,7 @@ def measured_beside() -> Iterator[Callable[[], None]]:
 
 
 def unmeasured() -> int:
-    """Count the encodings without stored measurements; each takes about half a second."""
+    """Count the encodings of the catalogue whose measurements are not stored yet."""
     bases = published_bases()
     return sum(kept(card, bases) is None for card in CATALOG)
 

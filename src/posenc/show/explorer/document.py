@@ -51,7 +51,9 @@ def _order(main: str) -> list[str]:
 
     def visit(name: str, above: tuple[str, ...]) -> None:
         if name in above:
-            raise ValueError(f"modules import each other in a circle: {' → '.join((*above, name))}")
+            raise ValueError(
+                f"modules must not import each other in a circle, got {' → '.join((*above, name))}."
+            )
         for other in _imported(name):
             visit(other, (*above, name))
         if name not in order:
@@ -66,7 +68,7 @@ def _imported(name: str) -> Iterable[str]:
 
 
 def _beside(name: str, path: str) -> str:
-    """Resolve the path of an import, such as "../interpreter.js" in "page/main.js"."""
+    """Return the path of an imported module, such as "../interpreter.js" in "page/main.js"."""
     return os.path.normpath(PurePosixPath(name).parent / path).replace(os.sep, "/")
 
 
@@ -75,7 +77,7 @@ def _scope(name: str) -> str:
     code = _text(name)
     exports = [match[1] for match in EXPORT.finditer(code)]
     for line in re.findall(r"^export const .*;$", code, re.MULTILINE):
-        # Finds names such as `export const MOST_ROWS = 1, MOST_KEYS = 2`
+        # One statement can export several constants: `export const MOST_ROWS = 1, MOST_KEYS = 2`
         exports += re.findall(r", ([A-Z_]+) = ", line)
     code = IMPORT.sub(lambda match: _import_statement(match[1], _beside(name, match[2])), code)
     if re.search(r"^(import|export)\b", EXPORT.sub("", code), re.MULTILINE):
@@ -101,12 +103,12 @@ def _text(name: str) -> str:
 
 
 def write(page: str, out: Path) -> None:
-    """Write the page, or replace an earlier one, in one atomic step."""
+    """Write the page atomically; an earlier page in this file is replaced."""
     write_whole(out, page.encode("utf-8", "backslashreplace"))
 
 
 def check_place(out: Path, force: bool = False) -> None:
-    """Raise OSError, with the reason, if a page must not or cannot be written to `out`."""
+    """Raise OSError if the page must not, or cannot, be written to the file `out`."""
     name = printable(str(out), 4_000)
     if out.is_dir():
         raise IsADirectoryError(

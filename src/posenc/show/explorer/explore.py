@@ -49,7 +49,7 @@ def explorer(
 
 
 def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
-    """Split arguments into catalogue entries of encodings and paths of model files."""
+    """Split the arguments of `explore` into cards of encodings and paths of models."""
     cards, paths = [], []
     for item in what:
         if not isinstance(item, Encoding | Card | str | Path):
@@ -65,7 +65,7 @@ def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
 
 
 def results(folder: str | Path) -> dict[str, Any]:
-    """Return the results of a study as `posenc results --json` prints them."""
+    """Return the results of a study in the form that `posenc results --json` prints."""
     from posenc.lab.study import analysis, store
 
     return analysis.analyse(store.read(Path(folder))).to_json()

@@ -53,10 +53,10 @@ INTERPRETER = "interpreter.js"
 
 
 class GraphInputs(NamedTuple):
-    """The inputs of a graph: q and k (1, head, token, channel), x and hidden (1, token, width).
+    """The input tensors of a graph.
 
-    Additive encodings add to x; the layer reads `hidden`. `head`, (1,), is the number of the shown
-    head.
+    q and k are (1, head, token, channel), x and hidden (1, token, width). Additive encodings add
+    to x; the layer reads `hidden`. `head`, (1,), is the number of the shown head.
     """
 
     pos: Tensor
@@ -171,7 +171,7 @@ def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
 def bias_of_head(
     bias: ScoreBias, head: Tensor, shape: tuple[int, int, int, int], seen: Tensor | None
 ) -> Tensor:
-    """Compute one head's bias for all query–key pairs, without the other heads if possible."""
+    """Compute one head's bias for all query–key pairs, and no other head's if possible."""
     of_pair = bias.pair()
     if of_pair is None:
         return of_head(bias.block(ALL, ALL, seen), head).expand(shape)
@@ -261,7 +261,7 @@ def _not_exported(card: Card, encoding: Encoding, name: str, error: Exception) -
     try:
         own = inspect.getfile(type(encoding))
     except (OSError, TypeError):
-        own = ""  # code that was typed in has no file
+        own = ""  # code that was typed into a session has no file
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == own]
     where = f" ({Path(own).name}, line {lines[-1]})" if lines else ""
     why = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -282,7 +282,7 @@ def graph(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> dic
 
 
 def written(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an exported graph as data for JSON, with its constant tensors converted."""
+    """Convert the constant tensors of an exported graph to data for JSON."""
     constants = {name: numbers(value) for name, value in graph["constants"].items()}
     return {**graph, "constants": constants}
 

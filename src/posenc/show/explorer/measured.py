@@ -86,7 +86,7 @@ def measure_own(card: Card, bases: Sequence[float]) -> Measurements:
 
 
 def graph_only(card: Card) -> Measurements:
-    """Return the graph of an encoding of the catalogue, at once, without other measurements."""
+    """Return an encoding's graph alone; the slower measurements are left empty."""
     instance = graphs.make(card, *WIDE)
     return {
         "graph": graphs.graph(card),
@@ -123,7 +123,7 @@ def _learned(encoding: Encoding) -> int:
 
 
 def wider(card: Card) -> dict[str, dict[str, Any]]:
-    """Export a graph of the encoding for each head size in `DIMS`.
+    """Export graphs of an encoding for other head sizes, keyed by the number of channels.
 
     The result is empty for biases and for encodings with parameters.
     """

@@ -264,7 +264,7 @@ def _outlook(full_spec: Spec, target: int, advice: list[str]) -> Outlook:
 
 
 def _key(inspected: Inspected) -> str:
-    """Return a key for a rotation, so that models with the same rotation share one entry."""
+    """Return a key that is the same for equal rotations, which then share one entry."""
     rotary: Rotary = replace(inspected.rotary, layout=None, trailing=False)
     rest = crc32(str([rotary, *phrases.turning(inspected)]).encode())
     lengths = f"{inspected.trained}-{inspected.span}"

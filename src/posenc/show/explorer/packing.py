@@ -1,4 +1,4 @@
-"""Write the data of the explorer's page as JSON in which each long list is stated once.
+"""Pack the data of the explorer's page: equal long lists are written only once.
 
     {"lists": [[1.0, …], …], "page": {"theta": {"$list": 0}, …}}
 
@@ -15,7 +15,7 @@ REFERENCE = "$list"
 
 
 def packed(page: Mapping[str, Any]) -> dict[str, Any]:
-    """Move each long list of a page to `lists`, equal ones to the same place."""
+    """Replace each long list of a page by a reference; equal lists are stored once."""
     places: dict[str, int] = {}
     lists: list[list[Any]] = []
 
@@ -37,7 +37,7 @@ def packed(page: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unpacked(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the page of packed data, in which equal lists are one object."""
+    """Restore a page that `packed` has packed."""
     lists: list[Any] = []
 
     def unpack(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Read the explorer's page of the catalogue without torch, once it has been made.
+"""Cache the explorer's page of the catalogue, so that it can be read without torch.
 
 `data.py` makes the page and keeps it: in the user's cache, or in the wheel. It is made again when
 any file of the package has changed.
@@ -15,7 +15,7 @@ BEGINNING = "rope", "sinusoidal", "alibi"  # the encodings shown first if none a
 
 
 def page(first: Sequence[str] = ()) -> dict[str, Any] | None:
-    """Return the page of all encodings of the catalogue and published models; None if not made.
+    """Return the cached page of all encodings and published models, or None.
 
     - `first`: slugs of the encodings that are shown first
     """
@@ -34,7 +34,7 @@ def file_name() -> str:
 
 
 def begun(page: Mapping[str, Any], first: Sequence[str]) -> dict[str, Any]:
-    """Return the page with the running command, begun at these encodings or at the story."""
+    """Return the page, changed to start with these encodings or, without any, with the story."""
     return {
         **page,
         "command": provenance.command_line.get(),

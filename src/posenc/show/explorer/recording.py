@@ -1,4 +1,4 @@
-"""Record what torch computes, and merge recordings of several text lengths into one graph.
+"""Record operations of torch at several text lengths, and merge them into one graph.
 
     recordings = [Recording(inputs_of(tokens), constants, function) for tokens in (11, 13, 97)]
     graph = Graph(recordings).to_json()
@@ -141,7 +141,7 @@ class Graph:
             self.references[number] = self._reference(number)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the graph as plain data, except that its constants are still tensors."""
+        """Return the graph as plain data; only its constants are tensors."""
         return {
             "inputs": {name: self._shape(n) for n, name in self.inputs.items()},
             "constants": {
@@ -183,7 +183,7 @@ class Graph:
         return self.same[key]
 
     def _merged(self, values: Sequence[Any]) -> Any:
-        """Merge the values of an argument at several text lengths into a value for any length."""
+        """Merge an argument's values at several text lengths into one that holds for any length."""
         first = values[0]
         if isinstance(first, list):
             return [self._merged(parts) for parts in zip(*values, strict=True)]
@@ -279,7 +279,7 @@ def _function(name: str) -> Callable[..., Any]:
     operation, _, overload = name.partition(".")
     if operation == "py":
         return getattr(operator, overload)
-    if operation == "view":  # copies into another layout are left out
+    if operation == "view":  # graphs leave out `contiguous`, without which `view` can fail
         return torch.reshape
     return getattr(getattr(torch.ops.aten, operation), overload)
 

@@ -1,4 +1,4 @@
-"""The explorer's sliders: each has the constants of a graph for many values of an option.
+"""Sliders of the explorer: constants of a graph for many values of one option.
 
     {"base": {"values": [1000, …, 10000, …], "at": 5, "marked": [10000, 50000, …],
               "constants": {"freqs": …}}, …}
@@ -134,7 +134,7 @@ class SliderMaker:
         return {"values": values, "at": at, "marked": marked, "constants": numbers}
 
     def changed(self, name: str, default: float) -> Iterator[str]:
-        """Yield the attribute paths of an encoding's floats that change with the option `name`."""
+        """Yield the paths of the encoding's floats that depend on the option `name`."""
         with suppress(TypeError, ValueError):
             first, moved = self.encoding(), self.encoding(**{name: default * 0.875})
             for path, module in moved.named_modules():
@@ -189,14 +189,14 @@ def floats(card: Card, encoding: Encoding) -> dict[str, float]:
 
 
 def _is_float(option: Parameter) -> bool:
-    # Such as `span: float = 512`
+    # An integer default of a float option, as in `span: float = 512`
     if isinstance(option.default, int):
         return option.annotation in (float, "float") and not isinstance(option.default, bool)
     return isinstance(option.default, float)
 
 
 def steps(default: float, bases: Collection[float] = ()) -> list[float]:
-    """Return the values of a slider for an option with this default.
+    """Return the values of a slider for an option, given its default.
 
     For `base`, these are published and round values. Otherwise, they are shares of 1 for a default
     from 0 to 1, or halves and doubles of the default.
@@ -209,7 +209,7 @@ def steps(default: float, bases: Collection[float] = ()) -> list[float]:
 
 
 def constants(graph: Mapping[str, Any], encoding: Encoding) -> dict[str, Tensor]:
-    """Return the tensors of an encoding that can replace constants of its graph, by name.
+    """Return those tensors of an encoding that can replace constants of its graph, by name.
 
     Constants that the encoding lacks, or has in another shape, are left out.
     """

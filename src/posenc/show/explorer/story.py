@@ -1,4 +1,4 @@
-"""Data for the scenes of the explorer's story in which no encoding is computed.
+"""Data for those scenes of the explorer's story that compute no encoding.
 
 The frequencies of a published rotation before and after each extension, the outcomes of a
 registered study, and the guide of docs/guide.md. `tools/explorer.py` writes the outcomes from the

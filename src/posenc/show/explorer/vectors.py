@@ -1,4 +1,4 @@
-"""Reduce the rows of a model's embedding table to small word vectors for the page.
+"""Make small word vectors for the page from a model's embedding table.
 
 The words are the first whole words of the vocabulary, whose order is roughly their frequency. Their
 rows are projected to the directions that preserve most of their dot products (the leading right
@@ -33,7 +33,7 @@ TABLE = re.compile(  # names of embedding tables, as transformers and llama.cpp 
 
 
 class WordVectors(TypedDict):
-    """Words with vectors from a model; the page's other words have random vectors."""
+    """The words to which a model gives vectors; other words of the page have random vectors."""
 
     model: str
     words: list[str]
@@ -93,7 +93,7 @@ def vocabulary(file: Path) -> dict[str, int]:
 
 
 def words(tokens: Mapping[str, int]) -> dict[str, int]:
-    """Return the token ids of words that the page always shows, then of other common words.
+    """Return the ids of words by word: those of the page's sentences, then common words.
 
     If some tokens are marked as the beginning of a word, unmarked tokens may be parts of words and
     are left out.

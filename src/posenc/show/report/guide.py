@@ -68,7 +68,7 @@ _ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
 
 
 def _read(*names: str) -> str:
-    """Format the bits per character of encodings on whole and cropped texts.
+    """Format the bits per character that models need on whole and on cropped texts.
 
     The texts are twice as long as those in training.
     """
@@ -157,7 +157,7 @@ GUIDE = (
         f"at 16 times its length, {NEW_ANGLES['as trained']} of Llama 3's 64 pairs meet new angles;"
         f" with YaRN {NEW_ANGLES['YaRN']}",
         "computed",
-        "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; a method of its own: Llama 3.1, Phi-3.5",
+        "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; methods of their own: Llama 3.1, Phi-3.5",
         "Llama 3's RoPE rotates 64 pairs of channels. If the model was trained on 8,192 tokens and"
         " reads 131,072, the number of pairs that meet angles not seen in training is, by method:"
         f" {_ANGLES}. The count hides a cost of PI: PI moves all neighbouring tokens 16 times"
@@ -167,18 +167,16 @@ GUIDE = (
         " as much as 0.01 bits per token. These models could gain little from longer texts: one of"
         f" the four, trained on 128 letters, needs {TWICE[0]} bits per letter if it reads 128"
         f" letters and {TWICE[1]} if it reads only the last 64. No config can state the methods"
-        " ReRoPE and"
-        f" Self-Extend; they saved up to {REMAPPED} bits per token with this model, and less than"
-        " 0.01"
-        " with the other three models.",
+        f" ReRoPE and Self-Extend; they saved up to {REMAPPED} bits per token with this model, and"
+        " less than 0.01 with the other three models.",
         "Whether your model can use texts of that length. `posenc extend --prove` measures the"
         " loss of your model on long texts; training on texts of that length is the alternative.",
     ),
     Use(
         "a trained RoPE model, left as it is",
         "only the last L tokens (L: the trained length)",
-        f"at 2 L, tiny models need {READ['RoPE'][1]:.2f} bits per character reading all, and"
-        f" {READ['RoPE'][2]:.2f} reading the last L",
+        f"at 2 L, tiny models need {READ['RoPE'][1]:.2f} bits per character on the whole text,"
+        f" {READ['RoPE'][2]:.2f} on the last L",
         "measured",
         "windows in half of the layers or more: Gemma-3, gpt-oss, Olmo-3.1",
         "The models of the section “A decoder” need these bits per character on texts of 2 L; the"
@@ -187,16 +185,15 @@ GUIDE = (
         " another study, ALiBi models with four heads, learning rate 0.001 and 1,500 steps need"
         f" {ALIBI[0]:.3f} bits for the whole text and {ALIBI[1]:.3f} bits for the last L. All of"
         " these models use only the last 6 to 10 letters of a text, even within L, so no encoding"
-        " could have gained more from longer"
-        " texts. In a third study, models were trained to copy L = 10 words, which may repeat"
+        " could have gained more from longer texts. In a third study, models were trained to copy"
+        " L = 10 words, which may repeat"
         " (learning rate 0.001, 2,000 steps, 6 seeds). At 1.2 L, models with RoPE copied"
         f" {COPIED['RoPE'][0]} % of the texts and models with NoPE {COPIED['NoPE'][0]} %; that"
         " study has too few seeds to decide any of its contrasts. A pilot of one seed trains RoPE"
-        " on"
-        " texts in which no word repeats, with four times the batch size and learning rate of the"
-        " third study; this RoPE copies texts longer than L (studies/use-of-length). Reading only"
-        " the last L tokens fails"
-        " if the answer lies farther back: in the same pilot, in a recall task (L = 20), RoPE finds"
+        " on texts in which no word repeats, with four times the batch size and learning rate of"
+        " the third study; this RoPE copies texts longer than L (studies/use-of-length). Reading"
+        " only the last L tokens fails if the answer lies farther back: in the same pilot, in a"
+        " recall task (L = 20), RoPE finds"
         f" {RECALLED[0]} % at 2 L, and {RECALLED[1]} % in a window of L.",
         "Whether large models behave in the same way, and whether tiny models do at other lengths,"
         " numbers of steps and larger learning rates.",
@@ -204,7 +201,7 @@ GUIDE = (
     Use(
         "a decoder to train, to read beyond L",
         "KERPLE or FoX",
-        "up to 2 L, tiny models equal RoPE that reads the last L, within"
+        "up to 2 L, tiny models equal RoPE on the last L, within"
         f" {max(EQUAL['KERPLE'], EQUAL['FoX'])} bits",
         "measured",
         "none of the models whose configs are packaged",
@@ -229,8 +226,8 @@ GUIDE = (
         " a learning rate chosen for each encoding, 3,000 steps, 8 seeds). On texts of length"
         f" n ≤ L, the encoders need {HIDDEN['RoPE']:.3f} bits per hidden word with RoPE,"
         f" {HIDDEN['Learned']:.3f} with a learned table and {HIDDEN['NoPE']:.3f} without"
-        " positions. For each seed, the learned"
-        " table and the model without positions differ by less than 0.1 bits.",
+        " positions. For each seed, the learned table and the model without positions differ by"
+        " less than 0.1 bits.",
         "Which encoding learns best if models with a learned table are trained for longer.",
     ),
     Use(
@@ -243,11 +240,12 @@ GUIDE = (
         " positions with several axes, such as the row and column of an image patch. RoPE-Mixed,"
         " LieRE and STRING accept such positions too."
         " In a study (studies/marks-8, 6 seeds, learning rate 0.004, 600 steps), tiny models that"
-        " were trained on pictures of 8 × 8 patches name the side of a mark on which another one"
-        " is; chance is 25 %. Percent right at 12 × 12 and 16 × 16:"
-        f" {_SIDES}; RoPE-Mixed trained on 16 × 16 has {SIDES_TAUGHT} there. One seed of the table"
-        " has not learned the task, so the plan's contrast, table against RoPE-Mixed, is not"
-        " decided. The base of axial RoPE is 10,000, that of RoPE-Mixed 10.",
+        " were trained on pictures of 8 × 8 patches name the side of one mark on which another"
+        " mark lies; chance is 25 %. Percent right on pictures of 12 × 12 and 16 × 16 patches:"
+        f" {_SIDES}. RoPE-Mixed that is trained on 16 × 16 patches has {SIDES_TAUGHT} there. One"
+        " seed of the resized table has not learned the task, so the comparison that the study"
+        " planned, of the table and RoPE-Mixed, is not decided. The base of axial RoPE is 10,000,"
+        " that of RoPE-Mixed 10.",
         "Which encoding is best for real pictures, and whether the base or the directions of θ"
         " cause the difference between the two RoPEs.",
     ),

@@ -74,14 +74,14 @@ class _Reader:
     def __init__(self, formula: str):
         matches = [(f.lastgroup or "", f) for f in TOKEN.finditer(formula.strip())]
         self.rest = [Token(kind, f[kind], len(f["gap"])) for kind, f in reversed(matches)]
-        self.ends: list[str] = []  # closing brackets that are awaited, innermost last
+        self.ends: list[str] = []  # closing brackets still to come, innermost last
         # Within scripts there are no fraction bars
         self.scripts = 0
 
     def until(self, end: str) -> list[str]:
         """Parse up to the closing bracket `end`, or to the end of the text if `end` is ""."""
         self.ends.append(end)
-        # `before` distinguishes a sign between two terms from a sign before one term
+        # The token before a sign decides whether the sign is unary or binary
         elements, before = [], END
         while self.next.text not in ("", end):
             token, atom = self.next, self._begins_atom()
@@ -142,7 +142,7 @@ class _Reader:
     def _group(self, opening: str) -> str:
         inner = self.until(CLOSING[opening])
         closing = self.rest.pop().text if self.rest else ""
-        # without a mathematical font, browsers double the height of brackets around an index
+        # Without a mathematical font, browsers double the height of stretchy brackets
         tall = any(tag in element for element in inner for tag in ("<mfrac", "∑"))
         fences = [
             f'<mo form="{form}" fence="true" stretchy="{str(tall).lower()}">{text}</mo>'
@@ -153,7 +153,7 @@ class _Reader:
         return group if opening in "({" else str(group)
 
     def _scripted(self, base: str, low: str) -> str:
-        """Read the sub- and superscripts after `base`, and return all three as one element.
+        """Parse the scripts after `base`, and return one element with base and scripts.
 
         - `low`: "under" to set a subscript below the base, as for a limit, otherwise "sub"
         """
@@ -162,7 +162,7 @@ class _Reader:
             kind, text, _ = self.next
             if kind in ("raised", "lowered"):
                 self.rest.pop()
-                # ⁿ and ₙ as n, read like any formula
+                # ⁿ and ₙ become n, which is parsed like any formula
                 plain = unicodedata.normalize("NFKC", text.replace("'", "′"))
                 (above if kind == "raised" else below).extend(_Reader(plain).until(""))
             elif text in ("^", "_"):
@@ -181,7 +181,7 @@ class _Reader:
         )
 
     def _argument(self) -> list[str]:
-        """Parse what follows a root sign or script sign: one atom, or a parenthesised group."""
+        """Parse the argument of a root, subscript or superscript: one atom, or a group."""
         sign = self._sign(unary=True) if self.next.text == "−" else []
         return sign + _bare(self._atom()) if self._begins_atom() else sign
 
@@ -203,7 +203,7 @@ class _Reader:
         return kind in ("code", "word", "letter", "number")
 
     def _prose(self) -> bool:
-        """Test whether the next word is prose, not a variable; "a" before a word is an article."""
+        """Test whether the next word is prose, not a variable."""
         if len(self.rest) < 2:
             return self.next.kind == "word"
         (kind, text, _), after = self.rest[-1], self.rest[-2]

@@ -1,4 +1,4 @@
-"""Check the output folder of a report, and replace an earlier report in it.
+"""Write a report into its folder safely: check the folder, and replace an earlier report.
 
     index.html      the page
     results.json    the numbers, and the names of the figures
@@ -43,7 +43,7 @@ MOST_NUMBERS = 2**25  # bytes
 
 
 def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
-    """Raise OSError, with the reason, if a report must not or cannot be written to `out`.
+    """Raise OSError if a report must not, or cannot, be written to the folder `out`.
 
     A missing folder is not created yet, so that a command that fails later leaves no folder.
 
@@ -65,7 +65,7 @@ def reserve(out: Path, force: bool = False, beside: bool = False) -> None:
                 f"{out} holds {named}, which is not an earlier report. Use another folder{remedy}."
             )
         os.rmdir(mkdtemp(prefix=UNFINISHED, dir=there))
-    except ValueError as error:  # a zero byte in the name
+    except ValueError as error:  # the name contains a zero byte
         raise OSError(f"{out} cannot be written to: {error}.") from None
     except OSError as error:
         if error.errno is None:
@@ -163,13 +163,13 @@ def _unfinished(path: Path) -> bool:
 
 
 def _known_figures(out: Path) -> list[str]:
-    """Return the figure files in `out` that an earlier report lists and that have posenc's mark."""
+    """Return the figure files of an earlier report in `out` that have posenc's mark."""
     folder, listed = out / FIGURES, _figures_of_report(out) or []
     return [n for n in _entries(folder) if n in listed and has_mark(folder / n, FIGURE_MARK)]
 
 
 def _figures_of_report(out: Path) -> set[str] | None:
-    """Return the names of the figures that the report in `out` lists, or None without a report."""
+    """Return the names of figures in the results.json in `out`, or None if there is no report."""
     try:
         tree = json.loads(_read_bytes(out / NUMBERS, MOST_NUMBERS))
         known = "posenc" in tree["provenance"]["versions"]

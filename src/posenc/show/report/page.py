@@ -79,11 +79,11 @@ class Shown:
     title: str
     alt: str
     html: str
-    json: str  # the numbers that the script adds
+    json: str  # the numbers, which the script shows as a table
 
 
 def shown(figure: Figure) -> Shown:
-    """Draw a figure, and return it in the form that the template macro `figure` needs."""
+    """Draw a figure for the template macro `figure`."""
     title = printable(figure.title, 200)
     numbers = {"title": title, "table": _printable_table(data_table(figure))}
     embedded = _embedded(json.dumps(numbers, ensure_ascii=False))

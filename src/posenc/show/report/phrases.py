@@ -39,7 +39,7 @@ def label(name: str) -> str:
 
 
 def masked(names: Sequence[str]) -> str:
-    """Return a sentence about the encodings that were measured under a causal mask.
+    """State which encodings were measured under a causal mask.
 
     The sentence is "" if `names` is empty.
 
@@ -85,7 +85,7 @@ def moved(share: float | None) -> str:
 
 
 def sentence(words: Sequence[str]) -> str:
-    """Join words and punctuation to a sentence, without quotation marks.
+    """Join words and punctuation into a sentence. Quotation marks are left out.
 
     >>> sentence(["we", "shall", ",", "miss", '"', "morland", "."])
     'we shall, miss morland.'

@@ -55,7 +55,7 @@ def axis(panel: Panel, name: Name, most: int) -> Axis:
 
 
 def at_whole_numbers(panel: Panel, name: Name) -> bool:
-    """Test whether all data along an axis are whole numbers, so that ticks need no fractions."""
+    """Test whether all data along an axis are whole numbers. Ticks then need no fractions."""
     data = [mark for mark in panel.marks if not mark.guide]
     values = [value for mark in data for value in mark.along(name) if value is not None]
     return bool(values) and all(isfinite(value) and value == round(value) for value in values)
@@ -94,7 +94,7 @@ def _extent(panel: Panel, name: Name, log: bool, names: int) -> tuple[float, flo
 
 
 def _steps(low: float, high: float, most: int, least: float = 0.0) -> list[float]:
-    """Return at most `most` ticks at multiples of 1, 2 or 5 times a power of ten.
+    """Return at most `most` ticks that are multiples of a step such as 1, 2, 5, 10 or 20.
 
     >>> _steps(0, 128, 6), _steps(0, 3, 10, least=1)
     ([0.0, 50.0, 100.0], [0.0, 1.0, 2.0, 3.0])
@@ -108,7 +108,7 @@ def _steps(low: float, high: float, most: int, least: float = 0.0) -> list[float
 
 
 def _powers(low: float, high: float, most: int) -> list[float]:
-    """Return at most `most` ticks at powers of ten, and at 2 and 5 times these if there is room.
+    """Return at most `most` ticks for a logarithmic axis: powers of ten, and 2 and 5 times these.
 
     >>> _powers(0.9, 60, 6), _powers(1, 1e12, 6)
     ([1.0, 2.0, 5.0, 10.0, 20.0, 50.0], [1.0, 1000.0, 1000000.0, 1000000000.0, 1000000000000.0])

@@ -13,7 +13,7 @@ MOST_ROWS = 240  # rows of all panels together
 
 
 def data_table(figure: Figure) -> FigureNumbers:
-    """Return the numbers of all panels as a text table; long tables are sampled evenly.
+    """Return the numbers of all panels as a table of text. Long tables are sampled.
 
     In a panel with a heat map the other marks only point at places, so they are not listed.
     """
@@ -44,7 +44,7 @@ def evenly_spaced(count: int, wanted: int) -> list[int]:
 
 
 def _heat_table(heats: list[tuple[Panel, Heat]]) -> FigureNumbers:
-    """Return the cells of all heat maps as table rows, panel after panel."""
+    """List the cells of heat maps as table rows, one panel after the other."""
     several = len(heats) > 1
     deep = max(6, min(ROWS, MOST_ROWS // len(heats)))
     rows = []

@@ -27,7 +27,7 @@ MARKERS: tuple[Marker, ...] = ("circle", "diamond", "square", "triangle", "x")
 
 
 class Series(NamedTuple):
-    """A mark's numbers for the data table: coordinates as text, and the value at each."""
+    """The numbers of a mark for the data table: a value at each coordinate."""
 
     panel: str
     name: str
@@ -44,8 +44,8 @@ class Mark:
     """
 
     name = ""
-    guide = False  # True for marks that point at a place and show no data, such as rules
-    styled = False  # True if the mark has the colour of its name, unless a document sets a colour
+    guide = False  # True for marks without data, such as rules, which only mark a place
+    styled = False  # True if marks of the same name get the same colour by default
 
     @property
     def legend(self) -> str:
@@ -68,7 +68,7 @@ class Mark:
         return getattr(self, axis)
 
     def ends(self, axis: Name) -> tuple[float, float] | None:
-        """Return the axis range of a mark that fills its panel, such as a heat map, or None."""
+        """Return the axis range that the mark fills, as a heat map does, or None."""
         return None
 
     def series(self, panel: "Panel") -> Iterator[Series]:
@@ -98,7 +98,7 @@ class Panel:
     bare: bool = False  # True: names along the axes, without numbers and grid
 
     def texts(self, axis: Name, values: Values) -> list[str]:
-        """Return the text of each coordinate: its name, or the number if it has no name."""
+        """Return the text of each coordinate: its name, if the axis has names, or the number."""
         names = self.x_names if axis == "x" else self.y_names
         return [names[int(v)] if names and v is not None else format_number(v) for v in values]
 

@@ -1,4 +1,4 @@
-"""Write and read figures as JSON, the format of the explorer's *JSON* button.
+"""Write and read figures as JSON, in the format of the explorer's *JSON* button.
 
     {"schema": "posenc.figure/1", "title": …, "columns": …, "panels": [
         {"title": …, "x_title": …, "marks": [{"mark": "heat", "z": …, "x": …, "y": …}, …]}, …]}
@@ -80,7 +80,9 @@ def _panel(content: Any) -> Panel:
 def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
     name = content.get("mark") if isinstance(content, Mapping) else None
     if name not in MARKS:
-        raise ValueError(f"`mark` must be one of {', '.join(MARKS)}, got {brief(name)}.")
+        raise ValueError(
+            f"`mark` must be one of {', '.join(MARKS)}, got {brief(name)}. Use one of these."
+        )
     kind = MARKS[name]
     read = _checked_fields(kind, {k: v for k, v in content.items() if k != "mark"}, f"a {name}")
     if kind.styled and "colour" not in read:
@@ -97,7 +99,7 @@ def _mark(content: Any, styles: dict[str, dict[str, Any]]) -> Mark:
 
 
 def _checked_fields(kind: type, content: Any, what: str) -> dict[str, Any]:
-    """Check that a document has the fields of a class, with the right types, and return them."""
+    """Return the fields of a class from a document, after a check of names and types."""
     if not isinstance(content, Mapping):
         raise ValueError(f"{what} must be an object, got {brief(content)}.")
     hints = get_type_hints(kind)
@@ -129,7 +131,7 @@ def _fits(value: Any, hint: Any) -> bool:
         case origin if origin in (Union, UnionType):
             return any(_fits(value, kind) for kind in kinds)
         case _:
-            # A sequence of one kind
+            # The hint is a sequence
             return isinstance(value, list) and all(_fits(item, kinds[0]) for item in value)
 
 

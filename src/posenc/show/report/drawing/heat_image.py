@@ -1,4 +1,4 @@
-"""Encode heat maps as small PNG images with one byte a cell, which the page's script reads back."""
+"""Encode heat maps as small PNG images with one byte per cell."""
 
 from base64 import b64encode
 from dataclasses import replace
@@ -37,7 +37,7 @@ def level(value: float | None, low: float, high: float) -> int:
 
 
 def ink(value: float, heat: Heat) -> str:
-    """Return the text colour for a number written on the colour of its value."""
+    """Return a text colour that can be read on the colour of a heat map's cell."""
     red, green, blue, seen = _palette(heat.signed)[level(value, *heat.span)]
     if seen < 200:  # mostly transparent, so that the background determines the contrast
         return "currentColor"

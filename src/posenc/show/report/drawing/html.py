@@ -171,7 +171,7 @@ def _(mark: Points, x: Axis, y: Axis) -> Iterator[tuple[bool, str]]:
     for at, height, label in zip(short(mark.x), short(mark.y), mark.labels, strict=False):
         if at is not None and height is not None:
             place = x.share(at), y.share(height)
-            # Labels of markers have the colour of the page's text
+            # A label beside a marker has the colour of the page's text
             own = mark.colour and not mark.marker
             colour = f' fill="{mark.colour}"' if own else ""
             yield False, _text(label, *place, *SIDES[mark.side], colour)
@@ -228,7 +228,7 @@ def _data_name(mark: Mark) -> str:
 
 
 def _path(xs: Values, ys: Values, x: Axis, y: Axis, end: str = "") -> str:
-    """Return an SVG path through points, interrupted at missing values.
+    """Return an SVG path through points, with a gap at each missing value.
 
     - `end`: text after each uninterrupted part, such as "Z" to close it
     """
@@ -359,7 +359,7 @@ def _y_title(title: str, beside: float) -> str:
 def _upright(
     text: str, x: str, y: str, anchor: str, along: float, down: float, kind: str = ""
 ) -> str:
-    """Draw text that reads from bottom to top, at a point."""
+    """Draw vertical text, which reads from bottom to top."""
     turned = f'transform="rotate(-90)" text-anchor="{anchor}" x="{along}" y="{down}"'
     look = f' class="{kind}"' if kind else ""
     return f'<svg class="at" x="{x}" y="{y}"><text {turned}{look}>{safe(text)}</text></svg>'

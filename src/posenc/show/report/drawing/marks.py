@@ -163,7 +163,7 @@ class Rule(Mark):
 
 @dataclass(frozen=True)
 class Heat(Mark):
-    """Values z[row][column] as colours. Make large maps with `heat`, which shrinks them.
+    """A heat map of the values z[row][column]. The function `heat` shrinks large ones.
 
     With `signed`, 0 has the colour of the paper, positive values are vermilion, negative ones blue.
     Otherwise `low` has the colour of the paper and `high` is blue. Missing values have the colour
@@ -178,7 +178,10 @@ class Heat(Mark):
     low: float = 0
     high: float | None = None
     bar: bool = True
-    block: tuple[int, int] = (1, 1)  # rows and columns that one cell replaces, by their extreme
+    block: tuple[int, int] = (
+        1,
+        1,
+    )  # rows and columns of the data in one cell, which shows their extreme
     digits: int | None = None  # digits of the number in each cell; None: no numbers
 
     @property
@@ -221,7 +224,7 @@ KINDS: tuple[type[Mark], ...] = (*Mark.__subclasses__(),)
 
 
 def _curve(name: str, x: Values, y: Values, panel: Panel) -> Series:
-    """Return the points of a curve for the data table.
+    """Return the points of a curve as a series for the data table.
 
     The table lists y at each x, or x at each y if the y axis has names.
     """

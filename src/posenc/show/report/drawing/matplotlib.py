@@ -1,4 +1,4 @@
-"""Draw figures for print with Matplotlib: PNG, SVG and PDF, without pyplot."""
+"""Draw figures for print with Matplotlib, as PNG, SVG or PDF."""
 
 from functools import singledispatch
 from io import BytesIO
@@ -263,7 +263,7 @@ def _polygons(mark: Area) -> list[list[tuple[float, float]]]:
 
 
 def _write_numbers(mark: Heat, ax: Axes) -> None:
-    """Write the number of each cell in it, in black or white, depending on its colour."""
+    """Write numbers into the cells of a heat map, in black or white."""
     # The type stubs of matplotlib accept only arrays
     colours: Any = _colours(mark)
     for y, row in zip(mark.y, mark.z, strict=True):

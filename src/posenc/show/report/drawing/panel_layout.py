@@ -1,4 +1,4 @@
-"""The layout of a figure's panels for Matplotlib: widths, heights, titles and gaps.
+"""The layout of panels in a Matplotlib figure: widths, heights, titles and gaps.
 
 `html` leaves the layout to the browser. All lengths are pixels of the screen. The width is
 
@@ -136,7 +136,7 @@ def one_palette(figure: Figure) -> bool:
 
 
 def legend_names(figure: Figure) -> list[str]:
-    """Return the names in the figure's legend, each once."""
+    """Return the distinct names in the legend of a figure."""
     return [name for name in dict.fromkeys(mark.legend for mark in figure.marks) if name]
 
 

@@ -15,7 +15,7 @@ HEADS = 2  # heads that are shown without positions and with them
 def attention(
     weights: Sequence[Sequence[Values]], tokens: Sequence[str] = (), names: Sequence[str] = ()
 ) -> Figure:
-    """Draw attention weights (head, query, key): one heat map for each head, named by `names`."""
+    """Draw attention weights (head, query, key) as one heat map for each head."""
     names = names or [f"head {n}" for n in range(len(weights))]
     panels = [
         Panel(
@@ -102,7 +102,7 @@ def compared(
 
 
 def decomposition(decomposed: Decomposition, tokens: Sequence[str] = (), head: int = 0) -> Figure:
-    """Draw the scores of one head and the terms of which they are the sum, on one colour scale."""
+    """Draw the scores of one head, and each term of their sum, on one colour scale."""
     parts = {name: values[head] for name, values in decomposed.parts.items()}
     scores = decomposed.scores[head]
     high = max(abs(v) for rows in (scores, *parts.values()) for row in rows for v in row) or 1.0
@@ -159,7 +159,7 @@ def shuffled(order: Order) -> Figure:
 
 
 def _digits(tokens: Sequence[str]) -> int | None:
-    """Return the number of digits to write in each cell of a heat map; None if they do not fit."""
+    """Return the number of digits in each cell of a heat map, or None for cells without numbers."""
     return 2 if 0 < len(tokens) <= NUMBERED else None
 
 

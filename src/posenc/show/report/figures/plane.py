@@ -62,7 +62,7 @@ def clouds(by_name: Mapping[str, Clouds]) -> Figure:
 
 
 def _joined(cloud: Clouds) -> tuple[Values, Values]:
-    """Return line segments from each word's point without position to its point with position."""
+    """Return a line for each word, from its point without position to that with position."""
     pairs = zip(cloud.before, cloud.after, strict=True)
     points = [point for start, end in pairs for point in (start, end, (None, None))]
     return [x for x, _ in points], [y for _, y in points]
@@ -107,7 +107,7 @@ def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure
 
 
 def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
-    """Draw the score that position alone gives to each patch of an image, for one query patch."""
+    """Draw the score of each patch of an image for one query patch, if all contents are equal."""
     panels, shares, first = [], [], next(iter(by_name.values()))
     for name, patches in by_name.items():
         row, column = patches.chosen

@@ -91,7 +91,7 @@ def similarity(name: str, between: Between) -> Figure:
     high = _palette_end(between.dot)
     lengths = [between.dot[p][p] for p in range(tokens)]
     same = max(lengths) - min(lengths) <= 1e-3 * max(lengths)
-    none = {p for p in range(tokens) if not lengths[p]}  # vectors without a direction
+    none = {p for p in range(tokens) if not lengths[p]}  # positions whose vectors are zero
     cosine = [
         [None if none & {m, n} else value for n, value in enumerate(row)]
         for m, row in enumerate(between.cosine)
@@ -144,7 +144,7 @@ def _palette_end(values: Sequence[Values]) -> float | None:
 
 
 def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
-    """Draw the bias on one query's scores as one line for each head.
+    """Draw the bias of each head, against the distance, as a line.
 
     The shape of `scores` is (head, tokens back).
     """
@@ -154,7 +154,7 @@ def bias(name: str, scores: Sequence[Sequence[float]]) -> Figure:
         replace(Line(back, head, f"head {n}" if few else "", **style(n)), marker="")
         for n, head in enumerate(scores)
     ]
-    # Adding 0 turns −0 into 0
+    # −0.0 + 0.0 is 0.0, so that no number is written as −0
     values = [value + 0.0 for head in scores for value in head]
     falling = sum(list(head) == sorted(head, reverse=True) for head in scores)
     return Figure(
@@ -222,10 +222,7 @@ def apart(by_name: Mapping[str, PairsApart]) -> Figure:
 
 
 def bound(bounds: Bound) -> Figure:
-    """Draw an upper bound on scores, and the largest score, against the distance.
-
-    Each value is the largest at this distance or farther. The bound is that of RoFormer.
-    """
+    """Draw the largest score at each distance or farther, and RoFormer's upper bound on it."""
     # A logarithmic axis has no 0
     distance, farther = bounds.distance[1:], _largest_from(bounds.size[1:])
     limit, half = _largest_from(bounds.bound[1:]), len(bounds.distance) // 2
@@ -253,12 +250,12 @@ def bound(bounds: Bound) -> Figure:
 
 
 def _largest_from(values: Sequence[float]) -> list[float]:
-    """Return the running maximum from the end: the largest of values[n:] for each n."""
+    """Return the maximum of values[n:] for each n."""
     return [*accumulate(reversed(values), max)][::-1]
 
 
 def peak(curve: Peak) -> Figure:
-    """Draw a query's scores by distance, with a key made to score highest at a chosen distance.
+    """Draw scores by distance for a key that is made to score highest at a chosen distance.
 
     The figure shows that RoPE scores need not decay with distance.
     """

@@ -94,7 +94,7 @@ def bands(turning: Turning) -> Figure:
 
 
 def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) -> Figure:
-    """Draw each rotary pair as a dial that shows the angles of training and of longer texts.
+    """Draw dials of rotary pairs that show which angles are new in longer texts.
 
     Angles that do not occur up to `target` tokens are left blank.
     """
@@ -132,7 +132,10 @@ def dials(by_method: Mapping[str, Sequence[Dial]], trained: int, target: int) ->
 
 
 def _times_slower(dial: Dial, was: Dial) -> float:
-    """Return the factor by which a pair turns slower than in training; 1 within rounding."""
+    """Return the factor by which a pair turns slower than in training.
+
+    Differences that are due to rounding count as a factor of 1.
+    """
     slower = dial.wavelength / was.wavelength if isfinite(was.wavelength) else 1.0
     return 1.0 if abs(slower - 1) < SAME else slower
 
@@ -178,7 +181,7 @@ def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Value
 
 
 def stretch(extended: Extended) -> Figure:
-    """Draw the factor by which each method slows a pair, against the pair's trained wavelength."""
+    """Draw how much each extension method slows a pair, against the trained wavelength."""
     before = [pair.wavelength / extended.trained for pair in extended.methods["none"].pairs]
     # Methods with equal factors share a line
     curves: dict[tuple[float, ...], list[str]] = {}

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from posenc.show.report.drawing.figure import Figure
 
-# A page does not need rich
+# Pages are written without rich
 if TYPE_CHECKING:
     from rich.console import Console
 
 KINDS = [module.name for module in iter_modules(__path__)]
 FILES_ONLY = ""  # section of figures that are only written as files
 
-# Section of the page → name of a figure, and of its file → the figure, or None without data for it
+# For each section of the page, figures by name; None for a figure without data
 Sections = dict[str, dict[str, Figure | None]]
 
 
@@ -33,7 +33,7 @@ class Kind(Protocol):
     __name__: str
 
     def make_figures(self, result: Any) -> Sections:
-        """Return the figures by section of the page; a section shows all of its figures."""
+        """Return the figures by section of the page; None for a figure without data."""
         ...
 
     def print_result(self, result: Any, console: Console) -> None:
@@ -54,7 +54,7 @@ def kind_of(result: object) -> Kind:
 
 
 def sections_of(result: object) -> dict[str, dict[str, Figure]]:
-    """Return the figures of a result by section of its page, without those that lack data."""
+    """Return the figures of a result, grouped by the section of the page."""
     sections = kind_of(result).make_figures(result)
     return {
         section: {name: figure for name, figure in figures.items() if figure}

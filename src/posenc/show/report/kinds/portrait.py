@@ -56,7 +56,7 @@ def make_figures(result: Portrait) -> Sections:
 
 
 def _waves(close: Mapping[str, Closeup]) -> dict[str, PairsApart]:
-    """Return RoPE's similarity of two positions by distance, keyed by encoding.
+    """Return the similarity of two positions by distance for each encoding with RoPE.
 
     Encodings with the same values share one key.
     """
@@ -132,7 +132,7 @@ def heads(reading: ModelReading) -> Figure:
 
 
 def _describe_heads(reading: ModelReading) -> str:
-    """Describe heads that put over half of their weight on the same, previous or next token."""
+    """Name the heads that attend mostly to the previous, the same or the next token."""
     sentences = ""
     for n, weights in enumerate(reading.heads):
         for back, place in (
@@ -148,7 +148,7 @@ def _describe_heads(reading: ModelReading) -> str:
 
 
 def distances(reading: ModelReading) -> Figure:
-    """Draw the scores in a window of the text against the distance of query and key."""
+    """Draw a model's scores against the distance of query and key."""
     panels = [_curve(layer) for layer in reading.layers]
     scores = ", ".join(
         f"{number(layer.curve.mean[1])} to {number(layer.curve.mean[-1])} in layer {layer.number}"
@@ -165,7 +165,7 @@ def distances(reading: ModelReading) -> Figure:
 
 
 def _curve(layer: LayerReading) -> Panel:
-    # A token is most like itself, which would flatten the rest
+    # Distance 0 is left out: its score is so high that all others would look equal
     curve, others = layer.curve, slice(1, None)
     x = curve.distance[others]
     marks = [

@@ -14,8 +14,8 @@ from posenc.show.report import phrases
 from posenc.show.report.guide import Use
 from posenc.show.report.terminal.tables import MARKS, empty_table
 
-BROKEN = "✗", "bold red"  # for a promise, which must hold; a property may fail
-FAMILIES = {  # the most used first
+BROKEN = "✗", "bold red"  # only for promises: a property need not hold
+FAMILIES = {  # in the order of printing, the most used first
     "rotary": "Turned: queries and keys are rotated by position",
     "bias": "Biases: added to scores, by distance or by the content of tokens",
     "additive": "Added: to the embeddings, before the first layer",

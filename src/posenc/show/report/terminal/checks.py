@@ -1,4 +1,4 @@
-"""Print the results of `posenc check` and `posenc extend --prove`, and differences of two files."""
+"""Print the results of `posenc check`, and those of `posenc extend --prove`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ STYLES = {"no fault found": "green", "fault": "red", "cannot say": "yellow"}
 
 
 def print_check(checked: Check, console: Console) -> None:
-    """Print the verdict, the checks that were made, and the findings, the gravest first."""
+    """Print the verdict on a model, the checks that were made, and the findings."""
     console.print(Text(f"{printable(checked.name)}: {checked.verdict}", STYLES[checked.verdict]))
     console.print(Text(f"checked: {'; '.join(checked.asked)}", "dim"))
     for finding in sorted(checked.findings, key=lambda finding: [*MARKS].index(finding.level)):
@@ -43,7 +43,7 @@ def print_check(checked: Check, console: Console) -> None:
 def _losses(trials: "Sequence[Trial]") -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("reading")
-    for name in ("bits a token", "more than as read", "stretches"):
+    for name in ("bits a token", "more than as read", "excerpts"):
         table.add_column(name, justify="right")
     table.add_column("")
     for trial in sorted(trials, key=lambda trial: trial.difference):
@@ -66,7 +66,7 @@ def print_differences(
 
 
 def print_proof(proved: "Proof", console: Console) -> None:
-    """Print the loss of each extension method, the best first, and the chosen method."""
+    """Print the loss of a model with each extension method, and the chosen method."""
     from posenc.models.prove import ENOUGH
 
     trained, to = f"{proved.trained:,}", f"{proved.to:,}"
@@ -87,7 +87,7 @@ def print_proof(proved: "Proof", console: Console) -> None:
     if proved.chosen:
         unmodified = proved.chosen == "as it is"
         raised = ": only the length in its config must be raised" if unmodified else ""
-        console.print(Text(f"chosen on other stretches: {proved.chosen}{raised}", "green"))
+        console.print(Text(f"chosen on other excerpts: {proved.chosen}{raised}", "green"))
         return
     console.print(
         Text(

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 PLAIN = "posenc.plain"  # the name of our error handler, beside "strict" and "replace"
-# characters of tables and bars: one for one, so that columns stay in line
+# Characters of tables and bars: one replaces one, so that columns stay aligned
 NARROW = dict(zip("✓✗·–—−′’‘”“⟨⟩█▓░└┘─▁▂▃▄▅▆▇", "+x.---'''\"\"<>#=-++-__--==#", strict=True))
 WIDE = {"→": "->", "×": "x", "√": "sqrt", "∞": "inf", "≈": "~", "≤": "<=", "≥": ">=", "±": "+-"}
 WIDE |= {
@@ -32,7 +32,7 @@ WIDE |= {
     "⋯": "...",
 }
 SIGNS = str.maketrans(NARROW | WIDE)
-RAISED = {"<super>": "^", "<sub>": "_"}  # words in Unicode's names of characters
+RAISED = {"<super>": "^", "<sub>": "_"}  # prefixes of Unicode decompositions
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def _check_writable(out: Any) -> None:
     try:
         number = out.fileno()
     except (OSError, AttributeError):
-        # The stream may be an object of Python without a file
+        # The stream is not a file, as in a test or a notebook
         return
     os.write(number, b"")
     if stat.S_ISREG(os.fstat(number).st_mode) and hasattr(os, "fstatvfs"):

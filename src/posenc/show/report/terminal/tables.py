@@ -10,7 +10,7 @@ MARKS = {True: ("✓", "green"), False: ("·", "dim"), None: ("–", "dim")}
 
 
 def empty_table(*heads: str, gap: int = 2) -> Table:
-    """Make a table with these headings and no rows."""
+    """Make an empty table with these column headings."""
     table = Table(
         box=box.SIMPLE_HEAD,
         # The box adds one space

@@ -37,7 +37,7 @@ def make_figures(result: Comparison) -> Sections:
 
 
 def cards(result: Comparison) -> Sections:
-    """Return a section with one figure for each encoding in a comparison."""
+    """Return a section for each encoding of a comparison, with one figure."""
     return {
         f"{measured.slug}-card": {f"{measured.slug}-figure": card(result, measured)}
         for measured in result.encodings
@@ -45,7 +45,7 @@ def cards(result: Comparison) -> Sections:
 
 
 def titled(measured: Measured) -> str:
-    """Return the encoding's name, with the mark "untrained" if it has random parameters."""
+    """Return the name of an encoding, marked as untrained if its parameters are random."""
     return f"{measured.name}, {UNTRAINED}" if measured.untrained else measured.name
 
 
@@ -111,7 +111,7 @@ def card(result: Comparison, measured: Measured) -> Figure:
 
 
 def order(result: Comparison) -> Figure:
-    """Draw the results of the shuffle and duplicate tests, with untrained encodings last."""
+    """Draw how much outputs change when words are shuffled or repeated."""
     ranked = sorted(result.encodings, key=lambda m: (m.untrained, -m.shuffle.plain))
     names = [titled(measured) for measured in ranked]
     fixed = sum(not measured.untrained for measured in ranked)
@@ -279,7 +279,7 @@ def _effect(title: str, measured: Measured, span: tuple[float, float] | None) ->
 
     Lines per head are drawn if the added score depends on the distance alone.
     """
-    # A token is most like itself, which would flatten the rest
+    # Distance 0 is left out: its score is so high that all others would look equal
     others = slice(1, None)
     effect = measured.effect
     x = effect.distance[others]
@@ -346,7 +346,7 @@ def _portrait(title: str, measured: Measured) -> Panel | None:
 
 
 def _as_segments(values: Sequence[float]) -> list[float]:
-    """Repeat each value three times: for a line's start, its end, and the gap to the next line."""
+    """Repeat each value three times: for the start and the end of a line, and for a gap."""
     return [value for value in values for _ in range(3)]
 
 

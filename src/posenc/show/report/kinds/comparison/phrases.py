@@ -23,14 +23,14 @@ def timing(result: Comparison) -> str:
 
 
 def dearest(result: Comparison) -> str:
-    """Return a sentence that names the encoding with the most expensive training."""
+    """Name the encoding whose training costs most."""
     most = max(result.encodings, key=lambda m: m.cost.training_ratio.median)
     ratio = ratio_text(most.cost.training_ratio)
     return f"Costs most: {most.name}, {ratio} × the training time of NoPE."
 
 
 def width(result: Comparison) -> str:
-    """Return a sentence with the width at which all encodings of a comparison were measured."""
+    """State the width of the layer in which the encodings were measured."""
     sizes = result.settings
     heads = f"{sizes.heads} {'head' if sizes.heads == 1 else 'heads'} of {sizes.dim}"
     return f"Each in a layer of the same width, {sizes.width:,} channels: {heads}."
@@ -46,7 +46,7 @@ def times(multiple: float) -> str:
 
 
 def growth(result: Comparison) -> str:
-    """Return a sentence on the encodings whose cost relative to NoPE grows most with the length."""
+    """Name the encodings whose cost, compared with NoPE, grows most with the text length."""
     first, last = (result.nope_by_length[n].tokens for n in (0, -1))
     growths = []
     for what in ("time", "memory"):
@@ -74,7 +74,7 @@ def _apart(what: str, first: Multiple, *others: Multiple) -> bool:
 
 
 def closing(result: Comparison) -> list[str]:
-    """Return sentences naming the encodings that ignore order, limit the length, or cost most."""
+    """Name the encodings that ignore word order, limit the length, or cost most."""
     blind = _names(result, _blind) or "none"
     ends = _names(result, lambda m: not _accepts(m)) or "none"
     return [f"{BLIND_TO_ORDER}: {blind}.", f"{ENDS}: {ends}.", dearest(result)]

@@ -19,7 +19,7 @@ def print_result(result: Inspection, console: Console) -> None:
 
 
 def make_figures(result: Inspection) -> Sections:
-    # Figures need torch; printing a config must not import it
+    # Figures need torch, which must not be imported to print a config
     from posenc.show.report.figures import rotary
     from posenc.show.report.kinds.inspection import weights
 
@@ -36,7 +36,7 @@ def make_figures(result: Inspection) -> Sections:
 
 
 def stacks(result: Inspection) -> dict[str, Inspection]:
-    """Return the inspection of a model and those of its parts, by name.
+    """Return the inspections of a model and of its sub-models, by name.
 
     The name is "" for the model, and one such as "vision_config" for a part.
     """
@@ -44,7 +44,7 @@ def stacks(result: Inspection) -> dict[str, Inspection]:
 
 
 def sections(result: Inspection) -> dict[str, list[str]]:
-    """Return a heading and sentences for each figure of a model's weights.
+    """Return headings and sentences about a model's weights, by section of the page.
 
     The result is empty if the weights were not measured.
     """

@@ -17,7 +17,7 @@ def model(inspection: Inspection) -> str:
 
 
 def facts(inspection: Inspection) -> str:
-    """Return layers, heads and lengths: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
+    """Format a model's sizes: "28 layers, 28 heads in 4 groups, 32,768 tokens"."""
     spec = inspection.spec
     nothing = "no attention, nothing to encode" if spec.model else "no config beside it"
     nothing = "positions from another part" if spec.kind == "given" else nothing
@@ -33,7 +33,7 @@ def facts(inspection: Inspection) -> str:
 
 
 def verdict_of(inspection: Inspection) -> str:
-    """State in a sentence if the model fits the target length, breaks, or cannot be judged."""
+    """State the verdict on the target length in a sentence."""
     target = f"{inspection.target:,} tokens"
     if inspection.verdict == "fits" and warned(inspection):
         return f"No fault is known at {target}; read the notes on the layers."
@@ -67,7 +67,7 @@ def basis(inspection: Inspection) -> str:
 
 
 def turning(rotation: Turning) -> list[str]:
-    """Return sentences on a RoPE: angles that occur in training, usable distance, and precision."""
+    """Describe a RoPE: the angles of training, the usable distance, and the precision."""
     rotary = rotation.rotary
     lines = []
     if rotary.gain != 1:

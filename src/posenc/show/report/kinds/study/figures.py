@@ -117,7 +117,7 @@ def _doublings(trained: int, places: Sequence[int]) -> list[float]:
 
 
 def _outcomes_in_words(rows: Sequence[Row]) -> str:
-    """Describe outcomes: encodings that did not learn, and means at twice the trained length."""
+    """Name the encodings that did not learn the task, and state the means at 2 L."""
     sentences = [f"Lines are means over {phrases.seeds(rows)}, points are single seeds."]
     if all(len(row.seeds) == 1 for row in rows):
         sentences = ["One seed of each encoding."]
@@ -152,7 +152,7 @@ def _published_in_words(shape: PublishedCurves) -> str:
 
 
 def _listed(rows: Sequence[Row], shape: PublishedCurves | None) -> FigureNumbers:
-    """List the numbers of the figure: the mean and each seed, for each encoding and length."""
+    """List the mean and the value of each seed, for each encoding and length."""
     cells = []
     for row in rows:
         for n, values in row.curve.items():
@@ -166,7 +166,7 @@ def _listed(rows: Sequence[Row], shape: PublishedCurves | None) -> FigureNumbers
 
 
 def seeds(rows: Sequence[Row], metric: str) -> Figure | None:
-    """Draw the metric of every seed of a task, with mean and confidence interval.
+    """Draw the outcome of every seed of a task, with mean and confidence interval.
 
     Returns None if there are no outcomes.
     """
@@ -225,7 +225,7 @@ def contrasts(pairs: Sequence[Contrast], bits: bool) -> Figure | None:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate in a forest plot: name, interval, and the values by seed behind the interval."""
+    """One row of a forest plot: a name, an interval, and the value of each seed."""
 
     name: str
     interval: Interval

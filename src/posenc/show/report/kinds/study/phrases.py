@@ -9,14 +9,14 @@ from posenc.lab.study.analysis import LEVEL, Analysis, Contrast, Row, refusal
 from posenc.lab.study.statistics import Interval
 from posenc.support.numbers import number
 
-UNDECIDED = "no difference shown"  # does not mean that equality is shown
+UNDECIDED = "no difference shown"  # this is not a claim of equality
 EQUAL = "equal within the plan's margin"  # an outcome of a test for equality
 BASELINES = "cropped: only the last L tokens; windowed: each token sees the L tokens before it"
 POSITIONS = "bits within L, by the number of characters before"
 
 
 def in_bits(rows: Sequence[Row]) -> dict[str, bool]:
-    """Return for each task whether its outcomes are bits, not shares of right answers."""
+    """Return True for each task that is measured in bits, False for shares of right answers."""
     return {row.task: row.bits for row in rows}
 
 
@@ -29,7 +29,7 @@ def unit(row: Row) -> str:
 
 
 def span(metric: str) -> str:
-    """Format the test lengths of a metric in trained lengths L, such as "L…2L" or "1.2 L"."""
+    """Format the test lengths of a metric as multiples of the trained length L: "L…2L", "1.2 L"."""
     return "L…2L" if metric == "area" else f"{metric.removeprefix('at ')} L"
 
 
@@ -99,7 +99,7 @@ def seeds(rows: Sequence[Row]) -> str:
 
 
 def intervals(rows: Sequence[Row]) -> str:
-    """Describe the results' confidence intervals, and their coverage in simulations."""
+    """Describe the confidence intervals, and how often they contained the truth in simulations."""
     fewest = min((len(row.seeds) for row in rows), default=0)
     if fewest < 2:
         return "Intervals of one seed are over prompts alone."
@@ -147,7 +147,7 @@ def unit_of(contrast: Contrast, bits: Mapping[str, bool]) -> bool:
 
 
 def controls(analysis: Analysis) -> list[str]:
-    """Return sentences about positive controls, and about when the claim is withdrawn.
+    """State the gains of positive controls, and the condition under which a claim is withdrawn.
 
     The list is empty if the plan has neither.
     """

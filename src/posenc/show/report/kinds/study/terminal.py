@@ -119,7 +119,7 @@ def _print_noted(
     rows: Sequence[tuple[str, Sequence[str | Text], str]],
     console: Console,
 ) -> None:
-    """Print a table in which each row can have a note.
+    """Print a table whose rows can have notes.
 
     The first `words_first` columns are text, and the others are numbers.
 

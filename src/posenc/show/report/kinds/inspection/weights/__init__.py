@@ -7,7 +7,7 @@ from posenc.support.text import printable
 
 
 def make_figures(measurements: WeightMeasurements) -> Sections:
-    """Return the figures; the name of each is that of its section, too."""
+    """Return the figures, each in a section of its own that has the figure's name."""
     drawn = {
         **{f"table-{n}": figures.table(tensor) for n, tensor in enumerate(measurements.tables)},
         **{f"bias-{n}": figures.bias(tensor) for n, tensor in enumerate(measurements.biases)},

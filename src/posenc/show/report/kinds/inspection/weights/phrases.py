@@ -78,7 +78,7 @@ def _seam(measured: Rows, row: int) -> str:
 
 
 def bias(measured: Bias) -> Iterator[str]:
-    """Yield sentences on a T5 bias: its buckets, and heads with an unusual last bucket."""
+    """Yield sentences about a learned T5 bias: its buckets, and heads whose last one is unusual."""
     way = "bidirectional" if measured.bidirectional else "causal"
     guess = ", an assumption without a config" if measured.assumed else ""
     values, distance = measured.steps.heads, measured.steps.distance
@@ -117,7 +117,7 @@ def relative(tables: list[Relative]) -> Iterator[str]:
 
 
 def bands(stack: Bands) -> Iterator[str]:
-    """Yield a sentence on the rotary pairs with the largest and smallest norms in these layers."""
+    """Yield a sentence that names the rotary pairs with the largest and smallest weights."""
     products = [q * k for q, k in zip(stack.queries, stack.keys, strict=True)]
     if not max(products):
         yield f"{runs(stack.layers)}: queries or keys are zero in every pair"
@@ -132,7 +132,7 @@ def bands(stack: Bands) -> Iterator[str]:
 
 
 def layout(measurements: WeightMeasurements) -> Iterator[str]:
-    """Yield sentences about the layout of rotary pairs, half or interleaved, in the weights."""
+    """Yield sentences on the layout of rotary pairs, half or interleaved, that the weights show."""
     evidence = measurements.evidence
     if evidence is None:
         return

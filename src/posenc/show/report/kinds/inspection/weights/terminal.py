@@ -16,7 +16,7 @@ WIDE = 48
 
 
 def print_weights(weights: WeightMeasurements, console: Console) -> None:
-    """Print curves of each tensor with sentences about it, then the layout of rotary channels."""
+    """Print curves and sentences for each measured tensor, then the layout of rotary pairs."""
     for table in weights.tables:
         lines = phrases.table(table)
         learned = table.learned
@@ -54,7 +54,7 @@ def _block(
 
 
 def blocks(values: Sequence[float], wide: int = WIDE) -> str:
-    """Draw a curve in one line of block characters, averaging neighbours if it is too long.
+    """Draw a curve as one line of block characters. Neighbours of a long curve are averaged.
 
     >>> blocks([0, 1, 2, 3, 4, 5, 6, 7]), blocks([1, 1]), blocks([0, 0, 4, 4], wide=2)
     ('▁▂▃▄▅▆▇█', '▁▁', '▁█')
