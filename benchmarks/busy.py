@@ -105,7 +105,7 @@ def case(kind: str, condition: str, policy: str, tokens: int) -> str:
 
 
 def ways(names: Sequence[str] = NAMES) -> dict[str, Run]:
-    """Return, by name, attention with each encoding as posenc and as usual code computes it."""
+    """Return attention by posenc and by the usual code for each encoding, keyed by name."""
     encodings = {
         "ALiBi": ALiBi(HEADS), "T5": T5Bias(HEADS, bidirectional=False), "KERPLE": Kerple(HEADS),
         "FIRE": FIRE(HEADS), "Shaw": Shaw(DIM), "Transformer-XL": TransformerXL(DIM, HEADS),

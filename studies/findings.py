@@ -149,7 +149,7 @@ def interval(value: Interval | None, bits: bool, sign: str = "") -> str:
 
 
 def contrast(one: Contrast, result: Analysis) -> str:
-    """Format a planned contrast with its conditions, and if undecided with the reason."""
+    """Format a planned contrast with its conditions; an undecided contrast has the reason."""
     if one.difference is None:
         return one.verdict
     p = [] if one.adjusted is None else [f"p = {one.adjusted:.2g} by Holm"]
@@ -176,7 +176,7 @@ def difference(
 
 
 def places(result: Analysis) -> dict[str, str]:
-    """Map the placeholders of a finding.md that the plan's results can fill to their texts."""
+    """Return the texts of all placeholders that the results of the plan can fill."""
     found = {}
     for row in result.rows:
         name = f"{row.task}.{row.encoding}"
@@ -268,7 +268,7 @@ EQUALITY = re.compile(TASK + SIDE + " equal to " + SIDE + r" over L…2L")
 
 
 def equality(place: str, contents: Contents, result: Analysis) -> str | None:
-    """Return the text of a placeholder for equality: the smallest margin in t tests, or None."""
+    """Return the text of a placeholder for the equality of two rows; None for others."""
     match = EQUALITY.fullmatch(place)
     if match is None:
         return None
@@ -362,7 +362,7 @@ def predicted_lengths(row: Row, period: str) -> list[int]:
 
 
 def predicted_by_seed(contents: Contents, row: Row, period: str) -> dict[int, Tensor]:
-    """Return, by seed, outcomes at lengths predicted to be easy minus those at the others."""
+    """Return the outcomes at predicted lengths minus those at other lengths, by seed."""
     if row.trained is None or not row.seeds:
         return {}
     inside = predicted_lengths(row, period)

@@ -33,7 +33,7 @@ from posenc.support.version import __version__
 from posenc.support.writing import write_whole
 from studies.arena import training
 
-READINGS = tuple(f" {how}" for how in BASELINES)  # ends of the names of a row's other readings
+READINGS = tuple(f" {how}" for how in BASELINES)  # ends of the names of baseline rows
 NEAR = 0.02  # share of right answers, or bits, by which a cell may always differ on other machines
 REPEATED = 4  # number of cells that are trained again, two of them the entry's
 
@@ -80,40 +80,49 @@ def verify(
     """
     stores = {name: store.read(folder / name) for name in suite.studies}
     entry = _entry_of(folder, next(iter(stores.values())))
-    plans = suite.plans(entry)
-    user_code_gate.check_allowed([entry], allow_code, folder, next(iter(stores.values())).sources)
+    plans, first = suite.plans(entry), next(iter(stores.values())).sources
+    user_code_gate.check_allowed([entry], allow_code, folder, first)
     for name, contents in stores.items():
-        where = folder / name
-        digests = [(digest, sha256(text.encode()).hexdigest()) for digest, text in contents.plans]
-        if not contents.checked:
+        _verify_study(folder / name, plans[name], contents)
+        if changed := environment.changes(first, contents.sources):
             raise BoardError(
-                f"{where} must be a store with checksums, got format 1. Run the same"
-                " `posenc arena` on it, which writes them."
-            )
-        if any(digest != of_text for digest, of_text in digests):
-            raise BoardError(f"{where}: the digest of a plan must be that of its text.")
-        if len(digests) != 1 or _plan(contents) != plans[name]:
-            raise BoardError(f"{where} must have the plan of suite {suite.name} for {entry}.")
-        if contents.deviations:
-            raise BoardError(f"{where} deviates from its plan: {contents.deviations[0]}")
-        result, rates = analysis.analyse(contents), analysis.chosen_rates(plans[name], contents)
-        lacking = [row.encoding for row in result.rows if (row.task, row.encoding) not in rates]
-        if plans[name].rates and lacking:
-            raise BoardError(
-                f"{where} lacks trials of the rate of {lacking[0]}. Run the same command to"
-                " continue."
-            )
-        if result.done < result.of:
-            raise BoardError(
-                f"{where} has {result.done} of {result.of} cells. Run the same command to continue."
-            )
-        _refuse_other_cells(where, plans[name], contents, rates)
-        if changed := environment.changes(next(iter(stores.values())).sources, contents.sources):
-            raise BoardError(
-                f"{where} must be made with the versions and code of the other studies, got"
-                f" differences: {changed}."
+                f"{folder / name} must be made with the versions and code of the other studies, got"
+                f" differences: {changed}. Run the suite in a new folder."
             )
     return stores
+
+
+def _verify_study(where: Path, plan: Plan, contents: Contents) -> None:
+    """Raise BoardError unless a store has all runs of one plan, without deviations."""
+    again = "Run the suite in a new folder."
+    if not contents.checked:
+        raise BoardError(
+            f"{where} must be a store with checksums, got format 1. Run the same"
+            " `posenc arena` on it, which writes them."
+        )
+    if any(digest != sha256(text.encode()).hexdigest() for digest, text in contents.plans):
+        raise BoardError(
+            f"{where} must have plans with the digests of their texts, got others. {again}"
+        )
+    if len(contents.plans) != 1 or analysis.plan_of(contents) != plan:
+        raise BoardError(f"{where} must have the plan of the suite alone, got another. {again}")
+    if contents.deviations:
+        raise BoardError(
+            f"{where} must not deviate from its plan, got {contents.deviations[0]}. {again}"
+        )
+    result, rates = analysis.analyse(contents), analysis.chosen_rates(plan, contents)
+    lacking = [row.encoding for row in result.rows if (row.task, row.encoding) not in rates]
+    if plan.rates and lacking:
+        raise BoardError(
+            f"{where} must have all trials of learning rates, got too few for {lacking[0]}. Run"
+            " the same command to continue."
+        )
+    if result.done < result.of:
+        raise BoardError(
+            f"{where} must have {result.of} cells, got {result.done}. Run the same command to"
+            " continue."
+        )
+    _refuse_other_cells(where, plan, contents, rates)
 
 
 def _refuse_other_cells(
@@ -141,15 +150,13 @@ def _refuse_other_cells(
 
 def _entry_of(folder: Path, contents: Contents) -> str:
     """Return the name of the encoding that a stored study measures, the arena's entry."""
-    plan = _plan(contents)
+    plan = analysis.plan_of(contents)
     rows = [] if plan is None else [row for row in plan.encodings if row.name == ENTRY]
     if not rows:
-        raise BoardError(f"{folder} must have a row called {ENTRY}, as studies of the arena have.")
+        raise BoardError(
+            f"{folder} must have a row called {ENTRY}, got none. Pass the folder of `posenc arena`."
+        )
     return rows[0].encoding
-
-
-def _plan(contents: Contents) -> Plan | None:
-    return analysis.plan_of(contents)
 
 
 def drawn_by(stores: Mapping[str, Contents]) -> str:
@@ -159,7 +166,7 @@ def drawn_by(stores: Mapping[str, Contents]) -> str:
 
 
 def to_repeat(stores: Mapping[str, Contents], count: int = REPEATED) -> list[tuple[str, str]]:
-    """Choose training runs to repeat, as (study, digest): two of the entry, then others.
+    """Choose the training runs to repeat, as (study, digest); the first two are the entry's.
 
     The two are tested beyond the trained length. The choice depends on the stores only.
     """
@@ -229,7 +236,7 @@ def _refuse_far(
     again: Record,
     rows: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Raise BoardError if a repeated run differs on the same processor, or too far on another."""
+    """Raise BoardError if a repeated run differs from its stored outcomes by more than allowed."""
     cell, named, here = stored.cell, _named(stored.cell), environment.processor()
     made_by = {"code": environment.code(), "torch": torch.__version__, "posenc": __version__}
     same = "device" not in contents.sources and all(
@@ -370,12 +377,14 @@ def rows_before(folder: Path, suite: Suite, outcomes: Mapping[str, str]) -> list
     path = folder / f"{suite.name}.json"
     rows = read(path, suite)
     if any(one["outcomes"] == outcomes for one in rows):
-        raise BoardError(f"{path} must not have these outcomes yet: a store is added only once.")
+        raise BoardError(
+            f"{path} must not have these outcomes yet, got a row with them. Add each store once."
+        )
     return rows
 
 
 def add(folder: Path, suite: Suite, row: Mapping[str, Any]) -> Path:
-    """Add a row to the board in a folder, in its JSON file and its page; return the page.
+    """Add a row to the JSON file and to the page of a board; return the path of the page.
 
     Raises the BoardError of `rows_before`.
     """

@@ -80,7 +80,8 @@ def swaps(
         raise ValueError(f"`task` must be graded in bits per character, got {task.name!r}.")
     if not lengths or min(lengths) <= task.trained:
         raise ValueError(
-            f"`lengths` must be beyond the trained one, {task.trained}, got {list(lengths)}."
+            f"`lengths` must be greater than the trained length, {task.trained}, got"
+            f" {list(lengths)}."
         )
     pairs = len(_theta(model))
     if pairs % count(bands, "bands"):

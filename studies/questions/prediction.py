@@ -51,7 +51,7 @@ class PropertyEffect:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A prediction of one task's outcomes from properties, each family predicted by the others."""
+    """A prediction of one task's outcomes from properties; other families predict each family."""
 
     task: str
     metric: str

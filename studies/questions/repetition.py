@@ -52,7 +52,8 @@ def repetition(again: Contents, first: Contents, protocol: str | None = None) ->
         )
     if not runs:
         raise ValueError(
-            "the repetition must have tasks, encodings and seeds of the first run, got others."
+            "the repetition must have tasks, encodings and seeds of the first run, got others. Run"
+            " the same plan."
         )
     rows = {(row.task, row.encoding): row for row in repeated.rows}
     return [

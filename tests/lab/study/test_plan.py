@@ -84,8 +84,8 @@ def test_a_margin_and_pilots_are_said_and_leave_the_digest_of_others_as_it_was()
 def test_a_contrast_may_name_the_cropped_reading_of_a_row():
     plan = Plan.of(SMALL | {"contrast": [["nope", "rope cropped"]]})
     assert plan.contrast == ((("nope",), ("rope cropped",)),)
-    assert plan.reading("rope cropped") == ("", "rope", "cropped", None)
-    assert plan.reading("copy: nope at 12") == ("copy", "nope", "", 12)
+    assert plan.term("rope cropped") == ("", "rope", "cropped", None)
+    assert plan.term("copy: nope at 12") == ("copy", "nope", "", 12)
     with refused(PlanError, "'rope croped'"):
         Plan.of(SMALL | {"contrast": [["nope", "rope croped"]]})
 

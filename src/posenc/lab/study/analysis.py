@@ -66,7 +66,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A planned comparison of encodings on a task: a difference or a difference of differences."""
+    """A planned comparison of encodings on a task, by one difference or by that of two."""
 
     task: str
     one: Sequence[str]
@@ -88,7 +88,7 @@ class Contrast:
 
     @property
     def decided(self) -> bool:
-        """True if the difference is significant by Holm-adjusted p and by the confidence interval.
+        """True if Holm's p is below 5 % and the confidence interval excludes 0.
 
         False if a test has shown that both sides are equal within the plan's margin.
         """
@@ -144,7 +144,7 @@ class Analysis:
 
 
 def analyse(contents: Contents, protocol: str | None = None) -> Analysis:
-    """Analyse the stored runs of a study: the runs of its last plan, or all if it has no plan.
+    """Analyse the stored training runs of a study's last plan, or all runs if it has no plan.
 
     - `contents`: contents of the store
     - `protocol`: protocol that is graded; None: the first of `PROTOCOLS` that a task has
@@ -208,7 +208,7 @@ def analyse(contents: Contents, protocol: str | None = None) -> Analysis:
 
 
 def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tuple[str, ...]:
-    """Return the baselines for which an encoding has results, such as "cropped"."""
+    """List the baselines that were tested for an encoding, such as "cropped"."""
     if row.protocol == "sliding":
         return BASELINES
     held = {name for _, record in runs.values() if record for name, _ in record.outcomes}
@@ -427,10 +427,10 @@ def _contrasts(plan: Plan, grid: Grid, protocol: str | None) -> list[Contrast]:
     contrasts = []
     for task in plan.tasks:
         for sides in plan.contrast:
-            if not plan.reading(sides[0][0]).task:
+            if not plan.term(sides[0][0]).task:
                 contrasts.append(_contrast(plan, grid, task, sides, protocol))
     for sides in plan.contrast:
-        if plan.reading(sides[0][0]).task:
+        if plan.term(sides[0][0]).task:
             contrasts.append(_contrast(plan, grid, "", sides, protocol))
     equal = statistics.holm(
         {str(n): c.equal for n, c in enumerate(contrasts) if c.equal is not None}
@@ -461,7 +461,7 @@ def _controls(plan: Plan, grid: Grid) -> list[Contrast]:
 
 def _with_controls(contrast: Contrast, controls: Sequence[Contrast], plan: Plan) -> Contrast:
     """Mark a contrast as undecidable if the positive control of its task shows no gain."""
-    terms = [plan.reading(name).task or contrast.task for name in contrast.terms]
+    terms = [plan.term(name).task or contrast.task for name in contrast.terms]
     for control in controls:
         if control.task in terms and (why := refusal(control)):
             return replace(contrast, verdict=contrast.verdict or why)
@@ -486,13 +486,13 @@ def _contrast(
 ) -> Contrast:
     rows, values = {}, {}
     for name in {name for side in sides for name in side}:
-        reading = plan.reading(name)
-        runs = grid[reading.task or of_task, reading.label]
-        metric, how = plan.metric, reading.how or protocol
+        parsed = plan.term(name)
+        runs = grid[parsed.task or of_task, parsed.label]
+        metric, how = plan.metric, parsed.how or protocol
         records = [record for _, record in runs.values() if record is not None]
-        if reading.length is not None and records:
-            metric = f"at {reading.length / _trained(records[0].cell)}"
-        rows[name] = _row(reading.task or of_task, reading.label, runs, metric, how)
+        if parsed.length is not None and records:
+            metric = f"at {parsed.length / _trained(records[0].cell)}"
+        rows[name] = _row(parsed.task or of_task, parsed.label, runs, metric, how)
         values[name] = _values(runs, metric, how)
     task = of_task or ", ".join(dict.fromkeys(rows[name].task for side in sides for name in side))
     one, other, *rest = sides
@@ -542,7 +542,7 @@ def _contrast(
 def _values(
     runs: Mapping[int, tuple[Cell, Record | None]], metric: str, protocol: str | None
 ) -> dict[int, Tensor]:
-    """Return, for each seed, the metric as a vector with one value per prompt."""
+    """Return the metric of each seed, as a vector with one value per prompt."""
     values = {}
     for seed, (_, record) in runs.items():
         if record is not None and record.failure is None:
@@ -553,7 +553,7 @@ def _values(
 
 
 def _protocol(record: Record, protocol: str | None) -> str:
-    """Return the name of the evaluation protocol whose outcomes are used.
+    """Return the name of the evaluation protocol by which a training run is graded.
 
     The name is "" if the record has no outcomes under this protocol.
 

@@ -15,7 +15,7 @@ from posenc.support.names import is_own
 
 
 def build(cell: Cell, symbols: int, both_ways: bool = False) -> Transformer:
-    """Build the model of a run.
+    """Build the untrained model of a training run.
 
     Weights outside of encodings depend on the seed and the sizes only.
     """

@@ -132,8 +132,7 @@ def _read_file(path: Path, settings: Mapping[str, Any] | None) -> Checkpoint | N
     if differing := differences(there, _versions() | flat(settings)):
         raise Refused(
             f"{path.name} is the checkpoint of another training run: {differing}. Delete"
-            f" {path.parent} to"
-            " train from the beginning."
+            f" {path.parent} to train from the beginning."
         )
     return Checkpoint(about["step"], load(data), about["state"], path)
 

@@ -95,7 +95,7 @@ def changes(there: Mapping[str, str], here: Mapping[str, str]) -> str:
 
 
 def merged(there: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
-    """Combine two environments: list the commits and processors of both.
+    """Combine two environments, with the commits and processors of both.
 
     Other entries of `here` replace those of `there`.
     """

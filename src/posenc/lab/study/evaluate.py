@@ -172,7 +172,7 @@ def is_resized(encoding: Encoding, task: Task) -> bool:
 
 
 def with_resized_table(model: Transformer, task: Task, tokens: int) -> Transformer:
-    """Return the model with its learned table, if `is_resized`, for pictures of this many tokens.
+    """Return a model for pictures of `tokens` tokens, whose learned table is resized to them.
 
     The row of `<bos>` is kept, as that of a class token.
     """
@@ -331,5 +331,5 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 
 
 def _permuted(points: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Return the points (row, column) in the order of the shuffled tokens; None without points."""
+    """Shuffle the points (row, column) like the tokens; return None if there are no points."""
     return None if points is None or order is None else points[order]

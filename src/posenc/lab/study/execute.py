@@ -266,24 +266,24 @@ def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
     for key, term in [("contrast", term) for term in read] + [
         (key, term) for key in ("positive", "negative") if (term := getattr(plan, key))
     ]:
-        reading = plan.reading(term)
-        if reading.task and reading.task != name:
+        parsed = plan.term(term)
+        if parsed.task and parsed.task != name:
             continue
-        if reading.how and task.both_ways:
+        if parsed.how and task.both_ways:
             raise PlanError(
                 f"`{key}` must not be {brief(term)} for {name}, because models read this task in"
                 " both directions, and its texts are never cropped or windowed. Remove the"
-                f" word {brief(reading.how)}, or the task."
+                f" word {brief(parsed.how)}, or the task."
             )
-        if reading.length is not None and reading.length not in task.lengths:
+        if parsed.length is not None and parsed.length not in task.lengths:
             raise PlanError(
                 f"`{key}` {brief(term)} must name a length at which {name} is tested, {tested}, got"
-                f" {reading.length}. Add {reading.length} to `tested`, or name another length."
+                f" {parsed.length}. Add {parsed.length} to `tested`, or name another length."
             )
 
 
 def with_rate(cell: Cell, rates: Mapping[tuple[str, str], float]) -> Cell:
-    """Return a run with the learning rate chosen for its encoding; trial runs keep their own."""
+    """Set the chosen learning rate of a training run; a trial run keeps its own rate."""
     if cell.seed > MOST_SEEDS:
         return cell
     return replace(cell, profile=replace(cell.profile, rate=rates[cell.task, cell.name]))
@@ -375,7 +375,7 @@ def run_cell(
         # The loss is not finite, which is the outcome of this cell
         record = Record(cell, None, (), str(error), {})
     except train.Stopped:
-        # Requested here, or by another process that shares the run
+        # The parent process has requested this
         return Event("stopped", cell)
     except Exception as error:
         if stopping:
@@ -662,7 +662,7 @@ class _Study:
             self._handle_events([])
 
     def _left(self) -> float | None:
-        """Estimate the seconds until all training runs are done; one in progress counts as half."""
+        """Estimate the seconds until all runs are done; each running one counts as half done."""
         seconds = self.pace.of_all(self.kinds)
         if seconds is None:
             return None

@@ -10,7 +10,7 @@ from posenc.lab.study.store import Contents, Store, StoreError
 
 
 def merge(folder: Path, parts: Sequence[Path]) -> int:
-    """Copy the training runs of several databases into that of `folder`; return the number added.
+    """Copy the training runs of several studies into one; return the number of new runs.
 
     The parts are unchanged. Before anything is written, raises StoreError for a part of another
     plan, version or code, and for a cell that has different outcomes in two stores.

@@ -142,7 +142,7 @@ class Transformer(nn.Module):
 
 
 class RoundedLinear(nn.Linear):
-    """A linear layer that, in training, rounds its products to bfloat16, as autocast does.
+    """A linear layer whose products are rounded to bfloat16 in training, as by autocast.
 
     The stored weights and the output are float32; evaluation uses float32 throughout.
 
@@ -185,9 +185,9 @@ def _draw(model: nn.Module, layers: int, seed: int) -> None:
 
 
 def _without_additive(encoding: Encoding) -> Encoding:
-    """Return the encoding of all layers except the first.
+    """Return the encoding of later layers, without the parts that add to embeddings.
 
-    The result has no parts that add to embeddings, which act before the first layer only.
+    These parts act before the first layer only.
     """
     parts = [leaf for leaf in leaves(encoding) if "on_embeddings" not in leaf.acts_on]
     if len(parts) == len(leaves(encoding)):

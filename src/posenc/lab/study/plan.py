@@ -97,7 +97,7 @@ class PlanRow:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings as a dict, without a profile and a trained length that are the plan's."""
+        """The settings as a dict; a profile or trained length that the plan sets is left out."""
         written = asdict(self)
         return {k: x for k, x in written.items() if x or k not in ("profile", "trained")}
 
@@ -203,12 +203,12 @@ class Plan:
     def labels(self) -> tuple[str, ...]:
         return tuple(encoding.name for encoding in self.encodings)
 
-    def reading(self, name: str) -> ContrastTerm:
+    def term(self, name: str) -> ContrastTerm:
         """Parse a contrast term of this plan, such as "copy: rope cropped at 12"."""
         return read_term(name, self.tasks, self.labels)
 
     def cells(self, rates: Rates = MappingProxyType({})) -> list[Cell]:
-        """List the training runs: first all runs with seed 1, then those with seed 2, and so on.
+        """List the training runs by seed: all runs with seed 1, then all with seed 2, and so on.
 
         An interrupted study therefore has nearly the same number of seeds for each encoding.
 
@@ -235,7 +235,7 @@ class Plan:
         return replace(self.profile, **row.profile)
 
     def trials(self) -> list[Cell]:
-        """List the trial runs, by which learning rates are chosen.
+        """List the trial runs, whose outcomes decide the learning rates.
 
         Their seeds differ from those of all other runs.
         """
@@ -335,9 +335,7 @@ class Plan:
 
         A contrast that names a task is one test; any other contrast is one test for each task.
         """
-        return sum(
-            1 if self.reading(sides[0][0]).task else len(self.tasks) for sides in self.contrast
-        )
+        return sum(1 if self.term(sides[0][0]).task else len(self.tasks) for sides in self.contrast)
 
     def check_evidence(self) -> None:
         """Raise PlanError, with all reasons, if the plan's results would not be evidence.
@@ -414,7 +412,10 @@ class _PlanReader:
             )
         labels = [encoding.name for encoding in encodings]
         if "trained" not in content and any(row.trained for row in encodings):
-            self._wrong("trained", "must be in a plan in which a row has its own, got none. Add L")
+            self._wrong(
+                "trained",
+                "must be in a plan if a row has a trained length, got none. Add the length L",
+            )
         if "rates" in content and any("rate" in row.profile for row in encodings):
             self._rate_twice()
         return Plan(
@@ -590,7 +591,7 @@ class _PlanReader:
             self._wrong("encodings", f"{name}: {' '.join(str(error.args[0]).split())}")
 
     def _option(self, where: str, key: str, value: Any) -> None:
-        """Reject an option that JSON cannot hold, or that is not finite."""
+        """Raise PlanError for an option of an encoding that JSON cannot represent."""
         if isinstance(value, Mapping | list):
             for part in value.values() if isinstance(value, Mapping) else value:
                 self._option(where, key, part)
@@ -619,8 +620,9 @@ class _PlanReader:
         if (needed := 4 * profile.weights) > memory():
             self._wrong(
                 "profile",
-                f"`width` and `layers` must need at most {memory() / 2**30:,.0f} GiB of memory for"
-                f" weights, got {needed / 2**30:,.0f}. Make them smaller",
+                f"`width` and `layers` must be so small that the weights fit into"
+                f" {memory() / 2**30:,.0f} GiB of memory, got {needed / 2**30:,.0f} GiB of weights."
+                " Make the model smaller",
             )
         if profile.width % profile.heads:
             self._wrong(

@@ -115,7 +115,7 @@ def _crossed(
         (by_prompt - mean.unsqueeze(-1)).square().sum(-1) / counts[1] / prompts,
         rest.square().sum((-2, -1)) / (counts[0] * counts[1]) / (seeds * prompts),
     )
-    # At least the variance of seeds and that of prompts: by chance the difference can be smaller
+    # By chance the difference can be smaller than the variance of seeds or of prompts alone
     variance = (parts[0] + parts[1] - parts[2]).maximum(parts[0]).maximum(parts[1])
     spread = parts[0].square() / counts[0] + parts[1].square() / counts[1]
     degrees = torch.where(spread > 0, variance.square() / spread, 1.0)

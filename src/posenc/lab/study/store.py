@@ -74,7 +74,7 @@ class StoreError(ValueError):
 
 
 class Outcome(NamedTuple):
-    """One run's outcomes at one text length: right or wrong, or bits per character, by prompt."""
+    """The outcome of each prompt at one text length: right or wrong, or bits per character."""
 
     kind: str
     prompts: int
@@ -168,7 +168,7 @@ class Contents:
 
     @property
     def registered(self) -> bytes:
-        """The plans, departures from them, and digests of the code, as bytes for a checksum."""
+        """The plans, deviations and sources as bytes, from which their checksum is computed."""
         parts = [*self.plans, *self.deviations, *sorted(self.sources.items())]
         return "".join(map(repr, parts)).encode()
 
@@ -333,7 +333,7 @@ def times(folder: Path) -> list[dict[str, Any]]:
 
 
 def _is_time(name: str, value: Any) -> bool:
-    """Test a value in times.jsonl: seconds for `step` and `wall`, text for every other key."""
+    """Test whether a value in times.jsonl has the type of its key: seconds, or text."""
     if name not in ("step", "wall"):
         return isinstance(value, str)
     return isinstance(value, int | float) and 0 <= value < 1e9

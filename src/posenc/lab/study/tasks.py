@@ -275,7 +275,7 @@ def copy_repeat(n: int, random: Random) -> Answered:
 
 
 def copy_both(n: int, random: Random) -> Answered:
-    """Copy n words, unique in half of the texts, and repeated in the others."""
+    """Copy n words, which are unique in half of the texts and repeated in the others."""
     return random.choice((copy_unique, copy_repeat))(n, random)
 
 
@@ -298,7 +298,7 @@ def sort(n: int, random: Random) -> Answered:
 
 
 def mode(n: int, random: Random) -> Answered:
-    """Find the most frequent of n symbols, which are drawn so that exactly one is most frequent."""
+    """Find the most frequent of n symbols; no other symbol of the text is as frequent."""
     while True:
         numbers = random.choices(NUMBERS[:10], k=n)
         ranked = Counter(numbers).most_common(2)
@@ -323,7 +323,7 @@ def parity(n: int, random: Random) -> Answered:
 
 
 def addition(n: int, random: Random) -> Answered:
-    """Add two numbers of n digits; all numbers have the last digit first."""
+    """Add two numbers of n digits; all numbers are written from the last digit to the first."""
     if n > MOST_DIGITS:
         raise ValueError(
             f"`n` must be at most {MOST_DIGITS:,} digits, got {n}. Test shorter numbers."
@@ -351,7 +351,7 @@ def hinted_addition(n: int, random: Random) -> Answered:
 
 
 def recall(n: int, random: Random, pairs: int = 6) -> TaskText:
-    """Recall the value of each key at the beginning of the text, after n symbols of noise.
+    """Recall the value of each key; keys and values stand before n symbols of noise.
 
     The distance grows with n, and the number of pairs does not.
     """
@@ -364,7 +364,7 @@ def recall(n: int, random: Random, pairs: int = 6) -> TaskText:
 
 
 def variables(n: int, random: Random, values: int = 2, hops: int = 3) -> TaskText:
-    """List the variables that have a value, given assignments spread over n symbols of noise.
+    """List all variables with one value, from assignments spread over n symbols of noise.
 
         k7 = v3 k1 = v9 w5 k2 = k1 w8 w1 k4 = k7 … <sep> v3 k7 k4      graded: k7 k4
 
@@ -521,7 +521,10 @@ def sentences(labelled: Sequence[tuple[str, str]], trained: int = 20, most: int 
     def reader(held: bool) -> Callable[[int, Random], TaskText]:
         def write(n: int, random: Random) -> TaskText:
             if n not in by_length[held]:
-                raise ValueError(f"no sentence{' held out' if held else ''} has {n} words.")
+                raise ValueError(
+                    "`n` must be the number of words of a sentence in the file, got"
+                    f" {n}{', which no held-out sentence has' * held}. Test other lengths."
+                )
             words, label = random.choice(by_length[held][n])
             symbols = [BEGIN, *(word if word in known_words else RARE for word in words)]
             return TaskText(symbols, [True, *[False] * n], [_label(label), *symbols[1:]])
@@ -583,7 +586,7 @@ def images(pictures: Tensor, labels: Sequence[int | str], levels: int = 17) -> T
 
 
 def marks_offset(n: int, random: Random) -> TaskText:
-    """Name the columns from a red mark to a blue one, −3 … 3, in a picture of n × n patches.
+    """Count the columns, −3 … 3, from a red to a blue mark in a picture of n × n patches.
 
     The rows between the marks are −3 … 3 too, so larger pictures have the offsets of small ones.
     """
@@ -593,7 +596,7 @@ def marks_offset(n: int, random: Random) -> TaskText:
 
 
 def marks_order(n: int, random: Random) -> TaskText:
-    """Name the side of a red mark on which a blue one is, in a picture of n × n patches.
+    """Name the side of the red mark on which the blue mark lies, in a picture of n × n patches.
 
     The answer is above or below, and left or right. The marks are 1 … n − 1 rows and columns apart,
     so the answer stays the same if the picture is scaled.
@@ -761,7 +764,7 @@ INITIALS, VOWELS, CONSONANTS = "KQVXZ", "aeiou", "bcdfghjklmnprstvwz"
 
 
 def names(text: str, trained: int = 64, held: float = 0.1) -> Task:
-    """Make a task: spell an invented name that was read n letters before.
+    """Make a task: complete an invented name that first occurred n letters before.
 
         Kuvide Zafole by the engagement of Kuvide      graded: u v i d e
 
