@@ -83,7 +83,7 @@ def verify(
     plans, first = suite.plans(entry), next(iter(stores.values())).sources
     user_code_gate.check_allowed([entry], allow_code, folder, first)
     for name, contents in stores.items():
-        _verify_study(folder / name, plans[name], contents)
+        _verify_study(folder / name, plans[name], contents, entry)
         if changed := environment.changes(first, contents.sources):
             raise BoardError(
                 f"{folder / name} must be made with the versions and code of the other studies, got"
@@ -92,7 +92,7 @@ def verify(
     return stores
 
 
-def _verify_study(where: Path, plan: Plan, contents: Contents) -> None:
+def _verify_study(where: Path, plan: Plan, contents: Contents, entry: str) -> None:
     """Raise BoardError unless a store has all runs of one plan, without deviations."""
     again = "Run the suite in a new folder."
     if not contents.checked:
@@ -105,7 +105,7 @@ def _verify_study(where: Path, plan: Plan, contents: Contents) -> None:
             f"{where} must have plans with the digests of their texts, got others. {again}"
         )
     if len(contents.plans) != 1 or analysis.plan_of(contents) != plan:
-        raise BoardError(f"{where} must have the plan of the suite alone, got another. {again}")
+        raise BoardError(f"{where} must have the plan of the suite for {entry}. {again}")
     if contents.deviations:
         raise BoardError(
             f"{where} must not deviate from its plan, got {contents.deviations[0]}. {again}"

@@ -357,12 +357,12 @@ def test_outcomes_that_were_left_out_are_found(copied, kept):
 
 def test_another_plan_is_refused(done, tmp_path):
     longer = {name: {**study, "seeds": 3} for name, study in SUITE.studies.items()}
-    with pytest.raises(BoardError, match="near must have the plan"):
+    with pytest.raises(BoardError, match="near must have the plan of the suite for alibi"):
         board.verify(done, made_suite.Suite("tiny", longer))
     run_suite(tmp_path, "kerple")
     shutil.rmtree(tmp_path / "other")
     shutil.copytree(done / "other", tmp_path / "other")
-    with pytest.raises(BoardError, match="other must have the plan of suite tiny for kerple"):
+    with pytest.raises(BoardError, match="other must have the plan of the suite for kerple"):
         board.verify(tmp_path, SUITE)
 
 
