@@ -6,6 +6,7 @@ or nearly all.
 
 import pytest
 import torch
+from engine_threads import two_threads
 
 from posenc import CoPE, RoPE, Sum, attend, explain, masks
 from posenc.attention.cpu import engine
@@ -190,15 +191,10 @@ def test_threads_that_share_the_heads_give_what_one_gives(groups, monkeypatch):
     """Held against one thread: heads whose near keys are many and few."""
     encoding, inputs = cope(), heads("differ by head", groups=groups)
     one = outcomes("toeplitz", encoding, inputs, mask=masks.causal())
-    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with two_threads(monkeypatch):
         assert len(engine.heads_dealt(groups, 1)) == 2
         two = outcomes("toeplitz", encoding, inputs, mask=masks.causal())
         with torch.no_grad():
             alone = attend(*inputs, encoding, mask=masks.causal(), implementation="toeplitz")
-    finally:
-        torch.set_num_threads(before)
     torch.testing.assert_close(two, one)
     torch.testing.assert_close(alone, one[0])

@@ -4,9 +4,9 @@ from copy import deepcopy
 
 import pytest
 import torch
+from engine_threads import two_threads
 
 from posenc import FIRE, attend, explain, masks
-from posenc.attention.cpu import engine
 from posenc.attention.spacing import DiagonalBand
 from posenc.biases import relative
 
@@ -147,12 +147,7 @@ def test_few_units_bend_far_from_the_diagonal():
 def test_threads_that_share_the_rows_give_what_one_gives(monkeypatch):
     inputs, encoding = heads(), fire(bending)
     one = outcomes("toeplitz", encoding, inputs, mask=masks.causal())
-    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with two_threads(monkeypatch):
         two = outcomes("toeplitz", encoding, inputs, mask=masks.causal())
-    finally:
-        torch.set_num_threads(before)
     for mine, due in zip(two, one, strict=True):
         torch.testing.assert_close(mine, due, rtol=1e-4, atol=1e-4)

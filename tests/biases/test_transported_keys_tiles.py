@@ -7,9 +7,9 @@ from itertools import product
 
 import pytest
 import torch
+from engine_threads import two_threads
 
 from posenc import PaTH, Sum, Wall, attend, masks
-from posenc.attention.cpu import engine
 from posenc.biases.transported_keys import TransportedBias
 from posenc.core.positions import sequence
 from posenc.encodings.bias.alibi import ALiBi
@@ -165,13 +165,8 @@ def test_threads_that_share_the_heads_give_what_one_gives(name, monkeypatch):
     encoding = made(name).double()
     x, q, k, v = (t.detach().double().requires_grad_() for t in inputs(64 * 10))
     one = output_and_gradients(encoding, x, q, k, v, "auto")
-    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with two_threads(monkeypatch):
         two = output_and_gradients(encoding, x, q, k, v, "auto")
-    finally:
-        torch.set_num_threads(before)
     torch.testing.assert_close(two, one)
 
 

@@ -252,7 +252,7 @@ class Counted(torch.autograd.Function):
             some = [x[:, ctx.heads[n]] for x in (grad, q, k, v, out, lse)]
             return _gradients(*some, e=e, blocks=ctx.blocks[n], band=ctx.band, scale=ctx.scale)
 
-        with calm(q, k):
+        with calm(q[..., 0].numel() * k.shape[2]):
             dq, dk, dv, de = zip(*spread(of_heads, range(len(ctx.heads))), strict=True)
             dq, dk, dv = (x[0] if len(x) == 1 else torch.cat(x, 1) for x in (dq, dk, dv))
             return dq, dk, dv, torch.stack(de).sum(0), None, None

@@ -182,7 +182,8 @@ class _Transported(torch.autograd.Function):
     def forward(ctx: Any, chunks: Cut, scale: float, v: Tensor, *of: Tensor) -> Tensor:
         batch, heads, tokens, _ = v.shape
         ctx.chunks, ctx.scale, keep = chunks, scale, any(ctx.needs_input_grad)
-        ctx.heads = heads_dealt(heads, batch * heads * tokens**2)
+        ctx.scores = batch * heads * tokens**2
+        ctx.heads = heads_dealt(heads, ctx.scores)
 
         def of_heads(some: slice) -> tuple[Tensor, Tensor, list[Tensor], tuple[Any, ...]]:
             made = _chunked(chunks, some, keep, v, *of)
@@ -213,7 +214,7 @@ class _Transported(torch.autograd.Function):
             grads = _gradients(due, *parts, kept=[*mine], scale=ctx.scale)
             return torch.autograd.grad(made, leaves, grads)
 
-        with calm(given[0], given[0]):
+        with calm(ctx.scores):
             grads = zip(*spread(of_heads, range(len(ctx.heads))), strict=True)
             return None, None, *[x[0] if len(x) == 1 else torch.cat(x, 1) for x in grads]
 

@@ -15,6 +15,7 @@ There is no second derivative. Positions must have equal steps.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from math import gcd
 from threading import local
 from typing import Any
 
@@ -37,7 +38,7 @@ from posenc.core.biases import (
 )
 from posenc.core.shapes import KeyPositions, Positions
 
-ROWS, HEADS = 128, 2  # queries and heads of a block
+ROWS, HEADS = 128, 4  # queries and heads of a block, at most
 # Offsets per key above which most products would not be used
 SPARSE = 4
 
@@ -254,7 +255,7 @@ def _largest(band: DiagonalBand) -> int:
 
 def _tiles(band: DiagonalBand, heads: int, group: int) -> Iterator[Tile]:
     # The heads of a tile must share their keys
-    some = HEADS if group % HEADS == 0 or group == 1 else 1
+    some = HEADS if group == 1 else gcd(group, HEADS)
     for start in band.rows[::ROWS]:
         rows = slice(start, min(start + ROWS, band.rows.stop))
         for h in range(0, heads, some):

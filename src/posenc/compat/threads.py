@@ -38,12 +38,11 @@ _shared: ContextVar[int] = ContextVar("_shared", default=0)
 def alone() -> Iterator[None]:
     """Limit torch to one thread within a context, where `spread` may use the other threads.
 
-    >>> before = free_threads()
-    >>> with alone():
-    ...     torch.get_num_threads(), free_threads() == before
-    (1, True)
+    >>> with threads(2), alone():
+    ...     torch.get_num_threads(), free_threads()
+    (1, 2)
     """
-    token = _shared.set(free_threads())
+    token = _shared.set(_shared.get() or torch.get_num_threads())
     try:
         with threads(1):
             yield
@@ -52,8 +51,8 @@ def alone() -> Iterator[None]:
 
 
 def free_threads() -> int:
-    """Return the number of threads that `spread` can use."""
-    return _shared.get() or torch.get_num_threads()
+    """Return the number of threads that `spread` can use: 1 outside of `alone`."""
+    return _shared.get() or 1
 
 
 def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:

@@ -5,6 +5,7 @@ import itertools
 
 import pytest
 import torch
+from engine_threads import two_threads
 
 from posenc import FIRE, ALiBi, DeBERTa, Shaw, T5Bias, TransformerXL, attend, masks
 from posenc.attention.cpu import engine
@@ -120,23 +121,17 @@ def test_threads_that_share_the_tiles_give_what_one_gives(name, monkeypatch):
         return out.detach(), *torch.autograd.grad((out * out).sum(), leaves)
 
     one = gradients()
-    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with two_threads(monkeypatch):
         assert len(engine.dealt(tiled(inputs[3]).tiles, BATCH)) == 2
         two = gradients()
-    finally:
-        torch.set_num_threads(before)
     torch.testing.assert_close(two, one)
 
 
 def test_tiles_of_the_same_rows_stay_together(monkeypatch):
     """Against the list: each tile once, and one that is joined follows the one before it."""
-    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     tiles = Columns(numbers(BATCH, HEADS, TOKENS), numbers(BATCH, HEADS, TOKENS)).tiles
-    shares = engine.dealt(tiles, BATCH)
+    with two_threads(monkeypatch):
+        shares = engine.dealt(tiles, BATCH)
     assert len(shares) == 2
     assert sorted(map(str, [tile for share in shares for tile in share])) == sorted(map(str, tiles))
     for share in shares:
@@ -146,11 +141,10 @@ def test_tiles_of_the_same_rows_stay_together(monkeypatch):
 
 def test_few_tiles_are_cut_between_the_heads_that_share_keys(monkeypatch):
     """Against the list of all pairs: each once, and no group of heads in two tiles of its rows."""
-    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     group, texts, some = 3, 1, slice(4, 14)
     tiles = [Tile(some, slice(0, 5), slice(0, 5)), Tile(slice(6, 9), *[slice(5, 7)] * 2)]
-    shares = engine.dealt(tiles, texts, group)
+    with two_threads(monkeypatch):
+        shares = engine.dealt(tiles, texts, group)
     assert len(shares) == 2
     cut = [tile for share in shares for tile in share]
 
@@ -175,7 +169,6 @@ def test_few_tiles_are_cut_between_the_heads_that_share_keys(monkeypatch):
 )
 def test_heads_of_a_few_tiles_are_shared_by_two_threads(encoding, groups, monkeypatch):
     """Against the definition in float64: outputs and gradients."""
-    monkeypatch.setattr(engine, "FEWEST_SCORES", 0)
     encoding = copy.deepcopy(encoding).double()
     inputs = [numbers(1, heads, TOKENS, 8).double() for heads in (4, groups, groups)]
 
@@ -185,12 +178,8 @@ def test_heads_of_a_few_tiles_are_shared_by_two_threads(encoding, groups, monkey
         return out.detach(), *torch.autograd.grad(out.sin().sum(), [*leaves, *learned])
 
     learned = [x for x in encoding.parameters() if x.requires_grad]
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    with two_threads(monkeypatch):
         two = outcomes("toeplitz")
-    finally:
-        torch.set_num_threads(before)
     torch.testing.assert_close(two, outcomes("reference"), rtol=1e-6, atol=1e-7)
 
 

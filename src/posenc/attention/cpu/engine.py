@@ -38,8 +38,10 @@ ALL = slice(None)
 # Scores of several texts in one step, 1 MB in float32, which fits into a CPU cache
 CACHED_SCORES = 2**18
 # Range of scores in which tiles are distributed to threads, each with separate sums of gradients.
-# Outside of this range, all threads share each operation.
-FEWEST_SCORES, MOST_SCORES, MOST_THREADS = 2**16, 2**25, 4
+# Outside of this range, all threads share each operation. Below it, Python's lock costs more.
+FEWEST_SCORES, MOST_SCORES, MOST_THREADS = 2**20, 2**25, 4
+# Scores of the tiles alone, such as those of a window, from which several threads are faster
+WORTH_SHARING = 2**16
 
 Tensors = Sequence[Any]  # the tensors of a bias, or their gradients
 
@@ -227,16 +229,16 @@ def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]
 
 def thread_count(scores: int, parts: int) -> int:
     """Return the number of threads for a call with this number of scores, at most `parts`."""
-    few = MOST_THREADS if FEWEST_SCORES <= scores <= MOST_SCORES else 1
+    few = MOST_THREADS if WORTH_SHARING <= scores <= MOST_SCORES else 1
     return min(few, parts, free_threads())
 
 
-def calm(q: Tensor, k: Tensor) -> AbstractContextManager[None]:
-    """Return a context that limits torch to one thread, except for very large attention calls.
+def calm(scores: int) -> AbstractContextManager[None]:
+    """Return a context that limits torch to one thread, unless a call has very few or many scores.
 
     Operations with several threads of torch would wait for the slowest thread each.
     """
-    return alone() if q[..., 0].numel() * k.shape[2] <= 2 * MOST_SCORES else nullcontext()
+    return alone() if FEWEST_SCORES <= scores <= 2 * MOST_SCORES else nullcontext()
 
 
 def heads_dealt(heads: int, scores: int) -> list[slice]:
@@ -328,8 +330,8 @@ class Tiled(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore
         refuse_second_derivative(ctx.bias.what)
         # With checkpointing each access recomputes the tensors, and a second access fails
-        saved = ctx.saved_tensors
-        with calm(*saved[:2]):
+        q, k, *_ = saved = ctx.saved_tensors
+        with calm(q[..., 0].numel() * k.shape[2]):
             return _Gradients(ctx.bias, ctx.scale, grad, *saved).all()
 
 
