@@ -13,7 +13,10 @@ from posenc.models.config.families import patch_tables, vision
 from posenc.models.config.spec import PatchTable
 
 EVERY = pytest.mark.parametrize("name", vision.MODELS.split())
-TABLES = pytest.mark.parametrize("name", [*vision.TABLES, *patch_tables.TABLES])
+TABLES = pytest.mark.parametrize(
+    "name",
+    [name for name, tower in vision.TOWERS.items() if "table" in tower] + [*patch_tables.TOWERS],
+)
 UNUSED = ("hunyuan_vl_vision", "lw_detr_vit", "vitdet")  # the row of a class token
 ROWS, COLUMNS = 6, 10  # patches; windows of 4 are cut off at the edge
 

@@ -49,6 +49,7 @@ def stack(
     if windows is None:
         sliding = {*kinds} if alike else {*kinds} & {SLIDING}
         windows = dict.fromkeys(sliding, config.window() if sliding else None)
+    more = {"unsupported": config.family.unsupported, **more}
     return [Layer(encode(kind), kind, window=windows.get(kind), **more) for kind in kinds]
 
 

@@ -31,6 +31,7 @@ ALIASES = {  # model_type in published configs → model_type of the class in tr
     "kimi_k2": "deepseek_v3",
     "dinov3": "dinov3_vit",  # ComfyUI's image_encoders/dino3_large.json
 }
+BY_VALUE = "kind", "causal", "refused", "unsupported"  # of by_hand.toml: value → models
 Kind = Literal[
     "rotary",  # queries and keys are rotated
     "learned",  # a learned row for each position is added to the embeddings
@@ -79,6 +80,7 @@ class Family:
                  the class of the whole passes to it}
     `flat`       `model_type` of the text model that the class builds from top-level keys if no
                  text config is nested
+    `unsupported` an operation that `attend` lacks, as a verb phrase
     `refused`    the reason why posenc does not support it
     """
 
@@ -104,6 +106,7 @@ class Family:
     parts: tuple[str, ...] = ()
     inner: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     flat: str = ""
+    unsupported: str = ""
     refused: str = ""
 
     def stack(self, name: str) -> "Family":
@@ -167,7 +170,7 @@ def code(family: Family) -> ModuleType | None:
 def by_hand(model_type: str) -> dict[str, Any]:
     """Return the facts about a model from by_hand.toml and from the module of its family."""
     facts: dict[str, Any] = {}
-    for key in ("kind", "causal", "refused"):
+    for key in BY_VALUE:
         for value, names in _read()[key].items():
             if model_type in names.split():
                 facts[key] = value
@@ -181,7 +184,7 @@ def by_hand(model_type: str) -> dict[str, Any]:
 
 def named_by_hand() -> frozenset[str]:
     """Return every `model_type` that by_hand.toml names."""
-    listed = [n for key in ("kind", "causal", "refused") for n in _read()[key].values()]
+    listed = [n for key in BY_VALUE for n in _read()[key].values()]
     return frozenset((*" ".join(listed).split(), *_read()["facts"]))
 
 

@@ -7,7 +7,6 @@ from posenc.models.config.families.deepseek_v3 import one_latent
 from posenc.models.config.layers import INDEXED, USUAL, Config, Layer, stack
 
 MODELS = "axk2 deepseek_v32 glm_moe_dsa"
-CHOSEN = "attends only to the keys that an indexer chooses for each query"
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
@@ -21,5 +20,4 @@ def layers(config: Config) -> list[Layer]:
 
 
 def indexed(config: Config, **more: Any) -> list[Layer]:
-    usual = config.repeated([INDEXED])
-    return stack(config, usual, (*USUAL, INDEXED), unsupported=CHOSEN, **more)
+    return stack(config, config.repeated([INDEXED]), (*USUAL, INDEXED), **more)

@@ -14,7 +14,6 @@ FACTS = {
     },
     "labels": {SLIDING: "main", SPARSE: "compress", HEAVY: "compress"},
 }
-UNSUPPORTED = "rotates values, rotates its output back, and adds compressed keys to a window"
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
@@ -29,8 +28,7 @@ def standard_keys(config: Config) -> dict[str, Any]:
 
 def layers(config: Config) -> list[Layer]:
     known, windows = (*USUAL, SPARSE, HEAVY), dict.fromkeys(FACTS["labels"], config.window())
-    more = {"sinks": True, "unsupported": UNSUPPORTED}
-    return stack(config, _by_ratio(config), known, windows=windows, trimmed=True, **more)
+    return stack(config, _by_ratio(config), known, windows=windows, trimmed=True, sinks=True)
 
 
 def _by_ratio(config: Config) -> list[str]:

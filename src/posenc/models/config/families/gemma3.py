@@ -3,15 +3,12 @@
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 
 MODELS = "gemma3_text t5gemma2_decoder"
-JOINED = "attends to keys of the decoder and the encoder in one softmax"
 
 
 def layers(config: Config) -> list[Layer]:
     usual = config.every(config.period("sliding_window_pattern", 6))
     scale, size = config.inverse_root("query_pre_attn_scalar"), config.window()
-    if config.family.name == "t5gemma2_decoder":
-        return stack(config, usual, scale=scale, unsupported=JOINED)
-    if not config.flag("use_bidirectional_attention"):
+    if config.family.name != "gemma3_text" or not config.flag("use_bidirectional_attention"):
         return stack(config, usual, scale=scale)
     windows = {SLIDING: size and size // 2 + 1}
     return stack(config, usual, scale=scale, windows=windows, causal=False)

@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from posenc.models.config.layers import Config, Layer, stack
+from posenc.models.config.layers import Config
 
 FACTS = {
     "keys": {"num_hidden_layers": "num_layers_per_stack"},
     "defaults": {"num_hidden_layers": 16},
     "stacks": {"H_module": {}, "L_module": {}},
 }
-PREFIX = "is bidirectional within a prefix that `token_type_ids` mark"
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
@@ -18,7 +17,3 @@ def standard_keys(config: Config) -> dict[str, Any]:
     if values.get("num_layers_per_stack") is not None:
         values.pop("num_hidden_layers", None)
     return values
-
-
-def layers(config: Config) -> list[Layer]:
-    return stack(config, unsupported=PREFIX)

@@ -4,8 +4,7 @@ from posenc.models.config.layers import Config, Layer, stack
 from posenc.models.config.rope_settings import rotations
 
 MODELS = "hunyuan_v1_dense hunyuan_v1_moe"
-AFTER = "normalises queries and keys after rotation"
 
 
 def layers(config: Config) -> list[Layer]:
-    return stack(config, encode=rotations(config, alpha=True), unsupported=AFTER)
+    return stack(config, encode=rotations(config, alpha=True))

@@ -1,69 +1,25 @@
 """Vision towers with RoPE over the rows and columns of patches, some with a learned table too.
 
 A config does not state the order of the patches, the axis of each pair, or how the table is resized
-to an image. They are in the code of each class, and here as data.
+to an image. They are in the code of each class, and in vision.toml.
 """
 
+import tomllib
+from importlib.resources import files
 from typing import Any
 
 from posenc.models.config.fields import FULL, PATCH_WINDOW, head_dim
 from posenc.models.config.layers import IDLE, Config, Layer, hybrid, stack
 from posenc.models.config.spec import PatchOrder, PatchRotary, PatchTable
-from posenc.models.config.tables import EDGES, IMAGE, SQUARE, grid, required, sides
+from posenc.models.config.tables import EDGES, grid, required, sides
 
-ORDERS = {  # order of the patches → models
-    "blocks": "qwen2_vl_vision qwen3_vl_vision qwen3_vl_moe_vision qwen3_5_vision"
-    " qwen3_5_moe_vision qwen3_omni_moe_vision_encoder qwen4_exp_vision glm4v_vision"
-    " glm4v_moe_vision glm_ocr_vision glm5_next_vision ernie4_5_vl_moe_vision"
-    " cohere_compass_vision dots3_note_vision_encoder lfm3_vl_vision minimax_m3_vl_vision"
-    " inkling2_vision",
-    "windows": "qwen2_5_vl_vision qwen2_5_omni_vision_encoder exaone4_5_vision"
-    " muse_glimmer_vision muse_spark_vision",
-    "rows": "paddleocr_vl_vision kimi_k25_vision step3p5_vision pixtral llama4_vision_model"
-    " video_llama_3_vision mlcd mlcd_vision_model",
+TOWERS: dict[str, dict[str, Any]] = {
+    name: tower
+    for tower in tomllib.loads((files(__package__) / "vision.toml").read_text("utf-8"))["tower"]
+    for name in tower["models"].split()
 }
-MODELS = " ".join(ORDERS.values())
-COLUMN_FIRST = {"axes": ("column", "row")}
-ROTATIONS: dict[str, dict[str, Any]] = {  # fields of `PatchRotary` that differ from the usual ones
-    "inkling2_vision": {**COLUMN_FIRST, "layout": "interleaved", "first": 1},
-    "kimi_k25_vision": {**COLUMN_FIRST, "pairs": "turns"},
-    "llama4_vision_model": {**COLUMN_FIRST, "layout": "interleaved", "first": 1},
-    "minimax_m3_vl_vision": {"axes": ("frame", "row", "column")},
-    "muse_glimmer_vision": {**COLUMN_FIRST, "first": 1},
-    "muse_spark_vision": {**COLUMN_FIRST, "first": 1},
-    "pixtral": {"pairs": "split"},
-    "step3p5_vision": COLUMN_FIRST,
-}
-ALIGNED = "bilinear, corners aligned"
-TABLES: dict[str, tuple[str, dict[str, Any]]] = {  # key of the size, and fields of `PatchTable`
-    **dict.fromkeys(
-        "qwen3_vl_vision qwen3_vl_moe_vision qwen3_5_vision qwen3_5_moe_vision"
-        " qwen3_omni_moe_vision_encoder qwen4_exp_vision cohere_compass_vision".split(),
-        (SQUARE, {"resized": ALIGNED}),
-    ),
-    "glm4v_vision": (IMAGE, {"resized": "bicubic"}),
-    "glm4v_moe_vision": (IMAGE, {"resized": "bicubic"}),
-    "inkling2_vision": ("posemb_grid_size", {"resized": "bilinear"}),
-    "kimi_k25_vision": (EDGES, {"resized": "bicubic"}),
-    "llama4_vision_model": (IMAGE, {"after": 1}),
-    "muse_glimmer_vision": (EDGES, {"resized": "bilinear, zeros outside"}),
-    "muse_spark_vision": (EDGES, {"resized": "bilinear, zeros outside", "exchanged": True}),
-    "paddleocr_vl_vision": (IMAGE, {"resized": "bilinear"}),
-    "step3p5_vision": (IMAGE, {"resized": "bilinear"}),
-}
-CLASS_ANGLES = "rotates the class token by learned angles"
+MODELS = " ".join(TOWERS)
 APART = "images, and frames of a video, do not attend to each other"
-NOTES = {
-    "inkling2_vision": "the class token has a row of its own and is not rotated",
-    "kimi_k25_vision": "the frames of a video attend to each other, and sinusoids of the frame are"
-    " added to them",
-    "llama4_vision_model": "the class token is last and is not rotated",
-    "minimax_m3_vl_vision": "the frames of a video attend to each other",
-    "muse_spark_vision": f"{APART}; the table is read as for an image with rows and"
-    " columns exchanged",
-    "video_llama_3_vision": "patches are in blocks of `merge_sizes`, an argument of its call: 1 for"
-    " images, 2 for videos",
-}
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
@@ -77,19 +33,20 @@ def standard_keys(config: Config) -> dict[str, Any]:
 
 
 def layers(config: Config) -> list[Layer]:
-    name = config.family.name
-    config.notes.append(NOTES.get(name, APART))
-    dim, order, chosen = head_dim(config), patch_order(config), ROTATIONS.get(name, {})
-    axes = len(chosen.get("axes", "hw"))
+    name, tower = config.family.name, TOWERS[config.family.name]
+    config.notes.append(tower.get("note", APART))
+    dim, order = head_dim(config), patch_order(config)
+    rotary = {"axes": ("row", "column"), **tower.get("rotary", {})}
+    axes = len(rotary["axes"])
     if dim < 2 * axes or (axes == 2 and dim % 4):
         config.fail("hidden_size", f"must give heads a pair for each of {axes} axes", dim)
-    rotary = PatchRotary(dim, rope_base(config), order=order, **chosen)
+    rotary |= {"axes": tuple(rotary["axes"])}
+    encoding = PatchRotary(dim, rope_base(config), order=order, **rotary)
     if name == "lfm3_vl_vision":
         usual = ["conv" if i < 2 or i % 2 else FULL for i in range(config.depth())]
-        return hybrid(config, usual, idle=(*IDLE,), encode=lambda kind: rotary)
+        return hybrid(config, usual, idle=(*IDLE,), encode=lambda kind: encoding)
     kinds, windows = _kinds(config), {PATCH_WINDOW: order.window}
-    known, learned = (FULL, PATCH_WINDOW), CLASS_ANGLES if name.startswith("mlcd") else ""
-    return stack(config, kinds, known, lambda kind: rotary, windows, unsupported=learned)
+    return stack(config, kinds, (FULL, PATCH_WINDOW), lambda kind: encoding, windows)
 
 
 def _kinds(config: Config) -> list[str]:
@@ -103,7 +60,7 @@ def _kinds(config: Config) -> list[str]:
 
 def patch_order(config: Config) -> PatchOrder:
     """Return the order in which the model lists patches, with its block and window sizes."""
-    order = next(order for order, names in ORDERS.items() if config.family.name in names.split())
+    order = TOWERS[config.family.name]["order"]
     if order == "rows":
         return PatchOrder()
     if "muse" in config.family.name:
@@ -134,8 +91,8 @@ def rope_base(config: Config) -> float:
 
 def embedding(config: Config) -> PatchTable | None:
     """Return the learned position table that some vision towers add besides RoPE, or None."""
-    if config.family.name not in TABLES:
+    table = dict(TOWERS[config.family.name].get("table", {}))
+    if not table:
         return None
-    key, fields = TABLES[config.family.name]
-    width = required(config, "hidden_size")
-    return PatchTable(grid(config, key), width, order=patch_order(config), **fields)
+    cells, width = grid(config, table.pop("size")), required(config, "hidden_size")
+    return PatchTable(cells, width, order=patch_order(config), **table)
