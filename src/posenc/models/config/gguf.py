@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from math import inf, log, nextafter, pi
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from posenc.models.config import families
+from posenc.models.config.fields import Fields
 from posenc.models.config.parse import specify
 from posenc.models.config.rope_settings import ONE_PAIR, TWO_PAIRS
 from posenc.models.config.spec import Layer, Rotary, Spec
@@ -35,9 +36,6 @@ KEYS = {
     "attention.sliding_window": "sliding_window",
     "full_attention_interval": "full_attention_interval",
     "rope.freq_base": "rope_theta",
-}
-SCALING = {
-    "rope.scaling.original_context_length": "original_max_position_embeddings",
 }
 # Keys that change attention; a file that states one which is not translated raises Unread
 CHANGING = re.compile(
@@ -74,9 +72,9 @@ def specify_gguf(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: 
     config = as_config(metadata, tensors, file)
     name = metadata["general.architecture"]
     values = _completed(metadata, file)
-    rotary_dim, spec = _rotary_dim(values, config, file, name), specify(config, file)
+    rotary_dim, spec = _rotary_dim(values, config), specify(config, file)
     _, layout = MODELS[name]
-    notes = (*spec.notes, *_ignored(values, metadata, name))
+    notes = (*spec.notes, *_ignored(values, metadata))
     notes += (f"translated from the metadata of {file} to the keys of a config.json",)
     layers = tuple(_with_layout(layer, layout, rotary_dim) for layer in spec.layers)
     if name == "deepseek2" and not values[f"{YARN}log_multiplier"]:
@@ -98,7 +96,9 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
     assert family is not None
     config: dict[str, Any] = {"model_type": model}
     config |= {
-        family.keys.get(usual, usual): values[key] for key, usual in KEYS.items() if key in values
+        family.keys.get(usual, usual): values[key]
+        for key, usual in KEYS.items()
+        if key in values.values
     }
     if not config["sliding_window"]:
         config["sliding_window"] = None
@@ -106,33 +106,44 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
         config["is_causal"] = values["attention.causal"]
     if isinstance(family.causal, str):
         config[family.causal] = values["attention.causal"]
-    scaling = _scaling(values, file, name)
+    scaling = _scaling(values)
     if scaling or family.defaults.get("rope_parameters"):
         config["rope_scaling"] = scaling or {"rope_type": "default"}
     if "partial_rotary_factor" in (family.defaults.get("rope_parameters") or ()):
         config[family.keys.get("partial_rotary_factor", "partial_rotary_factor")] = _share(values)
     adapt, read = OF_MODELS.get(model, (None, ()))
     read = (*KEYS, *read, *_table()[name].get("defaults", ()))
-    for key in values:
+    for key in values.values:
         if CHANGING.fullmatch(key) and key not in read:
-            raise Unread(file, f"{name}.{key}", "is not supported for this architecture")
-    if PATTERN in values and "layer_types" not in family.ignored:
+            values.unsupported(key, "is not supported for this architecture")
+    if PATTERN in values.values and "layer_types" not in family.ignored:
         _pattern(config, values)
     if adapt is not None:
-        adapt(config, values, file)
+        adapt(config, values)
     if LLAMA3 in tensors:
-        base = _number(values, "rope.freq_base", file, name) or 10_000.0
+        base = values.number("rope.freq_base") or 10_000.0
         config["rope_scaling"] = _llama3(base, tensors[LLAMA3], file)
     if longrope := [factors for factors in LONGROPE.values() if factors in tensors]:
-        raise Unread(
-            file,
-            longrope[0],
-            "contains LongRoPE factors, which posenc does not support in a GGUF file",
-        )
+        problem = "contains LongRoPE factors, which posenc does not support in a GGUF file"
+        raise Unread(file, longrope[0], problem)
     return config
 
 
-def _completed(metadata: Mapping[str, Any], file: str) -> dict[str, Any]:
+class Metadata(Fields):
+    """Metadata of a GGUF file, by keys without the architecture's prefix."""
+
+    def __getitem__(self, key: str) -> Any:
+        return self.values[key]
+
+    def get(self, key: str) -> Any:
+        return self.values.get(key)
+
+    def unsupported(self, key: str, problem: str, *got: Any) -> NoReturn:
+        """Raise the exception Unread for a key of a valid file that posenc does not support."""
+        raise Unread(self.file, self.at(key), problem, *got)
+
+
+def _completed(metadata: Mapping[str, Any], file: str) -> Metadata:
     """Return the metadata without the architecture's prefix, completed with llama.cpp's defaults.
 
     Layers for multi-token prediction are not counted. Raises ModelError for a missing key without a
@@ -155,10 +166,10 @@ def _completed(metadata: Mapping[str, Any], file: str) -> dict[str, Any]:
     for key in values.keys() - stated.keys():
         while isinstance(values[key], str) and values[key] in values:
             values[key] = values[values[key]]
-    return values
+    return Metadata(values, file, name)
 
 
-def _even_share(values: Mapping[str, Any]) -> Any:
+def _even_share(values: Mapping[str, Any] | Metadata) -> Any:
     """Return the default head size, width / query heads; None if one of the two is invalid."""
     width, heads = values["embedding_length"], values["attention.head_count"]
     if isinstance(heads, list):
@@ -168,7 +179,7 @@ def _even_share(values: Mapping[str, Any]) -> Any:
     return max(width // heads, 1) if sizes else None
 
 
-def _share(values: Mapping[str, Any]) -> float:
+def _share(values: Metadata) -> float:
     """Return the share of a head's channels that are rotated."""
     turned, dim = values["rope.dimension_count"], values["attention.key_length"]
     if type(turned) is not int or type(dim) is not int or not 0 < turned < dim:
@@ -177,10 +188,11 @@ def _share(values: Mapping[str, Any]) -> float:
     return share if int(dim * share) == turned else nextafter(share, 1.0)
 
 
-def _ignored(values: Mapping[str, Any], metadata: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _ignored(values: Metadata, metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a note for each key of the file that llama.cpp does not read for this model."""
+    name = values.path
     line, notes = _table()[name], []
-    for key in (f"{name}.{key}" for key in sorted(values) if key.startswith(YARN)):
+    for key in (values.at(key) for key in sorted(values.values) if key.startswith(YARN)):
         if key in metadata and key.partition(YARN)[2] not in line.get("yarn", ()):
             notes.append(f"{key} is {metadata[key]}, which llama.cpp does not read for {name}")
     window = metadata.get(f"{name}.attention.sliding_window")
@@ -190,43 +202,40 @@ def _ignored(values: Mapping[str, Any], metadata: Mapping[str, Any], name: str) 
     return tuple(notes)
 
 
-def _scaling(values: Mapping[str, Any], file: str, name: str) -> dict[str, Any]:
+def _scaling(values: Metadata) -> dict[str, Any]:
     """Return transformers' rope settings for the scaling in the file; {} if it does not scale."""
     method, allowed = values["rope.scaling.type"], _table()["all"]["scalings"]
     if method not in allowed:
-        where = f"{name}.rope.scaling.type"
-        raise ModelError(file, where, "must be a known method", method, ", ".join(allowed))
-    gain = _number(values, "rope.scaling.attn_factor", file, name) or 1.0
+        values.fail("rope.scaling.type", "must be a known method", method, ", ".join(allowed))
+    gain = values.number("rope.scaling.attn_factor") or 1.0
     factor = 1.0
     if values["rope.scaling.factor"] != 0 and method != "none":
-        factor = _number(values, "rope.scaling.factor", file, name) or 1.0
+        factor = values.number("rope.scaling.factor") or 1.0
     if method != "yarn":
         if gain != 1:
-            key = f"{name}.rope.scaling.attn_factor"
-            raise Unread(file, key, f"is not supported with {method!r}", gain)
+            problem = f"is not supported with {method!r}"
+            values.unsupported("rope.scaling.attn_factor", problem, gain)
         scales = method == "longrope" or factor != 1
         return {"rope_type": method, "factor": factor} if scales else {}
-    if values.get(f"{YARN}ext_factor", 1.0) != 1:
-        key = f"{name}.{YARN}ext_factor"
-        part = values[f"{YARN}ext_factor"]
-        raise Unread(file, key, "must be 1, since other strengths of YaRN are not supported", part)
-    scaling = {"rope_type": "yarn", "factor": factor}
-    scaling |= {usual: values[key] for key, usual in SCALING.items()}
-    return scaling | _yarn(values, factor, gain, file, name)
+    if (strength := values.values.get(f"{YARN}ext_factor", 1.0)) != 1:
+        problem = "must be 1, since other strengths of YaRN are not supported"
+        values.unsupported(f"{YARN}ext_factor", problem, strength)
+    trained = values["rope.scaling.original_context_length"]
+    scaling = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": trained}
+    return scaling | _yarn(values, factor, gain)
 
 
-def _yarn(
-    values: Mapping[str, Any], factor: float, gain: float, file: str, name: str
-) -> dict[str, Any]:
+def _yarn(values: Metadata, factor: float, gain: float) -> dict[str, Any]:
     """Return the file's YaRN settings, as far as llama.cpp reads them for this architecture."""
-    line, scaling = _table()[name].get("yarn", ()), {}
+    name, scaling = values.path, {}
+    line = _table()[name].get("yarn", ())
     for key in ("beta_fast", "beta_slow"):
         if key in line:
             scaling[key] = values[YARN + key]
     grown = lambda m: 0.1 * m * log(factor) + 1 if factor > 1 else 1.0  # noqa: E731
     usual = grown(1.0)
     if "log_multiplier" in line and values[f"{YARN}log_multiplier"] != 0:
-        strength = _number(values, f"{YARN}log_multiplier", file, name) or 1.0
+        strength = values.number(f"{YARN}log_multiplier") or 1.0
         # DeepSeek's converter stores a tenth of mscale_all_dim, which equals mscale
         strength = strength * 10 if name == "deepseek2" else strength
         mscale = strength if name == "deepseek2" else 1.0
@@ -236,18 +245,6 @@ def _yarn(
     if gain != 1:
         scaling["attention_factor"] = gain * usual
     return scaling
-
-
-def _number(values: Mapping[str, Any], key: str, file: str, name: str) -> float | None:
-    """Return the value of a key as a number above 0; None if missing."""
-    value = values.get(key)
-    if value is None:
-        return None
-    fits = isinstance(value, int | float) and not isinstance(value, bool)
-    if not fits or not 0 < value <= MOST_INT:
-        where = f"{name}.{key}"
-        raise ModelError(file, where, "must be a number", value, "above 0, at most 2⁵³")
-    return float(value)
 
 
 def _llama3(base: float, stored: Any, file: str) -> dict[str, Any]:
@@ -283,24 +280,24 @@ def _llama3_factor(wavelength: float, settings: Mapping[str, float]) -> float:
 # ------------------------------------------------------- functions for single architectures
 
 
-def _granite(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _granite(config: dict[str, Any], values: Metadata) -> None:
     """Set the softmax scale to llama.cpp's default, 1/√channels, if the file does not state it."""
     dim = values["attention.key_length"]
     even = dim**-0.5 if type(dim) is int and 0 < dim <= MOST_INT else 1.0
     config["attention_multiplier"] = values["attention.scale"] or even
     if values.get("rope.scaling.finetuned") is False and config["model_type"] == "granite":
-        key = "granite.rope.scaling.finetuned"
-        raise Unread(file, key, "must be true, since Granite without RoPE is not supported", False)
+        problem = "must be true, since Granite without RoPE is not supported"
+        values.unsupported("rope.scaling.finetuned", problem, False)
 
 
-def _granite_hybrid(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _granite_hybrid(config: dict[str, Any], values: Metadata) -> None:
     """Set the softmax scale, the layer types, and "rope" or None as encoding, from the metadata."""
-    _granite(config, values, file)
+    _granite(config, values)
     _by_heads(config, "mamba", "attention")
     config["position_embedding_type"] = "rope" if values["rope.scaling.finetuned"] else None
 
 
-def _nemotron_h(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _nemotron_h(config: dict[str, Any], values: Metadata) -> None:
     """Set the layer types: MLP for layers that have an MLP width but no key heads."""
     _by_heads(config, "mamba", "attention")
     widths, kinds = values.get("feed_forward_length"), config.get("layers_block_type")
@@ -310,10 +307,9 @@ def _nemotron_h(config: dict[str, Any], values: Mapping[str, Any], file: str) ->
         config["layers_block_type"] = types
 
 
-def _lfm2(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _lfm2(config: dict[str, Any], values: Metadata) -> None:
     if values["attention.sliding_window"]:
-        key = "lfm2.attention.sliding_window"
-        raise Unread(file, key, "is not supported for this architecture")
+        values.unsupported("attention.sliding_window", "is not supported for this architecture")
     _by_heads(config, "conv", "full_attention")
 
 
@@ -332,18 +328,13 @@ def _by_heads(config: dict[str, Any], without: str, with_: str) -> None:
             config[key] = next((count for count in config[key] if count), None)
 
 
-def _llama4(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _llama4(config: dict[str, Any], values: Metadata) -> None:
     if not values["attention.sliding_window"]:
-        key = "llama4.attention.sliding_window"
-        raise Unread(
-            file,
-            key,
-            "must be above 0, since Llama 4 without chunked attention is not supported",
-            0,
-        )
+        problem = "must be above 0, since Llama 4 without chunked attention is not supported"
+        values.unsupported("attention.sliding_window", problem, 0)
 
 
-def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _gemma(config: dict[str, Any], values: Metadata) -> None:
     """Set the softmax scale: 1/√(width / heads) for Gemma 27B, otherwise 1/√channels."""
     large = config["num_hidden_layers"] == {"gemma2": 46}.get(config["model_type"], 62)
     config["query_pre_attn_scalar"] = _even_share(values) if large else config["head_dim"]
@@ -353,7 +344,7 @@ def _gemma(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None
         config["rope_local_base_freq"] = values["rope.freq_base_swa"]
 
 
-def _olmo3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _olmo3(config: dict[str, Any], values: Metadata) -> None:
     """Set rope settings for each layer type: one base, and scaling only in full attention."""
     base = {"rope_theta": config.pop("rope_theta")}
     full = {"rope_type": "default", **config.pop("rope_scaling", {}), **base}
@@ -361,7 +352,7 @@ def _olmo3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None
     config["rope_parameters"] = {"full_attention": full, "sliding_attention": plain}
 
 
-def _pattern(config: dict[str, Any], values: Mapping[str, Any]) -> None:
+def _pattern(config: dict[str, Any], values: Metadata) -> None:
     """Set the layer types from the metadata: one flag per layer (True: sliding), or a period."""
     slides, count = values[PATTERN], config["num_hidden_layers"]
     if type(slides) is int and slides >= 0 and type(count) is int:
@@ -373,7 +364,7 @@ def _pattern(config: dict[str, Any], values: Mapping[str, Any]) -> None:
         config["layer_types"] = kinds
 
 
-def _deepseek(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _deepseek(config: dict[str, Any], values: Metadata) -> None:
     """Set the head sizes and the number of key heads as in DeepSeek's config (MLA).
 
     The metadata count the latent vector as one key head.
@@ -382,15 +373,13 @@ def _deepseek(config: dict[str, Any], values: Mapping[str, Any], file: str) -> N
     turned = values["rope.dimension_count"]
     config.pop("qk_rope_head_dim", None)
     if type(whole) is not int or type(turned) is not int or not 0 < turned < whole:
-        key = "deepseek2.rope.dimension_count"
-        raise ModelError(
-            file, key, "must be below the number of channels of a head", turned, f"1 … {whole}"
-        )
+        problem = "must be below the number of channels of a head"
+        values.fail("rope.dimension_count", problem, turned, f"1 … {whole}")
     config |= {"qk_rope_head_dim": turned, "qk_nope_head_dim": whole - turned}
     config["num_key_value_heads"] = config["num_attention_heads"]
 
 
-def _ministral3(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _ministral3(config: dict[str, Any], values: Metadata) -> None:
     """Set the scale of queries beyond the trained length."""
     if strength := values["attention.temperature_scale"]:
         config["rope_scaling"] |= {
@@ -399,7 +388,7 @@ def _ministral3(config: dict[str, Any], values: Mapping[str, Any], file: str) ->
         }
 
 
-def _qwen3_next(config: dict[str, Any], values: Mapping[str, Any], file: str) -> None:
+def _qwen3_next(config: dict[str, Any], values: Metadata) -> None:
     recurrent = values.get("attention.recurrent_layers")
     if isinstance(recurrent, list):
         kinds = ["linear_attention" if one else "full_attention" for one in recurrent]
@@ -431,21 +420,19 @@ OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 }
 
 
-def _rotary_dim(
-    values: Mapping[str, Any], config: Mapping[str, Any], file: str, name: str
-) -> int | None:
+def _rotary_dim(values: Metadata, config: Mapping[str, Any]) -> int | None:
     """Return the rotated channels per head; None if `qk_rope_head_dim` states the number."""
     rotary_dim, dim = values["rope.dimension_count"], values["attention.key_length"]
     if "qk_rope_head_dim" in config or type(rotary_dim) is not int or type(dim) is not int:
         return None
-    key = f"{name}.rope.dimension_count"
+    key = "rope.dimension_count"
     if not 0 < rotary_dim <= dim:
-        raise ModelError(file, key, "must be at most the head size", rotary_dim, f"1 … {dim}")
+        values.fail(key, "must be at most the head size", rotary_dim, f"1 … {dim}")
     if rotary_dim % 2:
-        raise ModelError(file, key, "must be even, since channels are rotated in pairs", rotary_dim)
+        values.fail(key, "must be even, since channels are rotated in pairs", rotary_dim)
     method = config.get("rope_scaling", {}).get("rope_type")
     if rotary_dim == 2 and method in TWO_PAIRS:
-        raise ModelError(file, key, f"{method} {ONE_PAIR}", rotary_dim)
+        values.fail(key, f"{method} {ONE_PAIR}", rotary_dim)
     return rotary_dim
 
 

@@ -19,23 +19,12 @@ from posenc.models.config.spec import (
     TEXT,
     Buckets,
     Convolution,
-    Disentangled,
-    Fourier,
     Layer,
     OfPatches,
-    PatchBias,
-    PatchNetwork,
-    PatchOffsets,
-    PatchRotary,
-    PatchTable,
-    PatchWaves,
-    PointWaves,
     Projected,
     Rotary,
-    Slopes,
     Spec,
     Table,
-    Waves,
 )
 from posenc.models.files.errors import ModelError, Unread
 from posenc.support.text import printable, shown
@@ -49,24 +38,6 @@ LAYER_KEYS = {  # keys that choose the layers with attention, in various classes
 }
 WINDOWS = ("sliding_window", "attention_chunk_size", "local_attention")  # keys of window sizes
 GIVEN = "its positions are computed by another part, and passed to it"
-KINDS = {  # class of a layer's encoding or of the table → `Spec.kind`
-    Rotary: "rotary",
-    Fourier: "fope",
-    Slopes: "alibi",
-    Buckets: "t5",
-    Disentangled: "deberta",
-    Projected: "transformer-xl",
-    PatchRotary: "axial",
-    PatchOffsets: "mvitv2",
-    PatchBias: "swin",
-    PatchNetwork: "swin-v2",
-    PatchTable: "learned",
-    Convolution: "convolution",
-    PatchWaves: "sinusoidal",
-    PointWaves: "sinusoidal",
-    Table: "learned",
-    Waves: "sinusoidal",
-}
 
 
 def specify(config: Mapping[str, Any], file: str = "config.json") -> Spec:
@@ -219,8 +190,9 @@ def _stack(config: Fields, family: Family) -> Spec:
 def _kind(layers: Sequence[Layer], embedding: Any, config: Config) -> str:
     """Return the kind of encoding ("rotary", …) in the layers; if none, of the position table."""
     encoding = next((layer.encoding for layer in layers if layer.encoding), None)
-    usual = "rotary" if config.rotations else KINDS.get(type(embedding), "none")
-    return KINDS.get(type(encoding), usual)
+    if encoding is None and config.rotations:
+        return Rotary.kind
+    return getattr(encoding or embedding, "kind", "none")
 
 
 def _with_listed_depth(values: Mapping[str, Any], family: Family) -> Family:

@@ -55,6 +55,7 @@ IDLE = ("linear_attention", "conv", "moe", "mlp")  # types of layers that do not
 class Rotary:
     """Rotation of queries and keys (RoPE), with its scaling method."""
 
+    kind = "rotary"
     dim: int  # channels of a head
     turned: int  # rotated channels of a head
     base: float
@@ -149,6 +150,7 @@ class Fourier:
     Pairs without a wave have cos 1 and sin 1, as in the code of Intern-S1-Pro.
     """
 
+    kind = "fope"
     dim: int
     base: float
     waves: int  # number of kept waves, the fastest
@@ -176,6 +178,7 @@ class Fourier:
 class Slopes:
     """ALiBi: a bias that falls linearly with distance, with one slope for each head."""
 
+    kind = "alibi"
     heads: int
     strength: float = 1.0  # factor of all slopes
     rounded: bool = False  # True: bias rounded to bfloat16 as in Falcon's code (`FalconALiBi`)
@@ -194,6 +197,7 @@ class Slopes:
 class Buckets:
     """T5's learned bias for each bucket of distances, without its weights."""
 
+    kind = "t5"
     heads: int
     buckets: int
     reach: int
@@ -209,6 +213,7 @@ class Buckets:
 class Disentangled:
     """DeBERTa's disentangled attention (content-to-position scores), without its weights."""
 
+    kind = "deberta"
     dim: int
     heads: int
     width: int
@@ -235,6 +240,7 @@ class Disentangled:
 class Projected:
     """Transformer-XL's scores of queries against projected sinusoids, without its weights."""
 
+    kind = "transformer-xl"
     dim: int
     heads: int
     width: int
@@ -268,6 +274,7 @@ class PatchRotary:
     Positions are points, as returned by `points`.
     """
 
+    kind = "axial"
     dim: int
     base: float
     axes: tuple[str, ...] = ("row", "column")  # in the order of their pairs
@@ -333,6 +340,7 @@ class PatchRotary:
 class PatchOffsets:
     """Scores of queries with a learned vector for each row offset and column offset (`MViTv2`)."""
 
+    kind = "mvitv2"
     dim: int
     size: tuple[int, int]  # rows and columns of patches of the image, or of a window
 
@@ -346,6 +354,7 @@ class PatchOffsets:
 class PatchBias:
     """Learned bias for each head and each offset between patches (`Swin`), without its weights."""
 
+    kind = "swin"
     heads: int
     size: tuple[int, int]  # rows and columns of patches of a window, or of the image
     class_token: bool = False  # True: three more numbers for each head, as in BEiT
@@ -361,6 +370,7 @@ class PatchBias:
 class PatchNetwork:
     """Bias that a network computes from each offset between patches (`SwinV2`)."""
 
+    kind = "swin-v2"
     heads: int
     size: tuple[int, int]  # rows and columns of patches of a window
     trained: tuple[int, int]  # those of the training, by which offsets are divided
@@ -460,6 +470,7 @@ class Layer:
 class Table:
     """Learned position table added to the embeddings (`Learned`), without its weights."""
 
+    kind = "learned"
     rows: int  # rows for positions 0 … rows − 1
     width: int
     offset: int = 0  # stored rows before the row of position 0
@@ -477,6 +488,7 @@ class PatchTable:
     A model with `resized` interpolates the rows for an image of another size.
     """
 
+    kind = "learned"
     grid: tuple[int, int]  # stored rows and columns of patches
     width: int
     resized: Resizing = ""  # "": an image must have the size of the grid
@@ -517,6 +529,7 @@ class PatchTable:
 class PatchWaves:
     """Sines and cosines of the row and the column of a patch (`SinusoidalGrid`)."""
 
+    kind = "sinusoidal"
     width: int
     base: float = 10_000.0
     halves: bool = False  # all sines of an axis before its cosines; False: alternating
@@ -550,6 +563,7 @@ class PatchWaves:
 class PointWaves:
     """Sines and cosines of random directions in an image (Fourier features), as in SAM."""
 
+    kind = "sinusoidal"
     width: int
 
     def rows_of(self, directions: Tensor, points: Tensor) -> Tensor:
@@ -568,6 +582,7 @@ class PointWaves:
 class Waves:
     """Sines and cosines added to the embeddings (`Sinusoidal`)."""
 
+    kind = "sinusoidal"
     width: int
     base: float = 10_000.0
     halves: bool = False  # all sines before all cosines; False: alternating
@@ -592,6 +607,7 @@ class Convolution:
     Each frame receives its order from the frames within half a kernel on each side.
     """
 
+    kind = "convolution"
     width: int
     kernel: int  # frames
     groups: int
@@ -620,7 +636,7 @@ class Spec:
     """
 
     model: str  # `model_type` of the config
-    kind: str  # one of `families.Kind`
+    kind: str  # `kind` of its encodings; one of `families.Kind` if there are none
     layers: tuple[Layer, ...] = ()
     embedding: Added | None = None
     heads: int = 0

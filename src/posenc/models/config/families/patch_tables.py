@@ -14,9 +14,9 @@ from posenc.models.config.tables import SQUARE, grid, required, sides
 
 TOWERS: dict[str, dict[str, Any]] = {
     name: tower
-    for tower in tomllib.loads((files(__package__) / "patch_tables.toml").read_text("utf-8"))[
-        "tower"
-    ]
+    for tower in tomllib.loads(
+        (files("posenc.models.config.families") / "patch_tables.toml").read_text("utf-8")
+    )["tower"]
     for name in tower["models"].split()
 }
 MODELS = " ".join(TOWERS)

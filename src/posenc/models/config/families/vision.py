@@ -15,7 +15,9 @@ from posenc.models.config.tables import EDGES, grid, required, sides
 
 TOWERS: dict[str, dict[str, Any]] = {
     name: tower
-    for tower in tomllib.loads((files(__package__) / "vision.toml").read_text("utf-8"))["tower"]
+    for tower in tomllib.loads(
+        (files("posenc.models.config.families") / "vision.toml").read_text("utf-8")
+    )["tower"]
     for name in tower["models"].split()
 }
 MODELS = " ".join(TOWERS)
