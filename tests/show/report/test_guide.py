@@ -103,6 +103,8 @@ def test_the_page_has_each_part_of_each_row_and_each_number():
         assert f"| {name} | {' | '.join(f'{one:.3f}' for one in bits)} |" in page
     for name, (near, far) in guide.COPIED.items():
         assert f"| {name} | {near} % | {far} % |" in page
+    for name, (unique, repeated) in guide.COPIED_BEYOND.items():
+        assert f"| {name} | {unique} % | {repeated} % |" in page
     for name, bits in guide.HIDDEN.items():
         assert f"| {name} | {bits:.3f} |" in page
 
@@ -110,7 +112,7 @@ def test_the_page_has_each_part_of_each_row_and_each_number():
 @pytest.mark.repository
 def test_the_page_links_to_the_studies_that_its_numbers_are_of():
     links = re.findall(r"\]\(\.\./studies/([\w-]+)\)", guide.page())
-    assert links == ["fair-text", "shape-copy", "masked"]
+    assert links == ["fair-text", "shape-copy", "content-or-place-10", "masked"]
     assert all((ROOT / "studies" / link / "results.db").exists() for link in links)
 
 
@@ -207,6 +209,12 @@ def test_the_stores_hold_these_numbers():
         name: tuple(round(100 * mean("shape-copy", slug(name), n)) for n in (12, 14))
         for name in guide.COPIED
     } == guide.COPIED
+    for name, shares in guide.COPIED_BEYOND.items():
+        row = "taught" if "trained" in name else slug(name)
+        assert shares == tuple(
+            round(100 * mean(f"content-or-place-10#{task}", row, *range(11, 21)))
+            for task in ("copy-unique", "copy")
+        )
     with_four = tuple(round(mean("shape-text", "alibi", 128, cropped=cut), 3) for cut in (0, 1))
     assert with_four == guide.ALIBI
     assert {cell["profile"]["heads"] for cell in settings("shape-text")} == {4}

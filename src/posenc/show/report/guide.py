@@ -39,6 +39,15 @@ COPIED: Mapping[str, tuple[int, int]] = {
     "RoPE": (0, 0),
     "Sinusoidal": (0, 0),
 }
+# studies/content-or-place-10, rate 4e-3: % copied, mean over L < n ≤ 2 L, of texts of unique words
+# and of texts in which words may repeat
+COPIED_BEYOND: Mapping[str, tuple[int, int]] = {
+    "T5": (59, 32),
+    "NoPE": (25, 19),
+    "ALiBi": (19, 16),
+    "RoPE": (1, 0),
+    "RoPE, trained on texts up to 2 L": (100, 100),
+}
 # studies/masked, whose models are encoders: bits a hidden word at n ≤ L
 HIDDEN: Mapping[str, float] = {"RoPE": 6.186, "NoPE": 7.730, "Learned": 7.760}
 RECALLED = (100, 0)  # studies/use-of-length, recall at 2 L in %: RoPE, and RoPE in a window of L
@@ -284,12 +293,17 @@ def page() -> str:
 def _tables() -> list[str]:
     bits = [(name, *(f"{one:.3f}" for one in numbers)) for name, numbers in READ.items()]
     shares = [(name, f"{near} %", f"{far} %") for name, (near, far) in COPIED.items()]
+    beyond = [(name, f"{one} %", f"{other} %") for name, (one, other) in COPIED_BEYOND.items()]
     return [
         f"Bits per character of {TINY}, from the study [fair-text](../studies/fair-text):",
         _grid(("encoding", "n = L", "n = 2 L, all of it", "n = 2 L, the last L"), bits),
         "Share of texts that models copy without a mistake, from the study"
         " [shape-copy](../studies/shape-copy) (L = 10 words, which may repeat):",
         _grid(("encoding", "n = 1.2 L", "n = 1.4 L"), shares),
+        "The same, as a mean over the lengths from L to 2 L, from the study with controls"
+        " [content-or-place-10](../studies/content-or-place-10) (L = 10 words). Repeated words are"
+        " not the reason why NoPE copies longer texts than RoPE does:",
+        _grid(("encoding", "no word repeats", "words may repeat"), beyond),
         "Number of the 64 pairs of Llama 3's RoPE that meet new angles at 131,072 tokens, after"
         " training on 8,192 tokens:",
         _grid(("method", "pairs"), [(name, str(count)) for name, count in NEW_ANGLES.items()]),
