@@ -291,7 +291,7 @@ def test_configs_without_a_fault_are_those_that_are_checked():
 
 def test_positions_that_16_bits_keep_apart_are_counted():
     said = page("docs/faults.md")
-    (kept, of) = re.search(r"([\d,]+) distinct of ([\d,]+)", said).groups()
+    of, kept = re.search(r"([\d,]+) positions become ([\d,]+) distinct", said).groups()
     rounded = torch.arange(int(of.replace(",", ""))).bfloat16()
     assert len(rounded.unique()) == int(kept.replace(",", ""))
 

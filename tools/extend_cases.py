@@ -181,7 +181,7 @@ class Case:
 def judged(folder: Path, proof: Proof) -> Case:
     """Measure the bits per token of each extension method on the test part of the novel."""
     with opened(folder) as model:
-        ids: Tensor = model.stretches(parts()[2], proof.to, FRESH)
+        ids: Tensor = model.excerpts(parts()[2], proof.to, FRESH)
         bits = {w.name: _far_bits(model, w.config, ids, proof.trained) for w in proof.ways}
         plain = next(w.config for w in proof.ways if w.name == AS_IT_IS)
         # Either loss is that of half of the pieces

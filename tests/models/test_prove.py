@@ -131,7 +131,7 @@ def test_where_nothing_works_it_says_so(llama):
 def test_bits_by_chunks_are_those_of_the_whole(llama, monkeypatch):
     monkeypatch.setattr("posenc.models.prove.CHUNK", 7)
     with opened(llama) as model:
-        ids = model.stretches(LETTERS, 48, 2)
+        ids = model.excerpts(LETTERS, 48, 2)
         torch.testing.assert_close(_bits(model.model, ids), bits(model.model, ids))
 
 
@@ -228,7 +228,7 @@ def test_methods_without_training_are_measured_and_not_chosen(proof, stretched):
     }
     with opened(stretched) as model:
         theta = model.spec.global_rotary[0].frequencies()
-        ids = model.stretches(LETTERS, 64, 32)[1::2]
+        ids = model.excerpts(LETTERS, 64, 32)[1::2]
         for way in proof.remapped:
             encoding = Remapped(theta, maps[way.name], "half")
             with applied(model.model, encoding):

@@ -212,7 +212,7 @@ def _named(name: str, site: AttentionSite) -> Encoding:
 
 
 def _created(given: Sequence[Any], sites: Sequence[AttentionSite]) -> list[Any]:
-    """Create an encoding for each name; layers with equal sizes and names share one encoding."""
+    """Replace names by encodings; layers with the same name and sizes share one encoding."""
     made: dict[Any, Encoding] = {}
     for name, site in zip(given, sites, strict=True):
         if isinstance(name, str) and (name, site.dim, site.heads) not in made:
@@ -224,7 +224,7 @@ def _created(given: Sequence[Any], sites: Sequence[AttentionSite]) -> list[Any]:
 
 
 def _scale(site: AttentionSite, encoding: Encoding) -> float:
-    """Return the softmax scale: the encoding's if it states one, otherwise the model's."""
+    """Return the softmax scale of the encoding, or that of the model if the encoding has none."""
     states = any(part.softmax_scale is not None for part in (encoding, *leaves(encoding)))
     scale, usual = encoding.scale(site.dim), site.dim**-0.5
     return scale if states or abs(scale / usual - 1) > 1e-9 else site.plain_scale
@@ -440,7 +440,7 @@ class Applied(nn.Module):
 
 
 def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
-    """Split an encoding into parts that act on q and k only, such as RoPE, and the other parts.
+    """Split an encoding into the parts that only change q and k, such as RoPE, and the others.
 
     Keys encoded by the first part can be cached.
 
@@ -465,7 +465,7 @@ def _together(parts: list[Encoding]) -> Encoding:
 
 
 def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
-    """Check the sizes of an encoding, and return it; a function is first called with length 1."""
+    """Return an encoding after checking its sizes; a function is called with the length 1."""
     if isinstance(given, type):
         raise TypeError(
             f"`encoding` must be an encoding, got the class {given.__name__}. Create an object,"

@@ -1,4 +1,4 @@
-"""Write a copy of a model whose q and k projections store RoPE pairs in the other layout.
+"""Write a copy of a model with the other pair layout in its query and key projections.
 
     converted = convert(Path("model"), "interleaved", Path("model-interleaved"))
 
@@ -133,7 +133,7 @@ class TensorChange:
 
 
 class Safetensors:
-    """Source of a conversion: a safetensors folder, copied with rows of q and k reordered."""
+    """Model in safetensors files, which a conversion copies with reordered rows of q and k."""
 
     def __init__(self, model: Source, out: Path):
         files, weights = model.files, model.weights
@@ -159,7 +159,7 @@ class Safetensors:
 
 
 class Gguf:
-    """Source of a conversion: a GGUF file, written as a safetensors folder for transformers."""
+    """Model in a GGUF file, which a conversion writes as a safetensors folder for transformers."""
 
     def __init__(self, model: Source, out: Path):
         weights = model.weights
@@ -181,7 +181,7 @@ class Gguf:
         return {self.file: None}
 
     def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
-        """Write the config and one file of weights, and yield the name of each tensor."""
+        """Write the config and one weights file, and yield the name of each written tensor."""
         text = json.dumps(self.config, ensure_ascii=False, indent=2) + "\n"
         (part / "config.json").write_text(text, "utf-8")
         header, end = {}, 0
@@ -327,7 +327,7 @@ def other_files(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[
 
 
 def _declare(path: Path, config: Mapping[str, Any], model: str, to: Layout) -> str:
-    """Set the config key for the pair layout, if the family has one, and return a note about it."""
+    """Write the new pair layout to the config if a key states it, and return a note."""
     family = families.family(model)
     if family is not None and family.layout_key:
         changed = deepcopy(dict(config))

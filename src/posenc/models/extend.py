@@ -55,7 +55,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Extension:
-    """Result of `extend`: the new config, the copy of the old one, and the changed keys."""
+    """Result of `extend`: the files that were written, the changed keys, and serving commands."""
 
     config: Path
     kept: Path  # path of the old config
@@ -107,7 +107,7 @@ def write(
     to: int | None = None,
     out: Path | None = None,
 ) -> Extension:
-    """Write `after`, a config for texts of `to` tokens, in place or into a copy of the folder."""
+    """Write the extended config `after`, in place or into a copy of the model folder."""
     source = Source.of(model)
     config, path = _own_config(source, out), source.path
     raw, before = config.read_bytes(), source.config("so there is nothing to extend")
@@ -192,7 +192,7 @@ def extended(
     trained: int | None = None,
     base: float | None = None,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the config for texts of `to` = `factor` · `trained` tokens, and notes about it."""
+    """Return a config extended to `to` = `factor` · `trained` tokens, and notes about it."""
     if (base is not None) != (method == BASE):
         if base is None:
             raise ValueError("`base` must be a number with method base, got None. Pass `base`.")
@@ -285,7 +285,7 @@ def trained_length(spec: Spec) -> int | None:
 def slowed(
     config: dict[str, Any], to: int, trained: int, slower: list[float], gain: float
 ) -> dict[str, Any]:
-    """Return the config for texts of `to` tokens, with θ of pair i divided by `slower[i]`.
+    """Return a config extended to `to` tokens, in which θ of pair i is divided by `slower[i]`.
 
     The method is longrope with the same factors for short and long texts, so that cached keys stay
     valid while a text grows. Raises ModelError if the model does not support it.
@@ -326,7 +326,7 @@ def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
 def _lengths(
     to: int | None, factor: float | None, trained: int | None, usual: int
 ) -> tuple[int, float, int]:
-    """Return (to, factor, trained) with to = factor · trained, computing what is missing.
+    """Compute the missing ones of three numbers with `to` = `factor` · `trained`; return all.
 
     If two of them are missing, `trained` is `usual`.
     """
@@ -383,7 +383,7 @@ def changes(before: Any, after: Any, path: str = "") -> list[Change]:
 
 
 def stretchable(main: Spec, file: str) -> tuple[int, Rotary]:
-    """Return the context length, and the RoPE of the layers without a window.
+    """Return a model's context length, and the RoPE of its layers without a window.
 
     Raises ModelError if one of them is missing.
     """
@@ -463,14 +463,14 @@ def _state_by_layer(inner: dict[str, Any], main: Spec, file: str) -> None:
 
 
 def _scaled_by_class(main: Spec) -> dict[str, Any]:
-    """Return the class's default rope settings if they scale the frequencies, otherwise {}."""
+    """Return the default rope settings of the model's class if they scale frequencies, or {}."""
     entry = family(main.model)
     usual = dict(entry.defaults.get("rope_parameters") or {}) if entry else {}
     return usual if usual.get("rope_type", "default") != "default" else {}
 
 
 def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return the old rope settings with another method and factor; other old values are kept."""
+    """Return rope settings with another method and factor, and the old values of other keys."""
     key = "type" if "type" in settings and "rope_type" not in settings else "rope_type"
     kept = {k: v for k, v in settings.items() if k not in ("type", "rope_type")}
     usual = {k: v for k, v in values.items() if k not in kept or k == "factor"}
@@ -529,7 +529,7 @@ def _own_name(main: Spec, key: str, inner: dict[str, Any]) -> str:
 
 
 def _check_result(spec: Spec, to: int, method: str, file: str) -> None:
-    """Raise ModelError if the new config does not parse as the requested method and length."""
+    """Raise ModelError if posenc reads another method or length from the new config."""
     turn = spec.global_rotary[0]
     expected = "default" if method in ("ntk", BASE) else method
     if turn.method != expected:

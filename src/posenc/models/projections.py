@@ -1,4 +1,4 @@
-"""Find the rows of W_q and W_k whose output is rotated in rotary layers.
+"""Find the query and key projections of a model, and their rows for rotated channels.
 
     q, k = projection.rotary_rows(weights)     each (head, channel, input); keys repeated by group
 
@@ -45,7 +45,7 @@ class Projection:
     gated: bool = False  # True: the queries of each head are followed by a gate
 
     def rotary_rows(self, weights: Tensors) -> tuple[Tensor, Tensor]:
-        """Return the rows of W_q and W_k whose output is rotated, (head, channel, input)."""
+        """Return the weight rows of q and k for rotated channels, (head, channel, input)."""
         q, k = self._heads([weights[name].flatten(1).float() for name in self.names])
         # Grouped queries: the heads g·r … g·r + r − 1 of queries share key head g
         k = k.repeat_interleave(len(q) // len(k), 0)
@@ -82,7 +82,7 @@ class Projection:
 
 
 def find_projections(spec: Spec | None, weights: Weights) -> list[Projection]:
-    """Return the q and k projections of rotary layers, if names and shapes are recognised."""
+    """Return the q and k projections of rotary layers with known names and shapes."""
     if "general.architecture" in weights.metadata:
         projections = _of_gguf(weights)
     else:

@@ -56,7 +56,7 @@ from posenc.support.provenance import Provenance, since
 
 AS_IT_IS = "as it is"  # unchanged frequencies; the config only states a larger length
 TRIED = ("linear", "ntk", "yarn", "llama3")
-STRETCHES, MOST_STRETCHES = 4, 32  # excerpts: half to choose a method, half to measure it
+EXCERPTS, MOST_EXCERPTS = 4, 32  # excerpts: half to choose a method, half to measure it
 # Tokens of all excerpts together: with fewer, close methods are ranked by chance
 READ = 2**14
 ENDS = {"beta_slow": (0.5, 2.0, 4.0), "beta_fast": (4.0, 8.0, 16.0)}  # besides YaRN's 1 and 32
@@ -73,7 +73,7 @@ Change = Callable[[Layer, Encoding], Encoding]  # layer, its encoding -> the enc
 
 @dataclass(frozen=True)
 class Way:
-    """One method of context extension, with its losses on excerpts not used to choose it."""
+    """One method of context extension, with its losses and its extended config."""
 
     name: str
     chosen_by: float  # bits per token beyond the trained length, on the excerpts for choosing
@@ -148,8 +148,8 @@ def prove(
         length = trained or trained_length(loaded.spec) or 0
         if not 0 < length < to:
             raise ModelError("config.json", "max_position_embeddings", "must be below `to`", to)
-        count = min(MOST_STRETCHES, max(STRETCHES, READ // to))
-        ids = loaded.stretches(letters, to, count)
+        count = min(MOST_EXCERPTS, max(EXCERPTS, READ // to))
+        ids = loaded.excerpts(letters, to, count)
         if len(ids) < 2:
             raise ModelError(
                 "the text", "", f"must have at least {2 * to:,} tokens. Pass more text"
@@ -184,7 +184,7 @@ def prove(
 def ways(
     config: Mapping[str, Any], to: int, base: float | None = None, trained: int | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Map the name of each method to the extended config.
+    """Extend a config by each method, and return a dict from method to config.
 
     Also returns notes about methods that cannot be applied to the model.
 
@@ -214,7 +214,7 @@ def _keys_of(source: Source, spec: Spec, to: int) -> dict[str, Any]:
 
 
 def remaps(to: int, trained: int) -> dict[str, Remap]:
-    """Return maps of offsets that keep texts of `to` tokens within the trained offsets.
+    """Return methods that map the offsets in a text of `to` tokens to trained offsets.
 
     ReRoPE and Self-Extend keep the offsets below half of the trained length, and Self-Extend has
     the smallest group that suffices. Dual chunk attention has the sizes of its authors' code.
@@ -232,7 +232,7 @@ def remaps(to: int, trained: int) -> dict[str, Remap]:
 def _remapped(
     model: Opened, config: dict[str, Any], ids: Tensor, trained: int, notes: list[str]
 ) -> Iterator[Way]:
-    """Measure the methods that remap offsets, with the model's own θ in layers without a window."""
+    """Measure the methods that remap offsets, such as ReRoPE, with the model's own frequencies."""
     for name, remap in remaps(ids.shape[-1], trained).items():
 
         def change(layer: Layer, own: Encoding, remap: Remap = remap) -> Encoding:
@@ -302,7 +302,7 @@ def _searched(model: Opened, yarn: dict[str, Any], ids: Tensor, trained: int) ->
 def _pair_by_pair(
     model: Opened, plain: dict[str, Any], best: Way, ids: Tensor, trained: int
 ) -> Way | str:
-    """Search divisors of each rotary pair's θ for the lowest loss, starting from the best method.
+    """Search for a divisor of θ for each pair that lowers the loss of the best method.
 
     Returns the reason as a string if the result is not better by `ENOUGH`: servers support
     formulas, so a small gain is not worth a search.
@@ -368,7 +368,7 @@ def _bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
-    """Return the baseline's bits per token beyond the trained length, read with a sliding window.
+    """Return the loss beyond the trained length if the model reads with a sliding window.
 
     Windows overlap by half, and only the second half of each is counted.
     """
@@ -383,7 +383,7 @@ def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
 
 @torch.no_grad()
 def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
-    """Return the share of the last `count` tokens that the model predicts as most likely."""
+    """Return the share of the last `count` tokens to which the model gives the highest score."""
     hidden = model.base_model(input_ids=ids[None], use_cache=False).last_hidden_state[0]
     kept = hidden[-1 - count : -1].split(CHUNK)
     predicted = torch.cat([model.get_output_embeddings()(part).argmax(-1) for part in kept])
@@ -391,7 +391,7 @@ def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
 
 
 def _copied(model: Opened, to: int) -> float:
-    """Return the accuracy of predicting a random sequence when it occurs the second time."""
+    """Return the share of predicted tokens when a sequence of random tokens is repeated."""
     half = to // 2
     tokens = _random_tokens(model, half)
     return _share_predicted(model.model, torch.cat((tokens, tokens)), half - 1)

@@ -1,4 +1,4 @@
-"""Write a copy of a model whose learned position table has another length or another grid.
+"""Write a copy of a model in which the learned position table has another length or grid.
 
     resized = resize(Path("bert"), 1024, Path("bert-1024"))
     resized = resize(Path("vit"), 384, Path("vit-384"))                    pixels of a side
@@ -87,7 +87,7 @@ def resize(model: Path | Source, to: int, out: Path, part: str = "") -> Resized:
 
 
 def _chosen(config: dict[str, Any], file: str, part: str) -> tuple[dict[str, Any], Family, Table]:
-    """Return the model's (config, family, position table), or those of its nested config `part`."""
+    """Return (config, family, position table) of a model, or of its nested config `part`."""
     spec = specify(config, file)
     specs = {"": spec, **spec.parts}
     tables = [name for name, one in specs.items() if isinstance(one.embedding, Table)]

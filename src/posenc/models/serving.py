@@ -1,4 +1,4 @@
-"""Commands and GGUF keys for serving a model with an extended context, and its cache size.
+"""Write the commands that serve a model with an extended context in vLLM and other servers.
 
 Every server reads the folder that `extend` writes. `serving` returns the same settings as options,
 for a model whose config.json is unchanged. A server sets the named attributes of a transformers
@@ -42,7 +42,7 @@ def serving_folder(folder: str, to: int) -> dict[str, str]:
 def serving(
     model: str, before: dict[str, Any], after: dict[str, Any], spec: Spec, to: int
 ) -> dict[str, str]:
-    """Map each server to a command whose options extend a model without changing its files.
+    """Map each server to a command that extends a model by options, with the old config.json.
 
     A server without an option for this gets a sentence instead of a command.
 
@@ -134,7 +134,7 @@ def _stated(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def _rope_parameters(
     main: Spec, stated: Mapping[str, Any], old: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Return complete `rope_parameters` for transformers 5: one object, or one per layer type.
+    """Return `rope_parameters` for transformers 5 with all settings, by layer type if necessary.
 
     None if layers have different rotations and their types are unknown.
     """
@@ -160,7 +160,7 @@ def _rope_parameters(
 
 
 def _complete(turn: Rotary, stated: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rope settings of one RoPE, completed with values that a config may omit."""
+    """Return the rope settings of one RoPE, with the values that a config may leave out."""
     settings = {"rope_type": turn.method, "rope_theta": turn.base}
     settings |= {key: x for key, x in stated.items() if key not in (*settings, "type")}
     if "type" in stated:

@@ -53,7 +53,7 @@ class Tower:
     rotary: tuple[nn.Module, ...]  # modules that return cosines and sines
 
     def points(self, axes: int) -> Positions | Points:
-        """Return the positions of all tokens; tokens before the patches have the point (−1, −1)."""
+        """Return the positions of all tokens; tokens before the patches get (−1, −1)."""
         if axes == 1:
             return torch.arange(self.prefix + prod(self.sides))
         return torch.cat((torch.full((self.prefix, 2), -1), grid(*self.sides)))
@@ -179,7 +179,7 @@ def _output(tower: nn.Module, patches: Tensor, sides: tuple[int, int]) -> Tensor
 
 
 def _tables(tower: nn.Module, lengths: range) -> Iterator[nn.Parameter]:
-    """Yield the parameters whose number of rows is in `lengths`, which may be position tables."""
+    """Yield the parameters that may be position tables: their number of rows is in `lengths`."""
     for module in tower.modules():
         if not isinstance(module, nn.Linear | nn.Conv2d | nn.LayerNorm):
             for table in module.parameters(recurse=False):
@@ -228,7 +228,7 @@ def _replaced(
 
 
 def _write(tower: nn.Module, parts: Tower, encoding: Encoding, points: Any) -> None:
-    """Add an encoding's vectors for the embeddings to the tower's own position table, in place."""
+    """Write an encoding that acts on embeddings into the tower's own position table, in place."""
     if not parts.tables:
         raise ValueError(
             f"`encoding` must not be added to the embeddings of a {type(tower).__name__} without a"

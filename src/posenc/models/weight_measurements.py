@@ -100,7 +100,7 @@ class Bands:
 
 @dataclass(frozen=True)
 class WeightMeasurements:
-    """Measurements of a model's positional tensors; each names its tensor."""
+    """Measurements of a model's position tables, biases and rotary projections."""
 
     tables: list[Positions]
     biases: list[Bias]
@@ -157,7 +157,7 @@ def measure_weights(spec: Spec | None, weights: Weights) -> WeightMeasurements:
 
 @threads(1)
 def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence | None:
-    """Return evidence of the pair layout of q and k in evenly spaced layers; None without RoPE."""
+    """Measure the pair layout of q and k in some of the layers; None for a model without RoPE."""
     projections = find_projections(spec, weights)
     picked = projections[:: max(len(projections) // layers, 1)]
     return (
@@ -291,14 +291,14 @@ def _relative(info: Info, weights: Tensors) -> Relative:
 
 
 class _RotaryProjections:
-    """q and k projections, each read once, for the layout test and for the norms by RoPE pair."""
+    """Query and key projections of a model, read once to measure layout and norms of pairs."""
 
     def __init__(self, projections: list[Projection], tensors: _FloatTensors):
         self.projections, self.tensors, self.work = projections, tensors, 0
         self.strength: dict[int, dict[Layout, tuple[Tensor, Tensor]]] = {}
 
     def layers(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the rotated q and k rows of each layer, until the work exceeds MOST_WORK."""
+        """Yield the rotated weight rows of q and k for each layer, up to a limit of work."""
         infos = self.tensors.weights.infos
         for projection in self.projections:
             large = [name for name in projection.names if infos[name].elements > MOST_PROJECTION]
@@ -335,7 +335,7 @@ class _RotaryProjections:
 
 
 def _thin(value: Any) -> Any:
-    """Shorten lists of over 256 numbers to every n-th number, and store n as `every`."""
+    """Keep every n-th number of lists with over 256 numbers, and add n under the key "every"."""
     if not isinstance(value, dict):
         return [_thin(inner) for inner in value] if isinstance(value, list) else value
     lists = {key: x for key, x in value.items() if isinstance(x, list) and len(x) > MOST_POINTS}

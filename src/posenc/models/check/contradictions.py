@@ -1,4 +1,4 @@
-"""Find keys of a config that contradict each other although each value is valid.
+"""Find contradictions between keys of a config, each of which has a valid value.
 
 Each function returns a sentence with the values, or "" if there is no contradiction.
 """
@@ -31,7 +31,7 @@ def unknown_model(spec: Spec) -> str:
 
 
 def swapped_bases(spec: Spec) -> str:
-    """Report RoPE bases that are larger in layers with a window than in full-attention layers.
+    """Report a RoPE base that is larger in layers with a window than in layers without one.
 
     Full attention has longer distances, and no published model has the smaller base there.
     """

@@ -49,7 +49,7 @@ class Difference:
 
 
 def compare(first: Path | Source, second: Path | Source) -> list[Difference]:
-    """Return the positional settings in which two configs, or a config and a GGUF file, differ.
+    """List the differences between two models' files: two configs, or a config and a GGUF file.
 
     Raises ModelError for a file that cannot be read.
     """

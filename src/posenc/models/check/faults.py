@@ -1,4 +1,4 @@
-"""Faults of a config, each with a name, a level, and links to reports of the same fault.
+"""Search for faults of a config by rules, each with a name, a level and links to reports.
 
 `posenc.models.config` raises an error for an impossible config and adds notes about a doubtful one.
 A rule in rules.toml recognises these sentences by a pattern, so that `posenc inspect` and
@@ -51,7 +51,7 @@ class FaultRule:
 
 @dataclass(frozen=True)
 class Fault:
-    """One finding in one file: a fault or a remark."""
+    """A fault that one rule has found in one file, or a remark about the file."""
 
     rule: FaultRule
     message: str
@@ -107,7 +107,7 @@ def faults(model: Path | Source) -> Faults:
 
 
 def _findings(spec: Spec, file: str, notes: tuple[str, ...] = ()) -> Iterator[Fault]:
-    """Yield the findings about a specification and, recursively, about its nested parts."""
+    """Yield the faults of a specification and of all specifications nested in it."""
     doubted = set()
     for doubt in spec.doubts:
         doubted.add(doubt.partition(" states no rope_theta")[0])
@@ -145,7 +145,7 @@ def _rule(rules: tuple[FaultRule, ...], sentence: str) -> FaultRule | None:
 
 
 def _key_of(sentence: str) -> str:
-    """Return the config key at the start of an error or note, without the file name; "" if none.
+    """Return the config key that an error or a note begins with, or "" if there is no key.
 
     >>> _key_of("config.json:rope_scaling.factor: must be above 0, got -1")
     'rope_scaling.factor'

@@ -1,8 +1,9 @@
-"""Measure a model's loss, in bits per token, under its config and under changed settings.
+"""Measure a model's loss, in bits per token, with its config and with changed configs.
 
-The model is loaded once, with its head, and each reading is applied to it by `models.adapter`. All
-readings use the same excerpts, so losses are compared in pairs, with a confidence interval over
-excerpts. Most readings are far worse, and are stopped as soon as that is significant.
+The model is loaded once, with its head. `models.adapter` applies each changed config to the loaded
+model. All configs are measured on the same excerpts of a text, so that losses can be compared
+excerpt by excerpt, with a confidence interval. Most changes make the loss much higher. Their
+measurement ends early, as soon as the difference is significant.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from posenc.analysis.student import t_quantile
 from posenc.core.encoding import Encoding
 from posenc.encodings.rotary.rope import RoPE
 from posenc.models.adapter import applied
-from posenc.models.check.readings import Reading
+from posenc.models.check.variants import Variant
 from posenc.models.config.parse import specify
 from posenc.models.config.source import Source
 from posenc.models.config.spec import Layer, Rotary, Spec
@@ -33,10 +34,10 @@ from posenc.models.hf.loading import load, load_gguf
 from posenc.models.layouts import permutation
 
 TOKENS = 256  # tokens of an excerpt
-STRETCHES = 16  # number of excerpts
+EXCERPTS = 16  # number of excerpts
 BATCH = 4
-FIRST = 4  # excerpts after which the trial of a reading may be stopped
-LEVEL = 0.95  # joint confidence level of the intervals of all readings
+FIRST = 4  # excerpts after which the trial of a variant may be stopped
+LEVEL = 0.95  # joint confidence level of the intervals of all changed configs
 MARGIN = 0.02  # bits per token; a smaller difference does not count
 LETTERS = 24  # characters of a text to tokenise for each token that is used
 
@@ -45,13 +46,13 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Trial:
-    """Loss of a model under one changed config, and its difference from a reference loss."""
+    """Loss of a model with one changed config, and the difference from the unchanged config."""
 
     kind: str
     name: str
     bits: float  # bits per token, over the excerpts of this trial
-    stretches: int  # number of excerpts
-    difference: float = 0.0  # bits per token; above 0: worse than as read
+    excerpts: int  # number of excerpts
+    difference: float = 0.0  # bits per token; above 0: worse than the config as written
     low: float = 0.0  # ends of the confidence interval
     high: float = 0.0
     losses: tuple[float, ...] = ()  # bits per token of each excerpt
@@ -60,12 +61,12 @@ class Trial:
 
     @property
     def worse(self) -> bool:
-        """True if the loss is significantly higher than the reference, by more than MARGIN."""
+        """True if the loss is significantly higher than with the config, by more than MARGIN."""
         return self.low > 0 and self.difference > MARGIN
 
     @property
     def better(self) -> bool:
-        """True if the loss is significantly lower than the reference, by more than MARGIN."""
+        """True if the loss is significantly lower than with the config, by more than MARGIN."""
         return self.high < 0 and self.difference < -MARGIN
 
     @property
@@ -74,7 +75,7 @@ class Trial:
         return self.difference < -MARGIN and not self.better
 
     def than(self, other: Trial, tests: int = 1) -> Trial:
-        """Return this measured loss compared with `other`, on the excerpts measured in both.
+        """Compare this loss with the loss of `other`, on the excerpts that both have measured.
 
         `tests` is the number of comparisons with a joint confidence level.
         """
@@ -91,7 +92,7 @@ class Opened:
     tokenizer: Any
     spec: Spec
 
-    def stretches(self, letters: str, tokens: int, count: int) -> Tensor:
+    def excerpts(self, letters: str, tokens: int, count: int) -> Tensor:
         """Return the token ids of evenly spaced excerpts of a text, (excerpt, token).
 
         Each excerpt starts with the model's first token, if it has one.
@@ -140,7 +141,7 @@ def _placed(model: Any, dtype: torch.dtype) -> Any:
 
 
 def _with_transformers_layout(source: Source) -> Spec:
-    """Return the `Spec` of a GGUF file, with rotary pairs arranged as in transformers' class."""
+    """Return the `Spec` of a GGUF file, but with transformers' pair layout for this model."""
     spec = source.own_spec.text_stack
     usual = specify(source.config("")).rotary
 
@@ -155,53 +156,52 @@ def _with_transformers_layout(source: Source) -> Spec:
 
 def trials(
     opened: Opened,
-    readings: list[Reading],
+    variants: list[Variant],
     ids: Tensor,
     progress: Progress = lambda doing, count, of: None,
-    than: Reading | None = None,
+    than: Variant | None = None,
 ) -> list[Trial]:
-    """Measure the loss under the config, under transformers' own code, and under each change.
+    """Measure the loss of a model with its config, and with each changed config.
 
-    A change is a `Reading`, the config with one or two settings changed.
-
-    With `than`, try that reading and the others only, and compare them with it. Raises ModelError
-    for a model whose encoding cannot be replaced.
+    The first two trials are the unchanged config, applied by posenc and by transformers' own code.
+    With `than`, that changed config takes the place of both, and the other losses are compared with
+    its loss. Raises ModelError for a model whose encoding cannot be replaced.
     """
-    as_read = Reading("as read", "as read", opened.spec)
-    runs = Reading("as read", "as transformers runs it", opened.spec)
-    first, others = (than, readings) if than else (as_read, [runs, *readings])
+    as_written = Variant("as written", "as written", opened.spec)
+    runs = Variant("as written", "as transformers runs it", opened.spec)
+    first, others = (than, variants) if than else (as_written, [runs, *variants])
     total, count = len(others) + 1, len(ids)
     frequency = bits_by_frequency(ids[:, 1:].flatten().tolist())
 
-    def trial(reading: Reading, losses: list[float]) -> Trial:
+    def trial(variant: Variant, losses: list[float]) -> Trial:
         return Trial(
-            reading.kind, reading.name, fmean(losses), len(losses), losses=tuple(losses),
+            variant.kind, variant.name, fmean(losses), len(losses), losses=tuple(losses),
             tokens=ids.shape[-1], by_frequency=frequency,
         )  # fmt: skip
 
     progress(first.name, 0, total)
     found = [own := trial(first, [*_losses(opened, first, ids)])]
-    for number, reading in enumerate(others):
-        progress(reading.name, number + 1, total)
+    for number, variant in enumerate(others):
+        progress(variant.name, number + 1, total)
         losses: list[float] = []
-        for loss in _losses(opened, None if reading is runs else reading, ids):
+        for loss in _losses(opened, None if variant is runs else variant, ids):
             losses.append(loss)
-            low = trial(reading, losses).than(own, total).low
+            low = trial(variant, losses).than(own, total).low
             if len(losses) >= min(FIRST, count) and low > MARGIN:
                 break
-        found.append(trial(reading, losses).than(own, total))
+        found.append(trial(variant, losses).than(own, total))
     progress("done", total, total)
     return found
 
 
-def _losses(opened: Opened, reading: Reading | None, ids: Tensor) -> Iterator[float]:
-    """Yield the loss of each excerpt in bits per token, with changed settings or as loaded."""
+def _losses(opened: Opened, variant: Variant | None, ids: Tensor) -> Iterator[float]:
+    """Yield the loss of each excerpt in bits per token; None: with the unmodified model."""
     for rows in ids.split(BATCH):
-        if reading is None:
+        if variant is None:
             yield from bits(opened.model, rows).mean(-1).tolist()
             continue
-        change = partial(one_side, reading.rows) if reading.rows else None
-        with read_as(opened, reading.spec, ids.shape[-1], change):
+        change = partial(one_side, variant.rows) if variant.rows else None
+        with read_as(opened, variant.spec, ids.shape[-1], change):
             yield from bits(opened.model, rows).mean(-1).tolist()
 
 
@@ -212,7 +212,7 @@ def read_as(
     length: int,
     change: Callable[[Layer, Encoding], Encoding] | None = None,
 ) -> Iterator[None]:
-    """Apply the encodings and windows of a specification to the model in a `with` block.
+    """Apply the encodings and windows of a specification to a model within a `with` block.
 
     `change` returns the encoding of a layer that is applied instead of its own.
     """
@@ -238,7 +238,7 @@ def read_as(
 
 
 class OneSide(Encoding):
-    """RoPE for weights in which queries and keys are stored in different pair layouts."""
+    """RoPE for weights that store queries and keys in two different pair layouts."""
 
     def __init__(self, rope: RoPE, rows: str):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Programs that read a config.json, and the keys that each of them ignores, from readers.toml.
+"""Find keys of a config that a program such as vLLM or llama.cpp ignores, by readers.toml.
 
     answer("mlx-vlm", "rope_type.yarn", "qwen3_5")        "ignores"
 
@@ -50,7 +50,7 @@ def named(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def answer(reader: str, key: str, model: str) -> Answer:
-    """Return whether a program reads, ignores or refuses a key in configs of a model type."""
+    """Return "reads", "ignores" or "refuses": the effect of a config key in a program."""
     found = table()["keys"][key].get(reader, "not read")
     if isinstance(found, str):
         return found  # type: ignore[return-value]
@@ -117,7 +117,7 @@ def _object(value: Any) -> Mapping[str, Any]:
 
 
 def _effective(reader: str, key: str, keys: Mapping[str, str], main: Spec) -> Answer:
-    """Return whether a program "reads", "ignores" or "refuses" a key, considering related keys."""
+    """Return the effect of a config key in a program, which may depend on related keys."""
     verb = answer(reader, key, main.model)
     if key == "rope_parameters":
         return _transformers_4(main) if reader == "transformers-4" else verb
@@ -186,7 +186,7 @@ def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _transformers_4(main: Spec) -> Answer:
-    """Return whether transformers 4, which ignores `rope_parameters`, computes the right angles."""
+    """Return "reads" if transformers 4 computes the right angles without `rope_parameters`."""
     bases = table()["transformers-4-bases"]
     usual = next((float(base) for base, types in bases.items() if main.model in types), None)
     if usual is None:
@@ -204,7 +204,7 @@ def _verbs(answers: Answers) -> Iterator[str]:
 
 
 def _sentence(reader: str, key: str, place: str, answers: Answers) -> str:
-    """Return a sentence on how one reader, with its version, treats a key."""
+    """Return a sentence that states the effect of a config key in one version of a program."""
     whose = readers()[reader]
     effect = " and uses its default base without scaling" * (key == "rope_parameters")
     return f"{whose['title']} ({whose['version']}) {answers[reader]} {_shown(key, place)}{effect}"

@@ -1,4 +1,4 @@
-"""Convert the findings of a check to SARIF 2.1.0, which GitHub displays at the lines of a config.
+"""Convert the result of a check to SARIF 2.1.0, a format that GitHub shows beside a file.
 
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """

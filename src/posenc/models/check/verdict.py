@@ -3,9 +3,10 @@
     checked = check(Path("model"), text=Path("mine.txt"))
     checked.verdict         "no fault found", "fault" or "cannot say"
 
-The correct reading of a config is the one with the lowest loss, so no reference code is needed. If
-there are weights, other readings are tried on a text; a reading that predicts significantly better,
-by more than `loss.MARGIN`, is a fault. A check that cannot be made gives "cannot say".
+A model has the lowest loss with the config that it was trained with, so no reference code is
+needed. If there are weights, their loss on a text is measured with the config and with changed
+configs. The config has a fault if a change lowers the loss significantly, by more than
+`loss.MARGIN`. A check that cannot be made gives "cannot say".
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posenc.models.check import differences, faults, readers
 from posenc.models.check.differences import Difference
 from posenc.models.check.faults import RULES, Fault
-from posenc.models.check.readings import BESIDE, KEYS, Reading, further, key_of, readings
+from posenc.models.check.variants import BESIDE, KEYS, Variant, further, key_of, variants
 from posenc.models.config.source import Source
 from posenc.models.config.spec import Spec
 from posenc.models.files.errors import Broken, ModelError
@@ -39,9 +40,10 @@ Progress = Callable[[str, int, int], None]
 Verdict = Literal["no fault found", "fault", "cannot say"]
 EXIT_CODES: dict[Verdict, int] = {"no fault found": 0, "fault": 1, "cannot say": 3}
 SCHEMA = 1
-# Readings closer than this to the best one are rivals: bits per token, or a share of the gain
+# Largest difference from the lowest loss of a change that may be the right one too: in bits per
+# token, and as a share of the bits that the best change saves
 NEAR, NEAR_SHARE = 0.02, 0.05
-LEAST = 64  # shortest excerpt in tokens that distinguishes readings
+LEAST = 64  # shortest excerpt in tokens on which losses can be compared
 LEAST_BITS = 1.0  # lowest entropy of the token frequencies of a text
 MOST_TOKENS = 2048  # longest excerpt in tokens, for trials of windows
 NO_FILES = ModelFiles(Path(), None, (), None, ())
@@ -54,7 +56,7 @@ PLAUSIBLE = (
 
 @dataclass(frozen=True)
 class Check:
-    """Result of a check: findings, losses of alternative settings, reasons why it is incomplete.
+    """Result of a check: faults, losses with changed configs, and checks that could not be made.
 
     With `strict`, warnings count as faults. `ignored` has the names of disabled rules, and
     `undetectable` the kinds of fault that this check could not find.
@@ -164,7 +166,9 @@ def check(
     elif turns and files.weights:
         try:
             tried, tokens = _tried(source, letters, progress)
-            asked.append(f"{len({trial.name for trial in tried}) - 2} other readings by their loss")
+            asked.append(
+                f"{len({trial.name for trial in tried}) - 2} changed configs by their loss"
+            )
             findings += _proved(tried, found.file)
             unknown += _inconclusive(tried)
         except Broken as error:
@@ -191,7 +195,7 @@ def _rule_named(name: str) -> str:
 def _ignored_errors(
     findings: list[Fault], kept: list[Fault], found: faults.Faults
 ) -> Iterator[str]:
-    """Yield a sentence for each error that ended the check although its rule is ignored."""
+    """Yield a sentence for each error that ended the check, although the user ignores its rule."""
     for finding in findings:
         if finding not in kept and (found.spec is None or finding.rule is RULES["broken-file"]):
             yield f"{finding.rule.name} is ignored, but it ends the check: {finding.message}"
@@ -202,7 +206,7 @@ def _undetectable(tried: list[Trial], tokens: int) -> Iterator[str]:
     if not tried:
         yield f"by rules alone: {PLAUSIBLE}"
         return
-    alike = [x.name for x in tried if x.kind != "as read" and not (x.worse or x.better)]
+    alike = [x.name for x in tried if x.kind != "as written" and not (x.worse or x.better)]
     alike = [*dict.fromkeys(alike)]
     if alike:
         yield f"not distinguishable from the config in these texts: {', '.join(alike)}"
@@ -227,7 +231,7 @@ def _key(difference: Difference) -> str:
 
 
 def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[list[Trial], int]:
-    """Measure the loss of a model under its config and under variants with changed settings.
+    """Measure the loss of a model with its config and with changed configs.
 
     Returns the trials, and the number of tokens of the texts. The trained length limits the texts,
     but not below LEAST tokens, since a wrong factor may shorten it.
@@ -238,7 +242,7 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
         letters = novel_letters()
     progress("opening the model", 0, 1)
     try:
-        from posenc.models.check.loss import STRETCHES, TOKENS, bits_by_frequency, opened, trials
+        from posenc.models.check.loss import EXCERPTS, TOKENS, bits_by_frequency, opened, trials
 
         with opened(source) as model:
             context = model.spec.context or TOKENS
@@ -248,9 +252,9 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
                     " shortest text on which losses can be compared", context,
                 )  # fmt: skip
             tokens = min(TOKENS, max(LEAST, model.spec.trained or context))
-            near = model.stretches(letters, tokens, STRETCHES)
+            near = model.excerpts(letters, tokens, EXCERPTS)
             _refuse_uniform(bits_by_frequency(near.flatten().tolist()))
-            others, size = readings(model.spec), _length_for_windows(model.spec)
+            others, size = variants(model.spec), _length_for_windows(model.spec)
             far = size > tokens and size <= max(context, model.spec.trained or 0)
             reach = size if far else tokens
             windows = [
@@ -262,15 +266,15 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
             found = trials(model, rest if far else [*rest, *windows], near, progress)
             texts, own = {tokens: near}, {tokens: found[0]}
             if far and windows:
-                # Windows need longer texts, on which the other leading readings are repeated
+                # Windows need longer texts, on which other changes that seem better are repeated
                 leading = {trial.name for trial in found if trial.better or trial.unsure}
                 again = [*(x for x in rest if x.name in leading), *windows]
-                texts[size] = model.stretches(letters, size, STRETCHES)
-                as_read = Reading("as read", "as read", model.spec)
-                own[size], *longer = trials(model, again, texts[size], progress, as_read)
+                texts[size] = model.excerpts(letters, size, EXCERPTS)
+                as_written = Variant("as written", "as written", model.spec)
+                own[size], *longer = trials(model, again, texts[size], progress, as_written)
                 found += longer
             if best := _best(found):
-                (first,) = (reading for reading in others if reading.name == best.name)
+                (first,) = (variant for variant in others if variant.name == best.name)
                 ids, read = texts[best.tokens], own[best.tokens]
                 found += _two_changes(model, first, others, ids, read, progress)
             return found, tokens
@@ -284,18 +288,17 @@ def _tried(source: Source, letters: str | None, progress: Progress) -> tuple[lis
 
 def _two_changes(
     model: Opened,
-    first: Reading,
-    others: list[Reading],
+    first: Variant,
+    others: list[Variant],
     ids: Tensor,
     own: Trial,
     progress: Progress,
 ) -> list[Trial]:
-    """Measure the loss with two settings changed: that of the best trial so far, and another one.
+    """Measure the loss with two changes: the change `first`, and one other change.
 
-    If a pair is better, its second change is then tried with other values of the first.
-
-    Returns the trials that are significantly better than the first change alone, as compared with
-    `own`, the trial of the unchanged config.
+    If two changes are better than one, the second change is then tried with other values of the
+    first. Returns the trials that are significantly better than `first` alone. Their differences
+    are those from `own`, the trial of the unchanged config.
     """
     from posenc.models.check.loss import trials
 
@@ -310,12 +313,12 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Return the trials with a lower loss than their reference, each compared with trial `own`."""
+    """Return the trials with a significantly lower loss, with their differences from `own`."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
-def _sets_other_value(pair: Reading, first: Reading) -> bool:
-    """Test whether the later change in `pair` gives the key of `first` another value."""
+def _sets_other_value(pair: Variant, first: Variant) -> bool:
+    """Test whether the second change of `pair` sets the config key of `first` to another value."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
 
@@ -334,52 +337,55 @@ def _windows_differ(spec: Spec, other: Spec, tokens: int) -> bool:
 
 
 def _length_for_windows(spec: Spec) -> int:
-    """Return twice the largest window, which shows windows; 2⁵³ if that is too long to test."""
+    """Return the length in tokens on which windows are tested: twice the largest window.
+
+    Returns 2⁵³ if that length is too long to be tested.
+    """
     size = 2 * max(layer.window or 0 for layer in spec.layers)
     return size if size <= MOST_TOKENS else 2**53
 
 
 def _proved(tried: list[Trial], file: str) -> Iterator[Fault]:
-    """Yield a fault if the loss is lower with some setting changed than with the given config.
+    """Yield a fault if a change of the config lowers the loss significantly.
 
-    The fault names a remedy only if one reading, or several of one key, are better than all others
-    and better than token frequencies. Otherwise the correct reading was not tried, and a remedy
-    might point to a correct key.
+    The fault names a remedy only if one change, or several changes of one key, are better than all
+    others and better than token frequencies. Otherwise the right change was not tried, and a remedy
+    might name a key that is correct.
     """
     best = _best(tried)
     if best is None:
         return
     gaps = _compared_with_best(best.name, tried)
     near = max(NEAR, NEAR_SHARE * -best.difference)
-    # A reading significantly worse than the config is also worse than the best
+    # A change that is significantly worse than the config is also worse than the best change
     rivals = [x for x, by in gaps if by.difference < near or (by.low <= 0 and not x.worse)]
     names = dict.fromkeys((best.name, *(trial.name for trial in rivals)))
     why = _doubt(best, rivals)
     measured = (
-        f"{best.bits:.3f} bits per token, {-best.difference:.3f} fewer than as read"
-        f" ({-best.high:.3f} … {-best.low:.3f})"
+        f"{best.bits:.3f} bits per token, {-best.difference:.3f} fewer than with the config as"
+        f" written ({-best.high:.3f} … {-best.low:.3f})"
     )
     compared = f"token frequencies alone need {best.by_frequency:.3f}"
     rest = [(by.difference, x.name) for x, by in gaps if why or x.name not in names]
     if rest:
         gap, second = min(rest)
-        compared = f"the next best reading, {second}, needs {gap:.3f} more; {compared}"
+        compared = f"the next best change, {second}, needs {gap:.3f} more; {compared}"
     if why:
         message = (
-            "the weights contradict the config, but none of the tried readings fits: the best is"
+            "the weights contradict the config, but none of the tried changes fits: the best is"
             f" {' or '.join(names)}, {measured}, and {why}; {compared}"
         )
     else:
         message = (
-            f"the weights predict better read with {' or '.join(names)}: {measured}; {compared}"
+            f"the weights predict text better with {' or '.join(names)}: {measured}; {compared}"
         )
     yield Fault(RULES["weights-disagree"], message, file, "" if why else KEYS.get(best.kind, ""))
 
 
 def _best(tried: list[Trial]) -> Trial | None:
-    """Return the lowest loss of the changed configs, if significantly lower than the original.
+    """Return the change with the lowest loss, or None if no change is significantly better.
 
-    Trials on the longest texts take precedence. None if no trial is better.
+    Trials on the longest texts take precedence.
 
     A multiple of the softmax scale alone does not count: scores are also too small or too large if
     training ended early, or if a norm differs from training.
@@ -393,14 +399,14 @@ def _best(tried: list[Trial]) -> Trial | None:
 
 
 def _compared_with_best(best: str, tried: list[Trial]) -> list[tuple[Trial, Trial]]:
-    """Return the loss of each changed config but the best, and its comparison with the best."""
+    """Return each trial except the best, together with its comparison with the best trial."""
     on = {trial.tokens: trial for trial in tried if trial.name == best}
-    others = [x for x in tried if x.name not in (best, "as read") and x.tokens in on]
+    others = [x for x in tried if x.name not in (best, "as written") and x.tokens in on]
     return [(trial, trial.than(on[trial.tokens], len(others))) for trial in others]
 
 
 def _doubt(best: Trial, rivals: list[Trial]) -> str:
-    """Return a reason why the settings with the lowest loss may not be the right ones, or ""."""
+    """Return a reason why the change with the lowest loss may not be the right one, or ""."""
     kinds = best.kind.split(BESIDE)
     if "none" in kinds:
         return "it ignores positions"
@@ -420,18 +426,18 @@ def _inconclusive(tried: list[Trial]) -> Iterator[str]:
     for trial in tried:
         if trial.better:
             yield (
-                f"read with {trial.name} it predicts {-trial.difference:.3f} bits per token better:"
+                f"with {trial.name} the model needs {-trial.difference:.3f} fewer bits per token:"
                 " its training ended early, or its norms or scores have another scale than the"
                 " config states"
             )
         if trial.unsure:
             half = (trial.high - trial.low) / 2
             yield (
-                f"read with {trial.name} it may be better, {trial.difference:+.3f} ± {half:.3f}"
-                " bits per token. Pass a longer text"
+                f"with {trial.name} the model may be better, by {trial.difference:+.3f} ±"
+                f" {half:.3f} bits per token. Pass a longer text"
             )
     if not any(trial.worse or trial.better for trial in tried):
         yield (
-            "no reading is worse than the config's, not even one without positions: the weights"
-            " are untrained, or this text is unsuitable"
+            "no change of the config makes the loss higher, not even the removal of positions: the"
+            " weights are untrained, or this text is unsuitable"
         )

@@ -75,7 +75,7 @@ class AttentionSite:
         return cos.to(dtype), sin.to(dtype)
 
     def can_rotate(self, encoding: Encoding) -> bool:
-        """Test whether the model's own rotation code can apply `encoding` if cos and sin change."""
+        """Test whether the model's own code can apply `encoding`, with other cosines and sines."""
         if isinstance(encoding, NoPE) or encoding.acts_on == ("on_embeddings",):
             return not self.rotated or bool(self.form)
         if type(encoding) is not RoPE or not self.form:
@@ -120,7 +120,10 @@ def find_base(model: nn.Module) -> Any:
 
 @torch.no_grad()
 def discover(base: Any) -> AdapterPlan:
-    """Return the parts of a model that depend on positions; TypeError if one cannot be replaced."""
+    """Find the modules of a model that depend on positions, and return them as an `AdapterPlan`.
+
+    Raises TypeError if one of the modules cannot be replaced.
+    """
     ids = random_tokens(base)
     with _measuring(base):
         try:
@@ -133,7 +136,7 @@ def discover(base: Any) -> AdapterPlan:
 
 
 def random_tokens(base: Any) -> Tensor:
-    """Return eight different ordinary token ids, not BOS, EOS or padding, (1, token)."""
+    """Return eight different token ids, (1, token), none of them BOS, EOS or padding."""
     try:
         weight = getattr(base.get_input_embeddings(), "weight", None)
     except NotImplementedError:
@@ -154,7 +157,7 @@ def random_tokens(base: Any) -> Tensor:
 
 
 def configs(base: nn.Module) -> list[str]:
-    """Return the path of one module for each config object, as modules may share a config."""
+    """Return the path of one module for each config object; several modules may share a config."""
     owned = ((name, getattr(module, "config", None)) for name, module in base.named_modules())
     paths = {id(config): name for name, config in owned if hasattr(config, "_attn_implementation")}
     return [*paths.values()]
@@ -207,7 +210,7 @@ class _AttentionCall:
 
 
 class _Keys(DynamicCache):
-    """Key-value cache that records the keys it returns, to show whether attention uses them."""
+    """Key-value cache that records all keys that its `update` method returns."""
 
     returned: list[Tensor]
 
@@ -219,7 +222,7 @@ class _Keys(DynamicCache):
 
 @contextmanager
 def _measuring(base: Any) -> Iterator[None]:
-    """Route the model's attention through posenc, in evaluation mode, within a `with` block."""
+    """Put a model into evaluation mode, and let posenc compute its attention, in a `with` block."""
     register()
     owners = [attrgetter(path)(base) if path else base for path in configs(base)]
     before = [(owner.config, owner.config._attn_implementation) for owner in owners]
@@ -277,7 +280,7 @@ def _gptj_attention(module: Any, q: Tensor, k: Tensor, v: Tensor, seen: Any) -> 
 
 
 def _attend(n: int, q: Tensor, k: Tensor, v: Tensor, seen: Any, scale: float, **more: Any) -> Any:
-    """Compute the model's attention, with q and k already rotated by the model."""
+    """Compute attention for queries and keys that the model has rotated already."""
     mask = mask_of(seen, len(q), q.shape[2], k.shape[2], more.pop("causal"))
     return attend(q, k, v, NoPE(), mask=mask, scale=scale, **more)
 
@@ -326,7 +329,7 @@ def hooked(modules: Any, after: Callable[..., Any], before: Any = None) -> Itera
 
 
 def identity_rotation(module: Any, args: tuple[Any, ...], kwargs: Any, out: Any) -> Any:
-    """Forward hook of a rotary module: change its output so that q and k are not rotated."""
+    """Change the output of a rotary module so that the model does not rotate queries and keys."""
     if isinstance(out, Tensor):
         return torch.ones_like(out) if out.is_complex() else torch.zeros_like(out)
     if not (isinstance(out, tuple) and len(out) == 2):
@@ -339,7 +342,7 @@ def identity_rotation(module: Any, args: tuple[Any, ...], kwargs: Any, out: Any)
 
 
 def row_zero(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Forward pre-hook of a position table: look up row 0, since the text may exceed the table."""
+    """Replace the positions passed to a table by 0, since a text may have more tokens than rows."""
 
     def first(x: Any) -> Any:
         integer = isinstance(x, Tensor) and x.dtype in (torch.int32, torch.int64)
@@ -349,7 +352,7 @@ def row_zero(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def zero_hook(module: Any, args: Any, kwargs: Any, out: Any) -> Any:
-    """Forward hook: replace the output of a position table by zeros."""
+    """Replace the output of a position table by zeros; a forward hook."""
     return torch.zeros_like(out)
 
 
@@ -371,10 +374,12 @@ def _with_cache(base: Any, ids: Tensor) -> tuple[list[_AttentionCall], list[Tens
 def _without_rotation(
     base: Any, ids: Tensor, rotated: list[_AttentionCall], rotary: list[Any], modules: list[Any]
 ) -> tuple[list[_AttentionCall], dict[Any, tuple[str, int]], bool]:
-    """Run the model unrotated; attention returns the outputs recorded in the rotated run.
+    """Run the model without rotation, and return the queries and keys of each attention call.
 
-    Returns the calls; for each attention, the argument with its table and the number of the table;
-    and whether keyword arguments of the model reach its attention modules.
+    Each attention returns the output of the rotated run, so that the inputs of all layers stay the
+    same. The function returns three values: the calls; for each attention module, the name of the
+    argument that passes cosines and sines, and the number of this table; and True if keyword
+    arguments of the model reach its attention modules.
     """
     written: list[Any] = []
     arguments: dict[Any, tuple[str, int]] = {}
@@ -415,14 +420,14 @@ def names_of(module: nn.Module) -> tuple[str, ...]:
 
 
 def _first(x: Any) -> Tensor | None:
-    """Return x if it is a tensor, or the first tensor of x if it is a (cos, sin) pair, or None."""
+    """Return `x` if it is a tensor, cos if `x` is a pair (cos, sin), and None otherwise."""
     x = x[0] if isinstance(x, tuple | list) and x else x
     return x if isinstance(x, Tensor) else None
 
 
 @contextmanager
 def _gptj_identity(base: Any) -> Iterator[None]:
-    """Replace GPT-J's tables by sines 0 and cosines 1, which rotate nothing."""
+    """Replace the sines of GPT-J by 0 and the cosines by 1, so that GPT-J rotates nothing."""
     modules = [module for module in base.modules() if is_gptj(module)]
     for module in modules:
         width = module.rotary_dim or module.embed_dim
@@ -478,7 +483,7 @@ def _additive(base: Any, ids: Tensor, rotary: list[Any]) -> tuple[list[Any], Ten
 def _equal_up_to_order(
     calls: list[_AttentionCall], others: list[_AttentionCall], order: Tensor
 ) -> bool:
-    """Test whether q, k and v of two forward passes are equal up to the token order `order`."""
+    """Test whether two forward passes have equal q, k and v, except for the token order `order`."""
     pairs = zip(calls, others, strict=True)
     return all(
         equal_but_rounding(getattr(call, name)[:, :, order], getattr(other, name))
@@ -488,7 +493,7 @@ def _equal_up_to_order(
 
 
 def _accepts_narrow_tables(base: Any, ids: Tensor, rotary: list[Any]) -> bool:
-    """Test whether the model can rotate fewer channels, given fewer cosines and sines."""
+    """Test whether the model accepts fewer cosines and sines, and rotates fewer channels then."""
 
     def narrower(*given: Any) -> Any:
         out = identity_rotation(*given)
@@ -567,7 +572,7 @@ def _rotation(
 
 
 def _fitted(pairs: Any, width: int, layout: Layout, trailing: bool) -> RoPE:
-    """Return the RoPE of `width` channels that best maps unrotated to rotated q and k."""
+    """Fit a RoPE of `width` channels to queries and keys before and after the model's rotation."""
     products, before_and_after = torch.zeros(width // 2, device=pairs[0][0].device), []
     for tensors in pairs:
         start = tensors[0].shape[-1] - width if trailing else 0

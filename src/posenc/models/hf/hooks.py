@@ -1,4 +1,4 @@
-"""Forward hooks that run inside a transformers model while `adapter` has an encoding applied to it.
+"""Forward hooks that apply another positional encoding inside a transformers model.
 
     ModelHook   runs before the model: computes positions, and adds to embeddings
     Pass        values that the layers of one forward pass share
@@ -170,7 +170,7 @@ def _tokens(cache: Any) -> int | Tensor:
 
 
 def recorded(cache: Any, record: str, pos: Tensor, start: int | Tensor, batch: int) -> Tensor:
-    """Append the new positions to those stored on the cache; return all, (batch or 1, token)."""
+    """Append positions to those stored on a cache, and return all of them, (batch or 1, token)."""
     known = getattr(cache, record, None)
     if getattr(cache, "is_compileable", False):
         return _recorded_in_place(cache, record, known, pos, start, batch)
@@ -221,7 +221,7 @@ CACHES = ("past_key_values", "past_key_value", "layer_past")  # names of the cac
 
 @dataclass(frozen=True)
 class SiteHook:
-    """Pre-hook that passes an attention module a rotation table or an `Attention`."""
+    """Pre-hook that gives an attention module cosines and sines, or an `Attention`."""
 
     site: AttentionSite
     kind: int  # number of its encoding; layers with the same encoding share prepared values
@@ -281,7 +281,7 @@ class SiteHook:
         return run if run.end is None else replace(run, all_pos=run.all_pos[:, : run.end])
 
     def angles(self, run: Pass) -> Turn | None:
-        """Return (cos, sin) for the model's own rotation code; None if nothing is to be rotated."""
+        """Return (cos, sin) for the model's own rotation code; None if it must not rotate."""
         if isinstance(self.encoding, Encoding):
             turns = self.rotation and isinstance(self.encoding, RoPE)
             return self.encoding.prepare(run.pos) if turns else None
@@ -300,7 +300,7 @@ class SiteHook:
         return Turn(*map(torch.stack, zip(*turns, strict=True)))
 
     def table(self, by: Turn | None, x: Tensor) -> Any:
-        """Return cosines and sines in the model's format; unrotated pairs get cos 1, sin 0."""
+        """Return cosines and sines in the model's format; pairs without rotation have 1 and 0."""
         pairs = self.site.rotated // 2
         if by is None:
             cos = torch.ones(1, x.shape[1], pairs, device=x.device)
@@ -361,7 +361,7 @@ class GPTJHook(SiteHook):
 
 
 def clear(module: Any, args: Any, out: Any) -> None:
-    """Forward hook of an attention module: delete the attributes that `SiteHook` has set on it."""
+    """Delete the attributes that `SiteHook` has set on an attention module; a forward hook."""
     for name in (CALL, "_get_embed_positions", "_attn"):
         vars(module).pop(name, None)
 

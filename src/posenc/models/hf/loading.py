@@ -1,4 +1,4 @@
-"""Load a transformers model and its tokenizer safely, without passing the folder to transformers.
+"""Load a transformers model and its tokenizer from a folder that may be malicious.
 
 posenc reads the config, the tokenizer and the weights, within limits and inside the folder, and
 passes their contents to transformers. Code, pickles, adapters, kernels from a hub and the network
@@ -163,7 +163,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def one_sentence(file: str | Path, what: str) -> Iterator[None]:
-    """Convert an error of another library, caused by a bad file, to a ModelError of one line.
+    """Convert an error that another library raises for a bad file to a ModelError of one line.
 
     Panics in Rust raise exceptions that do not derive from `Exception`.
     """
@@ -181,7 +181,7 @@ def one_sentence(file: str | Path, what: str) -> Iterator[None]:
 
 
 def _refuse_unsafe_keys(config: Mapping[str, Any], path: str = "") -> None:
-    """Raise ModelError if a config makes transformers load or run more than its own weights."""
+    """Raise ModelError if a config makes transformers run foreign code or load other files."""
     for key, value in config.items():
         at = f"{path}{key}"
         if key in UNSAFE and value not in (None, False, {}, []):
@@ -215,7 +215,7 @@ def _without(value: Any, keys: Iterable[str]) -> Any:
 
 
 def _tokenizer(folder: Path) -> Tokens:
-    """Return the tokenizer of tokenizer.json, which needs no other file."""
+    """Return the tokenizer that tokenizer.json in a folder defines; no other file is needed."""
     if not os.path.lexists(folder / TOKENIZER):
         raise ModelError(
             folder.resolve(),
@@ -235,7 +235,7 @@ def _tokenizer(folder: Path) -> Tokens:
 
 
 def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any, tuple[str, ...]]:
-    """Return the model with its weights loaded, and the names of head weights left out."""
+    """Return the model with its weights, and the names of head weights that were not loaded."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_MAPPING
 
@@ -273,7 +273,7 @@ def _model(config: Mapping[str, Any], weights: Weights, head: bool) -> tuple[Any
 
 
 def load_without_encoding(root: Path, file: Path, names: Any, options: dict[str, Any]) -> Any:
-    """Load a model with its head; an encoding that was saved with the model is not applied.
+    """Load a model with its head, without the encoding that was saved with the model.
 
     - `names`: `architectures` of its config
     - `options`: arguments for `from_pretrained`
@@ -334,7 +334,7 @@ def _empty(model_class: Any, config: Any, weights: Weights, file: str = "config.
 
 
 def _refuse_unless_as_large(empty: nn.Module, weights: Weights, file: str = "config.json") -> None:
-    """Raise ModelError if the config describes a model much larger than its weights files."""
+    """Raise ModelError if the model of a config is much larger than the files of its weights."""
     needed = sum(parameter.numel() for parameter in empty.parameters())
     present = sum(info.elements for info in weights.infos.values())
     computed = sum(buffer.numel() * buffer.element_size() for buffer in empty.buffers())
@@ -355,7 +355,7 @@ def _refuse_unless_as_large(empty: nn.Module, weights: Weights, file: str = "con
 def _unused(
     prefix: str, report: Mapping[str, Any], weights: Weights, head: bool
 ) -> tuple[str, ...]:
-    """Return the names of weights in the files that only a left-out head would use.
+    """Return the names of weights that the model does not use because it was built without a head.
 
     Raises ModelError for missing weights, wrong shapes, and other unexpected weights.
     """
@@ -392,6 +392,6 @@ def _refuse_lacking(report: Mapping[str, Any], weights: Weights, file: str) -> N
 
 
 def named(names: Sequence[str]) -> str:
-    """Format a list of names: the first three, then how many more there are."""
+    """Format the first three names of a list and the number of the others."""
     more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
     return ", ".join(map(printable, names[:3])) + more

@@ -18,7 +18,7 @@ from posenc.core.masks import Mask, OffsetRange, causal
 def mask_of(
     seen: Tensor | None, batch: int, queries: int, keys: int, causal: bool = True
 ) -> Mask | None:
-    """Return the mask of `queries` new tokens and `keys` keys; None if every key is visible.
+    """Convert a model's mask, of `queries` new tokens and `keys` keys; None if all are visible.
 
     - `seen`: the model's mask, (batch, head or 1, query, key), True for seen keys; None: causal, or
       no mask if `causal` is False
@@ -31,7 +31,7 @@ def mask_of(
 
 
 def _from_matrix(seen: Tensor) -> Mask | None:
-    """Return the mask low ≤ i − j ≤ high that equals a boolean mask, otherwise a dense mask."""
+    """Return a boolean matrix as a mask low ≤ i − j ≤ high, or as a dense mask if it is not one."""
     batch, heads, queries, keys = seen.shape
     matrix = seen[0, 0]
     alike = heads == 1 and (batch == 1 or not seen.stride(0) or bool((seen == seen[:1]).all()))

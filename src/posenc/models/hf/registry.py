@@ -1,4 +1,4 @@
-"""posenc's entries in transformers' registries of attention functions and of mask functions.
+"""Registration of posenc's attention and mask functions in transformers.
 
 The attention entry calls a function that a hook or `discovery` sets before a module runs: as a
 keyword argument if the model forwards these, otherwise as an attribute of the module.

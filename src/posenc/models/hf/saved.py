@@ -1,4 +1,4 @@
-"""Describe the encodings applied to a model in its config, and rebuild them from the description.
+"""Write the encodings of a model to its config as JSON, and create them again from this JSON.
 
     "posenc": {"layers": [0, 0, 1], "encodings": [{"class": "T5Bias", "plain": {…}, …}, …]}
 
@@ -34,7 +34,7 @@ class Unwritable(ValueError):
 
 
 def described(encodings: Sequence[Any]) -> dict[str, Any]:
-    """Return the config entry for the encodings of all layers, or the reason why there is none."""
+    """Return a config entry that describes the encodings of all layers, or states why it cannot."""
     unique = [*{id(encoding): encoding for encoding in encodings}.values()]
     layers = [
         next(n for n, known in enumerate(unique) if known is encoding) for encoding in encodings

@@ -73,7 +73,7 @@ class Weights(Tensors):
 
 
 def open_weights(files: ModelFiles) -> Weights:
-    """Return the weights of a model, of which only the headers have been read."""
+    """Open the weights of a model: read the headers now, and each tensor on its first use."""
     if files.format is None:
         if not files.weights:
             raise ModelError(
@@ -113,7 +113,7 @@ def _shard(root: Path, at: str, index: Path, name: str) -> Path:
 
 
 def _sharded(root: Path, index: Path, kind: str) -> list[Part]:
-    """Read the headers of all shards in an index file, keeping the tensors that the index names."""
+    """Read the headers of the shards that an index file lists, for the tensors in the index."""
     places = read_json(index, most=MOST_INDEX).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(at, str) for at in places.values()):
         raise Broken(index, "weight_map", "must map each tensor to a file name", got=places)

@@ -173,7 +173,7 @@ class _Header:
         return list(struct.unpack(f"<{count}{SCALARS[kind]}", raw)) if keep else None
 
     def texts(self, count: int, keep: bool) -> list[str] | None:
-        """Read an array of `count` strings, in one fast loop because vocabularies are large."""
+        """Read an array of `count` strings, such as a vocabulary; None unless `keep` is True."""
         kept: list[str] = []
         before, left, read = self.file.tell(), self.left, self.file.read
         # Each string needs at least the 8 bytes of its length

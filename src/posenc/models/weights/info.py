@@ -51,7 +51,7 @@ class Info:
 
 
 class Part(NamedTuple):
-    """One weights file whose header has been read: its tensors' entries, metadata and loader."""
+    """One file of weights: its tensors' header entries, its metadata, and a function that loads."""
 
     infos: dict[str, Info]
     metadata: dict[str, Any]
@@ -106,7 +106,7 @@ def to_tensor(info: Info, raw: bytearray) -> "torch.Tensor":
 
 @contextmanager
 def require(package: str) -> Iterator[None]:
-    """Replace an ImportError in a `with` block by one with the command to install `package`."""
+    """Add the command that installs `package` to an ImportError within a `with` block."""
     try:
         yield
     except ImportError as error:

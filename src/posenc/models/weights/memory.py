@@ -1,4 +1,4 @@
-"""Reject sizes in a file that would need too much memory, before anything is allocated.
+"""Reject a file that states sizes for which the memory would not suffice.
 
     check_memory(elements * 8, info.file, info.name)        raises ModelError if too large
 

@@ -20,7 +20,7 @@ def printed(show, *words):
 
 def test_the_verdict_and_the_gravest_come_first():
     trials = (
-        Trial("as read", "as read", 3.0, 16),
+        Trial("as written", "as written", 3.0, 16),
         Trial("base", "base 10,000", 2.5, 16, -0.5, -0.6, -0.4),
         Trial("layout", "layout half", 7.0, 4, 4.0, 3.0, 5.0),
     )
@@ -32,7 +32,7 @@ def test_the_verdict_and_the_gravest_come_first():
         checks.print_check, Check("m", "config.json", findings, trials, (), ("the rules",))
     )
     order = ["m: fault", "checked: the rules", "✗ weights-disagree: bad", "· remark: a note"]
-    order += ["base 10,000", "as read", "layout half"]
+    order += ["base 10,000", "as written", "layout half"]
     places = [said.rindex(words) for words in order]
     assert places == sorted(places)
     assert "-0.500 ± 0.100" in said

@@ -42,15 +42,15 @@ def print_check(checked: Check, console: Console) -> None:
 
 def _losses(trials: "Sequence[Trial]") -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("reading")
-    for name in ("bits a token", "more than as read", "excerpts"):
+    table.add_column("config")
+    for name in ("bits a token", "more than as written", "excerpts"):
         table.add_column(name, justify="right")
     table.add_column("")
     for trial in sorted(trials, key=lambda trial: trial.difference):
         half = (trial.high - trial.low) / 2
         more = "" if trial.kind == trial.name else f"{trial.difference:+.3f} ± {half:.3f}"
         said = "better" if trial.better else "" if trial.worse or not more else "undecided"
-        table.add_row(trial.name, f"{trial.bits:.3f}", more, f"{trial.stretches}", said)
+        table.add_row(trial.name, f"{trial.bits:.3f}", more, f"{trial.excerpts}", said)
     return table
 
 

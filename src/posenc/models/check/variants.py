@@ -1,8 +1,8 @@
-"""Variants of a config, with settings under which the weights may have been trained.
+"""Variants of a config: the same config with another base, layout, scaling or window.
 
 A faulty config has another base, layout, share of channels, scaling, factor, gain, softmax scale or
-window than in training. Each reading is the spec of the config with one of these changed. Readings
-that are equal within the texts of the trials are omitted.
+window than in training. Each variant changes one of these settings. A variant is omitted if its
+effect equals that of another one on texts as short as those of `check.loss`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from posenc.models.check.differences import differences
 from posenc.models.config.spec import Layer, Method, Rotary, Spec
 from posenc.models.layouts import OTHER
 
-KEYS = {  # the key that states what a reading changes
+KEYS = {  # kind of change → config key of the changed setting
     "base": "rope_theta",
     "partial": "partial_rotary_factor",
     "window": "sliding_window",
@@ -42,11 +42,11 @@ ENDS = {"yarn": (1.0, 32.0), "llama3": (1.0, 4.0)}
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Variant of a config: its specification with one or two settings changed, and their names.
+class Variant:
+    """Specification of a model with one or two changed settings, and the names of the changes.
 
-    With `rows` the rows of queries alone ("q") or of keys alone ("k") are read in the other layout,
-    which the spec does not state.
+    `rows` is "q" or "k" if only the weight rows of queries, or only those of keys, have the other
+    layout. A specification cannot state this change.
     """
 
     kind: str
@@ -55,19 +55,19 @@ class Reading:
     rows: Literal["", "q", "k"] = ""
 
 
-def readings(spec: Spec) -> list[Reading]:
-    """Return the variants of a text model's config with one changed setting, without duplicates."""
+def variants(spec: Spec) -> list[Variant]:
+    """Return the specifications of a text model with one changed setting, without duplicates."""
     spec, found = spec.text_stack, []
-    for reading in _all(spec):
-        same = not differences(spec, reading.spec)
-        new = not same and all(differences(reading.spec, other.spec) for other in found)
-        if new or reading.rows:
-            found.append(reading)
+    for variant in _all(spec):
+        same = not differences(spec, variant.spec)
+        new = not same and all(differences(variant.spec, other.spec) for other in found)
+        if new or variant.rows:
+            found.append(variant)
     return found
 
 
-def further(first: Reading) -> list[Reading]:
-    """Return variants of the config that combine the change of `first` with one more change."""
+def further(first: Variant) -> list[Variant]:
+    """Return the specifications that have the change of `first` and one more change."""
     return [
         replace(
             second,
@@ -75,44 +75,44 @@ def further(first: Reading) -> list[Reading]:
             name=first.name + BESIDE + second.name,
             rows=first.rows or second.rows,
         )
-        for second in readings(first.spec)
+        for second in variants(first.spec)
         if key_of(second.kind) != key_of(first.kind)
     ]
 
 
 def key_of(kind: str) -> str:
-    """Return the config key for a kind of change ("rope_theta" for "base"), otherwise `kind`."""
+    """Return the config key of a kind of change, such as "rope_theta"; default: `kind`."""
     return KEYS.get(kind, kind)
 
 
-def _all(spec: Spec) -> Iterator[Reading]:
-    """Yield the variants with one changed setting, including those with the same effect."""
+def _all(spec: Spec) -> Iterator[Variant]:
+    """Yield the specifications with one changed setting, including duplicates."""
     if not spec.rotary:
         return
-    yield Reading("none", "no positions", _turned(spec, lambda turn: None))
+    yield Variant("none", "no positions", _turned(spec, lambda turn: None))
     other = lambda turn: replace(turn, layout=OTHER[turn.layout or "half"])  # noqa: E731
     layout = spec.rotary[0].layout or "half"
-    yield Reading("layout", f"layout {OTHER[layout]}", _turned(spec, other))
+    yield Variant("layout", f"layout {OTHER[layout]}", _turned(spec, other))
     # Rows of queries or keys alone can be permuted for RoPE, not for its sum with a temperature
     if any(isinstance(x.encoding, Rotary) and not x.temperature for x in spec.layers):
-        yield Reading("layout", f"layout {OTHER[layout]} of queries alone", spec, "q")
-        yield Reading("layout", f"layout {OTHER[layout]} of keys alone", spec, "k")
+        yield Variant("layout", f"layout {OTHER[layout]} of queries alone", spec, "q")
+        yield Variant("layout", f"layout {OTHER[layout]} of keys alone", spec, "k")
     several = len(spec.rotary) > 1
     for turn in spec.rotary:
         where = f" of {_kinds(spec, turn)} layers" if several else ""
         for kind, name, changed in _of_rotation(turn, spec.context or 0):
             only = lambda one, turn=turn, changed=changed: changed if one == turn else one  # noqa: E731
-            yield Reading(kind, name + where, _turned(spec, only))
+            yield Variant(kind, name + where, _turned(spec, only))
     for name, factor in (("√½", 0.5**0.5), ("√2", 2**0.5)):
-        yield Reading("multiple", f"softmax scale × {name}", _scaled(spec, factor))
+        yield Variant("multiple", f"softmax scale × {name}", _scaled(spec, factor))
     if any(layer.scale is not None for layer in spec.layers):
         usual = _changed(spec, lambda layer, turn: replace(layer, scale=turn.dim**-0.5))
-        yield Reading("scale", "softmax scale 1/√channels", usual)
+        yield Variant("scale", "softmax scale 1/√channels", usual)
     if windows := [layer.window for layer in spec.layers if layer.window]:
-        yield Reading("window", "no window", _windowed(spec, None))
+        yield Variant("window", "no window", _windowed(spec, None))
         for window in (min(windows) // 4, min(windows) // 2, 2 * min(windows)):
             if window > 0:
-                yield Reading("window", f"a window of {window:,}", _windowed(spec, window))
+                yield Variant("window", f"a window of {window:,}", _windowed(spec, window))
 
 
 def _kinds(spec: Spec, turn: Rotary) -> str:
@@ -186,9 +186,9 @@ def _stretched(turn: Rotary, method: Method, factor: float, trained: int) -> Rot
 
 
 def _with_default_gain(turn: Rotary) -> Rotary:
-    """Set YaRN's attention factor to the default for its scaling factor.
+    """Return a YaRN with the default attention factor of its scaling factor.
 
-    Rotations with other methods are returned unchanged.
+    A RoPE with another method is returned unchanged.
     """
     return replace(turn, gain=yarn_gain(turn.factor)) if turn.method == "yarn" else turn
 
