@@ -42,7 +42,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Clocks:
-    """The rotations of a query and a key, `gap` tokens apart, while both move through a text."""
+    """The rotations of a query and a key at several positions; the query is `gap` tokens later."""
 
     gap: int
     position: list[int]  # position of the key, step by step
@@ -51,7 +51,7 @@ class Clocks:
 
 @torch.no_grad()
 def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks:
-    """Return the rotations of query and key in four rotary pairs, from fastest to slowest."""
+    """Return the rotations of a query and a key at each position, in four pairs, fastest first."""
     encoding, pos = in_float64(encoding), torch.tensor(list(positions))
     channels = encoding.dim or 16
     pairs = channel_pairs(encoding, channels)
@@ -81,7 +81,7 @@ def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks
 
 @torch.no_grad()
 def angles(encoding: Encoding, positions: Sequence[int]) -> Tensor:
-    """Return the rotation angle of each pair of a query, −π … π, (position, pair), in float64."""
+    """Return the angle by which each rotary pair is rotated at each position, (position, pair)."""
     encoding, pos = in_float64(encoding), torch.tensor(list(positions))
     channels = encoding.dim or 16
     first, second = (list(side) for side in zip(*channel_pairs(encoding, channels), strict=True))

@@ -225,7 +225,7 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
 
 
 def normed(norm: nn.LayerNorm, x: Tensor, part: Tensor) -> Tensor:
-    """Return what one summand of x contributes to LayerNorm(x) − β: γ (part − mean) / σ(x)."""
+    """Return the contribution of one summand of x to LayerNorm(x) − β: γ (part − mean) / σ(x)."""
     spread = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
     return norm.weight * (part - part.mean(-1, keepdim=True)) / spread
 

@@ -1,4 +1,4 @@
-"""Compute the share of rotation angles that longer texts use but training did not.
+"""Compute the share of each rotation circle that longer texts use and training did not.
 
 A pair with θ radians per token has, over the distances of L tokens, the angles
 
@@ -31,7 +31,7 @@ class Dial:
 
 
 def dials(before: Theta, now: Theta, trained: int, target: int) -> list[Dial]:
-    """Return the share of the circle that each pair's angles cover, in and beyond training."""
+    """Return the shares of the circle that each pair uses in training and only in longer texts."""
     return [
         _dial(abs(was), abs(turns), trained, target) for was, turns in zip(before, now, strict=True)
     ]
@@ -44,7 +44,7 @@ def by_method(
     configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
-    """Return, by extension method, the share of the circle that each RoPE pair's angles cover.
+    """Return the dials of all RoPE pairs for each method of context extension.
 
     The keys are "none", "configured" and the methods of extension; "longrope" needs its factors,
     `long`.

@@ -196,7 +196,7 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """Read the packaged table of RoPE bases for each head size.
+    """Read the packaged table of the smallest sufficient RoPE bases by head size.
 
     Each base has the length of the longest text for which it is large enough.
     """

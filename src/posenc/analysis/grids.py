@@ -1,4 +1,4 @@
-"""Compute the similarity of all patches of an image to a chosen one, by position alone.
+"""Compute the similarity of each image patch to a chosen patch, from positions alone.
 
     map(y, x) = score of the query at (row, column) with a key of equal content at (y, x), no scale,
                 divided by its score with a key at (row, column)

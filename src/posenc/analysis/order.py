@@ -1,4 +1,4 @@
-"""Two tests of the influence of word order on attention, for a layer or a whole model.
+"""Measure how word order changes the output of an attention layer or of a whole model.
 
     shuffle    | read(shuffled x) − shuffled read(x) | / | read(x) |      of all tokens, or of each
     duplicate  | read(x)ᵢ − read(x)ⱼ | / | read(x)ᵢ |,  where tokens i and j are the same
@@ -50,7 +50,7 @@ def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
 
 @torch.no_grad()
 def difference(read: Read, x: Tensor, i: int, j: int) -> float:
-    """Return the relative difference between the outputs of `read` at tokens i and j."""
+    """Return the relative difference between the outputs of a model, `read`, at tokens i and j."""
     out = read(x)
     return _share(out[:, i] - out[:, j], out[:, i])
 

@@ -82,7 +82,7 @@ def alignment(q: Tensor, k: Tensor) -> Tensor:
 
 @torch.no_grad()
 def widest(products: Tensor) -> Tensor:
-    """Return the eigenvector with the largest eigenvalue λ of each matrix, multiplied by √λ.
+    """Return √λ times the eigenvector with the largest eigenvalue λ, for each matrix.
 
     Shapes: (head, row, row) → (head, row, 1).
 

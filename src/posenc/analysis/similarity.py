@@ -38,7 +38,7 @@ from posenc.rotation.table import turn
 
 @dataclass(frozen=True)
 class Between:
-    """Dot products and cosines of the position vectors of all pairs of positions."""
+    """Dot products and cosines between the vectors of every two positions."""
 
     position: list[int] | list[list[int]]
     dot: list[list[float]]

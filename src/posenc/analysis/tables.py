@@ -71,7 +71,7 @@ def directions(centred: Tensor) -> float:
 
 
 def boundary(table: Tensor) -> tuple[int, Untrained]:
-    """Return the number of trained rows in a position table, and the kind of its untrained rows."""
+    """Return the number of trained rows of a position table, and how the others are filled."""
     rows = len(table)
     same = int((table == table[-1]).all(-1).flip(0).long().cumprod(0).sum())
     if same > 1:

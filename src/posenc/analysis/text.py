@@ -1,4 +1,4 @@
-"""Split a text into words and compute word vectors from it, so that no model need be downloaded.
+"""Split a text into words, and compute word vectors without downloading a model.
 
     PPMI(w, c) = max(0, ln( n(w, c) n / (n(w) n(c)) ))      n(w, c): c within 4 words of w
     PPMI ≈ U S Uᵀ,   vector(w) = row of U √S, scaled to length √width

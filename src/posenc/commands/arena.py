@@ -86,7 +86,7 @@ def arena(
 def _quick(
     suite: Any, encoding: str, folder: Path, settings: dict[str, Any], allow_code: AllowCode
 ) -> None:
-    """Train two seeds, print their curve with stored ones, and print the command for a verdict."""
+    """Train with two seeds, and print the accuracy by length beside that of stored baselines."""
     from posenc.lab.arena import quick
 
     code = [encoding, *allowed(allow_code)]

@@ -152,7 +152,7 @@ def _known(name: str) -> dict[str, Any]:
 
 
 def _measured(name: str) -> dict[str, Any]:
-    """Measure an encoding's properties; run the conformance tests if the encoding is a user's."""
+    """Measure an encoding's properties; for a user's encoding, also run the conformance tests."""
     (card,) = cards = cards_of([name])
     import torch
 

@@ -1,4 +1,4 @@
-"""`posenc check`: tests of a model's config against rules, its other files and its weights."""
+"""`posenc check`: test a model's config by rules, other files of the model, and its weights."""
 
 import os
 from pathlib import Path

@@ -73,7 +73,7 @@ def explore(
 
 
 def _pages(items: Sequence[str | Path], study: Path | None, at_once: bool) -> Iterator[Explorer]:
-    """Yield the page, and with `at_once` an incomplete one before a page that takes long to make.
+    """Yield the explorer page; with `at_once`, an incomplete page comes before a slow one.
 
     A page without models and encodings of the user's own that was made before needs no torch.
     """

@@ -1,4 +1,4 @@
-"""Suspension of garbage collection while large packages are imported."""
+"""A context manager that disables garbage collection while large packages are imported."""
 
 import gc
 import sys

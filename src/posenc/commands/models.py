@@ -241,7 +241,7 @@ def _prove(
     page: Output,
     as_json: bool,
 ) -> None:
-    """Test every extension method, and write the best one's config if it is good enough."""
+    """Test a model with every extension method, and write the best config if it is good enough."""
     from posenc.analysis.text import letters_of
     from posenc.models import extend as extension
     from posenc.models.prove import prove

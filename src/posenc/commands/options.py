@@ -40,7 +40,7 @@ def token_count(_: type, words: Sequence[Token]) -> int:
 
 
 def path_name(_: type, words: Sequence[Token]) -> str:
-    """Read a path. An empty one, such as that of an unset variable, is rejected."""
+    """Read a path; raise an error for an empty path, for instance from an unset shell variable."""
     path = words[0].value
     if not path or "\0" in path:
         named = words[0].keyword or "the path"

@@ -243,10 +243,7 @@ def _refuse_running(folder: Path | None) -> None:
 
 
 def _registered(plan: Path | None, content: Content, resume: Path | None) -> Any:
-    """Return the study's plan.
-
-    The plan is read from the folder `resume` or from the file `plan`, or made from the options.
-    """
+    """Return the plan of a study from the folder `resume`, the file `plan` or the options."""
     from posenc.lab.study import analysis, store
     from posenc.lab.study.plan import Plan
 

@@ -1,1 +1,1 @@
-"""Compatibility with versions of torch, compilers, tracers and machines."""
+"""Code that depends on the version of torch, on its compilers, or on the machine."""

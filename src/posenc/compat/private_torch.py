@@ -153,7 +153,7 @@ def with_recompile_limit(compiled: Callable[..., Any], limit: int) -> Callable[.
 
 
 def not_compiled_before_2_13(function: F) -> F:
-    """Disable torch.compile for a function before torch 2.13, whose compiler crashes on it.
+    """Exclude a function from torch.compile before torch 2.13, where compiling it crashes.
 
     `fullgraph=True` raises an error there, from torch 2.9 on with the reason below.
     """

@@ -93,7 +93,7 @@ def _numbered(row: Tensor, rule: MultimodalRule, grids: Grids) -> Tensor:
 
 
 def _next(ids: Tensor, grid: Grid | None, rule: MultimodalRule, start: float) -> float:
-    """Return the id of the first token after a run that begins with the id `start`."""
+    """Return the id of the first token after a run of text, picture, video or sound tokens."""
     if rule.after == "tokens":
         return start + len(ids)
     if grid is None or rule.after == "last":

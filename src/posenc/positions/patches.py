@@ -1,4 +1,4 @@
-"""Points of the patches of an image or video, in the order in which a vision model lists them.
+"""Positions of the patches of an image or video, in the order that a vision model uses.
 
     rows       row by row, each from left to right
     blocks     blocks of m × m patches, which become one token each, and rows within them

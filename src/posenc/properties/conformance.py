@@ -46,7 +46,7 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 @dataclass(frozen=True)
 class PromiseOutcome:
-    """The outcome of one promise; `defect` is the largest relative difference of two results."""
+    """The outcome of one promise; `defect` is the largest relative difference that was found."""
 
     name: str
     holds: bool | None  # None: not applicable
@@ -227,7 +227,7 @@ def runs(case: Case) -> Iterator[TensorPair]:
 
 
 def outcome(promise: Promise, case: Case) -> PromiseOutcome:
-    """Test a promise; if an encoding breaks it, search for the smallest sizes at which it fails."""
+    """Test a promise on an encoding; after a failure, find the smallest sizes that also fail."""
     cases = [case]
     if promise is paths:
         cases.append(replace(case, sizes=replace(case.sizes, tokens=1)))

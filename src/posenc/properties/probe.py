@@ -68,7 +68,7 @@ class Probe:
         return folded(tokens, self.encoding.axes) + start
 
     def at(self, coordinate: int, tokens: int) -> Tensor:
-        """Return positions that are all equal, one for each token."""
+        """Return the same position for every token."""
         axes = self.encoding.axes
         return torch.full((tokens,) if axes == 1 else (tokens, axes), coordinate)
 
@@ -156,7 +156,7 @@ class Probe:
         return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:
-        """Return the transformed key of each query-key pair.
+        """Return each key as the encoding transforms it for each query.
 
         The product of this key with q is the score.
 
@@ -183,7 +183,7 @@ class Probe:
         return other
 
     def alike(self, pos: Tensor) -> Tensor:
-        """Return the scores between tokens of equal content, (1 or head, query, key).
+        """Return scores when all tokens have equal content, (1 or head, query, key).
 
         The content is 0 for encodings that add rows to embeddings, and 1 for all others.
         """

@@ -544,7 +544,7 @@ REMEDIES = {
 
 
 def shapes_differ(case: Case) -> bool:
-    """Test whether positions with a batch or head axis change the output or raise an error.
+    """Test whether adding a batch or head axis to the positions changes the output or fails.
 
     The positions themselves are the same.
     """

@@ -24,7 +24,7 @@ FEW_NUMBERS = 1 << 19  # numbers in queries or keys up to which call overhead do
 
 
 def kernel_for(x: Heads, by: Turn, layout: Layout, start: int | None = None) -> str:
-    """Return the name of the kernel, or raise ValueError if tensor and table do not fit."""
+    """Return the name of the kernel to use; raise ValueError if x and the table do not fit."""
     _check_fit(x, by, layout, start)
     if x.dtype not in FLOATS or x.ndim != 4 or by.cos.dtype is not torch.float32:
         return "formula"

@@ -39,7 +39,7 @@ def _as_numpy(x: Tensor) -> np.ndarray:
 
 
 def _bitcast(source, target):
-    """Return a Numba function that reinterprets the bits as another type."""
+    """Return a Numba function that reinterprets the bits of a number as another type."""
 
     def build(context, builder, signature, values):
         return builder.bitcast(values[0], context.get_value_type(target))

@@ -1,4 +1,4 @@
-"""Reject argument names of other libraries, with the names of posenc from a TOML file."""
+"""Reject argument names of other libraries; the error names posenc's own argument."""
 
 import tomllib
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Disk cache of data computed by modules of the package, such as measured properties.
+"""Disk cache for data that the package computes, such as measured properties of encodings.
 
     read("properties", "rope", modules)          None if there are no data for these modules
     keep("properties", "rope", modules, data)    store data for later calls of any process
@@ -56,7 +56,7 @@ def keep(
 
 
 def file_name(kind: str, name: str, modules: Iterable[str], given: str = "") -> str:
-    """Return the name of the cache file, which contains a digest of the modules' source."""
+    """Return the cache file's name, which contains a digest of the modules' source."""
     return f"{kind}.{name}.{digest(modules, given)}.json"
 
 

@@ -39,7 +39,7 @@ def is_own(name: str) -> bool:
 
 
 def refusal(name: str, slugs: Iterable[str]) -> str:
-    """Return the message for an unknown name, with similar names.
+    """Return the error message for an unknown name, with suggestions of similar names.
 
     >>> refusal("roep", ["rope", "alibi"])
     "no encoding is called 'roep'. Did you mean rope?"
@@ -89,5 +89,5 @@ def resolve_synonym(name: str) -> str:
 
 
 def catalog() -> Any:
-    """Import the catalogue at run time, for modules that the catalogue itself imports."""
+    """Import the catalogue on first use, to avoid circular imports."""
     return import_module(CATALOG)

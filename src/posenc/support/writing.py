@@ -13,7 +13,7 @@ FULL = (ENOSPC, EDQUOT, EFBIG)  # errors of a full disk, an exceeded quota or fi
 
 @contextmanager
 def written_beside(out: Path, replace: bool = False) -> Iterator[Path]:
-    """Yield a temporary path in the folder of `out`, which is renamed to `out` at the end.
+    """Yield a temporary path beside `out`, and rename the file or folder to `out` at the end.
 
     A file is flushed to the disk before it is renamed. After an error the temporary file or folder
     is deleted and `out` is unchanged. A new folder replaces an empty folder at `out`. An existing
@@ -66,7 +66,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _room(error: OSError, path: Path, needed: int) -> OSError:
-    """Return the error with its path; for a full disk, also with the needed and free bytes."""
+    """Add the path to an error; if the disk is full, also the numbers of needed and free bytes."""
     why = error.strerror or str(error)
     if error.errno in FULL:
         with suppress(OSError):

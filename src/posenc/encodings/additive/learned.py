@@ -35,7 +35,7 @@ Beyond = Literal["refuse", "clamp"]
 
 
 class Numbers(Prepared, NamedTuple("Numbers", [("rows", Tensor)])):
-    """Prepared positions of `Learned`: the table row that belongs to each position."""
+    """Prepared positions of `Learned`: the index of the table row for each position."""
 
     shape = "token"
 

@@ -32,7 +32,7 @@ def on_a_grid(
 
 
 def resized(cells: Tensor, to: tuple[int, int], method: str) -> Tensor:
-    """Fit a learned grid, (row, column, channel), to an image of `to` rows and columns of patches.
+    """Interpolate a learned grid, (row, column, channel), to `to` rows and columns of patches.
 
     - `method`: "bilinear", "bicubic" or "nearest"; "bilinear, corners aligned" maps corner cells to
       corner patches; ", antialiased" averages if the image is smaller; "bilinear, zeros outside"

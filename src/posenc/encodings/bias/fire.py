@@ -124,7 +124,7 @@ class FIRE(Encoding):
         return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
 
     def factors(self, δ: Tensor, p: Tensor) -> tuple[Tensor, ...]:
-        """Return the two factors of the network's input, and the weights of the network.
+        """Return the weights of the network, after the two factors whose product is its input.
 
         The factors are ψ(offset) and 1 / ψ(query position).
 
@@ -139,7 +139,7 @@ class FIRE(Encoding):
         return self.ψ(δ.abs()), 1 / (self.ψ(reached) + EPS), *weights
 
     def in_pieces(self) -> OfDistance:
-        """Return f, a sum of ReLUs, as an equal piecewise linear function, which is faster."""
+        """Return f, a sum of ReLUs, in its piecewise linear form, which is faster to compute."""
         weight, outer = upcast(self.inner.weight)[:, 0], upcast(self.outer.weight)
         return piecewise_linear(weight, upcast(self.inner.bias), outer)
 

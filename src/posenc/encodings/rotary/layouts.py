@@ -71,5 +71,5 @@ def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Te
 
 
 def _by_axis(axes: Tensor) -> Tensor:
-    """Return a matrix (axis, entry) with 1 in the row that each entry of `axes` names."""
+    """Return a one-hot matrix (axis, entry): each column has its 1 in the axis of its entry."""
     return (axes == torch.arange(3, device=axes.device)[:, None]).double()

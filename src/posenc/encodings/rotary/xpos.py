@@ -41,7 +41,7 @@ LARGEST = 2.0**58
 
 
 class Stretch(Prepared, NamedTuple("Stretch", [("queries", Turn), ("keys", Turn)])):
-    """cos and sin tables of queries and of keys, multiplied by xPos's scaling and its inverse."""
+    """Tables of cos and sin: for queries times xPos's scaling, for keys divided by the scaling."""
 
 
 def zeta(pairs: int) -> Tensor:
