@@ -76,7 +76,7 @@ ROUNDING = 1e-9  # turns
 
 @dataclass(frozen=True)
 class Turning:
-    """Measurements of one RoPE: its pairs, the angles reached in training, its usable distance."""
+    """Measurements of one RoPE, such as its angles in training and its usable distance."""
 
     rotary: Rotary
     # Largest distance in training, limited by a window; if `declared` is set, before extension
@@ -118,7 +118,7 @@ class LayerGroup:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Report on a model: `spec` is its text model, `parts` are reports on its other models."""
+    """Report on a model: its text model (`spec`), and reports on its other models (`parts`)."""
 
     file: str
     spec: Spec
@@ -349,7 +349,7 @@ def _other_parts(full_spec: Spec, main: Spec) -> dict[str, Spec]:
 
 
 def _grouped(spec: Spec) -> list[list[int]]:
-    """Return lists of layer indices, one list for each distinct layer, in order of first use."""
+    """Group the indices of equal layers; return one list per group, in order of first layer."""
     by_layer: dict[Layer, list[int]] = {}
     for number, layer in enumerate(spec.layers):
         by_layer.setdefault(layer, []).append(number)
@@ -557,7 +557,7 @@ def _quoted(path: str) -> str:
 
 
 def _refused(values: Values, target: int, method: str) -> str:
-    """Return the reason why `extend` would not write the config, or "" if it would."""
+    """Return the reason why `extend` would reject this config, or ""."""
     try:
         extended(dict(values), target, method)
     except ModelError as error:
@@ -566,7 +566,7 @@ def _refused(values: Values, target: int, method: str) -> str:
 
 
 def _llama_cpp_advice(rotary: Rotary, spec: Spec, target: int) -> list[str]:
-    """Return advice for a GGUF file: llama.cpp's command-line options that extend the context."""
+    """Return advice for a GGUF file, with llama.cpp's options that extend the context."""
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method not in ("default", "yarn") or not trained:
         return []
@@ -636,7 +636,7 @@ def _reach(dim: int, base: float, limit: int) -> int:
 
 
 def _candidate_bases(least: float, present: float) -> Iterator[float]:
-    """Yield round candidate bases above the present one, from the smallest sufficient base on."""
+    """Yield round numbers above the present base, from the smallest sufficient base upwards."""
     base = _rounded_up(least, 3)
     if least > present:
         yield base

@@ -70,7 +70,7 @@ GAINS = re.compile(r"(norms\.\d+\.)?(weight|bias)")
 
 
 def permutation(dim: int, turned: int, to: Layout, trailing: bool = False) -> list[int]:
-    """Return the indices that reorder the channels of a head from the other pair layout to `to`.
+    """Return the channel order that converts a head to the layout `to` from the other layout.
 
     Of `dim` channels, only the first `turned` are permuted, or the last if `trailing`.
 
@@ -215,7 +215,7 @@ def _place(name: str) -> Place | None:
 def _stack(
     infos: Mapping[str, Info], candidates: Sequence[str], composite: bool
 ) -> tuple[str, list[str]]:
-    """Return the name prefix of the text model's layers, and the q and k tensors outside them."""
+    """Return the prefix of tensor names in the text model, and q and k tensors without it."""
     places = {name: _place(name) for name in candidates}
     stacks = list(dict.fromkeys(place.stack for place in places.values() if place))
     if composite:
@@ -293,7 +293,7 @@ def _check_rows(info: Info, rows: int, heads: int, dim: int) -> None:
 
 
 def _check_blocks(info: Info, order: list[int], model: Projections) -> None:
-    """Raise ModelError if a row would move to a block with another quantisation scale."""
+    """Raise ModelError if the new row order would mix rows with different quantisation scales."""
     quantized = model.own.object("quantization_config")
     size = (quantized.counts("weight_block_size", least=1) if quantized else None) or (0,)
     fits = size[0] > 0 and info.shape[0] == ceil(len(order) / size[0])

@@ -27,7 +27,7 @@ class Published:
 
 
 def configs() -> dict[str, dict[str, object]]:
-    """Return the configs in published.json by model name, with fewer layers than published."""
+    """Return shortened configs of published models (fewer layers), by model name."""
     return json.loads((files("posenc.models") / "published.json").read_text("utf-8"))
 
 

@@ -22,7 +22,7 @@ class Recipe:
     factors: dict[int, float] = field(default_factory=dict)  # tokens → factor, if not to / trained
 
     def factor_for(self, to: int | None) -> float | None:
-        """Return the scaling factor for texts of `to` tokens; None if it is `to` / `trained`."""
+        """Return the published scaling factor for `to` tokens; None if it is `to` / `trained`."""
         return self.factors.get(to) if to else None
 
 

@@ -178,7 +178,7 @@ class Fields:
                 self.fail(key, f"is not a key of {whose}{hint}", value, ", ".join(allowed))
 
     def agree(self, key: str, other: "Fields", other_key: str) -> Any:
-        """Return the value of a key that this config or another one states; both must agree.
+        """Return the value of a key from this config or, if missing, of `other_key` from `other`.
 
         Raises ModelError if both keys are present with different values.
         """
@@ -270,18 +270,18 @@ class Config(Fields):
         return kinds
 
     def by_depth(self) -> list[str]:
-        """Return layer types by Qwen2's rule: sliding window from layer `max_window_layers` on."""
+        """Return layer types by Qwen2's rule: layers from `max_window_layers` on have a window."""
         count, first = self.depth(), self.count("max_window_layers", least=0)
         if self.flag("use_sliding_window") is False or self.count("sliding_window") is None:
             first = None
         return [FULL if first is None or i < first else SLIDING for i in range(count)]
 
     def every(self, steps: int, one: str = FULL, other: str = SLIDING, at: int = -1) -> list[str]:
-        """Return layer types: layer `at` of every `steps` is `one`, the others are `other`."""
+        """Return layer types that repeat every `steps` layers, with `one` at index `at`."""
         return [one if i % steps == at % steps else other for i in range(self.depth())]
 
     def period(self, key: str, usual: int) -> int:
-        """Return the number of layers after which layer types repeat: a key's value, or `usual`.
+        """Return the period of the pattern of layer types, from `key` or, if missing, `usual`.
 
         If the config lists `layer_types`, the key is not read.
         """
@@ -318,7 +318,7 @@ class Config(Fields):
         return list(map(float, listed))
 
     def inverse_root(self, key: str) -> float | None:
-        """Return the softmax scale 1/√value of a key; None if the key is missing."""
+        """Return the softmax scale 1/√x, where x is the value of `key`; None if missing."""
         value = self.number(key)
         return None if value is None else value**-0.5
 
@@ -340,5 +340,5 @@ def head_dim(config: Fields) -> int:
 
 
 def _between(value: float, above: float, most: float) -> bool:
-    """Test whether `above` + LEAST_MARGIN ≤ `value` ≤ `most`; False for NaN."""
+    """Test whether a value is clearly greater than `above`, and at most `most`; False for NaN."""
     return value <= most and value - above >= LEAST_MARGIN

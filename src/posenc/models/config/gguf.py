@@ -130,7 +130,7 @@ def as_config(metadata: Mapping[str, Any], tensors: Mapping[str, Any], file: str
 
 
 class Metadata(Fields):
-    """Metadata of a GGUF file, by keys without the architecture's prefix."""
+    """Metadata of a GGUF file. Keys lack the architecture's prefix, such as "llama."."""
 
     def __getitem__(self, key: str) -> Any:
         return self.values[key]
@@ -353,7 +353,7 @@ def _olmo3(config: dict[str, Any], values: Metadata) -> None:
 
 
 def _pattern(config: dict[str, Any], values: Metadata) -> None:
-    """Set the layer types from the metadata: one flag per layer (True: sliding), or a period."""
+    """Set the layer types (sliding or full attention) from a list of flags or a period."""
     slides, count = values[PATTERN], config["num_hidden_layers"]
     if type(slides) is int and slides >= 0 and type(count) is int:
         slides = [slides == 0 or bool((n + 1) % slides) for n in range(min(count, 10_000))]

@@ -69,7 +69,7 @@ def hybrid(
 
 
 def no_encoding(kind: str) -> None:
-    """Return None (no encoding) for every type of layer, as the argument `encode` of `stack`."""
+    """Return None, the `encode` function to pass to `stack` for layers without an encoding."""
 
 
 def drop_encodings(layers: Sequence[Layer], without: Callable[[int, Layer], Any]) -> list[Layer]:

@@ -91,7 +91,7 @@ def _with_used_names(config: Fields, family: Family, name: str) -> Family:
 
 
 def _applied(config: Fields) -> tuple[str, ...]:
-    """Return the names of encodings that posenc saved in this config instead of the model's own."""
+    """Return the names of the encodings with which posenc replaced the model's own encoding."""
     entry = config.stated(ENTRY)
     if not isinstance(entry, dict):
         return ()
@@ -103,7 +103,7 @@ def _applied(config: Fields) -> tuple[str, ...]:
 
 
 def _text_family(config: Fields, family: Family) -> Family | None:
-    """Return the text model's family if the text config is not nested, as in older Qwen-VL."""
+    """Return the family of the text model if its keys are not nested, as in older Qwen-VL."""
     text = families.family(family.flat)
     if text is None or any(config.stated(name) is not None for name in TEXT):
         return None
@@ -281,7 +281,7 @@ def _without_ignored_keys(config: Config) -> dict[str, Any]:
 
 
 def _refuse_other_layers(config: Config) -> None:
-    """Raise the exception Unread if a key about the layers' types has an unknown meaning."""
+    """Raise the exception Unread if a key seems to set layer types in an unknown way."""
     if config.stated("layer_types") is not None:
         return
     family = config.family

@@ -240,7 +240,7 @@ def _note_flat_settings(shared: Fields | None, config: Config) -> None:
 
 
 def _kept_defaults(default: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the class defaults (base, share) that apply even if the config states a scaling."""
+    """Return the class's default RoPE base and rotated share, which scaling does not override."""
     return {k: v for k, v in default.items() if k in ("rope_theta", "partial_rotary_factor")}
 
 
@@ -354,7 +354,7 @@ def _rotation(
 
 
 def _fourier(rope: Fields, config: Config, name: str) -> Fourier:
-    """Return the FoPE of Intern-S1-Pro, as its own code and vLLM read the settings."""
+    """Return the settings of FoPE, interpreted as in Intern-S1-Pro's own code and in vLLM."""
     if config.family.folder or name != "default":
         rope.refuse(
             "rope_type", f"FoPE with rope_type {name!r} in a {config.family.name or 'model'}",
@@ -406,7 +406,7 @@ def _sections(
 
 
 def _check_sections(rope: Fields, sections: tuple[int, ...], interleaved: bool) -> None:
-    """Raise ModelError for M-RoPE sections with an empty axis, or that cannot be interleaved."""
+    """Raise ModelError if an M-RoPE section is empty, or if the sections cannot be interleaved."""
     if min(sections) < 1:
         rope.fail("mrope_section", "must give each axis a pair", list(sections))
     count, total = len(sections), sum(sections)
@@ -456,7 +456,7 @@ def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
 
 
 def _alpha(rope: Fields, config: Config, used: bool) -> float | None:
-    """Return `alpha`, by which Hunyuan raises the RoPE base; None, with a note, if not read."""
+    """Return `alpha`, by which Hunyuan raises the RoPE base; None if the model ignores it."""
     alpha, family = rope.number("alpha"), config.family
     if alpha is None or not family.folder or used:
         return alpha
@@ -473,7 +473,7 @@ def _factor(rope: Fields, notes: list[str]) -> float:
 
 
 def _note_factor(rope: Fields, factor: float, notes: list[str]) -> None:
-    """Add a note about a factor that shortens the context or has no effect."""
+    """Add a note if the scaling factor shortens the context or has no effect."""
     if factor < 1:
         notes.append(f"{rope.at('factor')} is {factor:g}, and below 1 it shortens the context")
     # Dynamic scaling raises the base of longer texts even with a factor of 1

@@ -145,7 +145,7 @@ class Rotary:
 
 @dataclass(frozen=True)
 class Fourier:
-    """FoPE: rotation by sums of waves, without the weights that mix them.
+    """Settings of FoPE, which rotates by sums of waves; the mixing weights are not included.
 
     Pairs without a wave have cos 1 and sin 1, as in the code of Intern-S1-Pro.
     """
@@ -195,7 +195,7 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Buckets:
-    """T5's learned bias for each bucket of distances, without its weights."""
+    """Settings of T5's bias, which has one learned value per bucket of distances."""
 
     kind = "t5"
     heads: int
@@ -211,7 +211,7 @@ class Buckets:
 
 @dataclass(frozen=True)
 class Disentangled:
-    """DeBERTa's disentangled attention (content-to-position scores), without its weights."""
+    """Settings of DeBERTa's disentangled attention, with scores between content and offset."""
 
     kind = "deberta"
     dim: int
@@ -238,7 +238,7 @@ class Disentangled:
 
 @dataclass(frozen=True)
 class Projected:
-    """Transformer-XL's scores of queries against projected sinusoids, without its weights."""
+    """Settings of Transformer-XL's bias, which scores queries against projected sinusoids."""
 
     kind = "transformer-xl"
     dim: int
@@ -269,7 +269,7 @@ class PatchOrder:
 
 @dataclass(frozen=True)
 class PatchRotary:
-    """Rotation by the row and column of an image patch, in some models by its frame too.
+    """Settings of axial RoPE, which rotates by an image patch's row, column and, for video, frame.
 
     Positions are points, as returned by `points`.
     """
@@ -338,7 +338,7 @@ class PatchRotary:
 
 @dataclass(frozen=True)
 class PatchOffsets:
-    """Scores of queries with a learned vector for each row offset and column offset (`MViTv2`)."""
+    """Settings of `MViTv2`: scores of queries with learned vectors for row and column offsets."""
 
     kind = "mvitv2"
     dim: int
@@ -352,7 +352,7 @@ class PatchOffsets:
 
 @dataclass(frozen=True)
 class PatchBias:
-    """Learned bias for each head and each offset between patches (`Swin`), without its weights."""
+    """Settings of `Swin`: a learned bias for each head and each offset between patches."""
 
     kind = "swin"
     heads: int
@@ -368,7 +368,7 @@ class PatchBias:
 
 @dataclass(frozen=True)
 class PatchNetwork:
-    """Bias that a network computes from each offset between patches (`SwinV2`)."""
+    """Settings of `SwinV2`: a small network computes the bias from the offset between patches."""
 
     kind = "swin-v2"
     heads: int
@@ -457,7 +457,7 @@ class Layer:
         return near & masks.causal(pos, k_pos) if self.causal else near
 
     def _part(self, pos: Tensor, size: int) -> Tensor:
-        """Return the index of each token's chunk, or of each image patch's window."""
+        """Return an integer for each token or patch: the index of the chunk or window it is in."""
         if self.kind == "chunked_attention":
             return pos // size
         from posenc.biases.axes import on_a_line
@@ -468,7 +468,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Table:
-    """Learned position table added to the embeddings (`Learned`), without its weights."""
+    """Settings of a learned position table, which is added to the embeddings (`Learned`)."""
 
     kind = "learned"
     rows: int  # rows for positions 0 … rows − 1
@@ -483,7 +483,7 @@ class Table:
 
 @dataclass(frozen=True)
 class PatchTable:
-    """Learned position table for a grid of image patches, added to the embeddings; without weights.
+    """Settings of a learned position table for image patches, which is added to the embeddings.
 
     A model with `resized` interpolates the rows for an image of another size.
     """
@@ -500,7 +500,7 @@ class PatchTable:
 
     @property
     def rows(self) -> int:
-        """Number of vectors in the table: before, for and after the patches."""
+        """Total number of vectors in the table, including those of other tokens than patches."""
         return self.before + self.grid[0] * self.grid[1] + self.after
 
     def encoding(self) -> Learned:
@@ -527,7 +527,7 @@ class PatchTable:
 
 @dataclass(frozen=True)
 class PatchWaves:
-    """Sines and cosines of the row and the column of a patch (`SinusoidalGrid`)."""
+    """Settings of sinusoids of a patch's row and column (`SinusoidalGrid`)."""
 
     kind = "sinusoidal"
     width: int
@@ -545,7 +545,7 @@ class PatchWaves:
         return SinusoidalGrid(self.width, len(self.axes), self.base, layout)
 
     def points(self, *sizes: int) -> Points:
-        """Return the coordinates of patches, row by row, with axes in the channels' order."""
+        """Return the coordinates of all patches, row by row, with axes ordered as in `axes`."""
         from math import pi
 
         import torch
@@ -561,7 +561,7 @@ class PatchWaves:
 
 @dataclass(frozen=True)
 class PointWaves:
-    """Sines and cosines of random directions in an image (Fourier features), as in SAM."""
+    """Settings of Fourier features of points in an image, with random directions, as in SAM."""
 
     kind = "sinusoidal"
     width: int
@@ -580,7 +580,7 @@ class PointWaves:
 
 @dataclass(frozen=True)
 class Waves:
-    """Sines and cosines added to the embeddings (`Sinusoidal`)."""
+    """Settings of sinusoids, which are added to the embeddings (`Sinusoidal`)."""
 
     kind = "sinusoidal"
     width: int
@@ -602,7 +602,7 @@ class Waves:
 
 @dataclass(frozen=True)
 class Convolution:
-    """Convolution over the frames of a signal, whose result is added to the embeddings.
+    """Settings of a convolution over audio frames, whose result is added to the embeddings.
 
     Each frame receives its order from the frames within half a kernel on each side.
     """
@@ -620,7 +620,7 @@ IN_IMAGES = PatchTable, PatchWaves, PointWaves
 
 
 class LayerEncodings(list["Encoding"]):
-    """List of a model's layer encodings; `embedding` is the table that is added to embeddings."""
+    """List of the encodings of a model's layers, with the position table as `embedding`."""
 
     def __init__(self, encodings: Iterable[Encoding], embedding: Added | None):
         super().__init__(encodings)
@@ -730,7 +730,7 @@ class Spec:
 
 
 def _stated(part: Any) -> str:
-    """Format an encoding or layer of a specification, leaving out fields with default values.
+    """Format an encoding or layer for `repr`, without the fields that have default values.
 
     >>> _stated(Slopes(8)), _stated(None)
     ('Slopes(heads=8)', 'no encoding (NoPE)')

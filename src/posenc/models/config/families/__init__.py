@@ -124,7 +124,7 @@ class Family:
 
 
 def merged(facts: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a family's fields updated with `other`.
+    """Return a copy of a family's fields, updated with the fields in `other`.
 
     The mappings `keys`, `defaults` and `stacks` are merged, and `ignored` is concatenated.
 
@@ -162,7 +162,7 @@ def model_types() -> tuple[str, ...]:
 
 
 def code(family: Family) -> ModuleType | None:
-    """Return the Python module with a family's own functions; None if the defaults apply."""
+    """Return the Python module with a family's own functions; None if it has no module."""
     return _files().get(ALIASES.get(family.name, family.name))
 
 
@@ -183,7 +183,7 @@ def by_hand(model_type: str) -> dict[str, Any]:
 
 
 def named_by_hand() -> frozenset[str]:
-    """Return every `model_type` that by_hand.toml names."""
+    """Return every `model_type` listed in by_hand.toml."""
     listed = [n for key in BY_VALUE for n in _read()[key].values()]
     return frozenset((*" ".join(listed).split(), *_read()["facts"]))
 

@@ -1,4 +1,4 @@
-"""Bamba: the layers of `attn_layer_indices` attend; the others are recurrent."""
+"""Bamba: attention in the layers that `attn_layer_indices` lists; the others are recurrent."""
 
 from posenc.models.config.layers import FULL, LINEAR, Config, Layer, hybrid
 

@@ -1,4 +1,4 @@
-"""Command R7B: only sliding-window layers have RoPE; without `sliding_window` no layer has."""
+"""Command R7B: RoPE in sliding-window layers only; no RoPE if `sliding_window` is missing."""
 
 from posenc.models.config.layers import FULL, Config, Layer, drop_encodings, stack
 

@@ -24,5 +24,5 @@ def layers(config: Config) -> list[Layer]:
 
 
 def _without_window(config: Config) -> dict[str, object]:
-    """Return the values of the config without the length of its chunks before a query."""
+    """Return the config's values with `sliding_window` set to None."""
     return {**config.values, "sliding_window": None}

@@ -64,7 +64,7 @@ def _width(config: Config) -> int:
 
 
 def _base(config: Config) -> float:
-    """Return the base of the sinusoids' frequencies; DAB-DETR must state the same for both axes."""
+    """Return the base of the sinusoids; raise Unread if DAB-DETR has different bases per axis."""
     name = config.family.name
     if name == "dab-detr":
         config.require("sine_position_embedding_scale", None)

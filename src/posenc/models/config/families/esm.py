@@ -1,4 +1,4 @@
-"""ESM: RoPE or a learned table, as `position_embedding_type` states."""
+"""ESM: RoPE or a learned table, depending on the config's `position_embedding_type`."""
 
 from posenc.models.config import tables
 from posenc.models.config.layers import Config, Layer, no_encoding, stack

@@ -1,4 +1,4 @@
-"""EXAONE 4: only sliding-window layers have RoPE; without `sliding_window` all layers have."""
+"""EXAONE 4: RoPE in sliding-window layers only; in all if `sliding_window` is missing."""
 
 from posenc.models.config.layers import FULL, Config, Layer, drop_encodings, stack
 

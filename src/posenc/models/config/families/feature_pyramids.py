@@ -8,7 +8,7 @@ MODELS = "sam2_vision_model sam3_vision_model edgetam_vision_model"
 
 
 def layers(config: Config) -> list[Layer]:
-    """Return no layers, since the config of the backbone describes them."""
+    """Return an empty list, since the backbone's own config describes the layers."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""Gemma 3: every sixth layer has full attention and another RoPE base than the sliding layers."""
+"""Gemma 3: every sixth layer has full attention with its own RoPE base; the others slide."""
 
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 

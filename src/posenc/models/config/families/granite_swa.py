@@ -1,4 +1,4 @@
-"""Granite with windows: every fourth layer has full attention; a RoPE base per layer; sinks."""
+"""Granite with sliding windows, except in every fourth layer; RoPE base per layer; sinks."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""LFM2: the layers of `full_attn_idxs` attend, by default all; the others are convolutions."""
+"""LFM2: attention in the layers of `full_attn_idxs` (default: all), otherwise convolutions."""
 
 from posenc.models.config.layers import FULL, Config, Layer, hybrid
 

@@ -1,4 +1,4 @@
-"""MiMo-V2-Flash: every sixth layer and the first have full attention; others, windows and sinks."""
+"""MiMo-V2-Flash: windows and sinks, except in the first and every sixth layer."""
 
 from dataclasses import replace
 from typing import Any

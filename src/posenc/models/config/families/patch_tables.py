@@ -63,7 +63,7 @@ def _method(config: Config) -> str:
 
 
 def _spectrogram(config: Config) -> tuple[int, int]:
-    """Return the patches along frequency and along time of a spectrogram; patches overlap."""
+    """Return a spectrogram's numbers of overlapping patches along frequency and along time."""
     patch = sides(config, "patch_size")[0]
     found = [
         (required(config, size) - patch) // required(config, step) + 1

@@ -1,4 +1,4 @@
-"""SAM's prompt encoders: Fourier features, with random directions, of points and boxes."""
+"""SAM's prompt encoders: points and boxes as Fourier features with random directions."""
 
 from posenc.models.config.layers import Config, Layer
 from posenc.models.config.spec import PointWaves
@@ -12,7 +12,7 @@ MODELS = (
 
 
 def layers(config: Config) -> list[Layer]:
-    """Return no layers: the attention to prompts is in the mask decoder."""
+    """Return an empty list, since the prompt encoder has no attention layers."""
     return []
 
 

@@ -75,7 +75,7 @@ def _bias(config: Config, stage: int, heads: int, side: int) -> PatchBias | Patc
 
 
 def _window(config: Config, stage: int, window: int) -> tuple[int, int]:
-    """Return the side of a stage's windows, in patches, and by how many patches they shift."""
+    """Return the side length and the shift of a stage's windows, both in patches."""
     name, cells = config.family.name, _cells(config, stage)
     if name in NETWORKS:
         # These classes compare the rows of an image of `image_size`, for images of any size
@@ -85,7 +85,7 @@ def _window(config: Config, stage: int, window: int) -> tuple[int, int]:
 
 
 def _cells(config: Config, stage: int) -> tuple[int, int]:
-    """Return the rows and columns of patches of a stage, for an image of the config's size."""
+    """Return a stage's numbers of patch rows and columns, for an image of the config's size."""
     name = config.family.name
     if name == "clap_audio_model":
         image, patch = sides(config, "spec_size"), sides(config, "patch_stride")

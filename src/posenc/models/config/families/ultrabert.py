@@ -1,4 +1,4 @@
-"""UltraBERT: every third layer has full attention; the others, a window on each side of a query."""
+"""UltraBERT: every third layer has full attention; the others have a bidirectional window."""
 
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""Unlimited OCR: queries see the whole prompt, and only the last generated tokens."""
+"""Unlimited OCR: each query sees the whole prompt and the most recently generated tokens."""
 
 from posenc.models.config.layers import USUAL, Config, Layer, stack
 

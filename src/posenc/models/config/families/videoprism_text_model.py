@@ -1,4 +1,4 @@
-"""VideoPrism's text encoder: sinusoids, and a class token without a position after the text."""
+"""VideoPrism's text encoder: sinusoids; the class token after the text has no position."""
 
 from posenc.models.config.layers import Config, Layer, stack
 

@@ -1,4 +1,4 @@
-"""Vision towers with RoPE over the rows and columns of patches, some with a learned table too.
+"""Vision towers with RoPE over rows and columns of patches; some also have a learned table.
 
 A config does not state the order of the patches, the axis of each pair, or how the table is resized
 to an image. They are in the code of each class, and in vision.toml.
