@@ -171,22 +171,25 @@ def test_of_several_models_in_one_only_the_text_moves():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"qk_mix.weight": (32, 32)}, r"qk_mix.weight: looks like queries or keys"),
-        ({"indexer.wk.weight": (8, 32)}, r"indexer.wk.weight: looks like queries or keys"),
+        ({"qk_mix.weight": (32, 32)}, r"qk_mix.weight: looks like a query or key"),
+        ({"indexer.wk.weight": (8, 32)}, r"indexer.wk.weight: looks like a query or key"),
         ({"q_proj.qweight": (4, 32)}, r"q_proj.qweight: is stored without separate rows"),
         ({"q_proj.weight.absmax": (4,)}, r"weight.absmax: is stored without separate"),
         ({"q_proj.weight_scale": (4, 1)}, r"weight_scale: has scales for blocks of rows"),
         ({"q_proj.weight": (31, 32)}, r"must match the config, got \[31, 32\], allowed: 32"),
         ({"k_proj.weight": (32, 32)}, r"must match the config.*allowed: 16 rows, 2 times 8"),
         ({"q_norm.weight": (24,)}, r"q_norm.weight: must match the config"),
-        ({"q_norm.scale": (8,)}, r"q_norm.scale: belongs to a norm"),
+        ({"q_norm.scale": (8,)}, r"q_norm.scale: belongs to an unknown norm"),
         (
             {"qkv_proj.weight": (64, 32)},
             r"fuses queries and keys in an order that is unknown for 'llama'",
         ),
         ({"model.layers.0.cross_attn.q_proj.weight": (32, 32)}, r"cross_attn.q_proj.*looks like"),
         ({"model.layers.0.attn.q_proj.weight": (32, 32)}, r"once each, got 'k, q, q, v'"),
-        ({"pool.q_proj.weight": (32, 32)}, r"pool.q_proj.weight: looks like .* outside the"),
+        (
+            {"pool.q_proj.weight": (32, 32)},
+            r"pool.q_proj.weight: looks like .* outside of the layers",
+        ),
         ({"mtp.layers.0.self_attn.q_proj.weight": (32, 32)}, "contains several stacks"),
     ],
 )

@@ -228,7 +228,7 @@ def _stack(
         raise ModelError(file, "", "contains several stacks of layers", first, "one")
     others = [name for name, place in places.items() if not place or place.stack != stacks[0]]
     if others and not composite:
-        _refuse(infos[others[0]], "looks like queries or keys outside the layers")
+        _refuse(infos[others[0]], "looks like a query or key weight, but is outside of the layers")
     return stacks[0], others
 
 
@@ -252,12 +252,12 @@ def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int
     if rotary is None or info.elements <= 1:
         return None
     if not module:
-        _refuse(info, "looks like queries or keys, but its module is unknown")
+        _refuse(info, "looks like a query or key weight, but its module is unknown")
     if HOLDS.get(module) in ("", "v") or OF_COLUMNS.fullmatch(leaf):
         return None
     if module in NORMS:
         if not GAINS.fullmatch(leaf):
-            _refuse(info, "belongs to a norm of queries or keys that is unknown")
+            _refuse(info, "belongs to an unknown norm of queries or keys")
         heads = model.heads if NORMS[module] == "q" else model.groups
         rotated = [True] * (1 if info.elements == rotary.dim else heads)
         _check_rows(info, info.elements, len(rotated), rotary.dim)
@@ -267,7 +267,7 @@ def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int
     trailing = rotary.trailing or module == SHARED_KEY
     blocks = bool(SCALES.fullmatch(leaf)) and info.shape[0] != len(rotated) * dim
     if not blocks and not SCALES.fullmatch(leaf) and not OF_ROWS.fullmatch(leaf):
-        _refuse(info, "is stored without separate rows. Convert before quantising")
+        _refuse(info, "is stored without separate rows. Convert the model before you quantise it")
     if not blocks:
         _check_rows(info, info.shape[0], len(rotated), dim)
     check_memory(ROW * len(rotated) * dim, info.file, info.name, of="of memory")
@@ -298,9 +298,7 @@ def _check_blocks(info: Info, order: list[int], model: Projections) -> None:
     size = (quantized.counts("weight_block_size", least=1) if quantized else None) or (0,)
     fits = size[0] > 0 and info.shape[0] == ceil(len(order) / size[0])
     if not fits or any(i // size[0] != j // size[0] for i, j in enumerate(order)):
-        _refuse(
-            info, "has scales for blocks of rows that would be split. Convert before quantising"
-        )
+        _refuse(info, "has scales for blocks of rows. Convert the model before you quantise it")
 
 
 def _complete(infos: Mapping[str, Info], stack: str, model: Projections) -> None:

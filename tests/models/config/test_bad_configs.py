@@ -151,7 +151,7 @@ BAD = {  # number in FAULTS → changes to a Llama's config, and the expected me
     "31b length 0": ({"max_position_embeddings": 0}, "must be a whole number, got 0"),
     "32 table": (
         {"model_type": "bert", "max_position_embeddings": 10**12, "rope_theta": None},
-        "max_position_embeddings: makes a table of 14901.2 TiB",
+        "max_position_embeddings: is too large, since the table has 14901.2 TiB",
     ),
     "33 disagree": (
         {"rope_scaling": YARN, "rope_parameters": {**YARN, "factor": 8.0, "rope_theta": 5e5}},
@@ -192,10 +192,10 @@ BAD = {  # number in FAULTS → changes to a Llama's config, and the expected me
         "rope_scaling: must be an object",
     ),
     "model_type that is not a name": ({"model_type": 7}, "model_type: must be a name, got 7"),
-    "layers that are too many": ({"num_hidden_layers": 10**9}, "is more than any model has"),
+    "layers that are too many": ({"num_hidden_layers": 10**9}, "is too large, got 1000000000"),
     "types of other layers": (
         {"model_type": "qwen2", "layer_types": ["full_attention"]},
-        "layer_types: must name the",
+        "layer_types: must have 2 entries",
     ),
     "a type that is a list": (
         scaled(YARN, rope_type=["yarn"]),
@@ -244,11 +244,11 @@ BAD = {  # number in FAULTS → changes to a Llama's config, and the expected me
     ),
     "an axis without a pair": (
         seen(mrope_section=[64, 0]),
-        r"mrope_section: must give each axis a pair, got \[64, 0\]",
+        r"mrope_section: must give each axis at least one pair, got \[64, 0\]",
     ),
     "sections that do not fit": (
         seen(mrope_section=[16, 24, 25]),
-        "rope_scaling.mrope_section: must sum to the 64 rotated pairs",
+        "rope_scaling.mrope_section: must sum to 64,",
     ),
 }
 
@@ -272,7 +272,7 @@ def test_the_config_they_are_changed_from_is_sound():
 @pytest.mark.parametrize(
     ("changed", "note"),
     [
-        (scaled({"rope_type": "linear", "factor": 0.5}), "below 1 it shortens the context"),
+        (scaled({"rope_type": "linear", "factor": 0.5}), "below 1 shortens the context"),
         (scaled(YARN, mscale=0.7), "mscale without mscale_all_dim has no effect"),
         (
             scaled(YARN, mrope_section=[16, 24, 24], mrope_interleaved=True),

@@ -80,7 +80,7 @@ def test_a_flat_file_is_the_text_model_that_transformers_makes_of_it():
             assert len(specify(config).layers) == 2
             read.add(name)
             continue
-        with pytest.raises(ModelError, match=re.escape(why if flat else "has no config under")):
+        with pytest.raises(ModelError, match=re.escape(why if flat else "has no nested")):
             specify(config)
     assert read == {"qwen2_vl", "qwen2_5_vl", "paddleocr_vl", "fuyu", "glm5_next"}
 

@@ -107,7 +107,7 @@ def test_types_that_the_file_lists_count_if_the_class_has_them():
     with refused(ModelError, "layer_types", 7):
         config(layer_types=["full_attention"]).types(usual)
     for unknown in ("", "conv"):
-        with pytest.raises(ModelError, match="must be types of some, got"):
+        with pytest.raises(ModelError, match="must be layer types of some, got"):
             config(layer_types=[unknown] * 7).types(usual)
     assert config(layer_types=["conv"] * 7).types(usual, ("conv",)) == ["conv"] * 7
     assert config(layer_types=[*"aaaaaaabb"]).types(usual, "a", trimmed=True) == ["a"] * 7

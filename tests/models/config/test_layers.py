@@ -99,16 +99,16 @@ def test_letters_and_numbers_of_layers_say_which_attend():
         ),
         (
             {"model_type": "qwen3_next", "num_hidden_layers": 1, "layer_types": ["banded"]},
-            "layer_types: must be types of qwen3_next, got 'banded', allowed",
+            "layer_types: must be layer types of qwen3_next, got 'banded', allowed",
         ),
         (
             {"model_type": "gemma2", "num_hidden_layers": 1, "layer_types": ["mamba"]},
-            "must be types of gemma2, got 'linear_attention'",
+            "must be layer types of gemma2, got 'linear_attention'",
         ),
         (
             {"model_type": "new", "num_hidden_layers": 1, "layer_types": ["mamba"]}
             | {"rope_theta": 1e4, "head_dim": 8, "num_attention_heads": 2},
-            "must be types of posenc, got 'linear_attention'",
+            "must be layer types of posenc, got 'linear_attention'",
         ),
         (
             {"model_type": "minimax_m1", "num_hidden_layers": 2, "attn_type_list": [0, 1]}

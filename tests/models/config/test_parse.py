@@ -75,7 +75,9 @@ def test_t5_needs_distances_beyond_those_with_a_bucket_of_their_own(buckets, rea
     """Half of the buckets are exact; a decoder has 32 on one side, an encoder 16 on each."""
     keys = "relative_attention_num_buckets", "relative_attention_max_distance"
     specify({"model_type": "t5"} | dict(zip(keys, (32, 17), strict=True)))
-    with pytest.raises(ModelError, match=r"must exceed the \d+ distances that have a bucket of"):
+    with pytest.raises(
+        ModelError, match=r"must be greater than \d+, the number of distances with their"
+    ):
         specify({"model_type": "t5"} | dict(zip(keys, (buckets, reach), strict=True)))
 
 

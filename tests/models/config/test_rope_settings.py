@@ -146,7 +146,7 @@ def test_a_scaling_without_a_base_is_doubted(place):
     assert not specify(config).doubts
     del config["rope_theta"]
     spec = specify(config)
-    assert "but states no rope_theta; 10,000, the default of its class, is used" in spec.notes[0]
+    assert "but states no rope_theta; posenc uses 10,000" in spec.notes[0]
     problems, unknown = length_risks(spec, spec, 100)
     assert problems == []
     new = "so the base used in training may be different"

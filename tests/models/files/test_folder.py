@@ -99,7 +99,7 @@ def test_code_of_a_model_is_passed_over_with_a_note(folder):
     assert find_files(folder).notes == (
         r"\x1b[31m.py is in the folder; code from a model folder is never run",
         "modeling_x.py is in the folder; code from a model folder is never run",
-        "config.json:auto_map names code of the model's own, which is never run",
+        "config.json:auto_map names code in the folder, which posenc never runs",
     )
     assert len(find_files(folder / "config.json").notes) == 1
 

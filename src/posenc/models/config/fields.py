@@ -238,7 +238,7 @@ class Config(Fields):
         if count is None:
             self.fail("num_hidden_layers", "is missing")
         if count > 10_000:
-            self.fail("num_hidden_layers", "is more than any model has", count, "1 … 10000")
+            self.fail("num_hidden_layers", "is too large", count, "1 … 10000")
         return count
 
     def types(
@@ -259,14 +259,14 @@ class Config(Fields):
             return list(usual)
         listed = listed[:count] if trimmed else listed
         if len(listed) != count:
-            self.fail("layer_types", f"must name the type of each of {count} layers", len(listed))
+            self.fail("layer_types", f"must have {count} entries, one per layer", len(listed))
         meanings = {**OLD_NAMES, **(renamed or {})}
         kinds = [meanings.get(kind, kind) for kind in listed]
         known = dict.fromkeys((*known, *self.family.rope, *self.family.labels))
         unknown = next((kind for kind in kinds if kind not in known), None)
         if unknown is not None:
             whose = self.family.name if self.family.folder else "posenc"
-            self.fail("layer_types", f"must be types of {whose}", unknown, ", ".join(known))
+            self.fail("layer_types", f"must be layer types of {whose}", unknown, ", ".join(known))
         return kinds
 
     def by_depth(self) -> list[str]:
@@ -303,7 +303,7 @@ class Config(Fields):
         """Return a key's list of integers, one for each layer; None if missing or empty."""
         listed, count = self.counts(key), self.depth()
         if listed and len(listed) != count:
-            self.fail(key, f"must have a flag for each of {count} layers", len(listed))
+            self.fail(key, f"must have {count} flags, one per layer", len(listed))
         return listed or None
 
     def bases(self, key: str) -> list[float] | None:
@@ -314,7 +314,7 @@ class Config(Fields):
         numbers = isinstance(listed, list) and all(type(base) in (int, float) for base in listed)
         fits = numbers and all(base == 0 or 1 < base <= MOST_INT for base in listed)
         if not fits or len(listed) != count:
-            self.fail(key, f"must list a base above 1, or 0, for each of {count} layers", listed)
+            self.fail(key, f"must be {count} bases (one per layer), above 1 or equal to 0", listed)
         return list(map(float, listed))
 
     def inverse_root(self, key: str) -> float | None:

@@ -373,7 +373,7 @@ def _deepseek(config: dict[str, Any], values: Metadata) -> None:
     turned = values["rope.dimension_count"]
     config.pop("qk_rope_head_dim", None)
     if type(whole) is not int or type(turned) is not int or not 0 < turned < whole:
-        problem = "must be below the number of channels of a head"
+        problem = "must be less than the number of channels per head"
         values.fail("rope.dimension_count", problem, turned, f"1 … {whole}")
     config |= {"qk_rope_head_dim": turned, "qk_nope_head_dim": whole - turned}
     config["num_key_value_heads"] = config["num_attention_heads"]

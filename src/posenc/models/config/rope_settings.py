@@ -75,7 +75,7 @@ def _rope_of(kind: str, config: Config) -> Rotary | Fourier | None:
     if "" in rotations:
         return rotations[""]
     if label not in rotations and kind not in IDLE:
-        config.fail("layer_types", f"has {kind!r}, which has no rope settings")
+        config.fail("layer_types", f"contains {kind!r}, but there are no rope settings for it")
     return rotations.get(label)
 
 
@@ -90,8 +90,8 @@ def lengths(config: Config) -> dict[str, int | None]:
     _refuse_unknown(config)
     if config.object("dual_chunk_attention_config"):
         config.notes.append(
-            f"{config.at('dual_chunk_attention_config')} remaps distances beyond a chunk, which"
-            " posenc does not model: statements about longer texts hold only without it"
+            f"{config.at('dual_chunk_attention_config')} changes distances beyond a chunk;"
+            " posenc ignores this key, so results for longer texts apply only to models without it"
         )
     known = config.family.layout or any(isinstance(turn, Fourier) for turn in rotations)
     if not config.family.name or not known:
@@ -113,7 +113,7 @@ def _with_heads(config: Config, key: str) -> Config:
         dims = {layer.count("head_dim", most=WIDEST) for layer in layers if layer} - {None}
         if len(dims) > 1:
             whose = config.family.name
-            config.refuse("per_layer_config", whose, f"it has {len(dims)} further head sizes")
+            config.refuse("per_layer_config", whose, f"it has {len(dims)} more head sizes")
         dim = next(iter(dims), dim)
     return config.with_values({**config.values, "head_dim": dim})
 
@@ -135,7 +135,7 @@ def _doubt_missing_base(by_type: Mapping[str, Fields | None], config: Config) ->
             where = (
                 f"{rope.path or 'the config'} scales by {turn.method!r} but states no rope_theta"
             )
-            config.notes.append(f"{where}; {turn.base:,.10g}, the default of its class, is used")
+            config.notes.append(f"{where}; posenc uses {turn.base:,.10g}, the class's default")
             if rope.path.endswith("rope_parameters") or f"rope_parameters.{label}" in rope.path:
                 doubt = f"{where}, so the base used in training may be different"
                 config.doubts += (doubt,)
@@ -154,8 +154,8 @@ def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[
             if turn.method in ("dynamic", "yarn") and stretched > (longest or 0):
                 reach["context"] = stretched
                 notes.append(
-                    f"max_position_embeddings is {longest}, but {turn.trained} trained tokens times"
-                    f" the factor {turn.factor:g} are {stretched}, which is used as the context; do"
+                    f"max_position_embeddings is {longest}, but the trained length × the factor,"
+                    f" {turn.trained} × {turn.factor:g} = {stretched}, is used as the context; do"
                     " not multiply the lengths again"
                 )
             elif turn.method == "llama3" and turn.factor > 1 and turn.trained == longest:
@@ -228,7 +228,7 @@ def _note_flat_settings(shared: Fields | None, config: Config) -> None:
         problem = f"must have settings for each type of layer of {family.name}, {types}"
         raise ModelError(shared.file, shared.path, problem, dict(shared.values))
     if shared.path.endswith("rope_parameters"):
-        lost = "are not by type of layer"
+        lost = "are not nested by type of layer"
     elif "rope_type" not in shared.values and not any("gain" in rule for rule in scaled.values()):
         lost = f"have `type` {shown(_type(shared))} and no `rope_type`"
     else:
@@ -358,19 +358,19 @@ def _fourier(rope: Fields, config: Config, name: str) -> Fourier:
     if config.family.folder or name != "default":
         rope.refuse(
             "rope_type", f"FoPE with rope_type {name!r} in a {config.family.name or 'model'}",
-            "only models outside of transformers with the rope_type 'default' are known to have it",
+            "FoPE is known only with the rope_type 'default', in models outside of transformers",
         )  # fmt: skip
     rope.refuse_others((*COMMON_KEYS, *FOPE), "FoPE")
     spread, base = rope.number("fope_init_factor"), rope.number("rope_theta", above=1.0)
     if spread is None:
-        rope.fail("fope_init_factor", "is missing, but the other keys of FoPE are there")
+        rope.fail("fope_init_factor", "is missing, although other keys of FoPE are present")
     dim, base = head_dim(config), base or 10_000.0
     waves, longest = (
         rope.count("num_inv_freq", most=dim // 2),
         config.count("max_position_embeddings"),
     )
     if waves is None and longest is None:
-        rope.fail("num_inv_freq", "is missing, and max_position_embeddings too")
+        rope.fail("num_inv_freq", "is missing, like max_position_embeddings")
     if waves is None:
         # Waves of which a text of the longest length holds a whole turn
         waves = sum(base ** (-2 * j / dim) > 2 * pi / (longest or 0) for j in range(dim // 2))
@@ -387,19 +387,19 @@ def _sections(
     if family.folder and not usual_sections:
         for key, value in {"mrope_section": sections, "mrope_interleaved": interleaved}.items():
             if value:
-                ignores = f"the code of {family.name} ignores because it has one axis"
+                ignores = f"the code of {family.name} ignores because its positions have one axis"
                 notes.append(f"{rope.at(key)} is {shown(value)}, which {ignores}")
         return (), False
     sections = sections or usual_sections
     if usual_sections and interleaved not in (None, usually):
         ignores = f"the code of {family.name} ignores; its axes "
-        ignores += "alternate" if usually else "have blocks of pairs"
+        ignores += "always alternate" if usually else "always have blocks of pairs"
         notes.append(f"{rope.at('mrope_interleaved')} is {shown(interleaved)}, which {ignores}")
         interleaved = usually
     interleaved = usually if interleaved is None else interleaved
     if sections:
         if sum(sections) != turned // 2:
-            problem = f"must sum to the {turned // 2} rotated pairs"
+            problem = f"must sum to {turned // 2}, the number of rotated pairs"
             rope.fail("mrope_section", problem, list(sections))
         _check_sections(rope, sections, interleaved)
     return sections, interleaved
@@ -408,7 +408,7 @@ def _sections(
 def _check_sections(rope: Fields, sections: tuple[int, ...], interleaved: bool) -> None:
     """Raise ModelError if an M-RoPE section is empty, or if the sections cannot be interleaved."""
     if min(sections) < 1:
-        rope.fail("mrope_section", "must give each axis a pair", list(sections))
+        rope.fail("mrope_section", "must give each axis at least one pair", list(sections))
     count, total = len(sections), sum(sections)
     shares = [
         len(range(axis, min(count * pairs, total), count)) for axis, pairs in enumerate(sections)
@@ -433,9 +433,9 @@ def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
         share = 1.0
     unused = "rope_parameters.partial_rotary_factor" in family.ignored
     if stated and share < 1 and name != "proportional" and unused:
-        ignores = f"the code of {family.name} ignores because it rotates whole heads"
+        ignores = f"the code of {family.name} ignores, since it rotates whole heads"
         if name != "default":
-            rope.fail("partial_rotary_factor", f"is used by {name!r}, but {ignores}", share)
+            rope.fail("partial_rotary_factor", f"must be 1 in {family.name}", share)
         notes.append(f"{rope.at('partial_rotary_factor')} is {share:g}, which {ignores}")
         share = 1.0
     if name == "proportional":
@@ -443,7 +443,7 @@ def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
     elif (turned := config.count("rotary_dim", least=2) or 0) == 0:
         turned = int(dim * share)
     elif within and turned != int(dim * share) and config.stated("rotary_dim") is not None:
-        problem = f"must agree with {config.at('rotary_dim')}, {turned} channels of {dim}"
+        problem = f"must agree with {config.at('rotary_dim')}, {turned} of {dim} channels"
         rope.fail("partial_rotary_factor", problem, share)
     if turned < 2 or turned % 2 or turned > dim:
         key = "partial_rotary_factor" if share < 1 else "head_dim"
@@ -475,10 +475,10 @@ def _factor(rope: Fields, notes: list[str]) -> float:
 def _note_factor(rope: Fields, factor: float, notes: list[str]) -> None:
     """Add a note if the scaling factor shortens the context or has no effect."""
     if factor < 1:
-        notes.append(f"{rope.at('factor')} is {factor:g}, and below 1 it shortens the context")
+        notes.append(f"{rope.at('factor')} is {factor:g}; a factor below 1 shortens the context")
     # Dynamic scaling raises the base of longer texts even with a factor of 1
     elif factor == 1 and rope.stated("factor") is not None and _type(rope) != "dynamic":
-        notes.append(f"{rope.at('factor')} is 1, with which {_type(rope)!r} has no effect")
+        notes.append(f"{rope.at('factor')} is 1, so {_type(rope)!r} has no effect")
 
 
 def _note_lengths(
@@ -504,7 +504,7 @@ def _note_lengths(
 def _trained(rope: Fields, trained: int | None, longest: int | None) -> int:
     trained = trained or longest
     if trained is None:
-        rope.fail("original_max_position_embeddings", "is missing, and max_position_embeddings too")
+        rope.fail("original_max_position_embeddings", "is missing, like max_position_embeddings")
     return trained
 
 
@@ -525,14 +525,14 @@ def _yarn(rope: Fields, config: Config, trained: int, longest: int | None) -> di
     family, notes = config.family, config.notes
     factor = rope.number("factor") or (longest / trained if longest else 1.0)
     if rope.value("factor") is None:
-        notes.append(f"{rope.at('factor')} is missing; {longest} / {trained} tokens is used")
+        notes.append(f"{rope.at('factor')} is missing; posenc uses {longest} / {trained}")
     grown = lambda m: 0.1 * m * log(factor) + 1 if factor > 1 else 1.0  # noqa: E731
     mscale, all_dim = (rope.number(k, above=-1e-9) for k in ("mscale", "mscale_all_dim"))
     _note_factor(rope, factor, notes)
     if mscale and family.latent and rope.stated("mscale_all_dim") is None:
         notes.append(
-            f"{rope.at('mscale')} is {mscale:g}, but mscale_all_dim, which {family.name} was"
-            f" published with, is missing, and with it a softmax scale of ×{grown(mscale) ** 2:.4g}"
+            f"{rope.at('mscale')} is {mscale:g}, but mscale_all_dim is missing; with this key, as"
+            f" in {family.name}, the softmax scale is multiplied by {grown(mscale) ** 2:.4g}"
         )
     elif mscale and mscale != 1 and not all_dim:
         notes.append(

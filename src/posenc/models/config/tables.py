@@ -31,11 +31,11 @@ def learned(config: Config) -> Table:
     bytes_ = 4 * rows * width
     if bytes_ > LARGEST:
         size = f"{bytes_ / 2**40:.1f} TiB" if bytes_ > 2**40 else f"{bytes_ / 2**30:.1f} GiB"
-        config.fail("max_position_embeddings", f"makes a table of {size}", rows)
+        config.fail("max_position_embeddings", f"is too large, since the table has {size}", rows)
     offset = first_row(config)
     usable = rows + family.extra - offset
     if usable < 1:
-        config.fail("max_position_embeddings", f"must exceed the {offset} unused first rows", rows)
+        config.fail("max_position_embeddings", f"must be above {offset}, the unused rows", rows)
     return Table(usable, width, offset)
 
 
@@ -43,7 +43,7 @@ def sinusoidal(config: Config) -> Waves:
     """Return the sinusoidal table, whose base and channel order depend on the model family."""
     width, rows = required(config, "hidden_size"), config.count("max_position_embeddings")
     if width % 2:
-        config.fail("hidden_size", "must be even: sines and cosines come in pairs", width)
+        config.fail("hidden_size", "must be even, for pairs of sine and cosine", width)
     form = config.family.waves
     return Waves(
         width,
@@ -86,7 +86,7 @@ def grid(config: Config, key: str) -> tuple[int, int]:
         image, patch = sides(config, key), sides(config, "patch_size")
         found = image[0] // patch[0], image[1] // patch[1]
         if min(found) < 1:
-            config.fail(key, f"must be at least a patch of {max(patch)} pixels", min(image))
+            config.fail(key, f"must be at least one patch, {max(patch)} pixels", min(image))
         return found
     if key == EDGES:
         return required(config, key), required(config, "pos_emb_width")

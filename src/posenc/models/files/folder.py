@@ -73,7 +73,7 @@ def _found(
     notes = [*_remarks(remarkable)]
     if config is not None and values is not None and "auto_map" in values:
         notes.append(
-            f"{printable(config.name)}:auto_map names code of the model's own, which is never run"
+            f"{printable(config.name)}:auto_map names code in the folder, which posenc never runs"
         )
     return ModelFiles(root, config, weights, kind, tuple(notes), values)
 

@@ -28,5 +28,5 @@ def _dense(config: Config, first: int) -> set[int]:
     if kinds is None:
         return {*range(first)}
     if len(kinds) != count:
-        config.fail("mlp_layer_types", f"must name each of {count} layers, has", len(kinds))
+        config.fail("mlp_layer_types", f"must have {count} entries, one per layer", len(kinds))
     return {i for i, kind in enumerate(kinds) if kind == "dense"}

@@ -19,5 +19,5 @@ def one_latent(config: Config) -> None:
     """Raise ModelError if the numbers of query and key heads differ, which MLA does not allow."""
     heads, groups = config.count("num_attention_heads"), config.count("num_key_value_heads")
     if heads and groups and heads != groups:
-        problem = "must equal num_attention_heads, since all heads share one latent"
+        problem = "must equal num_attention_heads, since all heads share one latent vector"
         config.fail("num_key_value_heads", problem, groups, f"{heads}")

@@ -38,7 +38,7 @@ def _by_ratio(config: Config) -> list[str]:
         return [HEAVY, HEAVY, *config.repeated((HEAVY, SPARSE))[2:]][:count]
     if unknown := [ratio for ratio in ratios if ratio not in RATIOS]:
         allowed = ", ".join(map(str, RATIOS))
-        config.fail("compress_ratios", "must contain known ratios", unknown[0], allowed)
+        config.fail("compress_ratios", "must contain only known ratios", unknown[0], allowed)
     if len(ratios) < count:
-        config.fail("compress_ratios", f"must have a ratio for each of {count} layers", len(ratios))
+        config.fail("compress_ratios", f"must have a ratio for all {count} layers", len(ratios))
     return [RATIOS[ratio] for ratio in ratios[:count]]

@@ -43,11 +43,11 @@ def embedding(config: Config) -> PatchWaves:
     name = config.family.name
     kind = config.value("position_embedding_type")
     if kind not in (None, "sine"):
-        config.refuse("position_embedding_type", name, "its rows and columns have learned tables")
+        config.refuse("position_embedding_type", name, "it adds learned tables of row and column")
     width = _width(config)
     if width % 4:
         key = config.at(WIDTHS.get(name, "d_model"))
-        config.fail(key, "must be a multiple of 4, pairs for each of two axes", width)
+        config.fail(key, "must be a multiple of 4, for two axes of sinusoids", width)
     if name in COUNTED.split():
         base = config.number("positional_encoding_temperature") or 1e4
         return PatchWaves(width, base, halves=True, each_layer=True)

@@ -13,5 +13,5 @@ def layers(config: Config) -> list[Layer]:
     if config.family.name == "eomt_dinov3":
         config.notes.append("learned queries without places join in the last `num_blocks` layers")
     if dim % 4:
-        config.fail("hidden_size", "must give heads a multiple of 4 channels, for two axes", dim)
+        config.fail("hidden_size", "must give each head a multiple of 4 channels", dim)
     return stack(config, encode=lambda kind: PatchRotary(dim, base, scaled=True))

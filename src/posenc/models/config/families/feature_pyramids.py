@@ -15,6 +15,6 @@ def layers(config: Config) -> list[Layer]:
 def embedding(config: Config) -> PatchWaves:
     width = required(config, "fpn_hidden_size")
     if width % 4:
-        config.fail("fpn_hidden_size", "must be a multiple of 4, pairs for each of two axes", width)
+        config.fail("fpn_hidden_size", "must be a multiple of 4, for two axes of sinusoids", width)
     config.notes.append("the sinusoids are passed on to the layers that attend to the features")
     return PatchWaves(width, normalised=True, first=1.0)

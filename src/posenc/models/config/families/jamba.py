@@ -8,5 +8,5 @@ def layers(config: Config) -> list[Layer]:
     at = config.count("attn_layer_offset", least=0)
     at = 4 if at is None else at
     if at >= steps:
-        config.fail("attn_layer_offset", f"must be below attn_layer_period, {steps}", at)
+        config.fail("attn_layer_offset", f"must be less than attn_layer_period ({steps})", at)
     return hybrid(config, config.every(steps, FULL, LINEAR, at))

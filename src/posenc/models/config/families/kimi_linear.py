@@ -18,8 +18,8 @@ def _listed(config: Config) -> list[str] | None:
         return None
     if sorted((*full, *linear)) != [*range(1, len(full) + len(linear) + 1)]:
         each = f"{stated.at('full_attn_layers')} and {stated.at('kda_layers')}"
-        config.fail("linear_attn_config", f"must list each layer once, in {each}", stated.values)
+        config.fail("linear_attn_config", f"must list each layer once in {each}", stated.values)
     if len(full) + len(linear) != count:
-        problem = f"must name the type of each of {count} layers"
+        problem = f"must have {count} entries, one for each layer"
         config.fail("layer_types", problem, len(full) + len(linear))
     return [FULL if i in full else LINEAR for i in range(1, count + 1)]

@@ -51,7 +51,7 @@ def embedding(config: Config) -> PatchTable | None:
     cells = grid(config, size) if size else _spectrogram(config)
     stated = config.count(SQUARE) if name == "molmo2_vision" else None
     if stated not in (None, cells[0] * cells[1]):
-        config.fail(SQUARE, f"must be {cells[0]} × {cells[1]}, the patches of an image", stated)
+        config.fail(SQUARE, f"must be {cells[0] * cells[1]}, the number of patches", stated)
     return PatchTable(cells, required(config, "hidden_size"), **fields)
 
 
@@ -70,5 +70,5 @@ def _spectrogram(config: Config) -> tuple[int, int]:
         for size, step in (("num_mel_bins", "frequency_stride"), ("max_length", "time_stride"))
     ]
     if min(found) < 1:
-        config.fail("num_mel_bins", f"or max_length is less than a patch of {patch}")
+        config.fail("num_mel_bins", f"must be at least {patch}, and so must max_length")
     return found[0], found[1]

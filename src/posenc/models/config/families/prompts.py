@@ -19,6 +19,6 @@ def layers(config: Config) -> list[Layer]:
 def embedding(config: Config) -> PointWaves:
     width = required(config, "hidden_size")
     if width % 2:
-        config.fail("hidden_size", "must be even: sines and cosines come in pairs", width)
+        config.fail("hidden_size", "must be even, for pairs of sine and cosine", width)
     config.notes.append("the directions are stored in the weights and are not trained")
     return PointWaves(width)

@@ -11,5 +11,5 @@ FACTS = {
 
 def layers(config: Config) -> list[Layer]:
     if config.flag("rotary_value"):
-        config.refuse("model_type", config.family.name, "with `rotary_value` values are rotated")
+        config.refuse("model_type", config.family.name, "`rotary_value` also rotates the values v")
     return stack(config)

@@ -29,7 +29,7 @@ def standard_keys(config: Config) -> dict[str, Any]:
     if isinstance(settings.get(FULL), dict):
         return values
     if settings.keys() - {"rope_type", "type"}:
-        config.fail("rope_parameters", f"must hold settings for {FULL}", dict(settings))
+        config.fail("rope_parameters", f"must have settings under {FULL}", dict(settings))
     by_type = {kind: _settings(values, kinds.index(kind), config) for kind in dict.fromkeys(kinds)}
     scaling = values.pop("rope_scaling", None)
     if FULL in by_type and isinstance(scaling, dict):
@@ -44,7 +44,7 @@ def _settings(values: dict[str, Any], index: int, config: Config) -> dict[str, A
     for key, name in LISTS.items():
         listed = values.get(key)
         if isinstance(listed, list) and index >= len(listed):
-            config.fail(key, "must have a number for each layer", len(listed))
+            config.fail(key, "must have one entry per layer", len(listed))
         if listed is not None:
             rope[name] = listed[index] if isinstance(listed, list) else listed
     return rope

@@ -32,10 +32,10 @@ def standard_keys(config: Config) -> dict[str, Any]:
     """Return the config's values, with the list of heads of each stage under `stage_heads`."""
     depths = config.counts("depths", least=1) or ()
     if not 0 < sum(depths) <= DEEPEST:
-        config.fail("depths", f"must list the layers of each stage, at most {DEEPEST}", [*depths])
+        config.fail("depths", f"must list each stage's layers, {DEEPEST} at most", [*depths])
     heads = config.counts("num_attention_heads", least=1)
     if heads is None or len(heads) != len(depths):
-        many = f"must list the heads of each of {len(depths)} stages"
+        many = f"must have {len(depths)} numbers of heads, one for each stage"
         config.fail("num_attention_heads", many, heads and [*heads])
     values = {key: value for key, value in config.values.items() if key != "num_layers"}
     own = {"num_heads": None, "num_attention_heads": None}
@@ -98,7 +98,7 @@ def _cells(config: Config, stage: int) -> tuple[int, int]:
     up = name not in (*NETWORKS, "clap_audio_model")
     found = [-(-side // 2**stage) if up else side // 2**stage for side in cells]
     if min(found) < 1:
-        config.fail("depths", f"has more stages than an image of {cells[0]} × {cells[1]} patches")
+        config.fail("depths", f"has too many stages for {cells[0]} × {cells[1]} patches")
     return found[0], found[1]
 
 

@@ -22,13 +22,13 @@ def with_buckets(config: Config, **more: Any) -> list[Layer]:
     buckets = config.count("relative_attention_num_buckets", least=2, most=LONGEST)
     reach = config.count("relative_attention_max_distance", most=LONGEST)
     if heads is None or buckets is None or reach is None:
-        config.fail("relative_attention_num_buckets", "or the number of heads is missing")
+        config.fail("relative_attention_num_buckets", "is missing, or the number of heads is")
     both = not config.family.causal
     side = buckets // 2 if both else buckets
     if side < 2 or reach <= side // 2:
         config.fail(
             "relative_attention_max_distance",
-            f"must exceed the {side // 2} distances that have a bucket of their own",
+            f"must be greater than {side // 2}, the number of distances with their own bucket",
             reach,
         )
     return stack(config, encode=lambda kind: Buckets(heads, buckets, reach, both), **more)

@@ -41,7 +41,7 @@ def layers(config: Config) -> list[Layer]:
     rotary = {"axes": ("row", "column"), **tower.get("rotary", {})}
     axes = len(rotary["axes"])
     if dim < 2 * axes or (axes == 2 and dim % 4):
-        config.fail("hidden_size", f"must give heads a pair for each of {axes} axes", dim)
+        config.fail("hidden_size", f"must give each head channel pairs for {axes} axes", dim)
     rotary |= {"axes": tuple(rotary["axes"])}
     encoding = PatchRotary(dim, rope_base(config), order=order, **rotary)
     if name == "lfm3_vl_vision":
@@ -72,7 +72,7 @@ def patch_order(config: Config) -> PatchOrder:
         return PatchOrder("blocks", merge)
     pixels, patch = required(config, "window_size"), sides(config, "patch_size")[0]
     if pixels < merge * patch:
-        config.fail("window_size", f"must be at least a block of {merge * patch} pixels", pixels)
+        config.fail("window_size", f"must be at least one block, {merge * patch} pixels", pixels)
     return PatchOrder("windows", merge, pixels // merge // patch * merge)
 
 

@@ -13,6 +13,6 @@ NOTE = (
 def embedding(config: Config) -> PatchWaves:
     width = required(config, "hidden_size")
     if width % 4:
-        config.fail("hidden_size", "must be a multiple of 4, pairs for each of two axes", width)
+        config.fail("hidden_size", "must be a multiple of 4, for two axes of sinusoids", width)
     config.notes.append(NOTE)
     return PatchWaves(width, halves=True, axes=("column", "row"))
