@@ -88,7 +88,7 @@ def test_an_example_that_is_short_runs(line, tmp_path, monkeypatch, capsys):
         ("rope", "there is no command `rope`: did you mean `posenc show rope`?"),
         ("Transformer_XL", "did you mean `posenc show transformer-xl`?"),
         ("comprae", "there is no command `comprae`: did you mean `posenc compare`?"),
-        ("xyzzy", "there is no command `xyzzy`: `posenc help` names all."),
+        ("xyzzy", "there is no command `xyzzy`: `posenc help` lists all commands."),
     ],
 )
 def test_a_word_that_is_no_command_is_answered_with_one(word, says, capsys):

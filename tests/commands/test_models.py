@@ -243,7 +243,7 @@ def test_a_length_may_be_in_units_of_1024_tokens(posenc, folder, to, tokens):
 def test_converts_there_and_back(posenc, folder, tmp_path):
     code, out, _ = posenc("convert", folder, "--layout", "interleaved", "--out", tmp_path / "other")
     assert code == 0
-    assert "half → interleaved: 4 of 9 tensors moved" in out
+    assert "half → interleaved: the rows of 4 of 9 tensors are reordered" in out
     code, _, _ = posenc("convert", tmp_path / "other", "--layout", "half", "--out", tmp_path / "b")
     assert code == 0
     first, last = (
@@ -370,7 +370,7 @@ def test_qwen3_comes_from_its_config_to_131072_tokens(posenc, tmp_path):
     settings = json.loads((tmp_path / "q/config.json").read_text())["rope_scaling"]
     assert (settings["factor"], settings["original_max_position_embeddings"]) == (4.0, 32768)
     for line in (
-        "serve that folder:\n  vLLM: vllm serve q --max-model-len 131072",
+        "serve the folder with the new config:\n  vLLM: vllm serve q --max-model-len 131072",
         'vLLM: vllm serve q --hf-overrides \'{"rope_theta": 1000000.0, "rope_scaling": {',
         "SGLang: python -m sglang.launch_server --model-path q --json-model-override-args '{",
         "llama.cpp: llama-server -m MODEL.gguf -c 131072 --rope-scaling yarn --rope-scale 4"

@@ -206,5 +206,5 @@ def test_the_command_says_what_it_did(tmp_path, capsys):
     ]
     cli.main(words)
     out, _ = capsys.readouterr()
-    assert "interleaved → half: 4 of 21 tensors moved" in out
+    assert "interleaved → half: the rows of 4 of 21 tensors are reordered" in out
     assert "the former layout was 'interleaved': as 'llama' in GGUF" in out

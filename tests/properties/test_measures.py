@@ -435,7 +435,7 @@ def test_a_table_of_zeros_can_be_measured():
     table.table.data.zero_()
     found = check(table)
     assert not found["unique_positions"].holds
-    assert found["linear_shift"].why.startswith("all rows are 0")
+    assert found["linear_shift"].why.startswith("all position vectors are 0")
     assert found["norm_constant"].why == "norm 0 everywhere"
 
 

@@ -72,7 +72,7 @@ def _groups(text: Text, vectors: Tensor) -> tuple[list[int], list[int]]:
     if len(words) < GROUPS * WORDS_EACH:
         raise ValueError(
             f"`text` must have at least {GROUPS * WORDS_EACH} words of four letters or more, got"
-            f" {len(words)}."
+            f" {len(words)}. Pass a longer text."
         )
     alike = normalize(vectors[words].double(), dim=-1)
     alike = alike @ alike.mT

@@ -127,7 +127,7 @@ def by_length(
     rounds: Mapping[int, int],
     step: Callable[[], None] = lambda: None,
 ) -> list[list[AtLength]]:
-    """Measure forward passes of layers; `rounds` maps each text length to its number of rounds.
+    """Measure forward passes of layers at each text length, with the given number of rounds.
 
     The first layer is the baseline, and must accept every length. `step` is called after each
     round.
@@ -154,7 +154,7 @@ def by_length(
 def _time_in_rounds(
     runs: Mapping[Any, Callable[[], Any]], rounds: int, step: Callable[[], None]
 ) -> dict[Any, dict[int, float]]:
-    """Time all runs in each round, and return the CPU seconds.
+    """Time every run once per round, and return the CPU seconds.
 
     The order of the runs is random in each round. The result maps each run to its seconds by
     round.
@@ -176,7 +176,7 @@ def _time_in_rounds(
 
 
 def _ratio(times: Mapping[int, float], baseline: Mapping[int, float]) -> Ratio:
-    """Divide the times of a run by the times of the baseline in the same rounds."""
+    """Divide a run's times by the baseline's times in the same rounds."""
     shared = times.keys() & baseline.keys()
     return ratio_of([times[number] / baseline[number] for number in shared])
 

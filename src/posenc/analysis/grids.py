@@ -47,9 +47,9 @@ def to_patch(
     """
     if encoding.axes != 2:
         raise ValueError(
-            f"`encoding` must have two axes, rows and columns, got {encoding.axes} of"
-            f" {type(encoding).__name__}. Pass `RoPE(axial(64, axes=2))` or `Mixed(64, heads=6)`,"
-            " for instance."
+            f"`encoding` must have two axes, rows and columns, got"
+            f" {type(encoding).__name__} with {encoding.axes}. Pass `RoPE(axial(64, axes=2))` or"
+            " `Mixed(64, heads=6)`, for instance."
         )
     row, column = chosen
     if not (0 <= row < height and 0 <= column < width):

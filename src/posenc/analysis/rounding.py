@@ -1,4 +1,4 @@
-"""Compute in plain Python, without torch, how far rounded frequencies change rotary angles.
+"""Compute the errors of rotary angles after frequencies are rounded, without torch.
 
 maxⱼ | fl(p) · fl(θⱼ) − p θⱼ |      radians; fl rounds, and the product is in float32
 """

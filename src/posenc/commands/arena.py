@@ -137,7 +137,7 @@ def _run(
             line = f"{name}: sha256 {plan.digest}, in {printable(str(place))}"
             device = environment.device(settings["device"])
             if earlier and (copied := baselines.reuse(plan, place, earlier / name, device)):
-                print(f"{name}: {copied} stored cells of baselines are used", file=sys.stderr)
+                print(f"{name}: {copied} training runs of baselines are reused", file=sys.stderr)
             with progress(estimate=False) as update:
                 ended = execute.study(
                     plan, place, max_minutes=None if minutes is None else minutes - spent,
@@ -152,9 +152,9 @@ def _run(
         print(f"\n{resume_line}", file=sys.stderr)
         raise
     if missing:
-        print(f"{missing} cells are not done; {resume_line}", file=sys.stderr)
+        print(f"{missing} training runs are not done; {resume_line}", file=sys.stderr)
     if wrong:
-        raise Failure(f"{wrong} cells could not be done.")
+        raise Failure(f"{wrong} training runs failed.")
 
 
 def _estimate(suite: Any, workers: int) -> str:
@@ -164,7 +164,7 @@ def _estimate(suite: Any, workers: int) -> str:
         return ""
     return (
         f"suite {suite.name} takes about {sum(hours) / workers:.0f} hours with {workers} workers,"
-        f" {sum(hours):.0f} hours of one core, less for stored cells. It can be interrupted."
+        f" {sum(hours):.0f} hours of one core, less if runs are stored. It can be interrupted."
     )
 
 

@@ -126,7 +126,7 @@ def _read(path: Path | None) -> Any:
 
 
 def _read_quietly(folder: Path, text: Any) -> Any:
-    """Run a model on a text and measure it, with the messages of transformers silenced."""
+    """Measure a model on a text, without printing the messages of transformers."""
     from posenc.lab.compare import real_model
 
     with suppress(ImportError):

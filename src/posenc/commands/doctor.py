@@ -66,7 +66,7 @@ def installation() -> dict[str, Any]:
 
 
 def _torch() -> dict[str, Any]:
-    """Return the version of torch, the GPUs, and the code that computes attention and rotation."""
+    """Return the version of torch, the GPUs, and the kernels of attention and rotation."""
     try:
         import torch
     except (ImportError, OSError) as error:

@@ -40,7 +40,7 @@ def user_code_errors(cards: Sequence[Any]) -> Iterator[None]:
 
 @contextmanager
 def check_failures() -> Iterator[None]:
-    """Convert all errors except UsageError to `Unfinished`, whose exit code is not 1."""
+    """Convert errors other than UsageError to `Unfinished`, so that the exit code is not 1."""
     try:
         yield
     except UsageError:

@@ -97,7 +97,9 @@ def _pages(items: Sequence[str | Path], study: Path | None, at_once: bool) -> It
     if at_once and ready.page() is None:
         yield make(whole=False)
     if lacking := data.unmeasured():
-        print(f"note: {lacking} encodings are measured, once for all pages.", file=sys.stderr)
+        print(
+            f"note: measuring {lacking} encodings. Later pages reuse the results.", file=sys.stderr
+        )
     with data.measured_beside():
         page = make(whole=True)
     yield page

@@ -66,4 +66,4 @@ def unknown(word: str) -> str:
             f"there is no command `{word}`: did you mean `posenc show {names.find(word)['name']}`?"
         )
     except LookupError:
-        return f"{message}: `posenc help` names all."
+        return f"{message}: `posenc help` lists all commands."

@@ -222,10 +222,10 @@ def _print_extension(
     where = kept.name if kept.parent == extended.config.parent else str(kept)
     print(f"{extended.config} is written; the old config is kept as {where}.")
     print(f"keys and values of the longest text need {extended.cache / 2**30:,.2f} GiB in 16 bits")
-    print("serve that folder:")
+    print("serve the folder with the new config:")
     for server, line in extended.folder.items():
         print(f"  {server}: {line}")
-    print("or the model with its old config:")
+    print("or serve the model with its old config and these options:")
     for server, line in extended.serving.items():
         print(f"  {server}: {line}")
 
@@ -314,7 +314,7 @@ def convert(
     size = f"{converted.bytes / 2**20:,.1f} MiB"
     print(
         f"{converted.was} → {converted.now}:"
-        f" {len(converted.moved)} of {converted.tensors} tensors moved"
+        f" the rows of {len(converted.moved)} of {converted.tensors} tensors are reordered"
     )
     print(f"the former layout was {converted.was!r}: {converted.by}")
     print(f"{converted.out} is written, {size}; the original model is unchanged.")

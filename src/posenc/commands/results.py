@@ -101,7 +101,10 @@ def results(
         if merge:
             from posenc.lab.study.merge import merge as join
 
-            print(f"{join(path, merge):,} cells are new in {printable(str(path))}", file=sys.stderr)
+            print(
+                f"{join(path, merge):,} training runs are new in {printable(str(path))}",
+                file=sys.stderr,
+            )
         contents = store.read(path)
         if not contents.checked:
             print(

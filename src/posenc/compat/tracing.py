@@ -49,7 +49,7 @@ def exporting_onnx() -> bool:
 
 
 def is_eager_cpu(*tensors: Tensor) -> bool:
-    """Return True if values can be read at once: CPU tensors, not traced or transformed."""
+    """Return True if all tensors are on the CPU and are neither traced nor transformed."""
     if is_compiling() or private_torch.is_traced() or _recording:  # `traced`, without its call
         return False
     may_wrap = private_torch.transforming()
@@ -62,7 +62,7 @@ def is_eager_cpu(*tensors: Tensor) -> bool:
 
 
 def has_values(*tensors: Tensor) -> bool:
-    """Return True if values can be read, even if that waits for a device.
+    """Return True if the values of tensors can be read, possibly after waiting for a device.
 
     Traced, wrapped, meta and fake tensors have no values, and reading is forbidden while a CUDA
     graph is captured.

@@ -1,4 +1,4 @@
-"""Properties of encodings: measurements, and cards with the properties that encodings declare."""
+"""Measurements of the properties of encodings, and cards that declare these properties."""
 
 from importlib import import_module
 from typing import Any

@@ -187,7 +187,7 @@ def case_of(
     dtypes: Sequence[torch.dtype] = DTYPES,
     seed: int = 0,
 ) -> Case:
-    """Return a test case for an encoding, in the first of `dtypes`, or in float32.
+    """Return a test case for an encoding, in the first dtype of `dtypes`, or in float32.
 
     The dtype is float32 if a layer runs in float32 but not in the first dtype.
     """

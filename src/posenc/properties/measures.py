@@ -77,10 +77,10 @@ class Property(Protocol):
     def __call__(self, probe: Probe, /) -> Finding: ...
 
 
-TOO_FEW = Finding(float("nan"), "not applicable: it accepts too few positions", False)
+TOO_FEW = Finding(float("nan"), "not applicable: the encoding accepts too few positions", False)
 FLAT = Finding(1.0, "flat: distance makes no difference")
 ONE_SIDED = Finding(float("nan"), "not applicable: queries see only earlier tokens", False)
-NO_ROWS = Finding(float("nan"), "not applicable: positions have no rows", applicable=False)
+NO_ROWS = Finding(float("nan"), "not applicable: the encoding has no position vectors", False)
 
 
 def of_probe(measure: Property) -> Property:
@@ -108,7 +108,7 @@ def unique_positions(probe: Probe) -> Finding:
     smallest, (p, q) = _closest(rows)
     pos = probe.line(len(rows)).tolist()
     two = f"{_named(pos[p])} and {_named(pos[q])}"
-    why = f"the closest rows, of positions {two}, differ by {number(smallest, 2)} per channel"
+    why = f"the closest vectors, of positions {two}, differ by {number(smallest, 2)} per channel"
     return Finding(max(1 - smallest / 1e-4, 0.0), why)  # in this order NaN stays NaN
 
 
@@ -177,9 +177,9 @@ def linear_shift(probe: Probe) -> Finding:
     p = torch.randint(0, max(1, probe.limit - a - b), shape, generator=probe.random)
     here, at_a = (_not_none(probe.rows(p + k)) for k in (0, a))
     if not (here.isfinite().all() and at_a.isfinite().all()):
-        return Finding(float("inf"), "rows are not finite")
+        return Finding(float("inf"), "position vectors are not finite")
     if not (here.any() or at_a.any()):
-        return Finding(0.0, "all rows are 0, so that every Mₖ maps each to the next")
+        return Finding(0.0, "all position vectors are 0, so every Mₖ maps PE(p) to PE(p + k)")
     _, size, basis = torch.linalg.svd(here[tried:], full_matrices=False)
     basis = basis[size > 1e-5 * size[0]].mT  # (channel, rank): the space of all rows
     coordinates = here[tried:] @ basis
@@ -338,7 +338,7 @@ def length_independent(probe: Probe) -> Finding:
 
 @of_probe
 def order_sensitive(probe: Probe) -> Finding:
-    """Moving the middle token to the front changes scores; otherwise word order has no effect.
+    """Moving the middle token to the front changes scores, so the encoding makes order visible.
 
     The token is moved together with its position in the sequence, because an encoding may depend
     on the order of tokens in memory.

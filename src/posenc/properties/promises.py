@@ -268,7 +268,7 @@ def dtypes(case: Case) -> Pairs:
 
 
 def token_by_token(case: Case) -> Pairs:
-    """Hooks treat every token separately, in any order and among any other tokens.
+    """The result of a hook for one token does not depend on the other tokens or on their order.
 
     `on_hidden` may depend on earlier tokens, so only later tokens are left out for it.
     """
@@ -421,7 +421,7 @@ def precision(case: Case) -> Pairs:
 
 
 def changed_weights(case: Case) -> Pairs:
-    """After a change of weights, a used layer gives the same result as a new copy."""
+    """After its weights change, a layer gives the same result as a new layer with the weights."""
     used, x, pos = case.layer(), case.x(), case.line()
     if not [*used.encoding.parameters()]:
         raise NotApplicable("the encoding has no parameters")
@@ -439,7 +439,7 @@ def changed_weights(case: Case) -> Pairs:
 
 
 def long_texts(case: Case) -> Pairs:
-    """The start of a text gives the same result alone, within long texts, and at far positions."""
+    """The start of a text gives the same result alone, in longer texts and at far positions."""
     if case.sizes.tokens < 2:
         return
     texts, tokens = 3, min(LONGEST, case.limit // 4)
@@ -506,7 +506,7 @@ NOT_IN_A_STUDY = (positions_by_head, grouped_heads, dtypes, precision)
 IN_A_STUDY = tuple([promise for promise in PROMISES if promise not in NOT_IN_A_STUDY])
 
 
-BY_ITSELF = "Compute each token only from itself and its position, not from its index or others"
+BY_ITSELF = "Compute the result for a token only from the token and its position, not its index"
 SHAPES = (
     "Index positions by their last axis, `q_at[..., :, None] - k_at[..., None, :]`. Hooks receive"
     " them as (batch or 1, head or 1, token), and `on_embeddings` as (batch or 1, token)."
@@ -515,7 +515,7 @@ REMEDIES = {
     "runs": "Let each hook return the shape and the dtype that `help(posenc.Encoding)` states.",
     "paths": "Let all forms of the bias (`block`, `pair`, `distance`) be the same function of the"
     " positions that the hook receives.",
-    "cache": f"{BY_ITSELF}; if it must depend on the length, set `by_length = True` in the class.",
+    "cache": f"{BY_ITSELF}; if a result must depend on the length, set `by_length = True`.",
     "packed_texts": f"{BY_ITSELF}, because the sequence contains other documents.",
     "padding": f"{BY_ITSELF}, because the sequence contains padding.",
     "batches": "Compute each text only from itself and its own positions.",

@@ -190,7 +190,7 @@ def _inverse(a: Tensor) -> Tensor:
 
 
 def turned(x: Heads, by: Tensor) -> Heads:
-    """Rotate blocks of channels of x, each by its matrix at the token's position.
+    """Multiply each block of channels of x by the block's rotation matrix at the token's position.
 
     The matrices are (*batch, 1, token, block, row, column).
 

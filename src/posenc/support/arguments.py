@@ -80,8 +80,8 @@ def embeddings(x: Any, width: int, linear: nn.Linear) -> None:
     weight = linear.weight
     if x.is_meta and not weight.is_meta:
         raise ValueError(
-            f"`x` must be on the device of the layer, {weight.device}, got meta, which has no"
-            " values."
+            f"`x` must be on the device of the layer, {weight.device}, got the meta device, whose"
+            " tensors have no values."
         )
     if x.dtype is not weight.dtype and not (x.is_meta or torch.is_autocast_enabled(x.device.type)):
         raise TypeError(

@@ -56,7 +56,7 @@ def version(package: str) -> str | None:
 
 
 def _without_own(required: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Replace each required extra of posenc itself by the packages of that extra."""
+    """Replace each requirement on an extra of posenc by the packages of the extra."""
 
     def packages(extra: str) -> list[str]:
         found: list[str] = []

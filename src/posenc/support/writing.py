@@ -43,7 +43,7 @@ def written_beside(out: Path, replace: bool = False) -> Iterator[Path]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write or replace a file atomically, so that readers never find a part of it.
+    """Write or replace a file atomically, so that no reader finds an incomplete file.
 
     Raises OSError, which states the needed and free bytes if the disk is full.
     """

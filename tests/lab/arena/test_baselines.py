@@ -18,7 +18,7 @@ def test_baselines_of_an_earlier_run_are_not_trained_again(tiny):
     assert not Path("short").exists()
     code, _, err = tiny(*words, "--out", "second")
     assert code == 0
-    assert "near: 15 stored cells of baselines are used" in err
+    assert "near: 15 training runs of baselines are reused" in err
     first, alone, second = (
         store.read(Path(name) / "near") for name in ("first", "alone", "second")
     )
@@ -44,5 +44,5 @@ def test_baselines_of_other_code_or_another_processor_are_not_used(tiny, monkeyp
     assert tiny("alibi", "--suite", "tiny", "--out", "first")[0] == 0
     monkeypatch.setattr(environment, name, lambda: "another")
     _, _, err = tiny("kerple", "--suite", "tiny", "--baselines", "first", "--out", "second")
-    assert "stored cells" not in err
+    assert "of baselines are reused" not in err
     assert len(store.read(Path("second/near")).records) == 20

@@ -17,7 +17,7 @@ def test_from_an_encoding_of_ones_own_to_the_board(tiny, typed):
     code, _, err = tiny(*words, "--max-minutes", "0.0000001")
     assert code == 0
     go_on = f"posenc arena {entry} --suite tiny --out mine"
-    assert f"20 cells are not done; to continue: {go_on}" in err
+    assert f"20 training runs are not done; to continue: {go_on}" in err
     assert "--workers=2" in err
     code, _, err = tiny(*words)
     assert (code, "not done" in err) == (0, False)

@@ -48,7 +48,7 @@ def add(x: Embeddings, rows: Tensor) -> Embeddings:
         )
     if given not in ((), (1,), batch):
         raise ValueError(
-            f"positions must be for the batch of `x`, {tuple(batch)}, got {tuple(given)}. Pass"
+            f"positions must have the batch of `x`, {tuple(batch)}, got {tuple(given)}. Pass"
             " positions (token,) for all texts, or (batch, token) for different positions in each"
             " text."
         )

@@ -97,7 +97,7 @@ class Inkling(Encoding):
         return torch.where(within, distance, self.reach)
 
     def _growth(self, pos: Tensor) -> Tensor:
-        """Return the factor τ by which each query grows, (batch or 1, head or 1, token, 1)."""
+        """Return the factor τ that multiplies each query, (batch or 1, head or 1, token, 1)."""
         beyond = ((pos + 1).double() / (self.floor or 1.0)).clamp_min(1).log()
         return (1 + self.strength * beyond).float().unsqueeze(-1)
 

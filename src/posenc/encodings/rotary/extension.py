@@ -77,7 +77,7 @@ def ntk(freqs: Theta, factor: float) -> Theta:
 
 
 def dynamic_ntk(freqs: Theta, length: int, trained: int, factor: float) -> Theta:
-    """Return NTK-aware θ for a text of `length` tokens; up to `trained`, θ is unchanged.
+    """Return NTK-aware θ for a text of `length` tokens; θ is unchanged up to `trained` tokens.
 
     - `freqs`: θ in radians per token, a geometric sequence of pairs
     - `length`: tokens of the text

@@ -96,7 +96,7 @@ class XPos(Encoding):
         self.reach = int(-log(LARGEST) / fastest)
 
     def prepare(self, pos: Positions) -> Stretch:
-        """Return the rotations of queries and keys; raise IndexError where a factor overflows."""
+        """Return the rotations of queries and keys; raise IndexError if a factor overflows."""
         away = exact(pos) - self.centre
         if has_values(away) and (away.abs() > self.reach).any():
             raise IndexError(
