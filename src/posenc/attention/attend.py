@@ -42,7 +42,7 @@ def attend(
     softcap: float | None = None,
     sinks: Sinks | None = None,
 ) -> Float[Tensor, "batch head token value"]:
-    """Attend from `q` to `k` and `v`, with the encoding's hooks applied.
+    """Compute attention of the queries `q` to `k` and `v`, with the encoding's hooks applied.
 
     - `q`: queries, (batch, head, token, channel)
     - `k`: keys, (batch, key head, key, channel); query heads may share keys

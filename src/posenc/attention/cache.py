@@ -200,7 +200,7 @@ def refuse_by_length(encoding: Encoding) -> None:
 
 
 def positions(cache: Cache | None, layer: nn.Module, x: Tensor, pos: Any, axes: int) -> Any:
-    """Return the positions of the tokens of x: `pos`, or the next ones after the cached tokens."""
+    """Return the positions of new tokens: `pos`, or by default the next ones after the cache."""
     held = None if cache is None else cache.held.get(layer)
     known = None if held is None else held.pos
     if cache is not None:
@@ -346,7 +346,7 @@ def _all_positions(
 
 @torch.no_grad()
 def keeps_keys(encoding: Encoding, k: Keys, at: Any) -> bool:
-    """Test on one token whether `on_keys` preserves the number of heads and channels."""
+    """Test, with one token, whether `on_keys` preserves the number of heads and of channels."""
     first_key, at = k[..., :1, :], slice_tokens(at, slice(1), where_tokens(encoding.axes))
     return applied("on_keys", placed(encoding, at, at), first_key).shape == first_key.shape
 

@@ -1,4 +1,4 @@
-"""Choose an implementation of attention: the definition, or a faster one that equals it.
+"""Choose an implementation of attention: the reference, or a faster one with equal results.
 
     sdpa       torch's kernel, without a bias
     toeplitz   a window, or a bias with its own tiles, on the CPU: biases of distance or offset at

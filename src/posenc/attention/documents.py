@@ -95,7 +95,7 @@ def _spans_by_text(mask: Mask) -> list[list[DocumentSpan]]:
 
 
 def _spans(q_ids: Tensor, k_ids: Tensor) -> list[DocumentSpan]:
-    """Return the span of each document of one text, or [] if a document is not contiguous.
+    """Return the spans of all documents in one text; [] if any document is not contiguous.
 
     The ids have shape (mask, token).
     """

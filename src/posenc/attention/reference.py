@@ -1,4 +1,4 @@
-"""The definition of attention in plain tensor operations, which every implementation must equal.
+"""Reference implementation of attention in plain tensor operations; all others must equal it.
 
     softmax(q · kᵀ · scale + bias) · v + by_weight(weights)
 
@@ -20,7 +20,7 @@ ALL = slice(None)
 
 
 class Reference(Path):
-    """The implementation "reference": the definition of attention, with all scores at once."""
+    """The implementation "reference", which computes all scores at once by plain operations."""
 
     def why(self, call: Call) -> str:
         return "the definition, with all scores at once."
@@ -30,7 +30,7 @@ class Reference(Path):
 
 
 def attended(call: Call, rows: slice, keys: slice = ALL) -> Tensor:
-    """Return the attention output of the queries `rows` over the keys `keys`."""
+    """Return the output of attention of some queries (the slice `rows`) to some keys (`keys`)."""
     seen = None if call.mask is None else mask_block(call, rows, keys)
     scores = logits(call, rows, keys, seen)
     if seen is None:
@@ -69,7 +69,7 @@ def _by_group(x: Tensor, y: Tensor) -> Tensor:
 
 
 def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
-    """Return the bias of the queries `rows` and the keys `keys`, in the dtype of the scores.
+    """Return the bias between the queries `rows` and the keys `keys`, in the scores' dtype.
 
     Its shape may broadcast.
     """
@@ -83,7 +83,7 @@ def bias_block(call: Call, rows: slice, keys: slice, seen: Tensor | None) -> Ten
 
 
 def mask_block(call: Call, rows: slice, keys: slice) -> Tensor | None:
-    """Return the mask of the queries `rows` and the keys `keys`, or None if all are visible."""
+    """Return the mask between the queries `rows` and the keys `keys`; None if it hides nothing."""
     assert call.mask is not None
     if _sees_all(call, rows, keys):
         return None

@@ -12,7 +12,7 @@ from posenc.core.masks import Mask
 
 
 class Sdpa(Path):
-    """Torch's kernel for attention without a bias, with any mask."""
+    """The implementation "sdpa": torch's attention kernel, for calls without a bias."""
 
     def cannot(self, call: Call) -> str:
         if call.bias is not None:

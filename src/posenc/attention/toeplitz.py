@@ -1,4 +1,4 @@
-"""Attention on the CPU for causal and window masks, and for biases computed in tiles.
+"""Attention on the CPU for causal masks and windows, computed tile by tile.
 
 Memory is never proportional to tokens². A bias that depends on i − j at equally spaced positions is
 a strided view of one vector, or of a block of products, which torch's CPU kernel can read. A bias
@@ -74,7 +74,7 @@ class Toeplitz(Path):
 
 
 def _carries_values(call: Call) -> bool:
-    """Test whether the bias is the only part of the call that changes the values."""
+    """Test whether only the bias of this call changes the values."""
     adding = sum("by_weight" in part.acts_on for part in call.parts)
     return call.bias is not None and call.bias.adds_values and adding == 1
 

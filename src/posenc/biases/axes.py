@@ -46,7 +46,7 @@ def sides_of(window: int | tuple[int, int], name: str) -> tuple[int, int]:
 
 
 def cell(apart: Tensor, sides: tuple[int, int]) -> Tensor:
-    """Return the index of each offset in a table of all offsets in a window, stored row by row.
+    """Return each offset's index in a flat table of all offsets in a window of patches.
 
     - `apart`: differences of two numbers of `on_a_line`
     - `sides`: rows and columns of the window, M; offsets beyond ±(M − 1) are clamped

@@ -77,7 +77,7 @@ class CountBias(ScoreBias):
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
 
     def refuses(self, call: Call, band: DiagonalBand) -> str:
-        """Return the reason why the keys of a call cannot be split into near and far, or ""."""
+        """Return the reason why a call's keys cannot be split into near and far keys, or ""."""
         if band.high < band.queries - 1:
             return "the mask hides far keys"
         return "" if call.scale == self.scale else "`scale` is not positive"
@@ -169,7 +169,7 @@ def _forward(
 def _nearest(
     q: Tensor, k: Tensor, last: int, band: DiagonalBand, start: int, columns: int, scale: float
 ) -> tuple[NearAndFarKeys, Near]:
-    """Return the next block of queries, and scores, gates and counts of the keys close to it.
+    """Return the next block of queries, with scores, gates and counts of the block's near keys.
 
     The number of near keys is doubled until the counts of all earlier keys have reached `last`.
     """

@@ -62,7 +62,7 @@ class DecayBias(ScoreBias):
         return lambda b, h, i, j: -(self.c[b, h, i] - self.c_key[b, h, j]).abs().to(self.dtype)
 
     def refuses(self, call: Call, band: DiagonalBand) -> str:
-        """Return the reason why this bias cannot be computed as one number per key, or ""."""
+        """Return the reason why this bias cannot be split into terms per key and query, or ""."""
         if band.high < band.queries - 1:
             return "the mask hides far keys"
         rows = slice(band.rows.start, band.rows.stop)
@@ -126,7 +126,7 @@ def _own_keys(band: DiagonalBand, rows: slice) -> slice:
 
 
 def _largest_decrease(c: Tensor, keys: slice) -> float:
-    """Return the largest decrease of the cumulative log gates c over `keys`, of any head."""
+    """Return the largest decrease of any head's cumulative log gates c over the slice `keys`."""
     some = c[..., keys]
     return float((some[..., 0] - some[..., -1]).amax())
 
@@ -141,7 +141,7 @@ class TiledDecay(TiledBias):
         self.dtype = bias.dtype
 
     def far(self, tile: Tile, t: Any) -> tuple[Tensor, Tensor]:
-        """Return the bias of a tile as one term per query and one term per key.
+        """Return the bias of a tile as a term per query and a term per key.
 
         The bias cᵢ − cⱼ is the sum of cᵢ − r and r − cⱼ.
 

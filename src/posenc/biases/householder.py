@@ -1,4 +1,4 @@
-"""Products of Householder matrices of many tokens, computed in chunks without forming them.
+"""Products of the Householder matrices of many tokens, without storing any matrix.
 
 H_t = 1 − β_t w_t w_tᵀ. Chunks of tokens are combined as in the UT transform of Yang et al. 2025,
 "PaTH Attention", arXiv:2505.16381, §3.

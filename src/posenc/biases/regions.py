@@ -10,7 +10,7 @@ from posenc.core.shapes import Heads, Keys
 
 
 class RegionBias(ScoreBias):
-    """A bias that replaces q · k · scale by a score that depends on the region of the offset.
+    """A bias that replaces the score q · k · scale by another score in each range of offsets.
 
     Encodings such as ReRoPE rotate near and far pairs differently; each range is a region.
 

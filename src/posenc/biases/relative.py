@@ -112,7 +112,7 @@ class TiledRelative(TiledBias):
         return slice(first, first + sum(tile.size) - 1)
 
     def basis(self, tile: Tile, t: Tensors, size: int, bend: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a buffer of matrices, (size, query, key), and its last ones, of the units `bend`.
+        """Return matrices (size, query, key) of one tile, and a view of those of units `bend`.
 
         The first matrix is 1, the second y = ψ · ρ, and those of the units are w y + b.
         """
@@ -185,7 +185,7 @@ def _place(tile: Tile) -> tuple[int, int]:
 
 
 def _by_distance(keys: slice, diagonal: int) -> list[slice]:
-    """Split keys into tiles near the key `diagonal`, on either side, and one tile beyond each."""
+    """Split keys into short slices around the key `diagonal`, and one long slice on each side."""
     ends = [keys.start, *[diagonal + n * ROWS for n in (-1, 0, 1, 2)], keys.stop]
     within = sorted({end for end in ends if keys.start <= end <= keys.stop})
     return [slice(*both) for both in pairwise(within)]

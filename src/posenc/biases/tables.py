@@ -154,7 +154,7 @@ class TableBias(ScoreBias):
 
 
 def _looked_up(table: Tensor, row: Tensor) -> Tensor:
-    """Return table[…, i, row[…, i, j]] for all queries i and keys j, in float32 or wider.
+    """Return table[…, i, row[…, i, j]] for all queries i and keys j, in float32 or float64.
 
     The gradient sums over all pairs that share a row, which needs more than 16 bits.
     """
@@ -196,9 +196,9 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
 def _parts(
     band: DiagonalBand, rows: slice, behind: DiagonalBand, ahead: DiagonalBand
 ) -> Iterator[tuple[slice, bool]]:
-    """Yield the slices of near keys and of far keys for the queries `rows`.
+    """Yield (slice of keys, True if they are far) for the queries `rows`.
 
-    Each slice comes with True for far keys, and False for near keys.
+    Far keys are beyond the reach of the table.
 
     In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
     after, and the corner above the other edge. Most parts are empty.
@@ -231,7 +231,7 @@ def _tiles(rows: slice, keys: slice) -> Iterator[tuple[slice, bool]]:
 
 
 def _seen_by_all(band: DiagonalBand, rows: slice, keys: slice) -> slice:
-    """Return the slice of `keys` that are visible to all queries in `rows`."""
+    """Return the slice of those `keys` that every query in the slice `rows` can see."""
     if band.width < 1:
         return slice(keys.start, keys.start)
     start = max(keys.start, rows.stop - 1 - band.high)
@@ -262,7 +262,7 @@ class TiledTables(TiledBias):
         return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
 
     def rows(self, table: Tensor, tile: Tile) -> Tensor:
-        """Return the rows of a table of vectors for the offsets that occur in one tile."""
+        """Return a table's vectors of the offsets that occur in one tile."""
         table = table if table.ndim == 2 else table[tile.heads]
         return table[..., self.columns(tile), :]
 

@@ -59,7 +59,7 @@ Cut = Callable[..., Chunks]
 
 
 class TransportedBias(ScoreBias):
-    """A bias that replaces the score of a key by the score of the transformed key.
+    """A bias that replaces the score of each key by the score of the transformed key.
 
     The key is transformed by the linear maps of all later tokens up to the query.
 
@@ -222,7 +222,7 @@ class _Transported(torch.autograd.Function):
 def _chunked(
     chunks: Cut, heads: slice, graph: bool, *given: Tensor
 ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
-    """Split q, k, v and other tensors of some heads into chunks.
+    """Split q, k, v and other tensors of some heads into chunks of tokens.
 
     Returns the tensors, and own, q, k, step and v in chunks. With `graph`, the chunks have
     gradients for the tensors.

@@ -191,7 +191,7 @@ class VectorBias(ScoreBias):
 
 
 def turned(z: Tensor, table: Tensor) -> Tensor:
-    """Return the vectors y for which y · R(b) = z · R(a − b), where `table` is R(a).
+    """Return vectors y with y · R(b) = z · R(a − b) for all b, where `table` is R(a).
 
     R(p) has the sines and cosines of p θ; this is the addition formula.
     """

@@ -51,16 +51,16 @@ class ScoreBias:
 
     @cached_property
     def steps(self) -> tuple[int, int] | None:
-        """Return (step, shift) if position i − position j is step · (i − j) + shift for all pairs.
+        """Return (step, shift) if pᵢ − pⱼ = step · (i − j) + shift for all query-key pairs (i, j).
 
         Otherwise, or if positions cannot be read, return None.
         """
         return common_step(self.q_pos, self.k_pos)
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None = None) -> Tensor:
-        """Return the bias of a slice of queries, `rows`, with a slice of keys, `keys`.
+        """Return the bias between some queries (the slice `rows`) and some keys (`keys`).
 
-        It broadcasts to (batch, head, query, key).
+        The result broadcasts to (batch, head, query, key).
 
         `seen` is the bool mask of these pairs and broadcasts to the same shape; None: each of the
         queries sees each of the keys.
@@ -68,10 +68,10 @@ class ScoreBias:
         raise NotImplementedError
 
     def hold(self) -> None:
-        """Precompute values that all blocks share, for the forward and the backward pass."""
+        """Compute and keep the values that `block` uses for every block of the score matrix."""
 
     def pair(self) -> PairBias | None:
-        """Return a function (b, h, i, j) -> bias of one pair for fused kernels, or None.
+        """Return the bias as a function (b, h, i, j) of one pair, for fused kernels, or None.
 
         Tables that the function reads are computed in this call, outside of the traced function.
         """
@@ -122,7 +122,7 @@ class SumBias(ScoreBias):
         return None if None in functions else _total(functions)
 
     def absorbed(self, q: Tensor, k: Tensor, wholly: bool) -> tuple[Tensor, Tensor, Any]:
-        """Fold as many of the biases as possible into q and k, because a sum has no fast kernel."""
+        """Fold as many of the biases as possible into q and k, and return q, k and the others."""
         left = []
         for bias in self.biases:
             q, k, bias_left = bias.absorbed(q, k, True)
@@ -203,7 +203,7 @@ def _total(functions: list[Any]) -> Any:
 
 
 def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Return a function that reads the tensor `values` at (batch, head, token) indices.
+    """Return a function from indices (batch, head, token) to an element of `values`.
 
     `values` are (token,), (batch, token) or (batch, head, token).
     """
@@ -219,13 +219,13 @@ def take(values: Tensor) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 def offset(q_pos: Positions, k_pos: KeyPositions) -> PairBias:
-    """Return a function (b, h, i, j) -> position of query i − position of key j."""
+    """Return a function from indices (b, h, i, j) to the offset pᵢ − pⱼ of query i and key j."""
     q, k = take(q_pos), take(k_pos)
     return lambda b, h, i, j: q(b, h, i) - k(b, h, j)
 
 
 def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> Tensor:
-    """Return query position − key position for slices of queries and keys.
+    """Return the position offsets pᵢ − pⱼ between a slice of queries and a slice of keys.
 
     The shape is (batch or 1, head or 1, query, key).
     """
@@ -247,7 +247,7 @@ def offsets(q_pos: Positions, k_pos: KeyPositions, rows: slice, keys: slice) -> 
 
 
 def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:
-    """Repeat positions of key heads, so that each query head has a copy."""
+    """Repeat the positions of each key head for all query heads that share the key head."""
     if pos.ndim < 3 or pos.shape[1] == 1 or pos.shape[1] == heads:
         return pos
     if heads % pos.shape[1]:
@@ -275,7 +275,7 @@ def pairs(
     device: torch.device | None = None,
     keys: slice = ALL,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return indices b, h, i, j that broadcast to all pairs of the chosen queries and keys.
+    """Return index tensors b, h, i, j that broadcast to all pairs of the given queries and keys.
 
     >>> [tuple(index.shape) for index in pairs((2, 4, 3, 5))]
     [(2, 1, 1, 1), (1, 4, 1, 1), (1, 1, 3, 1), (1, 1, 1, 5)]

@@ -106,7 +106,7 @@ class Encoding(nn.Module):
     prepared: type = Tensor  # class of `at`, the argument of the hooks
 
     def prepare(self, pos: Positions | Points) -> Any:
-        """Convert positions into `at`, the argument of all hooks; by default, only reshape them.
+        """Convert positions into the argument `at` of all hooks. By default, only reshape them.
 
         - `pos`: (token,), (batch, token) or (batch, head, token); points have a trailing axis
 
@@ -126,7 +126,7 @@ class Encoding(nn.Module):
         return x
 
     def on_hidden(self, x: Embeddings, at: Any) -> Any:
-        """Compute this layer's positions, gates or vectors (`at`) from the layer's input x.
+        """Compute the argument `at` of this layer's other hooks from the layer's input x.
 
         - `x`: input of the layer, (batch, token, width)
         - `at`: what `prepare` returned
@@ -307,9 +307,9 @@ class Encoding(nn.Module):
         return hooks.applied("on_queries", parts, first), hooks.applied("on_keys", parts, inputs[1])
 
     def _bias(self, q_pos: Positions, k_pos: KeyPositions | None = None) -> Tensor:
-        """Return the bias at positions, (batch or 1, head, query, key), without queries and keys.
+        """Return the bias (batch or 1, head, query, key) of an encoding that needs only positions.
 
-        Raises TypeError if the bias depends on them.
+        Raises TypeError if the bias also depends on queries or keys.
         """
         k_pos = q_pos if k_pos is None else k_pos
         q_at, k_at = self.prepare(q_pos), self.prepare(k_pos)
@@ -385,7 +385,7 @@ class Sum(Encoding):
         return self.of_parts(part.prepare(pos) for part in self)
 
     def of_parts(self, each: Iterable[Any]) -> Parts:
-        """Combine the prepared positions of each encoding of the sum into one object for the sum.
+        """Combine the prepared positions of all encodings in the sum into one object.
 
         - `each`: one `at` per part, in their order
         """
@@ -458,7 +458,7 @@ def leaves(encoding: Encoding) -> tuple[Encoding, ...]:
 
 
 def placed(encoding: Encoding, at: Any, k_at: Any) -> list[hooks.Placed]:
-    """Return each encoding of a `Sum` with its own prepared positions of queries and of keys."""
+    """Return the encodings in a `Sum`, each with its prepared positions of queries and keys."""
     if not isinstance(encoding, Sum):
         return [hooks.Placed(encoding, encoding.acts_on, at, k_at)]
     each = zip(encoding, at.parts, k_at.parts, strict=True)

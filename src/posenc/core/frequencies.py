@@ -139,7 +139,7 @@ def for_heads(table: Tensor) -> Tensor:
 
 
 def refuse_broadcast(x: Heads, by: Tensor) -> None:
-    """Raise ValueError if x does not fit the shape of a table (*batch, 1 or head, token, pair)."""
+    """Raise ValueError if a table (*batch, 1 or head, token, pair) does not broadcast to x."""
     batch, heads, tokens = by.shape[:-3], by.shape[-3], by.shape[-2]
     if len(batch) > 1:
         raise ValueError(not_positions((*batch, tokens)))

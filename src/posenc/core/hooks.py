@@ -103,7 +103,7 @@ def hidden(encoding: Any, x: Embeddings, at: Any) -> Any:
 
 
 def _checked(encoding: Any, hook: str, out: Any, x: Tensor, heads: int | None) -> Tensor:
-    """Check that a hook returned a tensor of the shape and dtype that its input x requires."""
+    """Return a hook's result, after a check that its shape and dtype fit the hook's input x."""
     if torch.compiler.is_compiling():
         return out
     whole, due = hook == "on_embeddings", x.shape[:-1]

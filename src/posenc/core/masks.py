@@ -31,7 +31,7 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # shapes of the positions of q
 
 @dataclass(frozen=True, eq=False)
 class OffsetRange:
-    """The query-key pairs with low ≤ query position − key position ≤ high, for whole numbers.
+    """Condition low ≤ query position − key position ≤ high for query-key pairs.
 
     None means positions 0, 1, 2, …
     """
@@ -43,7 +43,7 @@ class OffsetRange:
 
     @cached_property
     def hides_nothing(self) -> bool:
-        """True if the lowest and highest positions show that no query-key pair is hidden.
+        """True if all query-key pairs are visible, according to the lowest and highest positions.
 
         The result is cached, because the positions are copies that never change.
         """
@@ -154,7 +154,7 @@ class Mask:
                     )
 
     def of_last(self, start: int, tokens: int, batch: int) -> "Mask":
-        """Restrict the mask to the queries from `start` on, such as the new tokens of a cache.
+        """Return the mask for the queries from `start` on, such as the new tokens after a cache.
 
         - `start`: index of the first query to keep
         - `tokens`: queries and keys of the whole mask

@@ -100,7 +100,7 @@ def padded(lengths: Sequence[int], side: Side = "right", tokens: int | None = No
 
 
 def filling(length: int, lengths: Sequence[int], tokens: int | None) -> int:
-    """Return the number of padding tokens that extend a text of `length` tokens to `tokens`.
+    """Return the number of padding tokens needed to extend a text of `length` to `tokens` tokens.
 
     `tokens` is by default the longest of `lengths`.
     """
@@ -172,7 +172,7 @@ def centred(*sizes: int) -> Points:
 
 
 def folded(tokens: int, axes: int) -> Positions | Points:
-    """Return the first `tokens` positions of a sequence (`axes` = 1), a square (2) or a cube (3).
+    """Return the first `tokens` points of a line (`axes` = 1), a square (2) or a cube (3).
 
     - `tokens`: number of positions
     - `axes`: coordinates of a position, 1 for a sequence
@@ -341,7 +341,7 @@ def arithmetic_progression(pos: Tensor, step: int = 0) -> tuple[int, int] | None
 
 
 def common_step(q_pos: Tensor, k_pos: Tensor) -> tuple[int, int] | None:
-    """Return (step, shift) if position i − position j is step · (i − j) + shift for all pairs.
+    """Return (step, shift) if pᵢ − pⱼ = step · (i − j) + shift for all query-key pairs (i, j).
 
     Otherwise, or if positions cannot be read, return None.
     """

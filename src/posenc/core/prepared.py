@@ -21,7 +21,7 @@ P = TypeVar("P", bound="Prepared")
 
 
 def token_axis(shape: str) -> tuple[int, int]:
-    """Return the index of a shape's token axis, counted from the end, and the number of axes.
+    """Return (index of the token axis, number of axes) of a shape; the index is negative.
 
     The index is 0 if there is no such axis.
 
@@ -79,7 +79,7 @@ class Prepared:
         return self.with_fields(map(appended, self._each(), more._each(), self.places))
 
     def precomputed(self: P, k: Tensor) -> P:
-        """Return a copy that also has the tensors that an encoding computed from cached keys.
+        """Return a copy that stores the tensors that an encoding has computed from cached keys.
 
         Later queries use these tensors again.
 
@@ -174,7 +174,7 @@ def appended(at: Any, more: Any, where: tuple[int, int]) -> Any:
 
 
 def where_tokens(axes: int) -> tuple[int, int]:
-    """Return the token axis of positions as a negative index, and their number of axes."""
+    """Return (index of the token axis, number of axes) of positions; the index is negative."""
     return (-1, 1) if axes == 1 else (-2, 2)
 
 

@@ -21,7 +21,7 @@ CHUNK = 64  # tokens in one matrix product
 
 
 class RunningSums:
-    """Mixin for prepared positions with running sums, which continue when a cache grows.
+    """Mixin for prepared positions with running sums, which continue in the tokens after a cache.
 
     class Forgotten(RunningSums, Prepared, NamedTuple("Forgotten", [("total", Tensor)])): …
     """
@@ -33,7 +33,7 @@ class RunningSums:
         return Prepared.append(self, self.shift_by_last(more)) if self.tokens else more
 
     def shift_by_last(self: Any, more: Any) -> Any:
-        """Add the last running sums of these tokens to the sums of the next tokens, `more`."""
+        """Add the sums at the end of these tokens to all sums of the next tokens, `more`."""
         places = dict(zip(self._fields, self.places, strict=True))
         last = {
             name: slice_tokens(getattr(self, name), slice(-1, None), places[name])

@@ -33,7 +33,7 @@ class BlockBias(Protocol):
     """Protocol of a bias that is computed for blocks of queries and keys, not for single pairs."""
 
     def block(self, rows: slice, keys: slice, seen: Tensor | None) -> Tensor:
-        """Return the bias of the queries `rows` and the keys `keys`.
+        """Return the bias between some queries (the slice `rows`) and some keys (`keys`).
 
         It broadcasts to (batch, head, query, key).
 

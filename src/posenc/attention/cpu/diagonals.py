@@ -1,4 +1,4 @@
-"""Attention for windows and for biases of distance, which are constant along diagonals.
+"""Attention on the CPU for windows, and for biases that depend only on distance.
 
     bias[i, j] = f(step · (i − j) + shift)          positions at equal steps
     rows in reverse order, i = i₁ − 1 − r:  bias[r, j] = u[r + j + const],  strides (1, 1)
@@ -66,7 +66,7 @@ def attended(call: Call, band: DiagonalBand) -> Tensor:
 
 
 def vector(call: Call, band: DiagonalBand, steps: tuple[int, int]) -> Tensor:
-    """Return the biases by offset as a vector u, (head, query + key − 1).
+    """Return a vector u with the bias of each query-key offset, (head, query + key − 1).
 
     The largest offset comes first. Masked offsets have the bias −∞.
     """
@@ -90,7 +90,7 @@ def vector(call: Call, band: DiagonalBand, steps: tuple[int, int]) -> Tensor:
 def cut_negligible(
     u: Tensor, q: Tensor, k: Tensor, v: Tensor, scale: float, band: DiagonalBand
 ) -> list[Tile] | None:
-    """Set the bias u to −∞ where softmax weights are negligible; return tiles for the rest.
+    """Set negligible biases in u to −∞, and return tiles for the other query-key pairs.
 
     Returns None if no offset can be skipped.
 
@@ -124,7 +124,7 @@ def cut_negligible(
 
 
 def spread_of_weights(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """Return, for each query head, the bias difference that makes a key negligible.
+    """Return the bias difference that makes a key negligible, one number for each query head.
 
     The term ln(n / ε) is left out: a key is negligible if its bias is lower than the bias of
     another key by more than the result plus ln(n / ε).
@@ -175,7 +175,7 @@ def tiled(band: DiagonalBand, heads: slice, most: int | None = None) -> list[Til
 
 
 class TiledDistance(TiledBias):
-    """Tiles of a bias of distance: strided views of u, the bias by offset."""
+    """Tiles of a bias that depends on distance, as strided views of the vector u of biases."""
 
     whole, joins, by_heads, what = True, False, True, "attention by views"
 
@@ -198,7 +198,7 @@ class TiledDistance(TiledBias):
         grads[0][tile.heads, self.columns(tile)] += of_e.sum((0, 2))
 
     def columns(self, tile: Tile) -> slice:
-        """Return the slice of u, the vector of biases by offset, that one tile needs."""
+        """Return the slice of u with the offsets that occur in one tile."""
         first = self.band.queries - tile.rows.stop + tile.keys.start
         rows, keys = tile.rows, tile.keys
         return slice(first, first + rows.stop - rows.start + keys.stop - keys.start - 1)

@@ -118,7 +118,7 @@ class TiledBias:
         """
 
     def far(self, tile: Tile, t: Tensors) -> tuple[Tensor | None, Tensor | None]:
-        """Return the bias of a tile of far keys as one term per query and one per key, or None.
+        """Return the bias of a tile of far keys as a term per query and a term per key, or None.
 
         Shapes: (text, head, n) by query and (text, head, n or 1, m) by key.
         """
@@ -169,7 +169,7 @@ def skewed(x: Tensor, n: int, m: int) -> Tensor:
 
 
 def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Tensor, Tensor]:
-    """Return a matrix (…, n, n + m − 1) that is 0 outside of a band, and a view of the band.
+    """Return a matrix (…, n, n + m − 1) of zeros around an empty band, and a view of the band.
 
     The band is an uninitialised view (…, n, m) with row r shifted by r, as in `skewed`: entry
     [r, r + j] of a row of n + m − 1 is entry [r, j] of a row of n + m, whose last n entries are 0.
@@ -228,13 +228,13 @@ def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]
 
 
 def thread_count(scores: int, parts: int) -> int:
-    """Return the number of threads for a call with this number of scores, at most `parts`."""
+    """Return the number of threads for a call that computes `scores` scores; at most `parts`."""
     few = MOST_THREADS if WORTH_SHARING <= scores <= MOST_SCORES else 1
     return min(few, parts, free_threads())
 
 
 def calm(scores: int) -> AbstractContextManager[None]:
-    """Return a context that limits torch to one thread, unless a call has very few or many scores.
+    """Return a context that limits torch to one thread, except for very few or many scores.
 
     Operations with several threads of torch would wait for the slowest thread each.
     """
@@ -362,7 +362,7 @@ class _Gradients:
     def _with_two_channels(
         self, q: Tensor, k: Tensor, *others: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Append two channels to q and k, so that their gradients are those of the bias terms.
+        """Append two channels to q and k, whose gradients equal the gradients of the bias terms.
 
         The channels leave the scores unchanged.
 
@@ -391,7 +391,7 @@ class _Gradients:
         return dq, dk, dv, self.of_sinks, None, None, *self.grads
 
     def apart(self) -> "_Gradients":
-        """Return a copy of this object for another thread, with separate gradient tensors.
+        """Return a copy of this object, with its own gradient tensors, for another thread.
 
         dq is shared, because threads write different rows of it.
         """

@@ -150,7 +150,7 @@ def _tested_by_length(
 
 
 def _layer(spec: Spec, layer: int | None) -> tuple[Rotary, complex]:
-    """Return a layer's RoPE, and the factor by which unrotated pairs are multiplied.
+    """Return the RoPE of a layer, and the complex factor of the pairs that it does not rotate.
 
     The factor is 1 + i for FoPE, and otherwise 1.
     """

@@ -274,7 +274,7 @@ def of_extensions() -> Iterator[VectorCase]:
 
 
 def _stretched(theta: Tensor, factor: float) -> dict[str, tuple[Tensor, dict[str, Any]]]:
-    """Return the extended θ and further settings for each method of context extension.
+    """Map each method of context extension to the extended θ and the method's other settings.
 
     The RoPE was trained on 4,096 tokens.
     """

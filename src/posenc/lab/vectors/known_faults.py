@@ -350,7 +350,7 @@ ROUNDED = {
 
 
 class Rounding(NamedTuple):
-    """The steps of computing cos and sin that are rounded to 16 bits, and the dtype."""
+    """The steps of computing cos and sin whose results are rounded, and the dtype for these."""
 
     parts: tuple[str, ...] = ()
     dtype: torch.dtype = torch.float64

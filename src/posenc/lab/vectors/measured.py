@@ -28,7 +28,7 @@ def slack(points: Tensor, theta: Tensor) -> Tensor:
 
 
 def off(m: Tensor, made: Tensor, slack: Tensor) -> Tensor:
-    """Return the errors of complex rotary factors as multiples of the tolerance `slack`.
+    """Return the errors of measured rotary factors, as multiples of the tolerance `slack`.
 
     NaN equals NaN.
     """
@@ -190,7 +190,7 @@ def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
 
 
 def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
-    """Return masks of the rotary pairs whose θ is unchanged, reduced, or partly reduced.
+    """Return masks of the rotary pairs whose θ is unchanged, fully reduced or partly reduced.
 
     The scaling methods are YaRN and Llama 3; the result is empty for others.
     """

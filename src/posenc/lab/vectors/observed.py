@@ -1,4 +1,4 @@
-"""Measure by which complex factors an implementation of RoPE multiplies pairs of channels."""
+"""Measure the complex factors by which an implementation of RoPE multiplies channel pairs."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
