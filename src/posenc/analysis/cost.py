@@ -99,9 +99,9 @@ def cost_of_encoding(encoding: Encoding, dim: int, heads: int, tokens: int) -> C
 def costs(
     layers: list[SelfAttention], x: Tensor, rounds: int, step: Callable[[], None] = lambda: None
 ) -> list[Cost]:
-    """Measure time and memory of layers on `x`, (batch, token, channel); the first is the baseline.
+    """Measure time and memory of layers on the input `x`, relative to the first layer.
 
-    `step` is called after each round.
+    `x` is (batch, token, channel). `step` is called after each round.
     """
     jobs = [(n, kind) for n in range(len(layers)) for kind in (_forward, _training)]
     # This run is a warm-up too

@@ -23,7 +23,7 @@ LIKE_YARN = "by_parts"  # left out, because it equals "yarn" except for the roun
 
 @dataclass(frozen=True)
 class Dial:
-    """Shares of the full circle that the angles of one RoPE pair cover, in training and beyond."""
+    """Shares of the circle that one RoPE pair uses in training, and only in longer texts."""
 
     wavelength: float  # tokens per turn in the longer text; infinite if it is not rotated
     met: float  # share of the circle that training used

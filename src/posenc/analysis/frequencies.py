@@ -98,7 +98,7 @@ def extended(
 def stretched(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> dict[str, tuple[Theta, float]]:
-    """Return the frequencies of each extension method, and the factor that multiplies cos and sin.
+    """Return, by extension method, the new frequencies and the factor of cos and sin.
 
     All methods have their default settings.
 

@@ -1,4 +1,4 @@
-"""Rotate vectors of words with two channels, so that the rotation can be drawn.
+"""Rotate word vectors in a plane by their positions, as RoPE rotates one pair of channels.
 
     turned    R(p θ) (x, y),  R(a) = [[cos a, −sin a], [sin a, cos a]]
 

@@ -56,7 +56,10 @@ def difference(read: Read, x: Tensor, i: int, j: int) -> float:
 
 
 def shuffle(layer: SelfAttention, x: Embeddings, order: Tensor, mask: Mask | None = None) -> float:
-    """Return the relative change of a layer's output if `x`, (1, token, channel), is reordered."""
+    """Return the relative change of a layer's output if the tokens of `x` are permuted.
+
+    `x` is (1, token, channel).
+    """
     read = reader_of(layer, mask)
     before, after = read(x), read(x[:, order])
     return _share(after - before[:, order], before)

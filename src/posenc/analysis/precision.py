@@ -50,7 +50,7 @@ WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
 
 @dataclass(frozen=True)
 class Precision:
-    """RoPE's errors at several start positions of a text, for each way to compute the angles.
+    """RoPE's errors for texts that start at several positions, by dtypes of the computation.
 
     NaN is stored as None.
     """

@@ -1,4 +1,4 @@
-"""Compute the errors of rotary angles after frequencies are rounded, without torch.
+"""Compute the errors of rotary angles that rounded frequencies cause, in plain Python.
 
 maxⱼ | fl(p) · fl(θⱼ) − p θⱼ |      radians; fl rounds, and the product is in float32
 """

@@ -96,7 +96,7 @@ def letters_of(path: Path) -> str:
         with open(path, "rb", opener=_without_waiting) as file:
             content = file.read(MOST_BYTES)
     except (FileNotFoundError, ValueError):
-        # ValueError is a zero byte in the name
+        # A ValueError means that the name has a zero byte
         raise ValueError(f"there is no file {path}") from None
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None

@@ -6,7 +6,7 @@ from typing import Any
 
 from posenc.support.extras import how_to_install
 
-OURS = "posenc.lab.study"  # its exception classes have messages for users
+OURS = "posenc.lab.study"  # messages of this package's exceptions are written for users
 
 
 class UsageError(Exception):

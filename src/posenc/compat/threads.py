@@ -71,7 +71,7 @@ def spread(f: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [f(item) for item in items]
     results: list[Any] = [None] * len(items)
     errors: list[BaseException] = []
-    # A None ends each thread: a region may have fewer of these than there are items
+    # Each thread ends when it receives None; the region may have fewer threads than items
     left = deque([*range(len(items)), *[None] * len(items)])
 
     def compute() -> None:

@@ -44,7 +44,7 @@ def recording() -> Iterator[None]:
 
 
 def exporting_onnx() -> bool:
-    """Return True in an export that may be for ONNX, which lacks matrix_exp and inverse."""
+    """Return True while torch exports, possibly to ONNX, which lacks matrix_exp and inverse."""
     return torch.compiler.is_exporting()
 
 

@@ -85,7 +85,7 @@ class MultimodalRule:
 
 
 def settings(file: str) -> dict[str, Any]:
-    """Read the tables of a TOML file of this folder, with tuples instead of lists."""
+    """Read a TOML file of this folder, and convert its lists to tuples."""
     text = Path(__file__).with_name(file).read_text("utf-8")
     return _with_tuples(tomllib.loads(text))
 

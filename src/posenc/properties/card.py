@@ -90,7 +90,7 @@ class Card:
 
     @property
     def family(self) -> str:
-        """The family, named by the file's folder: additive, rotary, bias, relative, none or own."""
+        """The family, named like the folder of the encoding's file: additive, rotary, bias …"""
         return cards.family(self.make.__module__)
 
     @property

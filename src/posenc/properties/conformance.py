@@ -1,4 +1,4 @@
-"""Conformance tests: check that an encoding of your own meets all promises of `promises.py`.
+"""Conformance tests: check that an encoding of your own keeps all promises of `promises.py`.
 
 `conform(mine)` is to encodings what scikit-learn's `check_estimator` is to estimators. A broken
 promise is tested again at smaller sizes, so that the reported example is small, and has a remedy

@@ -350,7 +350,7 @@ def order_sensitive(probe: Probe) -> Finding:
     before, after = probe.scores(pos, pos), probe.scores(pos, pos, order)
     after = after[:, place][:, :, place]
     seen = probe.seen(len(pos), len(pos))
-    hidden = ~(seen & seen[place][:, place])  # hidden in one order or the other
+    hidden = ~(seen & seen[place][:, place])  # masked in either order
     before, after = before.masked_fill(hidden, 0), after.masked_fill(hidden, 0)
     moved = _unchanged(before, after, pos, pos, "").defect
     why = f"moving the middle token to the front changes scores by {moved:.2g} times their spread"
@@ -456,7 +456,7 @@ def _curves(probe: Probe, reach: int) -> Iterator[Tensor]:
         pos = probe.at(reach, 2 * reach + 1)
         (pos if pos.ndim == 1 else pos[:, axis]).copy_(torch.arange(2 * reach + 1))
         for head in probe.alike(pos):
-            # With steps of 9, not all queries are at powers of two
+            # Steps of 9, so that not all queries are at powers of two
             for start in range(0, reach + 1, 9):
                 stop = start + reach
                 yield head[stop, start : stop + 1].flip(0)

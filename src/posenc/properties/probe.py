@@ -152,7 +152,7 @@ class Probe:
 
     @cached_property
     def first_rows(self) -> tuple[Tensor | None, Tensor | None]:
-        """The encoding's vectors at the first 1,024 positions, or at all that it accepts."""
+        """The encoding's vectors at the first positions, at most 1,024 of them."""
         return self.rows_of_both(self.line(min(1024, self.limit)))
 
     def keys_as_seen(self, pos: Tensor) -> Tensor:

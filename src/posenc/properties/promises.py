@@ -35,12 +35,12 @@ TEXT = "batch token channel"
 OF_TOKENS = ("on_embeddings", "on_queries", "on_keys", "on_values", "on_output")
 SHORT = 64  # tokens
 LONGEST = 310  # tokens
-FAR, VERY_FAR, MOST = 10**6, 3 * 10**9, 2**22  # positions; `Probe` tests those below `MOST`
+FAR, VERY_FAR, MOST = 10**6, 3 * 10**9, 2**22  # positions; `Probe` tests positions below `MOST`
 PADDED: tuple[positions.Side, ...] = ("left", "right")
 
 
 class NotApplicable(Exception):
-    """Raised with the reason why a promise does not concern an encoding."""
+    """An exception for promises that do not concern an encoding; its message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Case:
     seed: int
 
     def encoding(self) -> Encoding:
-        """Return a new encoding, in which parameters that are 0 get random values.
+        """Return a new encoding, with random values in place of parameters that are 0.
 
         A parameter that is all zero would hide errors.
         """
@@ -677,7 +677,7 @@ class _Wide(DispatchMode):
             args, kwargs = tree_map(_wide, (args, kwargs or {}))
         out = func(*args, **(kwargs or {}))
         if follows:
-            # The reference prevents that another tensor gets the same id
+            # Keep each tensor alive, so that no other tensor gets the same id
             self.from_positions |= {id(x): x for x in tensors_in(out)}
         return out
 

@@ -66,7 +66,7 @@ def rotations(
 
 
 def _line(points: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return s and u with points = s · u if all points are on a line through 0; otherwise None."""
+    """Return s and u with points = s · u; None if the points are not on a line through 0."""
     flat = points.flatten(0, -2)
     row, axis = divmod(int(flat.abs().argmax()), flat.shape[-1])
     s, farthest = points[..., axis], flat[row]

@@ -23,7 +23,7 @@ from posenc.support.writing import write_whole
 
 POSENC = Path(__file__).parent.parent
 PACKAGED = POSENC / "made"
-MOST_KEPT = 8  # versions of one piece of data in the cache
+MOST_KEPT = 8  # versions of the same data that the cache keeps
 IMPORT = re.compile(
     r"^[ \t]*(?:from (posenc[\w.]*) import (\([^)]*\)|[^\n]*)|import (posenc[\w.]*))", re.MULTILINE
 )

@@ -11,7 +11,7 @@ from posenc.support.arguments import brief
 
 
 class TokenRows(Prepared, NamedTuple("TokenRows", [("rows", Tensor)])):
-    """A vector for each token, which is added to its embedding, (*batch, token, channel)."""
+    """The vectors that are added to the embeddings, (*batch, token, channel)."""
 
     shape = "token channel"
 

@@ -124,7 +124,7 @@ class FIRE(Encoding):
         return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
 
     def factors(self, δ: Tensor, p: Tensor) -> tuple[Tensor, ...]:
-        """Return the weights of the network, after the two factors whose product is its input.
+        """Return the two factors whose product is the network's input, and the network's weights.
 
         The factors are ψ(offset) and 1 / ψ(query position).
 

@@ -132,7 +132,7 @@ class DeBERTa(Encoding):
         )  # fmt: skip
 
     def met(self, row: OfOffset, q_at: Positions, k_at: KeyPositions) -> tuple[OfOffset, Tensor]:
-        """Return the rows of the table that these positions use, and the map from offset to row.
+        """Return a function from offset to row, and the part of the table that has these rows.
 
         - `row`: function from an offset to its row index in all of P
         - `q_at`, `k_at`: positions of queries and keys

@@ -54,7 +54,7 @@ def spiral(dim: int, directions: int = 4, base: float = 10_000.0) -> Frequencies
             f" {directions}."
         )
     speed = frequencies(dim // 2, base)
-    # Neighbouring pairs share a direction, and the next two have the next
+    # Pairs 0 and 1 share the first direction, pairs 2 and 3 the second, and so on
     turns = torch.arange(dim // 4, device="cpu") // 2 % (directions // 2)
     φ = turns.double() * (pi / directions)
     cos, sin = speed * φ.cos(), speed * φ.sin()

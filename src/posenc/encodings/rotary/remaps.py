@@ -73,7 +73,7 @@ def checked(remap: Remap) -> Remap:
 
 
 def regions(remap: Remap) -> Regions:
-    """Return a map's ranges of offsets, each with the rule for its new positions."""
+    """Return the ranges of offsets of a map, each with its rule for new positions."""
     kind, *sizes = remap
     if kind == "dual_chunk":
         return _chunks(*sizes)

@@ -1,4 +1,4 @@
-"""Compute context extension on lists of floats, so that `posenc inspect` does not load torch.
+"""Compute context extension with lists of floats, so that `posenc inspect` need not load torch.
 
 These are the formulas of `core/frequencies.py` and `extension.py`, which give the sources, for one
 vector of θ, fastest pair first. Tests compare each with its tensor form. Values of a config are
