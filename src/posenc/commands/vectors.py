@@ -57,7 +57,8 @@ def vectors(
         The implementation of RoPE to test: a function `apply(q, k, positions)`, written as
         my_module.py:apply or package.module:apply, whose code posenc runs. `apply` must return the
         rotated q and k. All arguments are torch tensors: q and k have the shape (batch, head,
-        token, channel), and positions (batch, token) or (batch, token, axis).
+        token, channel), and positions (batch, token) or (batch, token, axis);
+        if `apply` refuses the last, (axis, batch, token).
     config
         The config.json of the model whose RoPE the function `apply` computes.
     length

@@ -5,6 +5,7 @@ The implementations are written by hand here, with cos and sin of plain angles.
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +202,71 @@ def test_what_no_known_fault_explains_is_said_to_be_so():
 
     assert names(implementation(LLAMA, angle=noisy)) == ["none of the known faults"]
     assert names(lambda q, k, p: (q.flip(-1), k.cumsum(-1))) == ["not a rotation of pairs"]
+
+
+def test_queries_that_depend_on_keys_are_named():
+    apply = implementation(LLAMA)
+
+    def crossed(q, k, positions):
+        q, k = apply(q, k, positions)
+        half = q.shape[-1] // 2
+        k_each = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        return torch.cat([q[..., :half], k_each[..., half:]], -1), k
+
+    assert names(crossed) == ["queries depend on keys"]
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_tables_of_one_layout_with_channels_of_the_other_are_named(layout):
+    """By the code that repositories copy: x · cos + rotate_half(x) · sin."""
+    _, theta = rotary_of(LLAMA)
+
+    def exchanged(x):
+        if layout == "half":
+            a, b = x.chunk(2, -1)
+            return torch.cat([-b, a], -1)
+        return torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+
+    def apply(q, k, positions):
+        angles = positions.double()[:, None, :, None] * theta
+        both = angles.repeat_interleave(2, -1) if layout == "half" else angles.repeat(1, 1, 1, 2)
+        return tuple(x * both.cos() + exchanged(x) * both.sin() for x in (q, k))
+
+    (finding,) = against(apply, CONFIGS[LLAMA]).findings
+    assert finding.name == "two layouts are mixed"
+    words = ("halves", "neighbours") if layout == "half" else ("neighbours", "halves")
+    assert re.search(f"{words[0]}.*{words[1]}", finding.sentence)
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_a_missing_minus_is_named(layout):
+    _, theta = rotary_of(LLAMA)
+
+    def apply(q, k, positions):
+        angles = positions.double()[:, None, :, None] * theta
+        cos, sin = angles.cos(), angles.sin()
+        made = []
+        for x in (q, k):
+            a, b = x.chunk(2, -1) if layout == "half" else (x[..., ::2], x[..., 1::2])
+            pair = a * cos + b * sin, b * cos + a * sin
+            made.append(
+                torch.cat(pair, -1) if layout == "half" else torch.stack(pair, -1).flatten(-2)
+            )
+        return tuple(made)
+
+    assert names(apply) == ["the minus sign is missing"]
+
+
+def test_positions_may_have_their_axes_first():
+    """Called with (batch, token, axis) first; transformers has (axis, batch, token)."""
+    apply = implementation("Qwen2.5-VL-7B-Instruct")
+
+    def first(q, k, positions):
+        if positions.shape[0] != 3:
+            raise ValueError
+        return apply(q, k, positions.permute(1, 2, 0))
+
+    assert names(first, "Qwen2.5-VL-7B-Instruct") == names(apply, "Qwen2.5-VL-7B-Instruct") == []
 
 
 def test_arrays_of_numpy_are_accepted():

@@ -40,6 +40,8 @@ from posenc.support.arguments import brief
 REORDERED = (
     "The channels of a pair leave in another order, in queries and keys alike: scores are the same."
 )
+# Difference of a channel of a query or key, of typical size 1, that rounding in float32 can cause
+ROUGH = 0.05
 STAYS = "θ of an earlier, longer text is kept"
 
 
@@ -80,7 +82,8 @@ def against(
 
     - `apply`: called with q and k, (batch, head, token, channel) in float32, and whole positions,
       (batch, token), or (batch, token, axis) for a model whose config has `mrope_section`; returns
-      the rotated q and k, as torch or NumPy arrays
+      the rotated q and k, as torch or NumPy arrays. If it refuses (batch, token, axis), it is
+      called with (axis, batch, token)
     - `config`: the values of a config.json
     - `length`: tokens of the text, where θ depends on it; None: those that the config allows, and
       those of the training, before and after
@@ -178,11 +181,11 @@ def _verdict(
     observed: Observed, rotary: Rotary, spec: Spec, length: int, still: complex
 ) -> Verdict:
     findings: list[RotationFault] = []
-    pairs = _measured_pairs(observed, rotary, findings)
+    unit = _expected(observed.probe, rotary, length)
+    pairs = _measured_pairs(observed, rotary, unit, findings)
     if pairs is None:
         return Verdict(tuple(findings), float("inf"))
     found = [observed.multipliers(pairs, part)[0] for part in (0, 1)]
-    unit = _expected(observed.probe, rotary, length)
     expected, moving = known_faults.with_unrotated(still, unit), ~known_faults.unrotated_pairs(unit)
     gains = [_gain(m[..., moving] if len(moving) == m.shape[-1] else m) for m in found]
     plain = [m / gain if gain > CLOSE else m for m, gain in zip(found, gains, strict=True)]
@@ -215,28 +218,48 @@ def _verdict(
 
 
 def _measured_pairs(
-    observed: Observed, rotary: Rotary, findings: list[RotationFault]
+    observed: Observed, rotary: Rotary, unit: Tensor, findings: list[RotationFault]
 ) -> Pairs | None:
     """Return the measured arrangement of rotary pairs.
 
-    A deviation from the config is appended to `findings`.
+    A deviation from the config is appended to `findings`. `unit` has the correct complex factors.
     """
     tried = [*known_faults.arrangements(rotary)]
     lefts = [max(observed.multipliers(pairs, part)[1] for part in (0, 1)) for _, pairs in tried]
     enough = max(3 * min(lefts), CLOSE)
     best = next(n for n, left in enumerate(lefts) if left <= enough)
     if lefts[best] > 0.1:
-        findings.append(
-            RotationFault(
-                "not a rotation of pairs",
-                f"The output is not a fixed multiple of any known pair; the nearest is off by"
-                f" {lefts[best]:.2g} of its length.",
-            )
-        )
+        findings += _no_rotation(observed, rotary, unit, lefts[best])
         return None
     finding, pairs = tried[best]
     findings += [finding] if finding else []
     return pairs
+
+
+def _no_rotation(
+    observed: Observed, rotary: Rotary, unit: Tensor, left: float
+) -> list[RotationFault]:
+    """Describe an output that is not a rotation of pairs; `left` is the smallest residual."""
+    if crossed := observed.crossed():
+        others = {"queries": "keys", "keys": "queries"}
+        return [
+            RotationFault(
+                f"{name} depend on {others[name]}",
+                f"Rotated {name} change if only the {others[name]} change.",
+            )
+            for name in crossed
+        ]
+    for fault, rotated in known_faults.exchanges(rotary, unit):
+        both = zip(observed.contents[0], observed.results[0], strict=True)
+        if all(float((rotated(x.double()) - out).abs().max()) < ROUGH for x, out in both):
+            return [fault]
+    return [
+        RotationFault(
+            "not a rotation of pairs",
+            "The output is not a fixed multiple of any known pair; the nearest is off by"
+            f" {left:.2g} of its length.",
+        )
+    ]
 
 
 def _gain(m: Tensor) -> float:

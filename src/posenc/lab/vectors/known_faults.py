@@ -9,11 +9,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, permutations
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from posenc.core.frequencies import Layout, join, split
 from posenc.lab.vectors.measured import angles
 from posenc.lab.vectors.observed import Pairs, ProbePositions
 from posenc.models.config.spec import Rotary, Spec
@@ -88,6 +89,44 @@ def arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]]
                 f"All {rotary.dim} channels of a head turn in this model.",
             ),
             right._replace(turned=rotary.dim // 2),
+        )
+
+
+def exchanges(
+    rotary: Rotary, unit: Tensor
+) -> Iterator[tuple[RotationFault, Callable[[Tensor], Tensor]]]:
+    """Yield faults of x · cos + exchanged(x) · sin that make the result no rotation.
+
+    Each fault has a function from queries or keys to the faulty result. `unit` has the correct
+    cos + i·sin, (batch, token, pair).
+    """
+    start = (rotary.dim - rotary.turned) * rotary.trailing
+    some = slice(start, start + rotary.turned)
+    words = {"half": "halves", "interleaved": "neighbours"}
+
+    def rotated(x: Tensor, exchange: Layout, table: Layout, sign: int) -> Tensor:
+        cos, sin = (join(one, one, table)[:, None] for one in (unit.real, unit.imag))
+        first, second = split(x[..., some], exchange)
+        x = x.clone()
+        x[..., some] = x[..., some] * cos + join(sign * second, first, exchange) * sin
+        return x * rotary.gain if rotary.turned == rotary.dim else x
+
+    for exchange, table in permutations(get_args(Layout), 2):
+        yield (
+            RotationFault(
+                "two layouts are mixed",
+                f"Channels are exchanged as {words[exchange]}, and the tables of cos and sin are"
+                f" laid out for {words[table]}.",
+            ),
+            partial(rotated, exchange=exchange, table=table, sign=-1),
+        )
+    for exchange in get_args(Layout):
+        yield (
+            RotationFault(
+                "the minus sign is missing",
+                "The first channel of a pair is x₁ cos + x₂ sin, expected x₁ cos − x₂ sin.",
+            ),
+            partial(rotated, exchange=exchange, table=exchange, sign=1),
         )
 
 

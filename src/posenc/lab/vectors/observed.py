@@ -102,13 +102,24 @@ class Observed:
         )  # type: ignore[return-value]
 
     def _call(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        points, refusals = self.probe.points, []
+        # transformers has the axes of positions first
+        for pos in [points, points.movedim(-1, 0)][: points.ndim - 1]:
+            try:
+                return self._checked(q, k, pos)
+            except ValueError as error:
+                refusals.append(error)
+        raise refusals[0]
+
+    def _checked(self, q: Tensor, k: Tensor, pos: Tensor) -> tuple[Tensor, Tensor]:
+        """Call the implementation, and check the shapes that it returns."""
         try:
-            found = self.apply(q.clone(), k.clone(), self.probe.points.clone())
+            found = self.apply(q.clone(), k.clone(), pos.clone())
             pair = [torch.as_tensor(x).detach().double().cpu() for x in found]
         except Exception as error:
             raise ValueError(
                 f"`apply` must accept q {tuple(q.shape)}, k {tuple(k.shape)} and positions"
-                f" {tuple(self.probe.points.shape)}, got {type(error).__name__}: {error}"
+                f" {tuple(pos.shape)}, got {type(error).__name__}: {error}"
             ) from error
         if len(pair) != 2 or pair[0].shape != q.shape or pair[1].shape != k.shape:
             raise ValueError(
@@ -117,6 +128,16 @@ class Observed:
                 " inputs."
             )
         return pair[0], pair[1]
+
+    def crossed(self) -> list[str]:
+        """Return "queries" if their output depends on the keys, and "keys" the other way round."""
+        (q, k), (other_q, other_k) = self.contents
+        alone = self._call(q, other_k)[0], self._call(other_q, k)[1]
+        return [
+            name
+            for name, x, y in zip(("queries", "keys"), alone, self.results[0], strict=True)
+            if not torch.equal(x, y)
+        ]
 
     def multipliers(self, pairs: Pairs, part: int) -> tuple[Tensor, float]:
         """Measure the complex factor of each rotary pair, and the largest residual.
