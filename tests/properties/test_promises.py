@@ -183,7 +183,7 @@ BROKEN = [
     (Mixes("on_keys"), "token by token", "`on_keys` of tokens without those before: "),
     (Mixes("on_keys"), "cache", "token by token with a cache, path 'auto': "),
     (Mixes("on_values"), "token by token", "`on_values` of tokens without those before: "),
-    (Mixes("on_values"), "packed texts", "tokens in one row, path 'auto': "),
+    (Mixes("on_values"), "packed texts", "tokens in one sequence, path 'auto': "),
     (Mixes("on_embeddings"), "token by token", "`on_embeddings` of tokens without those before: "),
     (Mixes("on_output"), "token by token", "`on_output` of tokens without those before: "),
     (LooksAhead(), "token by token", "`on_hidden` of tokens without those that follow: "),

@@ -198,7 +198,7 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
     except AttributeError:
         raise TypeError(
             f"`model` must be a BertModel, RobertaModel or similar model without a task head, got"
-            f" {type(model).__name__}."
+            f" {type(model).__name__}. Pass the inner model, such as `model.bert`."
         ) from None
     sums: list[Tensor] = []
     places: list[Tensor] = []

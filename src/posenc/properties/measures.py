@@ -190,7 +190,7 @@ def linear_shift(probe: Probe) -> Finding:
     of_a, of_b, both = (f"M{n}".translate(LOWERED) for n in (a, b, a + b))
     if not miss[worst] < TOLERANCE:
         where, steps = _named(p[worst].tolist()), number(miss[worst], 2)
-        why = f"PE({where} + {a}) is {steps} steps from the best {of_a} PE({where})"
+        why = f"PE({where} + {a}) differs from the best {of_a} PE({where}) by {steps} steps"
         return Finding(miss[worst].item(), why)
     others = [_not_none(probe.rows(p + k))[tried:] for k in (b, a + b)]
     m_b, m_ab = (torch.linalg.lstsq(coordinates, to).solution @ basis for to in others)

@@ -184,7 +184,7 @@ def packed_texts(case: Case) -> Pairs:
         for text in x.split(lengths, 1)
     ]
     for path, row in by_path(partial(attended, layer, x, pos, mask=mask)):
-        what = f"documents of {lengths} tokens in one row, path {path!r}"
+        what = f"documents of {lengths} tokens in one sequence, path {path!r}"
         yield TensorPair(what, row, torch.cat(alone, 2))
 
 
@@ -204,7 +204,7 @@ def padding(case: Case) -> Pairs:
         mask = masks.causal(index) & masks.padding(lengths, side, tokens)
         alone = attended(layer, x[-1:, text], case.line(lengths[-1]), masks.causal(), "reference")
         for path, out in by_path(partial(attended, layer, x, pos, mask=mask)):
-            what = f"a row of {tokens} tokens with padding on the {side}, path {path!r}"
+            what = f"a text of {tokens} tokens with padding on the {side}, path {path!r}"
             yield TensorPair(what, out[-1:, :, text], alone)
 
 

@@ -49,8 +49,8 @@ class Maker:
         if isinstance(self.source, Encoding):
             if options:
                 raise TypeError(
-                    f"an encoding object must have no options, got {', '.join(options)}. Pass its"
-                    " class."
+                    f"`options` must be empty for an encoding object, got {', '.join(options)}."
+                    " Pass the class of the encoding instead."
                 )
             return copied(self.source)
         sizes = {"dim": dim, "heads": heads, "width": dim * heads}

@@ -90,13 +90,13 @@ KERNELS = {
 def self_test() -> None:
     """Test the kernel, and raise RuntimeError if it cannot be used.
 
-    Its results must be correct, and several threads must be able to call it.
+    The results must be correct, and several threads must be able to call the kernel.
     """
     x, table = torch.ones(1, 1, 1, 2), torch.ones(1, 1, 1, 1)
     sums = [by_numba(x.to(dtype), Turn(table, table)).sum().item() for dtype in KERNELS]
     if sums != [2.0, 2.0]:
-        raise RuntimeError(f"the sums of its two test outputs must be 2.0, got {sums}")
+        raise RuntimeError(f"the sums of the two test outputs must be 2.0, got {sums}")
     if numba.threading_layer() not in ("omp", "tbb"):
         raise RuntimeError(
-            f"its threading layer must be OpenMP or TBB, got {numba.threading_layer()}"
+            f"Numba's threading layer must be OpenMP or TBB, got {numba.threading_layer()}"
         )

@@ -24,8 +24,8 @@ def on_a_grid(
     if prod(grid) != len(rows):
         raise ValueError(
             f"`grid` must have {len(rows)} patches, one for each row of the position table after"
-            f" the `kept` ones, got {grid}. Pass the (rows, columns) of the patches, or another"
-            " `kept`."
+            f" the first `kept` rows, got {grid}. Pass the (rows, columns) of the patches, or"
+            " another `kept`."
         )
     method = "bicubic, antialiased" if antialias else "bicubic"
     return resized(rows.unflatten(0, grid).float(), to, method).flatten(0, 1).to(rows.dtype)

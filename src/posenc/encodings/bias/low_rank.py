@@ -41,7 +41,7 @@ class LowRank(Encoding):
         super().__init__()
         if of_queries.ndim != 3 or of_queries.shape != of_keys.shape:
             raise ValueError(
-                "`of_queries` and `of_keys` must be (head, position, rank), both of one shape, got"
+                "`of_queries` and `of_keys` must have the same shape, (head, position, rank), got"
                 f" {tuple(of_queries.shape)} and {tuple(of_keys.shape)}."
             )
         self.of_queries = nn.Parameter(of_queries, False)

@@ -55,7 +55,7 @@ class PerAxis(Encoding):
         if len(parts) < 2 or len(heads) > 1:
             raise ValueError(
                 "`parts` must be at least two encodings with the same number of heads, got"
-                f" {len(parts)} with {', '.join(map(str, sorted(heads)))} heads."
+                f" {len(parts)} encodings with {', '.join(map(str, sorted(heads)))} heads."
             )
         self.parts = nn.ModuleList(parts)
         self.axes, (self.heads,) = len(parts), heads

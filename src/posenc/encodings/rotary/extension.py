@@ -336,8 +336,8 @@ def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
         index = (fast / speed.double().where(speed > 0, fast)).log() / step
         if (index - index.round()).abs().max() > APART:
             raise ValueError(
-                f"`freqs` must be a geometric sequence for {who}, as `axial`, `mrope` and a new"
-                " `Mixed` have. Use `interpolate` or `by_parts`, which accept any frequencies."
+                f"`freqs` must be a geometric sequence for {who}, such as θ of `axial`, `mrope` or"
+                " a new `Mixed`. Use `interpolate` or `by_parts`, which accept any frequencies."
             )
         index = index.round().to(freqs)
         pairs = int(index.max()) + 1

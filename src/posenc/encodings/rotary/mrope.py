@@ -67,7 +67,9 @@ def spatial_first(freqs: Frequencies, sections: Sequence[int]) -> Frequencies:
 
 def pairs_of_axes(sections: Sequence[int]) -> list[int]:
     if not isinstance(sections, Sequence) or isinstance(sections, str):
-        raise TypeError(f"`sections` must be a list of pairs for each axis, got {brief(sections)}.")
+        raise TypeError(
+            f"`sections` must be a list of numbers of pairs, one per axis, got {brief(sections)}."
+        )
     return [whole_number(pairs, "sections") for pairs in sections]
 
 
@@ -75,14 +77,14 @@ def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> F
     """Assign θ to axes: return a matrix (axis, pair) with θⱼ in row `axes[j]`, 0 elsewhere."""
     if freqs.ndim != 1 or min(sections, default=0) < 1 or sum(sections) != len(freqs):
         raise ValueError(
-            "`sections` must be numbers of channel pairs, at least 1 for each axis, and their sum"
-            f" must be the length of the vector `freqs`, {freqs.shape[-1]}, got {[*sections]}."
+            "`sections` must be numbers of channel pairs, at least 1 per axis, with the sum"
+            f" {freqs.shape[-1]}, the length of the vector `freqs`, got {[*sections]}."
         )
     found = [axes.count(axis) for axis in range(len(sections))]
     if found != [*sections]:
         raise ValueError(
-            f"`sections` must be {found} if they are interleaved, got {[*sections]}, because the"
-            " axes then get pairs in turn. Pass these sections, or use the layout in blocks."
+            f"`sections` must be {found} in an interleaved layout, where pairs are assigned to the"
+            f" axes in turn, got {[*sections]}. Pass these sections, or use the layout in blocks."
         )
     follows = torch.tensor(axes, device=freqs.device)
     return torch.stack([torch.where(follows == a, freqs, 0.0) for a in range(len(sections))])

@@ -156,7 +156,7 @@ class RoPE(Encoding):
 def _channels(dim: int) -> int:
     if isinstance(dim, float):
         raise TypeError(
-            f"`dim` must be the channels of a head, a whole number, got {dim}. Pass a base by name,"
+            f"`dim` must be the number of channels of a head, got {dim}. Pass a base by name,"
             f" `RoPE(64, base={dim:g})`."
         )
     return whole_number(dim, "dim")
