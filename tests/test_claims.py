@@ -250,7 +250,7 @@ def test_cases_of_extend_are_quoted_as_they_stand():
 
 def test_folders_of_transformers_are_counted_once_each():
     numbers = re.search(
-        r"has (\d+) model folders. The specifications of (\d+) folders equal .*? of (\d+) folders"
+        r"has (\d+) model folders. For (\d+) folders, .*? For (\d+) folders, they"
         r" .*? rejects (\d+) folders .*? and (\d+) folders have no positions",
         page("docs/models.md"),
     )

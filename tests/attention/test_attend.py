@@ -311,7 +311,7 @@ def test_blocks_never_build_the_square_of_the_tokens(encoding):
             torch.float32,
             "compute Sum here.* bias",
         ),
-        ("flex", Shaw(DIM), torch.float32, "Shaw needs the weights"),
+        ("flex", Shaw(DIM), torch.float32, "Shaw needs the attention weights"),
         ("flex", RoPE(DIM), torch.float32, 'FlexAttention cannot train on the CPU. Use "auto"'),
         ("flex", RoPE(DIM), torch.float64, "FlexAttention does not compute in float64"),
         ("fast", RoPE(DIM), torch.float32, "must be one of 'auto', 'reference', .* got 'fast'"),

@@ -48,7 +48,7 @@ POS = sequence(200)
         (ALiBi(4), POS * 0.5, None, "blocks", "not whole numbers at equal steps"),
         (ALiBi(4), torch.stack((POS, POS + 1)), None, "blocks", "not .* in all texts"),
         (Sum(ALiBi(4), Shaw(DIM)), POS, None, "blocks", "the bias of Sum .*distance"),
-        (FIRE(4, length=9), POS, None, "toeplitz", "few units of FIRE"),
+        (FIRE(4, length=9), POS, None, "toeplitz", "few ReLU units of FIRE"),
         (FIRE(4, length=9), POS * 0.5, None, "blocks", "not whole numbers at equal steps"),
     ],
 )  # fmt: skip

@@ -80,7 +80,7 @@ def test_it_says_what_makes_a_bias_of_gates_or_counts_a_view():
     said = explain(q, q, q, FoX(32, 4), Forgotten(torch.zeros(1, 4, 200)), mask=masks.causal())
     assert str(said).startswith("toeplitz: the bias of FoX is one number")
     said = explain(q, q, q, CoPE(8), mask=masks.causal())
-    assert str(said).startswith("toeplitz: CoPE has one row for all keys beyond its last count.")
+    assert str(said).startswith("toeplitz: CoPE has one vector for all keys")
 
 
 COUNTS = []  # threads that torch has in calls of `OwnBias`

@@ -25,7 +25,7 @@ class Blocks(Path):
 
     def skips(self, call: Call) -> str:
         if not call.readable and beyond_gradients():
-            return "torch's kernels have only first derivatives in reverse mode"
+            return "torch's kernels support only first derivatives in reverse mode"
         # The number of blocks would make a compiled graph depend on the length
         if torch.compiler.is_compiling():
             return "loops over blocks cannot be traced for all lengths"

@@ -128,7 +128,7 @@ class Cache:
         least = min([held.tokens for held in self.held.values()], default=0)
         if not 0 <= left <= least:
             raise ValueError(
-                f"`tokens` must keep at least 0 and at most {least} tokens, as many as every layer"
+                f"`tokens` must be from 0 to {least}, the number of tokens that every layer"
                 f" has cached, got {tokens}. Pass {least} to keep all of them."
             )
         some = slice(left)

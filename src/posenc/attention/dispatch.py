@@ -77,7 +77,7 @@ def chosen(call: Call) -> Explanation:
     if call.seen is None and (texts := split_documents(call)):
         count, longest = sum(map(len, texts)), max(chain(*texts), key=lambda one: prod(one.shape))
         of_one = chosen(longest)
-        why = f"{count} in a row, in separate calls, the longest by {of_one.path}: {of_one.why}"
+        why = f"{count} separate calls, the longest by {of_one.path}: {of_one.why}"
         return Explanation("documents", why, of_one.passed)
     passed: dict[str, str] = {}
     call = add_bias(call)

@@ -27,7 +27,7 @@ class Flex(Path):
 
     def cannot(self, call: Call) -> str:
         if call.by_weight:
-            return f"{call.name} needs the weights, which FlexAttention does not return"
+            return f"{call.name} needs the attention weights, which FlexAttention does not return"
         if call.dropout:
             return "FlexAttention does not support `dropout`"
         if call.sinks is not None:
@@ -44,13 +44,13 @@ class Flex(Path):
 
     def skips(self, call: Call) -> str:
         if call.q.device.type != "cuda":
-            return "compilation of FlexAttention is worth its time on a GPU only"
+            return "FlexAttention is compiled on a GPU only, because compilation takes long"
         if traced() or transformed():
             return "FlexAttention cannot be compiled within a trace"
         return ""
 
     def why(self, call: Call) -> str:
-        return "FlexAttention compiles the bias of a pair and skips masked blocks."
+        return "FlexAttention compiles the bias as a function of one pair, and skips masked blocks."
 
     def run(self, call: Call) -> Tensor:
         q, k, v, bias = call.q, call.k, call.v, call.bias

@@ -23,7 +23,7 @@ class Reference(Path):
     """The implementation "reference", which computes all scores at once by plain operations."""
 
     def why(self, call: Call) -> str:
-        return "the definition, with all scores at once."
+        return "plain tensor operations compute all scores at once."
 
     def run(self, call: Call) -> Tensor:
         return attended(call, ALL)

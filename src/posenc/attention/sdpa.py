@@ -18,12 +18,12 @@ class Sdpa(Path):
         if call.bias is not None:
             return "torch's kernel does not support a bias"
         if call.by_weight:
-            return f"{call.name} needs the weights, which torch's kernel does not return"
+            return f"{call.name} needs the attention weights, which torch's kernel does not return"
         return "" if call.plain else unsupported_softmax(call)
 
     def skips(self, call: Call) -> str:
         if not call.readable and beyond_gradients():
-            return "torch's kernels have only first derivatives in reverse mode"
+            return "torch's kernels support only first derivatives in reverse mode"
         if call.mask is None or (isinstance(call.mask, Mask) and call.mask.is_causal):
             return ""
         if call.seen is None and not call.q.is_cuda:

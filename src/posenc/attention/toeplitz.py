@@ -19,7 +19,7 @@ from posenc.core.biases import FEW_QUERIES
 
 # Number of elements up to which torch computes an operation in one thread
 FEW_NUMBERS = 2**15
-UNREADABLE = "torch's CPU kernel with strides is needed, which works on the CPU and not in a trace"
+UNREADABLE = "tiles need torch's CPU kernel, which other devices and traced graphs cannot call"
 
 
 class Toeplitz(Path):
@@ -43,7 +43,7 @@ class Toeplitz(Path):
         if bias is not None and (reason := bias.refuses(call, call.seen)):
             return reason
         if call.by_weight and not _carries_values(call):
-            return f"{call.name} needs the weights, which tiles do not store"
+            return f"{call.name} needs the attention weights, which tiles do not store"
         return ""
 
     def skips(self, call: Call) -> str:
@@ -51,9 +51,9 @@ class Toeplitz(Path):
             return UNREADABLE
         queries, bias = call.q.shape[-2], call.bias
         if queries <= FEW_QUERIES:
-            return "a dense bias is fast for few queries"
+            return "a dense bias is fast enough for few queries"
         if bias is not None and queries * call.k.shape[-2] < bias.few_scores:
-            return "a dense bias is fast for a short text"
+            return "a dense bias is fast enough for a short text"
         return ""
 
     def why(self, call: Call) -> str:

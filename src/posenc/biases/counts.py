@@ -54,7 +54,7 @@ class CountBias(ScoreBias):
     """
 
     takes_sinks = False
-    view = "{} has one row for all keys beyond its last count."
+    view = "{} has one vector for all keys beyond its last count."
     q: Heads
     k: Keys  # as many heads as q
     rows: Tensor  # e, (count, channel)

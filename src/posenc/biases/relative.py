@@ -40,7 +40,7 @@ class RelativeBias(ScoreBias):
     least 0, w and b, (unit,), and `outer`, (head, unit).
     """
 
-    view = "only few units of {} change within a tile."
+    view = "only few ReLU units of {} switch on or off within a tile."
 
     def __init__(
         self,

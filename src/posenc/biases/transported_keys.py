@@ -67,7 +67,7 @@ class TransportedBias(ScoreBias):
     and keys are the same tokens; otherwise None.
     """
 
-    takes_sinks, view = False, "{} transports keys from chunk to chunk."
+    takes_sinks, view = False, "{} transforms keys chunk by chunk."
 
     def __init__(
         self,

@@ -108,7 +108,7 @@ def angles(pos: Positions | Points, freqs: Frequencies) -> Tensor:
         refuse_other_axes(pos, len(freqs), "these frequencies have")
     if freqs.is_meta and not pos.is_meta:
         raise ValueError(
-            "the learned frequencies are on the meta device and have no values. Load the weights"
+            "`freqs` must have values, got a tensor on the meta device. Load the weights"
             " before you call `prepare`."
         )
     # MPS does not support float64

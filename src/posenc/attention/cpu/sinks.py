@@ -30,7 +30,7 @@ from posenc.core.shapes import Sinks
 def unsupported(call: Call) -> str:
     """Return the reason why sinks cannot be added to the result of torch's kernel, or ""."""
     if not call.readable:
-        return "`sinks` need the log-sum-exps of torch's CPU kernel, outside of a trace"
+        return "`sinks` need torch's CPU kernel, which other devices and traced graphs cannot call"
     if not min(call.shape) or not call.q.shape[-1] * call.v.shape[-1]:
         return "a tensor is empty"
     return (

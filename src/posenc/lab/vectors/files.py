@@ -105,7 +105,9 @@ def write(out: Path) -> int:
     Raises FileExistsError if there is anything at `out`.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise FileExistsError(f"{out} exists, and posenc overwrites no folder. Name a new folder.")
+        raise FileExistsError(
+            f"`out` must be an empty or new folder, got {out}. Choose a new name."
+        )
     made = [*cases()]
     texts = {f"{kind}.json": _text(kind, chosen) for kind, chosen in _by_kind(made).items()}
     core = [case for case in made if case.core]
@@ -166,7 +168,9 @@ def check_folder(folder: Path) -> Checked:
     for name, digest in index["files"].items():
         text = (folder / name).read_text("utf-8") if (folder / name).is_file() else None
         if text is None or _digest(text) != digest:
-            wrong.append(f"{name} is {'missing' if text is None else 'not as it was written'}.")
+            wrong.append(
+                f"{name} is {'missing' if text is None else 'changed since it was written'}."
+            )
         elif name not in (CORE, PLAIN, SCHEMA):
             for data in json.loads(text)["cases"]:
                 found.add(data["name"])
