@@ -152,7 +152,7 @@ def test_on_first_use_a_page_opens_before_all_is_measured(
     monkeypatch.setattr(webbrowser, "open", lambda _: pages.append(data(tmp_path / "explore.html")))
     code, _, err = posenc("explore", "t5")
     assert (code, len(pages)) == (0, 1)
-    assert "3 encodings are measured" in err
+    assert "measuring 3 encodings" in err
     first, last = pages[0], data(tmp_path / "explore.html")
     assert slugs(last) - slugs(first) == {"fire"}
     assert {"t5", *explorer_data.STORY} <= slugs(first)
