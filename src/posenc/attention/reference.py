@@ -61,7 +61,7 @@ def logits(call: Call, rows: slice, keys: slice = ALL, seen: Tensor | None = Non
 def _by_group(x: Tensor, y: Tensor) -> Tensor:
     """Return x @ y without copying y, which has fewer heads than x (grouped queries)."""
     batch, heads, rows, channels = x.shape
-    # A graph for any length must not depend on the memory layout of rows
+    # A graph for any length must not depend on the memory layout of x
     if y.shape[1] == heads or traced():
         return x @ per_query_head(y, x)
     grouped = x.reshape(batch, y.shape[1], heads // y.shape[1] * rows, channels)

@@ -53,7 +53,7 @@ class DiagonalBand(NamedTuple):
 
 
 def diagonal_band(mask: Mask | Seen | None, queries: int, keys: int) -> DiagonalBand | None:
-    """Return the diagonal band of pairs that a mask shows; None if the pairs are not a band."""
+    """Return the visible pairs of a mask as a diagonal band; None if they do not form a band."""
     if mask is None:
         return DiagonalBand(queries, keys, 1 - keys, queries - 1)
     if not isinstance(mask, Mask) or mask.bands is None or mask.ids:

@@ -101,7 +101,7 @@ class TiledRelative(TiledBias):
         y = torch.stack([x * y for both in sides for x, y in zip(*both, strict=True)])
         ends = y.view(-1, 2, 1) * w + b
         on = (ends > 0).all(1)
-        # Units that propagate NaN count as changing ones
+        # Units that are NaN are treated as units that change
         bend = ~(on | (ends <= 0).all(1))
         # The indices of the units that are always on, and of those that change within the tile
         units = [[x.nonzero().flatten() for x in both] for both in zip(on, bend, strict=True)]

@@ -92,7 +92,7 @@ class ScoreBias:
         return "" if steps else "positions are not whole numbers at equal steps, equal in all texts"
 
     def attended(self, call: Any, band: Any) -> Tensor:
-        """Compute attention with this bias on the CPU; the visible pairs form a diagonal band."""
+        """Compute attention with this bias on the CPU, for a mask that is a diagonal band."""
         raise NotImplementedError
 
     def terms(self) -> dict[str, "ScoreBias"]:
@@ -259,7 +259,7 @@ def for_query_heads(pos: KeyPositions, heads: int) -> Tensor:
 
 
 def per_query_head(x: Tensor, q: Tensor) -> Tensor:
-    """Repeat grouped heads of keys or values, one for each head of the queries."""
+    """Repeat heads of keys or values, so that each query head has its own copy."""
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
 

@@ -67,7 +67,7 @@ class Prepared:
         return self.with_fields([slice_tokens(field, some, place) for field, place in fields])
 
     def append(self: P, more: Any) -> P:
-        """Return the prepared positions, followed by those of the next tokens, `more`.
+        """Return these prepared positions with those of the next tokens, `more`, appended.
 
         If `on_hidden` sums over tokens, its class overrides this method to continue the sums.
         """

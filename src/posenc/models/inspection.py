@@ -97,7 +97,7 @@ class Turning:
 
     @property
     def seen(self) -> list[Seen]:
-        """State of each RoPE pair, by its angles in training: "all", "part", "new" or "still".
+        """State of each RoPE pair: "all" (whole turns in training), "part", "new" or "still".
 
         "all": a whole turn; "part": less, and the text needs no more; "new": the text continues
         beyond the angles of training; "still": the pair is not rotated.
@@ -370,7 +370,7 @@ def _group(numbers: list[int], spec: Spec, measured: Callable[..., Turning]) -> 
 def _turning(spec: Spec, length: int | None, rotary: Rotary, window: int | None) -> Turning:
     trained = rotary.trained or spec.trained or spec.context
     if rotary.method == "default":
-        # Other layers may be extended, these are not
+        # Other layers of the model may be extended, but the layers with this RoPE are not
         trained = spec.context
     flat = replace(rotary, backward=False)
     before, after = flat.unscaled(), flat.theta(length or trained or 1)

@@ -169,7 +169,7 @@ def skewed(x: Tensor, n: int, m: int) -> Tensor:
 
 
 def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Tensor, Tensor]:
-    """Return a matrix (…, n, n + m − 1) of zeros around an empty band, and a view of the band.
+    """Return a matrix (…, n, n + m − 1) of zeros around an unset band, and a view of the band.
 
     The band is an uninitialised view (…, n, m) with row r shifted by r, as in `skewed`: entry
     [r, r + j] of a row of n + m − 1 is entry [r, j] of a row of n + m, whose last n entries are 0.
@@ -204,7 +204,7 @@ def dealt(tiles: list[Tile], texts: int, group: int = 0) -> list[list[Tile]]:
         return [tiles]
     shares: list[list[Tile]] = [[] for _ in range(count)]
     taken = [0] * count
-    # The largest go first, each to the thread that has least
+    # Distribute the largest groups first, each to the thread with the fewest scores so far
     for some in sorted(rows, key=lambda some: -sum(map(_scores, some))):
         least = taken.index(min(taken))
         shares[least] += some
@@ -290,7 +290,7 @@ def _part(
         of_query, of_key = bias.far(tile, t)
         mask = None if of_key is None else of_key.expand(*q.shape[:2], n, m)
         out, lse = flash(q, k, v, mask, scale, tile.causal)
-        # A number per query changes the log-sum-exp of a row, and no weight
+        # A bias term per query shifts the query's log-sum-exp, but changes no softmax weight
         return out if c is None else out + c, lse if of_query is None else lse + of_query
     e_, q = bias.near(tile, t, 1.0, ALL), q.flip(2)
     extra = bias.extra(tile, t, 1.0) if bias.has_extra else None
@@ -424,7 +424,7 @@ class _Gradients:
             mask = None if mask is None else mask.expand(*q.shape[:2], n, m)
             lse = lse if of_query is None else lse - of_query
             v = v if c is None else v + F.pad(c, (0, v.shape[-1] - c.shape[-1]))
-            # The numbers of a key differ between the heads that share it
+            # The bias term of a key differs between the query heads that share the key
             if self.learns_far and mask is not None:
                 k, v = per_query_head(k, q), per_query_head(v, q)
         else:

@@ -112,7 +112,7 @@ def write(out: Path) -> int:
     texts = {f"{kind}.json": _text(kind, chosen) for kind, chosen in _by_kind(made).items()}
     core = [case for case in made if case.core]
     texts[CORE] = _text("core", core)
-    # The checkers that read this file only rotate
+    # Checkers that read this file support only rotations
     rotations = [case for case in core if case.kind == "rotation" and not has_gain(case)]
     texts[PLAIN] = "".join(map(plain, rotations))
     texts[SCHEMA] = (files("posenc.lab.vectors") / SCHEMA).read_text("utf-8")

@@ -143,7 +143,7 @@ def theta_fault(found: Tensor, right: Tensor, rotary: Rotary, far: float) -> tup
 
 
 def _other_setting(found: Tensor, rotary: Rotary, room: Tensor) -> tuple[str, str] | None:
-    """Describe θ that is scaled as in the config, except for one setting of the scaling."""
+    """Describe measured θ that follow from the config's scaling with one changed setting."""
     for other, (name, sentence) in _other_settings(found, rotary):
         theta = torch.tensor(other.theta(), dtype=torch.float64)
         if bool(((found - theta).abs() < room).all()):
@@ -152,7 +152,7 @@ def _other_setting(found: Tensor, rotary: Rotary, room: Tensor) -> tuple[str, st
 
 
 def _other_settings(found: Tensor, rotary: Rotary) -> Iterator[tuple[Rotary, tuple[str, str]]]:
-    """Yield `rotary` with one other setting of its scaling, and the name of that fault."""
+    """Yield `rotary` with one changed setting of its scaling, and the name of this fault."""
     if rotary.method not in ("linear", "ntk", "yarn", "llama3"):
         return
     # Each of these methods divides θ of the slowest pair by the factor

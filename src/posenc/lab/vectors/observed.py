@@ -150,7 +150,7 @@ class Observed:
         """
         ins = [pairs.of(content[part].double(), "layout") for content in self.contents]
         outs = [pairs.of(result[part], "out") for result in self.results]
-        # Least squares over both contents: what is left depends on the content
+        # Least squares over both inputs; the residual is the part that depends on the input
         z, w = torch.stack(ins), torch.stack(outs)
         weight = z.abs().square().sum(0)
         m = (w * z.conj()).sum(0) / weight

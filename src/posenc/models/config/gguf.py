@@ -421,7 +421,7 @@ OF_MODELS: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
 
 
 def _rotary_dim(values: Metadata, config: Mapping[str, Any]) -> int | None:
-    """Return the rotated channels per head; None if `qk_rope_head_dim` states the number."""
+    """Return the number of rotated channels per head; None if `qk_rope_head_dim` is set."""
     rotary_dim, dim = values["rope.dimension_count"], values["attention.key_length"]
     if "qk_rope_head_dim" in config or type(rotary_dim) is not int or type(dim) is not int:
         return None

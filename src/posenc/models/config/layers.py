@@ -60,7 +60,7 @@ def hybrid(
     idle: Collection[str] = IDLE,
     **more: Any,
 ) -> list[Layer]:
-    """Return the layers of a hybrid model; only layers with a type in `attending` attend."""
+    """Return the layers of a hybrid model; only types in `attending` have attention."""
     layers = stack(config, usual, (*attending, *idle), **more)
     return [
         layer if layer.kind in attending else Layer(kind=layer.kind, attends=False)

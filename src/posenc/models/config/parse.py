@@ -130,7 +130,7 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
             continue
         known = family.inner.get(name, {})
         kind = inner.stated("model_type")
-        # In older files a part may have the `model_type` of the whole
+        # In older files, a nested config may have the `model_type` of the outer config
         if known and (known.get("fixed") or kind in (None, family.name)):
             inner = Fields(
                 {**inner.values, "model_type": known["model_type"]}, inner.file, inner.path
@@ -261,7 +261,7 @@ def _without_ignored_keys(config: Config) -> dict[str, Any]:
     if "rope_scaling" in names:
         names |= {*PLACES}
     elif any(values.get(place) for place in PLACES):
-        # Within rope settings these keys are used, and so are those at the top
+        # The class reads these keys in rope settings, and then also at the top level
         names -= {"rope_theta", "partial_rotary_factor"}
     of_windows = {"use_sliding_window", "max_window_layers"} - {*family.defaults}
     # A class without a default for these keys does not read them

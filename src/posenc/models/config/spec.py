@@ -53,7 +53,7 @@ IDLE = ("linear_attention", "conv", "moe", "mlp")  # types of layers that do not
 
 @dataclass(frozen=True)
 class Rotary:
-    """Rotation of queries and keys (RoPE), with its scaling method."""
+    """Settings of RoPE, including the scaling method."""
 
     kind = "rotary"
     dim: int  # channels of a head
@@ -176,7 +176,7 @@ class Fourier:
 
 @dataclass(frozen=True)
 class Slopes:
-    """ALiBi: a bias that falls linearly with distance, with one slope for each head."""
+    """Settings of ALiBi, a bias that falls linearly with distance, with one slope per head."""
 
     kind = "alibi"
     heads: int
@@ -261,7 +261,7 @@ class PatchOrder:
     window: int = 1  # patches along each side of a window
 
     def points(self, *sizes: int) -> Points:
-        """Return the points of an image of rows and columns of patches, or of a video."""
+        """Return the points of all patches of an image or video, in the model's order."""
         from posenc.positions.patches import patches
 
         return patches(*sizes, order=self.order, merge=self.merge, window=self.window)
@@ -494,13 +494,13 @@ class PatchTable:
     resized: Resizing = ""  # "": an image must have the size of the grid
     before: int = 0  # stored rows before those of patches, such as that of a class token
     after: int = 0  # stored rows after them
-    # True: patches, counted row by row, have the rows of an image with rows and columns exchanged
+    # True: the table is resized to (columns, rows) and then read for patches row by row
     exchanged: bool = False
     order: PatchOrder = PatchOrder()
 
     @property
     def rows(self) -> int:
-        """Total number of vectors in the table, including those of other tokens than patches."""
+        """Total number of vectors in the table: those of patches, and those before and after."""
         return self.before + self.grid[0] * self.grid[1] + self.after
 
     def encoding(self) -> Learned:

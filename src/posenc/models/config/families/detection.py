@@ -51,7 +51,7 @@ def embedding(config: Config) -> PatchWaves:
     if name in COUNTED.split():
         base = config.number("positional_encoding_temperature") or 1e4
         return PatchWaves(width, base, halves=True, each_layer=True)
-    # Deformable DETR numbers the centres of the patches, the others their ends
+    # Deformable DETR uses the centres of patches as coordinates; the others use their ends
     first = 0.5 if name == "deformable_detr" else 1.0
     return PatchWaves(width, _base(config), normalised=True, first=first, each_layer=True)
 

@@ -1,4 +1,4 @@
-"""GLM 5 next: every fourth layer attends, without encoding, to keys chosen by an indexer."""
+"""GLM 5 next: every fourth layer has attention without encoding; an indexer chooses the keys."""
 
 from posenc.models.config.layers import FULL, INDEXED, LINEAR, Config, Layer, hybrid
 

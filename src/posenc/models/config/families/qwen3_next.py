@@ -1,4 +1,4 @@
-"""Qwen3-Next: every fourth layer attends; the others are recurrent."""
+"""Qwen3-Next: every fourth layer has attention; the others are recurrent."""
 
 from posenc.models.config.layers import FULL, LINEAR, Config, Encode, Layer, hybrid
 

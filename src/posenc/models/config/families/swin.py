@@ -104,7 +104,7 @@ def _cells(config: Config, stage: int) -> tuple[int, int]:
 
 def embedding(config: Config) -> PatchTable | None:
     if config.family.name != "swin":
-        # Tables of the other classes have a row too many, so that no image fits
+        # Tables of the other classes have one row too many, so they fit no image
         config.require("use_absolute_embeddings", False)
         return None
     if not config.flag("use_absolute_embeddings"):
