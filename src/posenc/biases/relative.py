@@ -112,9 +112,9 @@ class TiledRelative(TiledBias):
         return slice(first, first + sum(tile.size) - 1)
 
     def basis(self, tile: Tile, t: Tensors, size: int, bend: Tensor) -> tuple[Tensor, Tensor]:
-        """Return matrices (size, query, key) of one tile, and a view of those of units `bend`.
+        """Compute 1, the input y, and w y + b of the units `bend`, for all pairs of one tile.
 
-        The first matrix is 1, the second y = ψ · ρ, and those of the units are w y + b.
+        Returns these matrices in this order, (size, query, key), and a view of those of units.
         """
         psi, rho, w, b, _ = t
         numbers = psi.new_empty(size, *tile.size)

@@ -43,7 +43,7 @@ class OffsetRange:
 
     @cached_property
     def hides_nothing(self) -> bool:
-        """True if all query-key pairs are visible, according to the lowest and highest positions.
+        """True if the lowest and highest positions prove that all query-key pairs are visible.
 
         The result is cached, because the positions are copies that never change.
         """

@@ -321,7 +321,7 @@ def _numbering(values: Values) -> list[str]:
 
 
 def advise(spec: Spec, path: str, targets: Sequence[int], values: Values | None) -> list[list[str]]:
-    """Return a list of remedies for each length in `targets`, from the config alone.
+    """Return one list of remedies for each length in `targets`; the weights are not used.
 
     A method that is rejected for the longest text is rejected for all, so each is tried once.
     """

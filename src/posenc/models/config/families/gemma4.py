@@ -24,7 +24,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def wide_heads(config: Config, steps: int, size: int | None, **more: Any) -> list[Layer]:
-    """Return layers whose full-attention heads are wider; the last layer has full attention."""
+    """Return layers in which full attention, always used in the last layer, has wider heads."""
     rope = rotations(config, wide={FULL: "global_head_dim"})
     kinds = config.types(config.every(steps))
     kinds, windows = [*kinds[:-1], FULL][: len(kinds)], {SLIDING: size}
