@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from refusals import refused
+from small_models import REST, SIZE, TOKENS
 from thorough import THOROUGH
 from trained_models import slowed, text, trained
 
@@ -133,6 +135,27 @@ def test_bits_by_chunks_are_those_of_the_whole(llama, monkeypatch):
     with opened(llama) as model:
         ids = model.excerpts(LETTERS, 48, 2)
         torch.testing.assert_close(_bits(model.model, ids), bits(model.model, ids))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("Cohere", {"logit_scale": 3.0}),
+        ("Granite", {"logits_scaling": 0.2}),
+        ("Gemma2", {"final_logit_softcapping": 0.3}),
+    ],
+)
+def test_the_loss_has_the_scaling_of_the_model(name, settings, monkeypatch):
+    """Held against logits of a whole forward pass, in models that change the head's product."""
+    monkeypatch.setattr("posenc.models.prove.CHUNK", 7)
+    torch.manual_seed(0)
+    sizes = SIZE | REST | TOKENS | {"num_key_value_heads": 2} | settings
+    model = getattr(transformers, f"{name}ForCausalLM")
+    model = model(getattr(transformers, f"{name}Config")(**sizes)).eval()
+    ids = torch.randint(0, model.config.vocab_size, (2, 20))
+    forward = model.base_model.forward
+    torch.testing.assert_close(_bits(model, ids), bits(model, ids))
+    assert model.base_model.forward == forward
 
 
 def test_a_way_that_a_model_does_not_take_is_a_note(llama):

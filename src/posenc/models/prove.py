@@ -28,6 +28,7 @@ from statistics import fmean
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from posenc.core.encoding import Encoding
@@ -352,19 +353,32 @@ def _with(config: dict[str, Any], key: str, value: float) -> dict[str, Any]:
 @torch.no_grad()
 def _bits(model: Any, ids: Tensor) -> Tensor:
     """Return the loss of each token except the first, in bits, (excerpt, token)."""
-    head, cap = model.get_output_embeddings(), model.config.get_text_config()
-    cap = getattr(cap, "final_logit_softcapping", None)
     rows = []
     for row in ids:
-        hidden = model.base_model(input_ids=row[None], use_cache=False).last_hidden_state[0]
-        pieces = []
-        for start in range(0, len(row) - 1, CHUNK):
-            right = row[start + 1 : start + 1 + CHUNK]
-            logits = head(hidden[start : start + len(right)]).float()
-            logits = cap * torch.tanh(logits / cap) if cap else logits
-            pieces.append(torch.nn.functional.cross_entropy(logits, right, reduction="none"))
-        rows.append(torch.cat(pieces))
+        states = model.base_model(input_ids=row[None], use_cache=False)
+        parts = zip(_logits(model, states, slice(-1)), row[1:].split(CHUNK), strict=True)
+        losses = [F.cross_entropy(logits, right, reduction="none") for logits, right in parts]
+        rows.append(torch.cat(losses))
     return torch.stack(rows) / log(2)
+
+
+def _logits(model: Any, states: Any, some: slice) -> Iterator[Tensor]:
+    """Yield the logits of some tokens, in chunks, (token, word), from a model's final states.
+
+    The model computes them, because some models scale or cap the product with the output head.
+    """
+    base = model.base_model
+    before = vars(base).get("forward")
+    for hidden in states.last_hidden_state[:, some].split(CHUNK, 1):
+        ended = type(states)(last_hidden_state=hidden)
+        base.forward = lambda *_, ended=ended, **__: ended
+        try:
+            ids = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
+            yield model(input_ids=ids, use_cache=False).logits[0].float()
+        finally:
+            del base.forward
+            if before is not None:
+                base.forward = before
 
 
 def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
@@ -384,9 +398,9 @@ def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
 @torch.no_grad()
 def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
     """Return the share of the last `count` tokens to which the model gives the highest score."""
-    hidden = model.base_model(input_ids=ids[None], use_cache=False).last_hidden_state[0]
-    kept = hidden[-1 - count : -1].split(CHUNK)
-    predicted = torch.cat([model.get_output_embeddings()(part).argmax(-1) for part in kept])
+    states = model.base_model(input_ids=ids[None], use_cache=False)
+    logits = _logits(model, states, slice(-1 - count, -1))
+    predicted = torch.cat([part.argmax(-1) for part in logits])
     return (predicted == ids[-count:]).float().mean().item()
 
 

@@ -269,6 +269,30 @@ def test_positions_may_have_their_axes_first():
     assert names(first, "Qwen2.5-VL-7B-Instruct") == names(apply, "Qwen2.5-VL-7B-Instruct") == []
 
 
+def test_a_fault_of_queries_alone_is_said_to_be_theirs():
+    right, wrong = implementation(LLAMA), implementation(LLAMA, pos=lambda pos: pos + 1)
+
+    def apply(q, k, positions):
+        return wrong(q, k, positions)[0], right(q, k, positions)[1]
+
+    (finding,) = against(apply, CONFIGS[LLAMA]).findings
+    assert finding.name == "positions count from 1"
+    assert finding.sentence.endswith("Only queries have this fault.")
+    (both,) = against(wrong, CONFIGS[LLAMA]).findings
+    assert "Only" not in both.sentence
+
+
+def test_an_ignored_attention_factor_is_named():
+    """YaRN's own gain, 0.1 ln(factor) + 1, where the config has another."""
+    config = CONFIGS[YARN]
+    scaling = config["rope_scaling"] | {"attention_factor": 1.0}
+    found = against(implementation(YARN), config | {"rope_scaling": scaling}).findings
+    assert [fault.name for fault in found] == [
+        "gain of the config ignored: queries",
+        "gain of the config ignored: keys",
+    ]
+
+
 def test_arrays_of_numpy_are_accepted():
     right = implementation(LLAMA)
     assert not names(lambda q, k, p: tuple(np.asarray(x) for x in right(q, k, p)))

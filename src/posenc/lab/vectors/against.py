@@ -21,6 +21,7 @@ from typing import Any
 from torch import Tensor
 
 from posenc.core.frequencies import Layout, checked
+from posenc.encodings.rotary.theta import yarn_gain
 from posenc.lab.vectors import known_faults
 from posenc.lab.vectors.known_faults import EXCHANGED, RotationFault, Rounding
 from posenc.lab.vectors.measured import (
@@ -204,17 +205,29 @@ def _verdict(
         if all(alike):
             return Verdict(tuple(findings), error)
     findings += _gains(gains, rotary)
-    for part, m in enumerate(plain):
-        if alike[part]:
-            continue
-        explained = _explained(m, observed.probe, rotary, spec, length, still)
-        if explained is None and expected.shape[-1] != m.shape[-1]:
-            continue
-        if explained is None:
-            explained = [_measured(m, expected, observed.probe, rotary, length)]
-        named = {finding.name for finding in findings}
-        findings += [finding for finding in explained if finding.name not in named]
+    explained = {}
+    for name, m, unmoved in zip(("queries", "keys"), plain, alike, strict=True):
+        known = [] if unmoved else _explained(m, observed.probe, rotary, spec, length, still)
+        if known is None and expected.shape[-1] == m.shape[-1]:
+            known = [_measured(m, expected, observed.probe, rotary, length)]
+        explained[name] = known or []
+    findings += _of_one_or_both(explained, one=any(alike))
     return Verdict(tuple(findings), error)
+
+
+def _of_one_or_both(faults: Mapping[str, list[RotationFault]], one: bool) -> list[RotationFault]:
+    """List the faults of queries and keys once each, and name those that only one of them has.
+
+    - `one`: only one of them is rotated, so a fault can have only one
+    """
+    found = {fault.name: fault for some in faults.values() for fault in some}
+    for name, some in faults.items():
+        others = {fault.name for other, them in faults.items() if other != name for fault in them}
+        for fault in some:
+            if fault.name not in others and not one:
+                sentence = f"{fault.sentence} Only {name} have this fault."
+                found[fault.name] = fault._replace(sentence=sentence)
+    return list(found.values())
 
 
 def _measured_pairs(
@@ -272,8 +285,10 @@ def _gains(gains: Sequence[float], rotary: Rotary) -> list[RotationFault]:
     for name, gain in zip(("queries", "keys"), gains, strict=True):
         if abs(gain / right - 1) < CLOSE:
             continue
+        usual = yarn_gain(rotary.factor)
         known = {
             "gain missing": (1.0, right != 1),
+            "gain of the config ignored": (usual, rotary.method == "yarn"),
             "gain applied twice": (right**2, right != 1),
             "softmax gain applied too": (right * rotary.logit_gain, rotary.logit_gain != 1),
             "square root of the softmax gain applied too": (
