@@ -117,7 +117,7 @@ def _grids(grids: Sizes, name: str, merge: int, frames: int = 1) -> list[tuple[i
             if size % step:
                 raise ValueError(
                     f"`{name}` must have {what} in multiples of {step}, got {size} in {(t, h, w)}."
-                    " Pass patches, not tokens or pixels."
+                    " Pass sizes in patches, not in tokens or pixels."
                 )
         found.append((t, h, w))
     return found

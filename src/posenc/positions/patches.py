@@ -51,8 +51,8 @@ def patches(*sizes: int, order: str = "rows", merge: int = 1, window: int = 1) -
     for size, name in ((sizes[-2], "rows"), (sizes[-1], "columns"), (window, "`window`")):
         if size % merge and (order == "windows" or name != "`window`"):
             raise ValueError(
-                f"`merge` must divide {name}, got {merge} and {size}. Pass patches, not tokens or"
-                " pixels."
+                f"`merge` must divide {name}, got {merge} and {size}. Pass sizes in patches, not"
+                " in tokens or pixels."
             )
     sides = [window, merge, 1] if order == "windows" else [merge, 1]
     return points[_sorted(points, sides)]

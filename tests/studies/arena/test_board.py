@@ -418,3 +418,9 @@ def test_numbers_are_those_of_bits_and_of_shares():
     assert board._number(0.5, "share", "+") == "+50.0"
     assert board._number(2.34567, "bits") == "2.346"
     assert board._number(None, "bits") == ""
+
+
+def test_the_board_of_a_draft_says_so():
+    named = made_suite.Suite.named()
+    assert named.draft
+    assert f"{named.name} is a draft" in board.as_page(named, [])

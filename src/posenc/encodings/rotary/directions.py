@@ -85,7 +85,7 @@ def golden_gate(
     pairs, still = whole_number(dim, "dim") // 2, count(still, "still", 0)
     if dim % 2 or pairs - still < 2:
         raise ValueError(
-            f"`dim` must be even, with at least {2 * still + 4} channels for `still`={still}, got"
+            f"`dim` must be even and, with `still`={still}, at least {2 * still + 4}, got"
             f" {brief(dim)}."
         )
     turning = torch.linspace(0, 1, pairs - still, dtype=torch.float64, device="cpu")

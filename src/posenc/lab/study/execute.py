@@ -692,7 +692,7 @@ class _Pace:
             self._sums[some] = count + 1, total + wall
 
     def of(self, kind: Kind) -> float | None:
-        """Return the mean time of the most similar training runs; None if none were timed."""
+        """Estimate the time of a training run from similar ones that were timed, or return None."""
         for some in (kind, kind[:2], kind[:1]):
             if some in self._sums:
                 count, total = self._sums[some]
