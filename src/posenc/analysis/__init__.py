@@ -1,1 +1,1 @@
-"""Functions that measure encodings on real text, and the weights of trained models."""
+"""Functions that measure encodings on real text, and functions that measure trained weights."""

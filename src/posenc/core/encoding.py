@@ -385,7 +385,7 @@ class Sum(Encoding):
         return self.of_parts(part.prepare(pos) for part in self)
 
     def of_parts(self, each: Iterable[Any]) -> Parts:
-        """Combine the prepared positions of all encodings in the sum into one object.
+        """Return one object with the prepared positions of all encodings of this `Sum`.
 
         - `each`: one `at` per part, in their order
         """

@@ -116,7 +116,7 @@ class Place(NamedTuple):
 def plan(
     infos: Mapping[str, Info], config: Mapping[str, Any], to: Layout, file: str = "config.json"
 ) -> Moves:
-    """Return the row permutations that convert q and k tensors from the other layout to `to`.
+    """Return the row permutations that convert the weights of q and k to the layout `to`.
 
     Raises ModelError with the name of a tensor for which this is uncertain. `file` is the name of
     the config in messages.

@@ -59,7 +59,7 @@ class Grids:
         if number == len(grids):
             raise ValueError(
                 f"`{ARGUMENT[kind]}` must have the size (t, h, w) of each {NAMES[kind]} in `kinds`,"
-                f" got {self._counted(kind)}, and none for the next {tokens} tokens of kind {kind}."
+                f" got {self._counted(kind)}. The next {tokens} tokens of kind {kind} have no size."
                 " Pass the sizes for all texts of the batch."
             )
         self.used[kind] += 1

@@ -1,1 +1,1 @@
-"""Comparisons of encodings on a text, close-ups of a few, and measurements of a real model."""
+"""Comparisons of encodings on a text, details of one encoding, and measurements of a real model."""

@@ -537,7 +537,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise
     except sqlite3.DatabaseError as error:
         raise StoreError(
-            f"{path} is not the store of a study, or damaged: {_line(error)}."
+            f"{path} must be the store of a study and undamaged, got the error: {_line(error)}."
         ) from None
     except StoreError:
         raise

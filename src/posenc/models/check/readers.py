@@ -186,7 +186,7 @@ def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _transformers_4(main: Spec) -> Answer:
-    """Return "reads" if transformers 4 computes the right angles without `rope_parameters`."""
+    """Return "reads" if transformers 4 has the right angles, although it ignores the key."""
     bases = table()["transformers-4-bases"]
     usual = next((float(base) for base, types in bases.items() if main.model in types), None)
     if usual is None:
@@ -196,7 +196,7 @@ def _transformers_4(main: Spec) -> Answer:
 
 
 def _verbs(answers: Answers) -> Iterator[str]:
-    """Yield a clause such as "vLLM reads it" for each answer that occurs."""
+    """Yield a clause, such as "vLLM reads it", for each group of programs with the same result."""
     for answered, verb in (("reads", "read"), ("ignores", "ignore"), ("refuses", "refuse")):
         titles = [readers()[reader]["title"] for reader, one in answers.items() if one == answered]
         if titles:

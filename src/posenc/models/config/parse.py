@@ -188,7 +188,7 @@ def _stack(config: Fields, family: Family) -> Spec:
 
 
 def _kind(layers: Sequence[Layer], embedding: Any, config: Config) -> str:
-    """Return the kind of encoding ("rotary", …) in the layers; if none, of the position table."""
+    """Return the kind of encoding in the layers, such as "rotary", or that of the embeddings."""
     encoding = next((layer.encoding for layer in layers if layer.encoding), None)
     if encoding is None and config.rotations:
         return Rotary.kind

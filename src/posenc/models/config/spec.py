@@ -286,7 +286,7 @@ class PatchRotary:
     order: PatchOrder = PatchOrder()
 
     def theta(self) -> Frequencies:
-        """Return θ of each axis and pair, (axis, pair), with axes in the order of the points.
+        """Return θ of each axis and pair, (axis, pair), with axes in the order of a position.
 
         blocks    pairs of the first axis, then of the next, with θ_c = base^(−c/m) for m pairs
         turns     the axes take the pairs in turn, with the same θ
@@ -724,7 +724,7 @@ class Spec:
 
     @property
     def global_rotary(self) -> tuple[Rotary, ...]:
-        """Rotations (RoPE) of the layers without a window, without duplicates."""
+        """The different rotations (RoPE) of the layers that have no window."""
         unlimited = [layer for layer in self.layers if layer.window is None]
         return replace(self, layers=tuple(unlimited)).rotary
 

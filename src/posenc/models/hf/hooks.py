@@ -154,8 +154,8 @@ class ModelHook:
             )
         elif not counted:
             raise ValueError(
-                "`use_cache` must be False for several texts in one sequence, got True, with which"
-                " transformers does not separate the texts. Pass `use_cache=False`."
+                "`use_cache` must be False for several texts in one sequence, got True. With"
+                " a cache, transformers does not separate the texts. Pass `use_cache=False`."
             )
 
 

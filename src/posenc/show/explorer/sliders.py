@@ -209,7 +209,7 @@ def steps(default: float, bases: Collection[float] = ()) -> list[float]:
 
 
 def constants(graph: Mapping[str, Any], encoding: Encoding) -> dict[str, Tensor]:
-    """Return those tensors of an encoding that can replace constants of its graph, by name.
+    """Return the tensors of an encoding that can be inputs of its recorded graph, by name.
 
     Constants that the encoding lacks, or has in another shape, are left out.
     """

@@ -1,4 +1,4 @@
-"""Detectors after DETR: sinusoids of row and column, added to queries and keys of the encoder.
+"""Detectors such as DETR, whose encoder adds sinusoids of row and column to queries and keys.
 
 The sinusoids span an image (DETR) or count patches (RT-DETR). The decoder attends from learned
 queries, which have no place in the image, so its layers are not part of the specification.

@@ -132,7 +132,7 @@ class Figure:
 
     @property
     def alt(self) -> str:
-        """The alternative text: the figure's description, and notes where the drawing differs."""
+        """The text for readers who cannot see the figure: its description and its notes."""
         return " ".join([self.says, *sorted({mark.note for mark in self.marks} - {""})])
 
 

@@ -28,7 +28,7 @@ Sections = dict[str, dict[str, Figure | None]]
 
 
 class Kind(Protocol):
-    """The interface of a module in `kinds`, which presents the results of one class."""
+    """The interface of the modules in `kinds`: each of them presents the results of one command."""
 
     __name__: str
 
