@@ -73,8 +73,8 @@ def test_within_autocast_it_computes_in_full(queries, trains):
         outcomes.append([out.float(), *(grad.float() for grad in grads)])
     errors = [(a - b).abs().max() / b.abs().max() for a, b in zip(*outcomes, strict=True)]
     *exact, projection = errors if trains else (*errors, 0.0)
-    assert max(exact) < (1e-4 if queries > 1 else 3e-2)
-    assert projection < 3e-2
+    assert max(exact) < (1e-4 if queries > 1 else 5e-2)
+    assert projection < 5e-2
 
 
 def test_a_second_derivative_is_refused_where_one_is_taken():
