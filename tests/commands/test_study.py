@@ -78,7 +78,7 @@ def test_a_plan_is_called_registered_once_it_is(posenc, fast, monkeypatch):
     [
         (["results"], "PATH"),
         (["results", "nowhere"], "got nowhere, which does not exist"),
-        (["results", __file__], "is not the store of a study, or damaged"),
+        (["results", __file__], "must be the store of a study"),
         (["study", "--task", "copi"], "no task is called 'copi': did you mean copy?"),
         (["study", "--encoding", "ropy"], "encodings: ropy: "),
         (["study", "--profile", "tiny"], "profile: 'tiny' is not known: known are smoke, cpu, gpu"),
