@@ -177,8 +177,8 @@ def test_most_folders_are_supported(results: list[Result]):
     done = len(by["supported and equal"]) + len(by["supported and equal in part"])
     assert done >= 365 * len(results) / len(models()) - (0 if THOROUGH else 8)
     kinds = (
-        r"specifications of (\d+) folders equal",
-        r"Those of (\d+) folders are equal for text",
+        r"For (\d+) folders, specification and model are equal",
+        r"For (\d+) folders, they are equal for text",
         r"rejects (\d+) folders",
         r"and (\d+) folders have no positions",
     )

@@ -435,7 +435,8 @@ def _width(rope: Fields, config: Config, name: str) -> tuple[int, int, float]:
     if stated and share < 1 and name != "proportional" and unused:
         ignores = f"the code of {family.name} ignores, since it rotates whole heads"
         if name != "default":
-            rope.fail("partial_rotary_factor", f"must be 1 in {family.name}", share)
+            problem = f"must be 1 in {family.name} with rope_type {name!r}"
+            rope.fail("partial_rotary_factor", problem, share)
         notes.append(f"{rope.at('partial_rotary_factor')} is {share:g}, which {ignores}")
         share = 1.0
     if name == "proportional":
