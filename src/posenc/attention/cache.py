@@ -186,7 +186,7 @@ INTEGERS = (torch.int64, torch.int32)
 
 
 def refuse_by_length(encoding: Encoding) -> None:
-    """Raise ValueError if the encoding depends on the length of the text.
+    """Raise ValueError if an encoding depends on the text length, so that keys cannot be cached.
 
     Each encoding of a `Sum` is checked.
     """
@@ -292,7 +292,7 @@ def _joined(held: CachedTokens, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, B
 
 
 def _fits(more: Tensor, x: Tensor) -> bool:
-    """Test whether the buffer of x can store new keys or values without conversion."""
+    """Test whether new keys or values, `more`, can be appended to cached ones, x, unconverted."""
     (*heads, _, channels), (*others, _, others_channels) = x.shape, more.shape
     alike = heads == others and channels == others_channels and x.dtype is more.dtype
     return alike and x.device == more.device and unwrapped(more)
@@ -334,7 +334,7 @@ def _held(
 def _all_positions(
     held: CachedTokens, given: Tensor | None, place: tuple[int, int]
 ) -> Tensor | None:
-    """Return the positions of all tokens so far.
+    """Return the positions of all tokens so far, cached and new.
 
     Returns None if no positions were passed, which means 0, 1, 2, …
     """

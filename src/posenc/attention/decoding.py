@@ -66,7 +66,7 @@ class Decoding:
         return attend(q, k, v, self.encoding, self.at, self.k_at, scale=scale)
 
     def row(self, q: Heads, k: Keys, v: Values, scale: float) -> Row:
-        """Return (True if torch's kernel supports this call, bias of the new token).
+        """Return (True if torch's kernel supports this call, bias of the new token's scores).
 
         The bias is None if there is none, or if the kernel cannot be used.
 

@@ -82,7 +82,7 @@ def _capped(cap: float, score: Callable[..., Tensor] | None) -> Callable[..., Te
 
 
 def block_mask(mask: Mask | Seen, shape: tuple[int, int, int, int], device: torch.device) -> Any:
-    """Convert a mask to FlexAttention's block mask; results for masks of posenc are cached."""
+    """Convert a mask to FlexAttention's block mask; cache the block masks of posenc's own masks."""
     if not isinstance(mask, Mask) or mask.made_of is None or torch.compiler.is_compiling():
         return _new_block_mask(mask, shape, device)
     made = mask.blocks.get((shape, device))

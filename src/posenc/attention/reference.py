@@ -107,7 +107,7 @@ def _sees_all(call: Call, rows: slice, keys: slice) -> bool:
 
 
 def _softmax(scores: Scores, sinks: Tensor | None) -> Tensor:
-    """Compute the softmax over scores and sinks, and return the weights of the scores.
+    """Compute the softmax over keys and sinks, and return the weights of the keys only.
 
     A sink acts like one more key of its head.
     """

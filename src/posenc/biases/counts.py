@@ -77,7 +77,7 @@ class CountBias(ScoreBias):
         return e.gather(-1, whole) + (n - whole) * step.gather(-1, whole)
 
     def refuses(self, call: Call, band: DiagonalBand) -> str:
-        """Return the reason why a call's keys cannot be split into near and far keys, or ""."""
+        """Return the reason why `attended` cannot compute this call, or ""."""
         if band.high < band.queries - 1:
             return "the mask hides far keys"
         return "" if call.scale == self.scale else "`scale` is not positive"
@@ -95,7 +95,7 @@ class CountBias(ScoreBias):
 
 
 class NearAndFarKeys(NamedTuple):
-    """A block of queries, with the near keys and the far keys of the block.
+    """The slice of a block of queries, and the slice of keys near the block; earlier keys are far.
 
     The count of a far key has reached its maximum for each query of the block.
     """

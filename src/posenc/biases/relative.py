@@ -112,9 +112,10 @@ class TiledRelative(TiledBias):
         return slice(first, first + sum(tile.size) - 1)
 
     def basis(self, tile: Tile, t: Tensors, size: int, bend: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute 1, the input y, and w y + b of the units `bend`, for all pairs of one tile.
+        """Compute the network's input y, and w y + b of the units `bend`, for all pairs of a tile.
 
-        Returns these matrices in this order, (size, query, key), and a view of those of units.
+        Returns a tensor (`size`, query, key) that starts with 1 and y and ends with w y + b of each
+        unit, and a view of the latter.
         """
         psi, rho, w, b, _ = t
         numbers = psi.new_empty(size, *tile.size)

@@ -196,9 +196,9 @@ def _tensors(call: Call, bias: TableBias, offsets: Tensor) -> tuple[Any, ...]:
 def _parts(
     band: DiagonalBand, rows: slice, behind: DiagonalBand, ahead: DiagonalBand
 ) -> Iterator[tuple[slice, bool]]:
-    """Yield (slice of keys, True if they are far) for the queries `rows`.
+    """Split the keys of the queries `rows`; yield (slice, True if beyond the reach of the table).
 
-    Far keys are beyond the reach of the table.
+    Keys beyond the reach are far: on each side all of their offsets share a row of the table.
 
     In order of keys: the corner below the edge of the band, far keys before, near keys, far keys
     after, and the corner above the other edge. Most parts are empty.
@@ -262,7 +262,7 @@ class TiledTables(TiledBias):
         return slice(first, first + (1 if tile.far else sum(tile.size) - 1))
 
     def rows(self, table: Tensor, tile: Tile) -> Tensor:
-        """Return a table's vectors of the offsets that occur in one tile."""
+        """Return the rows of a table for the offsets that occur in one tile."""
         table = table if table.ndim == 2 else table[tile.heads]
         return table[..., self.columns(tile), :]
 

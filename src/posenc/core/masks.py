@@ -117,7 +117,7 @@ class Mask:
     __rand__, __ror__ = __and__, __or__
 
     def check(self, batch: int, queries: int, keys: int, heads: int | None = None) -> None:
-        """Raise ValueError if the mask was made for another batch size, or other tokens or heads.
+        """Raise ValueError unless the mask fits a batch size and the numbers of tokens and heads.
 
         - `batch`: texts
         - `queries`, `keys`: tokens of each text

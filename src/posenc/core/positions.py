@@ -128,7 +128,7 @@ def counts(lengths: Sequence[int], name: str = "lengths", of: str = "text") -> l
 
 
 def _refuse_too_many(*shape: int, device: torch.device | str | None = None) -> None:
-    """Raise ValueError if positions of this shape exceed memory; skipped in a traced graph."""
+    """Raise ValueError if positions of this shape exceed memory; do nothing in a traced graph."""
     if not traced():
         room("a tensor of positions", *shape, dtype=torch.int64, device=device)
 

@@ -145,9 +145,9 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def runs_of_like_width(widths: list[int], group: int) -> list[slice]:
-    """Group neighbouring heads with bands of similar width, which can share tiles.
+    """Group neighbouring heads whose bands of non-negligible keys have similar widths.
 
-    The widths in a group differ by a factor below 2.
+    The heads of a group share tiles. The widths in a group differ by a factor below 2.
     """
     runs, start = [], 0
     for h in range(1, len(widths) + 1):

@@ -91,46 +91,39 @@ class TiledBias:
         return self.tiles
 
     def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
-        """Return the bias of a tile of near keys, multiplied by `unit`.
+        """Return the bias of a near tile as a matrix E, (query, distance), multiplied by `unit`.
 
-        The bias is a matrix E (query, distance). Returns None if the whole bias is in `extra`.
+        A near tile is one with `far` False. Returns None if the whole bias is in `extra`.
         """
         return None
 
     def extra(self, tile: Tile, t: Tensors, unit: float) -> Tensor | None:
-        """Return a further bias of one tile, (text, head, query, key), or None if there is none.
+        """Return the bias of a tile that `near` cannot express, (text, head, query, key), or None.
 
-        It is multiplied by `unit`.
-
-        The last query comes first.
+        The bias is multiplied by `unit`, and its queries are in reverse order.
         """
         return None
 
     def near_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
-        """Add gradients from a tile of near keys to `grads`.
-
-        `grads` are the gradients of the bias parameters.
+        """Add the gradients that a near tile contributes to the tensors of the bias to `grads`.
 
         - `of_e`: the gradient of E, (text, head, n, n + m − 1)
         - `ds`: the same as a view, (text, head, n, m), the gradient of `extra`
         """
 
     def far(self, tile: Tile, t: Tensors) -> tuple[Tensor | None, Tensor | None]:
-        """Return the bias of a tile of far keys as a term per query and a term per key, or None.
+        """Return the bias of a far tile as one term per query and one term per key.
 
-        Shapes: (text, head, n) by query and (text, head, n or 1, m) by key.
+        Shapes: (text, head, n) by query and (text, head, n or 1, m) by key. Each may be None.
         """
         raise NotImplementedError
 
     def far_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, of_query: Tensor, of_key: Tensor
     ) -> None:
-        """Add gradients from a tile of far keys to `grads`.
-
-        `grads` are the gradients of the bias parameters.
-        """
+        """Add the gradients that a far tile contributes to the tensors of the bias to `grads`."""
 
     def values(self, tile: Tile, t: Tensors) -> Tensor | None:
         """Return one vector per distance to add to the values, or None if nothing is added.
@@ -140,10 +133,7 @@ class TiledBias:
         return None
 
     def values_grad(self, tile: Tile, t: Tensors, grads: Tensors, of_values: Tensor) -> None:
-        """Add gradients from the result of `values` to `grads`.
-
-        `grads` are the gradients of the bias parameters.
-        """
+        """Add the gradients that the result of `values` contributes to the tensors to `grads`."""
 
 
 def by_tiles(
@@ -169,9 +159,9 @@ def skewed(x: Tensor, n: int, m: int) -> Tensor:
 
 
 def zeros_around(x: Tensor, shape: tuple[int, ...], n: int, m: int) -> tuple[Tensor, Tensor]:
-    """Return a matrix (…, n, n + m − 1) of zeros around an unset band, and a view of the band.
+    """Return zeros (…, n, n + m − 1) around an uninitialised diagonal band, and a view of the band.
 
-    The band is an uninitialised view (…, n, m) with row r shifted by r, as in `skewed`: entry
+    The band is a view (…, n, m) with row r shifted by r, as in `skewed`: entry
     [r, r + j] of a row of n + m − 1 is entry [r, j] of a row of n + m, whose last n entries are 0.
     """
     padded = x.new_empty(*shape, n, n + m)
@@ -228,13 +218,13 @@ def _by_heads(tiles: list[Tile], count: int, group: int) -> Iterator[list[Tile]]
 
 
 def thread_count(scores: int, parts: int) -> int:
-    """Return the number of threads for a call that computes `scores` scores; at most `parts`."""
+    """Return the number of threads, at most `parts`, for a computation of `scores` scores."""
     few = MOST_THREADS if WORTH_SHARING <= scores <= MOST_SCORES else 1
     return min(few, parts, free_threads())
 
 
 def calm(scores: int) -> AbstractContextManager[None]:
-    """Return a context that limits torch to one thread, except for very few or many scores.
+    """Limit torch to one thread within a context, unless there are very few or very many scores.
 
     Operations with several threads of torch would wait for the slowest thread each.
     """
