@@ -53,8 +53,7 @@ class Fields:
     def stated(self, key: str) -> Any:
         """Return the value of a key, under its standard name or this model's name; None if missing.
 
-        The names are the standard one and the one used by this model. Raises ModelError if both are
-        present with different values.
+        Raises ModelError if both names are present with different values.
         """
         name = self.names.get(key, key)
         self.keys_read |= {name, key}
@@ -65,7 +64,7 @@ class Fields:
         return usual if renamed is None else renamed
 
     def value(self, key: str) -> Any:
-        """Return the value of a key, null included; the default of the class if it is missing."""
+        """Return the value of a key (None for null), or the default of the class if absent."""
         value, name = self.stated(key), self.names.get(key, key)
         if value is not None or name in self.values or key in self.values:
             return value
@@ -155,7 +154,7 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def fail(self, key: str, problem: str, *got: Any) -> NoReturn:
-        """Raise ModelError for a key; `got` is its value, optionally followed by allowed values."""
+        """Raise ModelError for a key, with its value and the allowed values if `got` has them."""
         if not got:
             raise ModelError(self.file, self.at(key), problem)
         raise ModelError(self.file, self.at(key), problem, *got)
@@ -178,7 +177,7 @@ class Fields:
                 self.fail(key, f"is not a key of {whose}{hint}", value, ", ".join(allowed))
 
     def agree(self, key: str, other: "Fields", other_key: str) -> Any:
-        """Return the value of a key from this config or, if missing, of `other_key` from `other`.
+        """Return the value of `key` in this config or, if missing, of `other_key` in `other`.
 
         Raises ModelError if both keys are present with different values.
         """
@@ -211,7 +210,7 @@ class Config(Fields):
         self.rotations: dict[str, Rotary | Fourier | None] = {}
 
     def with_values(self, values: Mapping[str, Any], family: Family | None = None) -> "Config":
-        """Return a copy of this config with other values; both collect notes in one list."""
+        """Return a copy of this config with other values and the same list of notes."""
         return Config(values, self.file, self.path, family or self.family, self.notes)
 
     def require(self, key: str, supported: Any) -> None:
@@ -222,7 +221,7 @@ class Config(Fields):
             self.refuse(key, self.family.name, why)
 
     def without_constants(self, **fixed: Any) -> dict[str, Any]:
-        """Return the config without the keys whose values are constants in the transformers class.
+        """Return the config's values without the keys that the transformers class hard-codes.
 
         Raises Unread if the config states another value than the class uses.
         """
@@ -277,7 +276,7 @@ class Config(Fields):
         return [FULL if first is None or i < first else SLIDING for i in range(count)]
 
     def every(self, steps: int, one: str = FULL, other: str = SLIDING, at: int = -1) -> list[str]:
-        """Return layer types that repeat every `steps` layers, with `one` at index `at`."""
+        """Return layer types with period `steps`: `one` at index `at`, `other` elsewhere."""
         return [one if i % steps == at % steps else other for i in range(self.depth())]
 
     def period(self, key: str, usual: int) -> int:
@@ -340,5 +339,5 @@ def head_dim(config: Fields) -> int:
 
 
 def _between(value: float, above: float, most: float) -> bool:
-    """Test whether a value is clearly greater than `above`, and at most `most`; False for NaN."""
+    """Test whether a value is at least LEAST_MARGIN above `above`, and at most `most`."""
     return value <= most and value - above >= LEAST_MARGIN

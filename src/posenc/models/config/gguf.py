@@ -268,7 +268,7 @@ def _llama3(base: float, stored: Any, file: str) -> dict[str, Any]:
 
 
 def _llama3_factor(wavelength: float, settings: Mapping[str, float]) -> float:
-    """Return Llama 3's divisor of a rotary pair's θ; `wavelength` is 1/θ, without 2π."""
+    """Return the number by which Llama 3 divides a pair's θ; `wavelength` is 1/θ, not 2π/θ."""
     turns = settings["original_max_position_embeddings"] / (2 * pi * wavelength)
     low, high = settings["low_freq_factor"], settings["high_freq_factor"]
     if turns > high or turns < low or low == high:

@@ -69,7 +69,7 @@ def hybrid(
 
 
 def no_encoding(kind: str) -> None:
-    """Return None, the `encode` function to pass to `stack` for layers without an encoding."""
+    """Return None: `stack(…, encode=no_encoding)` builds layers without positional encoding."""
 
 
 def drop_encodings(layers: Sequence[Layer], without: Callable[[int, Layer], Any]) -> list[Layer]:

@@ -80,7 +80,7 @@ def _specify(config: Fields, defaults: Mapping[str, Any] | None = None) -> Spec:
 
 
 def _with_used_names(config: Fields, family: Family, name: str) -> Family:
-    """Return the facts about one stack of layers, with the key names that the config uses."""
+    """Return a stack's facts, with the family's key names if the config lacks the stack's own."""
     own, one = family.stacks[name], family.stack(name)
     keys = {
         usual: key
@@ -188,7 +188,7 @@ def _stack(config: Fields, family: Family) -> Spec:
 
 
 def _kind(layers: Sequence[Layer], embedding: Any, config: Config) -> str:
-    """Return the kind of encoding in the layers, such as "rotary", or that of the embeddings."""
+    """Return the kind of encoding, such as "rotary", in the layers or, if none, the embeddings."""
     encoding = next((layer.encoding for layer in layers if layer.encoding), None)
     if encoding is None and config.rotations:
         return Rotary.kind
@@ -223,7 +223,7 @@ def _with_direction(layer: Layer, config: Config) -> Layer:
 
 
 def _reach(spec: Spec, config: Config) -> dict[str, int | None]:
-    """Return the context and trained length of a stack without RoPE, as fields of `Spec`.
+    """Return the context length and trained length of a stack without RoPE, as fields of `Spec`.
 
     Relative positions and patches of an image have no maximum number of tokens, unless a table of
     tokens is added to the embeddings too.

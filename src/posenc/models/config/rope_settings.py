@@ -80,7 +80,7 @@ def _rope_of(kind: str, config: Config) -> Rotary | Fourier | None:
 
 
 def lengths(config: Config) -> dict[str, int | None]:
-    """Return the context and the trained length of a stack of rotary layers, as fields of `Spec`.
+    """Return the context length and trained length of a stack with RoPE, as fields of `Spec`.
 
     Raises ModelError for an unread key whose name suggests positions, so call this last.
     """
@@ -142,7 +142,7 @@ def _doubt_missing_base(by_type: Mapping[str, Fields | None], config: Config) ->
 
 
 def _reach(longest: int | None, scaled: list[Rotary], notes: list[str]) -> dict[str, int | None]:
-    """Return the context and the trained length, and add notes where stated lengths disagree."""
+    """Return the context and trained lengths; add notes where the config's lengths disagree."""
     reach = {"context": longest, "trained": longest}
     for turn in scaled:
         if turn.method in ("linear", "ntk", "proportional"):
@@ -240,7 +240,7 @@ def _note_flat_settings(shared: Fields | None, config: Config) -> None:
 
 
 def _kept_defaults(default: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the class's default RoPE base and rotated share, which scaling does not override."""
+    """Return the class defaults that a scaling in the config keeps: RoPE base and rotated share."""
     return {k: v for k, v in default.items() if k in ("rope_theta", "partial_rotary_factor")}
 
 

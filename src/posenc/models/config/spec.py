@@ -500,7 +500,7 @@ class PatchTable:
 
     @property
     def rows(self) -> int:
-        """Total number of vectors in the table: those of patches, and those before and after."""
+        """Number of rows in the table, for patches and for other tokens, such as a class token."""
         return self.before + self.grid[0] * self.grid[1] + self.after
 
     def encoding(self) -> Learned:

@@ -114,7 +114,7 @@ class Family:
         return self.replaced(causal=name != "encoder", stacks={}, **self.stacks[name])
 
     def replaced(self, **changed: Any) -> "Family":
-        """Return a copy with changed fields; new entries are merged into `keys` and `defaults`."""
+        """Return a copy with changed fields; `keys` and `defaults` are updated, not replaced."""
         return replace(self, **merged({k: getattr(self, k) for k in changed}, changed))
 
     @property
@@ -162,7 +162,7 @@ def model_types() -> tuple[str, ...]:
 
 
 def code(family: Family) -> ModuleType | None:
-    """Return the Python module with a family's own functions; None if it has no module."""
+    """Return the module in this package with a family's functions, such as `layers`, or None."""
     return _files().get(ALIASES.get(family.name, family.name))
 
 

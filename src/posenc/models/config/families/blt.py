@@ -17,7 +17,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def passed(config: Fields, part: str) -> dict[str, Any]:
-    """Return the values that the outer config class sets in the nested config `part`."""
+    """Return values of the outer config that replace those in the nested config `part`."""
     if part not in LOCAL:
         return {}
     return {"sliding_window": config.values.get(WINDOW, LENGTH)}

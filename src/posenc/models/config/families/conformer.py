@@ -1,4 +1,4 @@
-"""Conformers with Transformer-XL's relative positions; sines and cosines alternate."""
+"""Conformers with Transformer-XL's relative positions, whose sinusoids alternate sin and cos."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""DeepSeek V3.2: V3 with an indexer that chooses the keys of each query."""
+"""DeepSeek V3.2: V3 with an indexer that selects the keys for each query."""
 
 from typing import Any
 

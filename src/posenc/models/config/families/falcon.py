@@ -1,4 +1,4 @@
-"""Falcon: RoPE, or ALiBi with a bias divided by √channels and rounded to bfloat16."""
+"""Falcon: RoPE, or ALiBi with a bias that is rounded to bfloat16 and divided by √head_dim."""
 
 from posenc.models.config.families.bloom import with_slopes
 from posenc.models.config.fields import head_dim

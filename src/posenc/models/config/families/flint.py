@@ -1,4 +1,4 @@
-"""Flint: Command R7B with learned sinks; the first and last layer have full attention."""
+"""Flint: Command R7B with learned attention sinks; full attention in the first and last layer."""
 
 from posenc.models.config.families.cohere2 import without_full_rotations
 from posenc.models.config.layers import FULL, Config, Layer, stack

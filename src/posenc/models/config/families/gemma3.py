@@ -1,4 +1,4 @@
-"""Gemma 3: every sixth layer has full attention and its own RoPE base; the others, a window."""
+"""Gemma 3: full attention with its own RoPE base in every sixth layer; the others have a window."""
 
 from posenc.models.config.layers import SLIDING, Config, Layer, stack
 

@@ -24,7 +24,7 @@ def layers(config: Config) -> list[Layer]:
 
 
 def wide_heads(config: Config, steps: int, size: int | None, **more: Any) -> list[Layer]:
-    """Return layers in which full attention, always used in the last layer, has wider heads."""
+    """Return layers with wider heads for full attention, which the last layer always has."""
     rope = rotations(config, wide={FULL: "global_head_dim"})
     kinds = config.types(config.every(steps))
     kinds, windows = [*kinds[:-1], FULL][: len(kinds)], {SLIDING: size}

@@ -1,4 +1,4 @@
-"""GLM 5 next: every fourth layer has attention without encoding; an indexer chooses the keys."""
+"""GLM 5 next: every fourth layer attends, without RoPE, to keys that an indexer selects."""
 
 from posenc.models.config.layers import FULL, INDEXED, LINEAR, Config, Layer, hybrid
 

@@ -1,4 +1,4 @@
-"""GPT-2: two flags of the config change the softmax scale."""
+"""GPT-2: two config flags change the softmax scale."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ MODELS = "gpt2 gpt-sw3 gpt_bigcode imagegpt"
 
 
 def layers(config: Config) -> list[Layer]:
-    """Return layers with the softmax scale that flags of the config set.
+    """Return layers with the softmax scale set by two config flags.
 
     The scale is 1/√channels, or 1 if `scale_attn_weights` is false. It is divided by the number of
     the layer, from 1 on, if `scale_attn_by_inverse_layer_idx` is true.

@@ -1,4 +1,4 @@
-"""Granite with sliding windows, except in every fourth layer; RoPE base per layer; sinks."""
+"""Granite with attention sinks, a RoPE base per layer, and sliding windows in 3 of 4 layers."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Hunyuan: "dynamic" scaling with `alpha`, which raises the base for texts of any length."""
+"""Hunyuan: "dynamic" scaling with `alpha`, which raises the RoPE base even for short texts."""
 
 from posenc.models.config.layers import Config, Layer, stack
 from posenc.models.config.rope_settings import rotations

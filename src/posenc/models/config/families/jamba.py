@@ -1,4 +1,4 @@
-"""Jamba: every eighth layer has attention without an encoding; the others are recurrent."""
+"""Jamba: every eighth layer has attention without positional encoding; the others are recurrent."""
 
 from posenc.models.config.layers import FULL, LINEAR, Config, Layer, hybrid
 

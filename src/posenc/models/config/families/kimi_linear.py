@@ -1,4 +1,4 @@
-"""Kimi Linear: every fourth layer has attention without an encoding; the others are recurrent."""
+"""Kimi Linear: every fourth layer has attention without RoPE; the others are recurrent."""
 
 from posenc.models.config.layers import FULL, LINEAR, Config, Layer, hybrid
 

@@ -1,4 +1,4 @@
-"""Llama 4: every fourth layer has full attention without encoding; the others attend in chunks."""
+"""Llama 4: every fourth layer has full attention without RoPE; the others attend in chunks."""
 
 from dataclasses import replace
 

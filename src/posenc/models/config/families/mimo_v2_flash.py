@@ -1,4 +1,4 @@
-"""MiMo-V2-Flash: windows and sinks, except in the first and every sixth layer."""
+"""MiMo-V2-Flash: sliding windows and sinks; the first and every sixth layer have neither."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,7 @@ from posenc.models.config.layers import FULL, SLIDING, Config, Layer, stack
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Return the config without the keys whose values are constants in the transformers class."""
+    """Return the config's values without the keys that the transformers class hard-codes."""
     return config.without_constants(
         rope_theta=5e6,
         swa_rope_theta=1e4,

@@ -1,4 +1,4 @@
-"""Llama 3.2 Vision: the layers of `cross_attention_layers` attend to images, without positions."""
+"""Llama 3.2 Vision: the layers in `cross_attention_layers` attend to images, without RoPE."""
 
 from posenc.models.config.layers import FULL, IDLE, Config, Layer, hybrid
 

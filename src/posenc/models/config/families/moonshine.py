@@ -1,4 +1,4 @@
-"""Moonshine: only the default numbers of heads are supported.
+"""Moonshine: configs are rejected unless the encoder and the decoder have 8 heads.
 
 Its attention overwrites the number of heads in the config, which both stacks share.
 """

@@ -1,4 +1,4 @@
-"""Nemotron-H: the config spells layer types as letters; attention layers have no encoding."""
+"""Nemotron-H: the config spells layer types as letters; no layer has positional encoding."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ FACTS = {"defaults": {"num_hidden_layers": 4}, "ignored": ["num_hidden_layers"]}
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Convert a pattern of letters, such as "M*-", to a list of layer types if there is no list."""
+    """Convert letters, such as "M*-", to a list of layer types, unless the config lists them."""
     values = dict(config.values)
     spelled = values.pop("hybrid_override_pattern", None)
     if spelled is None or config.stated("layer_types") is not None:

@@ -1,4 +1,4 @@
-"""Learned position tables that vision models resize to each image, by rules of their own.
+"""Vision models with a learned position table, resized to the image by each model's own rule.
 
 ViT, CLIP and others with a table for images of one size need no file.
 """

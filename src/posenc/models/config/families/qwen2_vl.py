@@ -1,4 +1,4 @@
-"""Qwen-VL and GLM-V: M-RoPE with axes of text, height and width, in blocks or interleaved."""
+"""Qwen-VL and GLM-V: M-RoPE over time, height and width; the axes are in blocks or interleaved."""
 
 from posenc.models.config.layers import Config, Layer, stack
 from posenc.models.config.rope_settings import rotations

@@ -1,4 +1,4 @@
-"""Qwen3.5: Qwen3-Next with interleaved M-RoPE axes of text, height and width."""
+"""Qwen3.5: Qwen3-Next with M-RoPE over time, height and width, in interleaved channels."""
 
 from posenc.models.config.families import qwen3_next
 from posenc.models.config.layers import Config, Layer

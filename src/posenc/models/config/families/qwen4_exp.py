@@ -1,4 +1,4 @@
-"""Qwen4: Qwen3.5 with an indexer that chooses the keys of each query."""
+"""Qwen4: Qwen3.5 with an indexer that selects the keys for each query."""
 
 from posenc.models.config.families.qwen3_5 import SECTIONS
 from posenc.models.config.layers import FULL, INDEXED, LINEAR, Config, Layer, hybrid

@@ -1,4 +1,4 @@
-"""SAM's image encoder: a vector for each row offset and column offset, in windows of patches."""
+"""SAM's image encoder: MViTv2's relative positions; most layers attend in windows of patches."""
 
 from posenc.models.config.fields import FULL, PATCH_WINDOW, head_dim
 from posenc.models.config.layers import Config, Layer, stack

@@ -29,7 +29,7 @@ COSINES = (
 
 
 def standard_keys(config: Config) -> dict[str, Any]:
-    """Return the config's values, with the list of heads of each stage under `stage_heads`."""
+    """Return the config's values, with each stage's number of heads under `stage_heads`."""
     depths = config.counts("depths", least=1) or ()
     if not 0 < sum(depths) <= DEEPEST:
         config.fail("depths", f"must list each stage's layers, {DEEPEST} at most", [*depths])

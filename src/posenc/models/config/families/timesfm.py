@@ -1,4 +1,4 @@
-"""TimesFM: sinusoids of the patches of a time series."""
+"""TimesFM: sinusoids, added to the embeddings of patches of a time series."""
 
 from posenc.models.config.layers import Config, Layer, stack
 from posenc.models.config.spec import Waves

@@ -61,7 +61,7 @@ def _kinds(config: Config) -> list[str]:
 
 
 def patch_order(config: Config) -> PatchOrder:
-    """Return the order in which the model lists patches, with its block and window sizes."""
+    """Return the model's order of patches, including the sizes of blocks and windows."""
     order = TOWERS[config.family.name]["order"]
     if order == "rows":
         return PatchOrder()

@@ -8,7 +8,7 @@ MODELS = "wav2vec2 hubert unispeech unispeech-sat sew data2vec-audio"
 
 
 def layers(config: Config) -> list[Layer]:
-    """Return layers without an encoding of their own."""
+    """Return layers whose attention has no positional encoding."""
     if config.family.name == "sew":
         config.notes.append("the layers attend to every `squeeze_factor`-th frame")
     return stack(config, encode=no_encoding)

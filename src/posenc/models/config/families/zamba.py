@@ -1,4 +1,4 @@
-"""Zamba: one shared attention layer without encoding follows every sixth recurrent layer."""
+"""Zamba: recurrent layers; every sixth also has shared attention without positional encoding."""
 
 from posenc.models.config.fields import head_dim
 from posenc.models.config.layers import LINEAR, Config, Layer, hybrid
