@@ -275,7 +275,7 @@ def _reproduces(base: Any, plan: AdapterPlan, *, rotation: bool) -> bool:
 
 
 def _outputs(base: Any, ids: Tensor) -> Tensor:
-    """Return the hidden states of a text; the last token is decoded with a cache if possible."""
+    """Return the hidden states of a text; the last token is decoded with a KV cache if possible."""
     first = base(ids[:, :-1], return_dict=True)
     cache = getattr(first, "past_key_values", None)
     if cache is None or isinstance(cache, tuple):
@@ -440,11 +440,10 @@ class Applied(nn.Module):
 
 
 def _divided(encoding: Encoding, key_heads: int) -> tuple[Encoding, Encoding]:
-    """Split an encoding into the parts that only change q and k, such as RoPE, and the others.
+    """Split an encoding in two: the parts that only change q and k, such as RoPE, and all others.
 
-    Keys encoded by the first part can be cached.
-
-    Everything is in the rest if one part acts on both, or if keys change their shape.
+    Keys encoded by the first result can be cached. If a part changes both k and the scores, for
+    instance, or if encoded keys have another shape, the results are NoPE and `encoding`.
     """
     parts = [part for part in leaves(encoding) if {*part.acts_on} - {"on_embeddings"}]
     turning = [part for part in parts if {*part.acts_on} <= {"on_queries", "on_keys"}]
@@ -465,7 +464,7 @@ def _together(parts: list[Encoding]) -> Encoding:
 
 
 def _checked(given: Applicable, site: AttentionSite, base: Any) -> Encoding:
-    """Return an encoding after checking its sizes; a function is called with the length 1."""
+    """Return `given`, or `given(1)` if it is a function, after checking the encoding's sizes."""
     if isinstance(given, type):
         raise TypeError(
             f"`encoding` must be an encoding, got the class {given.__name__}. Create an object,"

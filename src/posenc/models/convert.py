@@ -1,4 +1,4 @@
-"""Write a copy of a model with the other pair layout in its query and key projections.
+"""Write a copy of a model with the other RoPE pair layout in its query and key projections.
 
     converted = convert(Path("model"), "interleaved", Path("model-interleaved"))
 
@@ -125,7 +125,7 @@ def convert(
 
 @dataclass(frozen=True)
 class TensorChange:
-    """Changes in a copy of safetensors files; all other tensors are copied as they are."""
+    """Changes to make while safetensors files are copied; tensors not listed stay the same."""
 
     orders: Mapping[str, list[int]] = field(default_factory=dict)  # tensor → new order of its rows
     new: Mapping[str, tuple[list[int], bytes]] = field(default_factory=dict)  # its shape and bytes
@@ -149,7 +149,7 @@ class Safetensors:
         return sum(file.stat().st_size for file in (*self.shards, *self.copied))
 
     def marks(self) -> dict[Path, str | None]:
-        """Map each weights file to the pair layout in its metadata; None if not stated."""
+        """Map each weights file to the RoPE pair layout in its metadata; None if not stated."""
         return {shard: read_safetensors(shard).metadata.get(KEY) for shard in self.shards}
 
     def write(self, part: Path, orders: Mapping[str, list[int]], to: Layout) -> Iterator[str]:
@@ -202,7 +202,7 @@ class Gguf:
 def _present_layout(
     source: Safetensors | Gguf, weights: Weights, from_: Layout | None
 ) -> tuple[Layout, str]:
-    """Return the present layout of a model, and the evidence for this layout in words."""
+    """Return the RoPE pair layout that a model has now, and the evidence for it in words."""
     # Imported here because it needs torch
     from posenc.models.weight_measurements import layout_evidence
 
@@ -313,7 +313,7 @@ def exactly(file: BufferedReader, count: int, path: Path) -> bytes:
 
 
 def other_files(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[Path], list[str]]:
-    """Return the other files to copy (config, tokenizer), and the names of files to leave out."""
+    """Return the files to copy besides weights (config, tokenizer), and names of the others."""
     copied, left = [], []
     for path in sorted(files.root.iterdir()):
         if path in shards or os.path.realpath(path) == str(out):
@@ -327,7 +327,7 @@ def other_files(files: ModelFiles, shards: list[Path], out: Path) -> tuple[list[
 
 
 def _declare(path: Path, config: Mapping[str, Any], model: str, to: Layout) -> str:
-    """Write the new pair layout to the config if a key states it, and return a note."""
+    """Set the config key of the RoPE pair layout, if there is one; return a note for the user."""
     family = families.family(model)
     if family is not None and family.layout_key:
         changed = deepcopy(dict(config))

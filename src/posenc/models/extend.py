@@ -326,7 +326,7 @@ def lengthened(config: dict[str, Any], to: int) -> dict[str, Any]:
 def _lengths(
     to: int | None, factor: float | None, trained: int | None, usual: int
 ) -> tuple[int, float, int]:
-    """Compute the missing ones of three numbers with `to` = `factor` · `trained`; return all.
+    """Return (`to`, `factor`, `trained`); compute missing values from `to` = `factor` · `trained`.
 
     If two of them are missing, `trained` is `usual`.
     """
@@ -470,7 +470,7 @@ def _scaled_by_class(main: Spec) -> dict[str, Any]:
 
 
 def _merged(settings: dict[str, Any], method: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Return rope settings with another method and factor, and the old values of other keys."""
+    """Return rope settings with a new method and factor; other keys keep their old values."""
     key = "type" if "type" in settings and "rope_type" not in settings else "rope_type"
     kept = {k: v for k, v in settings.items() if k not in ("type", "rope_type")}
     usual = {k: v for k, v in values.items() if k not in kept or k == "factor"}

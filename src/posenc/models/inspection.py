@@ -97,10 +97,10 @@ class Turning:
 
     @property
     def seen(self) -> list[Seen]:
-        """State of each RoPE pair: "all" (whole turns in training), "part", "new" or "still".
+        """Range of angles that each RoPE pair covered in training: "all", "part", "new", "still".
 
-        "all": a whole turn; "part": less, and the text needs no more; "new": the text continues
-        beyond the angles of training; "still": the pair is not rotated.
+        "all": a whole turn; "part": less than a turn, but all angles of the target length; "new":
+        less than a turn, and the target length adds untrained angles; "still": not rotated.
         """
         return [_seen(pair, self.span or 0) for pair in self.pairs]
 
@@ -118,7 +118,7 @@ class LayerGroup:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Report on a model: its text model (`spec`), and reports on its other models (`parts`)."""
+    """Report on a model: on its text model (`spec`), and on `parts` such as an image encoder."""
 
     file: str
     spec: Spec
@@ -492,7 +492,7 @@ def describe_encoding(encoding: OfLayer | Added) -> str:
 
 
 def describe_order(order: PatchOrder) -> str:
-    """Describe the order of patches.
+    """Describe the order in which an image's patches become tokens.
 
     >>> describe_order(PatchOrder("windows", 2, 8))
     'patches in windows of 8 × 8, in blocks of 2 × 2'
@@ -598,7 +598,7 @@ def _by_training(rotary: Rotary, target: int) -> list[str]:
 
 @cache
 def _larger_bases(dim: int, present: float, target: int) -> str:
-    """Return advice on larger bases for further training; "" if none is needed or reasonable.
+    """Return advice on larger RoPE bases for further training; "" if not needed or not reasonable.
 
     A base above a sufficient one may be insufficient, so each base in the advice has been tried.
     """
@@ -636,7 +636,7 @@ def _reach(dim: int, base: float, limit: int) -> int:
 
 
 def _candidate_bases(least: float, present: float) -> Iterator[float]:
-    """Yield round numbers above the present base, from the smallest sufficient base upwards."""
+    """Yield round RoPE bases to try, none below the present or the smallest sufficient base."""
     base = _rounded_up(least, 3)
     if least > present:
         yield base

@@ -215,7 +215,7 @@ def _place(name: str) -> Place | None:
 def _stack(
     infos: Mapping[str, Info], candidates: Sequence[str], composite: bool
 ) -> tuple[str, list[str]]:
-    """Return the prefix of tensor names in the text model, and q and k tensors without it."""
+    """Return the name prefix of the text model's tensors, and the q and k tensors that lack it."""
     places = {name: _place(name) for name in candidates}
     stacks = list(dict.fromkeys(place.stack for place in places.values() if place))
     if composite:
@@ -276,7 +276,7 @@ def _order(info: Info, place: Place, model: Projections, to: Layout) -> list[int
 
 
 def _moved_rows(rotated: Sequence[bool], order: list[int]) -> list[int]:
-    """Return old row indices in new order; `order` permutes the rows of each rotated head."""
+    """Return the new row order as old indices; `order` permutes the rows of each rotated head."""
     stay = range(len(order))
     return [
         head * len(order) + channel

@@ -92,7 +92,7 @@ class Model(Source):
         return prove(self, to, **options)
 
     def convert(self, to: "Layout", out: Path, **options: Any) -> "Converted":
-        """Write a copy of the model with query and key weights in the other layout of pairs.
+        """Write a copy of the model with the other RoPE pair layout in q and k weights.
 
         - `to`: "interleaved" or "half"
         - `out`: a new folder

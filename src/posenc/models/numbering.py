@@ -44,6 +44,6 @@ def numbering(values: Mapping[str, Any]) -> list[str]:
 
 
 def _pictured(rule: MultimodalRule, words: int, side: int) -> tuple[Tensor, Tensor]:
-    """Return the position ids of a text with a square image in it, and the offset for decoding."""
+    """Return the result of `multimodal`, (ids, delta), for a text with a square image."""
     kinds = torch.tensor([[0] * words + [1] * side * (side + rule.newline) + [0]])
     return multimodal(kinds, rule, images=[(1, side * rule.merge, side * rule.merge)])

@@ -1,4 +1,4 @@
-"""Find the query and key projections of a model, and their rows for rotated channels.
+"""Find the query and key projections of a model, and the rows of their rotated channels.
 
     q, k = projection.rotary_rows(weights)     each (head, channel, input); keys repeated by group
 

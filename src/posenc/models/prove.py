@@ -363,7 +363,7 @@ def _bits(model: Any, ids: Tensor) -> Tensor:
 
 
 def _logits(model: Any, states: Any, some: slice) -> Iterator[Tensor]:
-    """Yield the logits of some tokens, in chunks, (token, word), from a model's final states.
+    """Yield the logits of some tokens in chunks, (token, vocabulary), from a model's final states.
 
     The model computes them, because some models scale or cap the product with the output head.
     """
@@ -397,7 +397,7 @@ def _sliding(model: Opened, ids: Tensor, trained: int) -> float:
 
 @torch.no_grad()
 def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
-    """Return the share of the last `count` tokens to which the model gives the highest score."""
+    """Return the share of the last `count` tokens that the model's highest logit predicts."""
     states = model.base_model(input_ids=ids[None], use_cache=False)
     logits = _logits(model, states, slice(-1 - count, -1))
     predicted = torch.cat([part.argmax(-1) for part in logits])
@@ -405,7 +405,7 @@ def _share_predicted(model: Any, ids: Tensor, count: int) -> float:
 
 
 def _copied(model: Opened, to: int) -> float:
-    """Return the share of predicted tokens when a sequence of random tokens is repeated."""
+    """Repeat random tokens, and return the share predicted correctly in the repetition."""
     half = to // 2
     tokens = _random_tokens(model, half)
     return _share_predicted(model.model, torch.cat((tokens, tokens)), half - 1)

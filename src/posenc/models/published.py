@@ -32,7 +32,7 @@ def configs() -> dict[str, dict[str, object]]:
 
 
 def models() -> list[Published]:
-    """Return every model of published.json, sorted by context."""
+    """Return every model of published.json, sorted by context length."""
     described = [_described(name, config) for name, config in configs().items()]
     return sorted(described, key=lambda model: (model.context, max(model.wavelengths)))
 

@@ -1,4 +1,4 @@
-"""Published recipes for context extension, from recipes.toml, which has the source of each."""
+"""Published recipes for context extension, from recipes.toml, which cites the source of each."""
 
 import tomllib
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class Recipe:
     factors: dict[int, float] = field(default_factory=dict)  # tokens → factor, if not to / trained
 
     def factor_for(self, to: int | None) -> float | None:
-        """Return the published scaling factor for `to` tokens; None if it is `to` / `trained`."""
+        """Return the published scaling factor for `to` tokens; None means `to` / `trained`."""
         return self.factors.get(to) if to else None
 
 

@@ -87,7 +87,7 @@ def resize(model: Path | Source, to: int, out: Path, part: str = "") -> Resized:
 
 
 def _chosen(config: dict[str, Any], file: str, part: str) -> tuple[dict[str, Any], Family, Table]:
-    """Return (config, family, position table) of a model, or of its nested config `part`."""
+    """Return the config, `Family` and position table of a model, or of its nested config `part`."""
     spec = specify(config, file)
     specs = {"": spec, **spec.parts}
     tables = [name for name, one in specs.items() if isinstance(one.embedding, Table)]

@@ -173,13 +173,13 @@ def _divides(module: nn.Module) -> bool:
 
 
 def _output(tower: nn.Module, patches: Tensor, sides: tuple[int, int]) -> Tensor:
-    """Run the tower on an image of `patches`; return its hidden states, (1, token, channel)."""
+    """Run the tower on an image, given as patches; return hidden states, (1, token, channel)."""
     rows = patches.unflatten(0, sides).permute(2, 0, 3, 1, 4)  # channel, row, y, column, x
     return tower(rows.flatten(3).flatten(1, 2).unsqueeze(0), return_dict=True)[0]
 
 
 def _tables(tower: nn.Module, lengths: range) -> Iterator[nn.Parameter]:
-    """Yield the parameters that may be position tables: their number of rows is in `lengths`."""
+    """Yield the parameters that may be position tables: those with a row count in `lengths`."""
     for module in tower.modules():
         if not isinstance(module, nn.Linear | nn.Conv2d | nn.LayerNorm):
             for table in module.parameters(recurse=False):

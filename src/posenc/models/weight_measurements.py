@@ -157,7 +157,7 @@ def measure_weights(spec: Spec | None, weights: Weights) -> WeightMeasurements:
 
 @threads(1)
 def layout_evidence(spec: Spec, weights: Weights, layers: int = 8) -> Evidence | None:
-    """Measure the pair layout of q and k in some of the layers; None for a model without RoPE."""
+    """Measure the RoPE pair layout of q and k in some of the layers; None if there is no RoPE."""
     projections = find_projections(spec, weights)
     picked = projections[:: max(len(projections) // layers, 1)]
     return (
@@ -180,7 +180,7 @@ class _FloatTensors(Tensors):
         self.skipped: dict[str, str] = {}
 
     def measured(self, is_kind: Callable[[Info], bool], size: Callable[[Info], str]) -> list[Info]:
-        """Return the tensors of one kind; record those whose dtype or size cannot be measured."""
+        """Return the tensors of one kind that can be measured; record the others in `skipped`."""
         infos = []
         for info in filter(is_kind, self.weights.infos.values()):
             why = "" if info.dtype in FLOATS else f"is stored as {info.dtype}"
@@ -205,7 +205,7 @@ class _FloatTensors(Tensors):
         return len(self.weights)
 
     def finite(self, name: str) -> bool:
-        """Test whether a tensor is finite; if not, append its name to `broken`."""
+        """Test whether all values of a tensor are finite; if not, append its name to `broken`."""
         fine = bool(self[name].isfinite().all())
         if not fine and name not in self.broken:
             self.broken.append(name)
@@ -298,7 +298,7 @@ class _RotaryProjections:
         self.strength: dict[int, dict[Layout, tuple[Tensor, Tensor]]] = {}
 
     def layers(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield the rotated weight rows of q and k for each layer, up to a limit of work."""
+        """Yield the rotated weight rows of q and k, layer by layer, until MOST_WORK is exceeded."""
         infos = self.tensors.weights.infos
         for projection in self.projections:
             large = [name for name in projection.names if infos[name].elements > MOST_PROJECTION]

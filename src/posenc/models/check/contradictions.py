@@ -1,4 +1,4 @@
-"""Find contradictions between keys of a config, each of which has a valid value.
+"""Find contradictions between keys of a config that are each valid on their own.
 
 Each function returns a sentence with the values, or "" if there is no contradiction.
 """

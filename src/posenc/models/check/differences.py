@@ -138,7 +138,7 @@ def _distinct_words(a: Rotary, b: Rotary) -> tuple[str, str]:
 
 
 def _scale(layer: Layer) -> float | None:
-    """Return a layer's softmax scale; None if a layer without RoPE has the default, 1/√channels."""
+    """Return a layer's softmax scale; None for the default, 1/√channels, without RoPE."""
     turn = layer.encoding
     if layer.scale is not None or not isinstance(turn, Rotary):
         return layer.scale

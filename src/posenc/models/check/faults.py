@@ -1,4 +1,4 @@
-"""Search for faults of a config by rules, each with a name, a level and links to reports.
+"""Find faults in a config by rules; each rule has a name, a level and links to bug reports.
 
 `posenc.models.config` raises an error for an impossible config and adds notes about a doubtful one.
 A rule in rules.toml recognises these sentences by a pattern, so that `posenc inspect` and
@@ -145,7 +145,7 @@ def _rule(rules: tuple[FaultRule, ...], sentence: str) -> FaultRule | None:
 
 
 def _key_of(sentence: str) -> str:
-    """Return the config key that an error or a note begins with, or "" if there is no key.
+    """Return the config key that an error message or a note starts with; "" if there is none.
 
     >>> _key_of("config.json:rope_scaling.factor: must be above 0, got -1")
     'rope_scaling.factor'

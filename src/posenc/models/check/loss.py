@@ -61,23 +61,23 @@ class Trial:
 
     @property
     def worse(self) -> bool:
-        """True if the loss is significantly higher than with the config, by more than MARGIN."""
+        """True if the loss is significantly above that of the unchanged config, by over MARGIN."""
         return self.low > 0 and self.difference > MARGIN
 
     @property
     def better(self) -> bool:
-        """True if the loss is significantly lower than with the config, by more than MARGIN."""
+        """True if the loss is significantly below that of the unchanged config, by over MARGIN."""
         return self.high < 0 and self.difference < -MARGIN
 
     @property
     def unsure(self) -> bool:
-        """True if the loss is lower by more than MARGIN, but not significantly."""
+        """True if the loss is over MARGIN below the unchanged config's, but not significantly."""
         return self.difference < -MARGIN and not self.better
 
     def than(self, other: Trial, tests: int = 1) -> Trial:
-        """Compare this loss with the loss of `other`, on the excerpts that both have measured.
+        """Return this trial with its difference from `other`, on the excerpts that both measured.
 
-        `tests` is the number of comparisons with a joint confidence level.
+        `tests` is the number of comparisons that share one joint confidence level.
         """
         pairs = zip(self.losses, other.losses, strict=False)
         mean, low, high = _interval([own - theirs for own, theirs in pairs], tests)
@@ -141,7 +141,7 @@ def _placed(model: Any, dtype: torch.dtype) -> Any:
 
 
 def _with_transformers_layout(source: Source) -> Spec:
-    """Return the `Spec` of a GGUF file, but with transformers' pair layout for this model."""
+    """Return the `Spec` of a GGUF file, but with the RoPE pair layout that transformers uses."""
     spec = source.own_spec.text_stack
     usual = specify(source.config("")).rotary
 
@@ -195,7 +195,7 @@ def trials(
 
 
 def _losses(opened: Opened, variant: Variant | None, ids: Tensor) -> Iterator[float]:
-    """Yield the loss of each excerpt in bits per token; None: with the unmodified model."""
+    """Yield the loss of each excerpt in bits per token; `variant` None is the unchanged config."""
     for rows in ids.split(BATCH):
         if variant is None:
             yield from bits(opened.model, rows).mean(-1).tolist()
@@ -261,7 +261,7 @@ class OneSide(Encoding):
 
 
 def one_side(rows: str, _: Layer, encoding: Encoding) -> Encoding:
-    """Return RoPE with the rows of queries ("q") or keys ("k") in the other layout."""
+    """Return a RoPE for weights in which either q or k (see `rows`) has the other pair layout."""
     return OneSide(encoding, rows) if isinstance(encoding, RoPE) else encoding
 
 

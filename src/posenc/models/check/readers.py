@@ -1,4 +1,4 @@
-"""Find keys of a config that a program such as vLLM or llama.cpp ignores, by readers.toml.
+"""Find config keys that a program such as vLLM or llama.cpp ignores, as listed in readers.toml.
 
     answer("mlx-vlm", "rope_type.yarn", "qwen3_5")        "ignores"
 
@@ -61,7 +61,7 @@ def answer(reader: str, key: str, model: str) -> Answer:
 def findings(
     config: Mapping[str, Any], spec: Spec, file: str, names: Sequence[str] = ()
 ) -> Iterator[Fault]:
-    """Yield a fault for each config key that changes the angles and is ignored by a program.
+    """Yield a fault for each key that changes RoPE's angles but that a program does not read.
 
     If `names` is empty, yield only keys that some programs read and others ignore or refuse.
 
@@ -166,7 +166,7 @@ def stated(config: Mapping[str, Any], spec: Spec) -> dict[str, str]:
 
 
 def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys of a RoPE scaling whose values change its angles or its gain."""
+    """Yield the keys of a RoPE scaling whose values change its angles or its attention factor."""
     nested = [value for value in settings.values() if isinstance(value, dict)]
     keys = {*settings, *(key for value in nested for key in value)}
     if turn.method == "longrope" and turn.short != turn.long:
@@ -186,7 +186,7 @@ def _changing(turn: Rotary, settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _transformers_4(main: Spec) -> Answer:
-    """Return "reads" if transformers 4 has the right angles, although it ignores the key."""
+    """Return "reads" if transformers 4 uses the right angles without reading `rope_parameters`."""
     bases = table()["transformers-4-bases"]
     usual = next((float(base) for base, types in bases.items() if main.model in types), None)
     if usual is None:

@@ -1,4 +1,4 @@
-"""Convert the result of a check to SARIF 2.1.0, a format that GitHub shows beside a file.
+"""Convert the result of a check to SARIF 2.1.0, the format of GitHub's code scanning.
 
 https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """

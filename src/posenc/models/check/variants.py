@@ -81,7 +81,7 @@ def further(first: Variant) -> list[Variant]:
 
 
 def key_of(kind: str) -> str:
-    """Return the config key of a kind of change, such as "rope_theta"; default: `kind`."""
+    """Return the config key for a kind of change ("rope_theta" for "base"), or `kind` itself."""
     return KEYS.get(kind, kind)
 
 
@@ -186,7 +186,7 @@ def _stretched(turn: Rotary, method: Method, factor: float, trained: int) -> Rot
 
 
 def _with_default_gain(turn: Rotary) -> Rotary:
-    """Return a YaRN with the default attention factor of its scaling factor.
+    """Return a YaRN with the default attention factor for its scaling factor.
 
     A RoPE with another method is returned unchanged.
     """
@@ -208,7 +208,7 @@ def _changed(spec: Spec, change: Callable[[Layer, Rotary], Layer]) -> Spec:
 
 
 def _scaled(spec: Spec, factor: float) -> Spec:
-    """Return the specification with the softmax scale of each rotary layer times `factor`."""
+    """Return the specification with the softmax scale of rotary layers multiplied by `factor`."""
 
     def change(layer: Layer, turn: Rotary) -> Layer:
         scale = turn.dim**-0.5 * turn.logit_gain if layer.scale is None else layer.scale

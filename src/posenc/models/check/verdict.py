@@ -126,7 +126,7 @@ def check(
     strict: bool = False,
     ignore: Sequence[str] = (),
 ) -> Check:
-    """Check the config of a model, and its weights if it is a folder or a GGUF file.
+    """Check the config of a model, and also its weights if `model` is a folder or a GGUF file.
 
     - `letters`: text for the trials; None: the packaged novel
     - `against`: another file of the same model
@@ -195,7 +195,7 @@ def _rule_named(name: str) -> str:
 def _ignored_errors(
     findings: list[Fault], kept: list[Fault], found: faults.Faults
 ) -> Iterator[str]:
-    """Yield a sentence for each error that ended the check, although the user ignores its rule."""
+    """Yield a sentence for each error that ended the check, although its rule was disabled."""
     for finding in findings:
         if finding not in kept and (found.spec is None or finding.rule is RULES["broken-file"]):
             yield f"{finding.rule.name} is ignored, but it ends the check: {finding.message}"
@@ -313,12 +313,12 @@ def _two_changes(
 
 
 def _better(tried: list[Trial], own: Trial) -> list[Trial]:
-    """Return the trials with a significantly lower loss, with their differences from `own`."""
+    """Return the significantly better trials, each with its difference from the trial `own`."""
     return [trial.than(own, len(tried)) for trial in tried if trial.better]
 
 
 def _sets_other_value(pair: Variant, first: Variant) -> bool:
-    """Test whether the second change of `pair` sets the config key of `first` to another value."""
+    """Test whether the second change of `pair` gives the config key of `first` another value."""
     second, name = pair.kind.split(BESIDE)[-1], pair.name.split(BESIDE)[-1]
     return key_of(second) == key_of(first.kind) and name != first.name
 

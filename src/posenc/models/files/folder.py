@@ -68,7 +68,7 @@ def _found(
     kind: Kind | None,
     remarkable: Iterable[str] = (),
 ) -> ModelFiles:
-    """Return the files with the parsed config, and notes that code and pickles are not loaded."""
+    """Return a `ModelFiles` with the parsed config, and notes on code and pickles, never loaded."""
     values = None if config is None else read_json(config)
     notes = [*_remarks(remarkable)]
     if config is not None and values is not None and "auto_map" in values:
@@ -126,7 +126,7 @@ def _names(root: Path) -> list[str]:
 
 
 def _whole_model(names: list[str], kind: str) -> list[str]:
-    """Return only the file with the standard name if present, otherwise all of `names`.
+    """Return the standard names in `names`, such as model.safetensors, or all if none is standard.
 
     Other files are variants of the same weights.
     """

@@ -42,7 +42,7 @@ def opened(path: Path) -> io.BufferedReader:
 
 
 def read_json(path: Path, most: int = MOST_CONFIG) -> dict[str, Any]:
-    """Return the object in a JSON file of at most `most` bytes."""
+    """Return the JSON object in a file. Raises ModelError if the file has over `most` bytes."""
     with opened(path) as file:
         raw = file.read(most + 1)
     if len(raw) > most:

@@ -1,4 +1,4 @@
-"""Discover where a transformers model attends and how it encodes positions, by running it.
+"""Find a transformers model's attention modules and positional encoding by running the model.
 
     sites     modules that call transformers' registry of attention, with their arguments
     rotation  which channels are pairs, and the angle of each pair from token to token: from q and k
@@ -157,7 +157,7 @@ def random_tokens(base: Any) -> Tensor:
 
 
 def configs(base: nn.Module) -> list[str]:
-    """Return the path of one module for each config object; several modules may share a config."""
+    """Return one module path for each config object in the model; modules may share a config."""
     owned = ((name, getattr(module, "config", None)) for name, module in base.named_modules())
     paths = {id(config): name for name, config in owned if hasattr(config, "_attn_implementation")}
     return [*paths.values()]
@@ -342,7 +342,7 @@ def identity_rotation(module: Any, args: tuple[Any, ...], kwargs: Any, out: Any)
 
 
 def row_zero(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Replace the positions passed to a table by 0, since a text may have more tokens than rows."""
+    """Replace the indices passed to a position table by 0, so that none exceeds its last row."""
 
     def first(x: Any) -> Any:
         integer = isinstance(x, Tensor) and x.dtype in (torch.int32, torch.int64)

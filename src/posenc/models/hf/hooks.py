@@ -274,7 +274,7 @@ class SiteHook:
         )
 
     def pass_of_positions(self, cache: Any, pos: Tensor) -> Pass:
-        """Build a `Pass` from `position_ids`, as GPT-J passes none to its attention."""
+        """Build a `Pass` from `position_ids`, because GPT-J passes no `Pass` to its attention."""
         start = 0 if cache is None else cache.get_seq_length(self.site.index)
         start = int(start) if isinstance(start, Tensor) and not _traced() else start
         run = Pass(pos, start, getattr(cache, self.record, pos))
@@ -436,7 +436,7 @@ class Attention:
         return self.masks[key][1]
 
     def joined(self, x: Tensor) -> Tensor:
-        """Undo DeepSeek's reordering of the last channels, back to layout "interleaved"."""
+        """Convert the last channels, which DeepSeek reorders to layout "half", to "interleaved"."""
         if not self.apart:
             return x
         rest, turned = x.split((x.shape[-1] - self.apart, self.apart), -1)

@@ -31,7 +31,7 @@ def mask_of(
 
 
 def _from_matrix(seen: Tensor) -> Mask | None:
-    """Return a boolean matrix as a mask low ≤ i − j ≤ high, or as a dense mask if it is not one."""
+    """Convert a boolean matrix to a band mask, low ≤ i − j ≤ high, or otherwise to a dense mask."""
     batch, heads, queries, keys = seen.shape
     matrix = seen[0, 0]
     alike = heads == 1 and (batch == 1 or not seen.stride(0) or bool((seen == seen[:1]).all()))

@@ -38,7 +38,7 @@ def attention_function(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Return the attention output, (batch, token, head, channel), and None for the weights."""
+    """Return the output, (batch, token, head, channel), and None in place of attention weights."""
     attend: Callable[..., Tensor] | None = kwargs.get(NAME) or getattr(module, CALL, None)
     if attend is None:
         raise ValueError(

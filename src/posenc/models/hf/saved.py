@@ -46,7 +46,10 @@ def described(encodings: Sequence[Any]) -> dict[str, Any]:
 
 
 def restored(entry: Any, file: Path) -> list[Encoding]:
-    """Rebuild the encoding of each layer, with parameters on the meta device. Raises ModelError."""
+    """Rebuild each layer's encoding from a config entry, with parameters on the meta device.
+
+    Raises ModelError if the entry is malformed or describes other modules than encodings.
+    """
     try:
         unique = [_restored(description) for description in entry["encodings"]]
         encodings: list[Any] = [unique[n] for n in entry["layers"]]

@@ -51,7 +51,7 @@ class Info:
 
 
 class Part(NamedTuple):
-    """One file of weights: its tensors' header entries, its metadata, and a function that loads."""
+    """One file of weights: header entries, metadata, and a function that loads a tensor by name."""
 
     infos: dict[str, Info]
     metadata: dict[str, Any]
@@ -106,7 +106,7 @@ def to_tensor(info: Info, raw: bytearray) -> "torch.Tensor":
 
 @contextmanager
 def require(package: str) -> Iterator[None]:
-    """Add the command that installs `package` to an ImportError within a `with` block."""
+    """Name the command that installs `package` in any ImportError raised within a `with` block."""
     try:
         yield
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Reject a file that states sizes for which the memory would not suffice.
+"""Reject files whose stated sizes would need too much memory.
 
     check_memory(elements * 8, info.file, info.name)        raises ModelError if too large
 
@@ -17,7 +17,7 @@ UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 def check_memory(
     needed: int, file: str | Path, key: str, most: int = MOST_BYTES, of: str = ""
 ) -> None:
-    """Raise ModelError with the file and the key if more than `most` bytes are needed.
+    """Raise ModelError, naming `file` and `key`, if `needed` is more than `most` bytes.
 
     >>> check_memory(2**40, "config.json", "vocab_size")
     Traceback (most recent call last):
@@ -29,7 +29,7 @@ def check_memory(
 
 
 def format_bytes(count: int) -> str:
-    """Format a number of bytes.
+    """Format a number of bytes with a binary unit, such as "4 GiB".
 
     >>> format_bytes(512), format_bytes(2**32), format_bytes(137_438_953_472)
     ('512 B', '4 GiB', '128 GiB')
