@@ -140,7 +140,7 @@ def _cells(shape: Shape, rule: DiffusionRule, rate: float | None) -> Tensor:
 
 
 def _fitted(sizes: tuple[int, int], room: tuple[int, int]) -> list[Tensor]:
-    """Return row and column coordinates of patches, scaled to fit in `room` and centred."""
+    """Return row and column coordinates of patches, fitted into a centred box of size `room`."""
     h, w = sizes
     tall = h / w > room[0] / room[1]
     inner = (room[0], round(room[0] / h * w)) if tall else (round(room[1] / w * h), room[1])

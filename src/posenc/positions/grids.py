@@ -51,9 +51,9 @@ class Grids:
         self.used = dict.fromkeys(self.given, 0)
 
     def next(self, kind: int, tokens: int, exactly: bool = False) -> Grid:
-        """Return the size of the next picture or video of a kind, checked against `tokens`.
+        """Return the size of the next picture or video, as given by `kind`.
 
-        Raises ValueError if it needs more tokens, or with `exactly` another number.
+        Raises ValueError if it needs more than `tokens` tokens or, with `exactly`, fewer.
         """
         number, grids = self.used[kind], self.given[kind]
         if number == len(grids):
@@ -78,7 +78,7 @@ class Grids:
         return grid
 
     def refuse_left_over(self) -> None:
-        """Raise ValueError if a picture or video has a size but no tokens in `kinds`."""
+        """Raise ValueError if the size of a picture or video was passed, but it has no tokens."""
         for kind, grids in self.given.items():
             if self.used[kind] < len(grids):
                 raise ValueError(

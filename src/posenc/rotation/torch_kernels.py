@@ -79,7 +79,7 @@ def _blocks(x: Tensor, out: Tensor, *tables: Tensor) -> Iterable[tuple[Tensor, .
 
 
 def _cut(tensors: tuple[Tensor, ...], cuts: list[tuple[int, int]]) -> Iterator[tuple[Tensor, ...]]:
-    """Split all tensors along the given axes, and yield tuples of corresponding pieces."""
+    """Split all tensors by `cuts` (axis, size), and yield tuples of corresponding pieces."""
     if not cuts:
         yield tensors
         return

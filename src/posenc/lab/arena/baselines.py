@@ -1,6 +1,6 @@
-"""Reuse of stored baselines: the training runs of a suite that are the same for every entry.
+"""Reuse of baseline training runs, which are the same for every encoding that a suite measures.
 
-With the same versions and code on the same processor, these cells are equal to the bit, so they are
+With the same versions and code on the same processor, these runs are equal to the bit, so they are
 copied from the stores of an earlier run of the suite.
 """
 
@@ -18,15 +18,15 @@ SAME = ("posenc", "torch", "code", "processor", "device")  # sources that must b
 
 
 def reuse(plan: Plan, folder: Path, earlier: Path, device: Mapping[str, str]) -> int:
-    """Copy the stored baselines of an earlier run into the store of a study.
+    """Copy the baseline training runs of an earlier study into the store of this study.
 
     - `plan`: plan of the study
     - `folder`: folder of the study
-    - `earlier`: folder of the same study, for another entry
+    - `earlier`: folder of the same study of another encoding
     - `device`: device of the study, as `environment.device` returns it
 
-    Returns the number of copied cells: 0 if the earlier run was made with other versions or code,
-    or on another processor or device.
+    Returns the number of copied training runs: 0 if the earlier ones were made with other versions
+    or code, or on another processor or device.
     """
     if not store.exists(earlier):
         return 0
@@ -47,7 +47,7 @@ def reuse(plan: Plan, folder: Path, earlier: Path, device: Mapping[str, str]) ->
 
 
 def _baselines(plan: Plan, held: Contents) -> list[Record]:
-    """Return the records of a plan's training runs, except those of the entry."""
+    """Return the stored training runs of a plan, except those of the measured encoding."""
     rates = analysis.chosen_rates(plan, held)
     cells = [cell for cell in execute.cells_of(plan) if not is_entry(cell.name)]
     if plan.rates:

@@ -23,7 +23,7 @@ SEEDS = 2
 
 @dataclass(frozen=True)
 class FirstLook:
-    """The results of one row on one task: the share of right answers by length, size and time."""
+    """The results of one encoding on one task: accuracy by length, parameters and step time."""
 
     task: str
     row: str
@@ -35,7 +35,7 @@ class FirstLook:
 
 
 def stored() -> tuple[Plan, list[FirstLook]]:
-    """Read the plan and the results of the packaged baselines."""
+    """Read the plan and the results of the baselines that are stored in the package."""
     content = json.loads(STORED.read_text("utf-8"))
     rows = [
         FirstLook(**row | {"means": {int(n): mean for n, mean in row["means"].items()}})
@@ -45,7 +45,7 @@ def stored() -> tuple[Plan, list[FirstLook]]:
 
 
 def results(found: Analysis) -> list[FirstLook]:
-    """Return the results of the rows of a study that have trained seeds."""
+    """Return the results of each encoding on each task for which a seed has been trained."""
     return [
         FirstLook(
             row.task, row.encoding, row.trained, len(row.seeds), dict(row.means), row.parameters,
@@ -56,7 +56,7 @@ def results(found: Analysis) -> list[FirstLook]:
 
 
 def plan_of(encoding: str, baseline: Plan) -> Plan:
-    """Return the baseline's plan reduced to this encoding alone, with two seeds."""
+    """Return the baselines' plan with two seeds, and with `encoding` as its only encoding."""
     row = PlanRow(ENTRY, encoding, {}, "plain", "", "")
     return replace(
         baseline, encodings=(row,), seeds=SEEDS, contrast=(), positive="", negative="", withdraw=""
@@ -76,7 +76,7 @@ def run(
 
 
 def lines(found: Sequence[FirstLook]) -> list[str]:
-    """Return the lines of a table for each task: right answers by length, model size and time."""
+    """Return the lines of a table for each task: accuracy by length, parameters and step time."""
     written = []
     for task in dict.fromkeys(row.task for row in found):
         rows = [row for row in found if row.task == task]

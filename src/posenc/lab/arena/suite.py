@@ -26,7 +26,7 @@ ENTRY = "entry"  # the label of the measured encoding's row, and the beginning o
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite of studies; each plan lacks only the encoding to be measured, the entry."""
+    """A suite of study plans, to which `plans` adds the encoding to be measured (the entry)."""
 
     name: str
     studies: Mapping[str, Mapping[str, Any]]
@@ -45,14 +45,14 @@ class Suite:
         return cls(name, content["studies"], content.get("draft", ""), content.get("seconds", {}))
 
     def hours(self, name: str) -> float | None:
-        """Estimate the core hours of one study with all trials; None if times are not known."""
+        """Estimate the core hours of the study `name`, including trial runs; None if unknown."""
         if name not in self.seconds:
             return None
         plan = self.plans("alibi")[name]
         return (len(plan.cells()) + len(plan.trials())) * self.seconds[name] / 3_600
 
     def plans(self, encoding: str) -> dict[str, Plan]:
-        """Return the plans of all studies for an encoding of the catalogue or `module.py:Mine`.
+        """Return the plan of each study with this encoding: a catalogue name or `module.py:Mine`.
 
         Raises PlanError for an encoding that is already a row of every study, or that cannot be
         made.
@@ -84,11 +84,11 @@ class Suite:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the canonical texts of all plans, for the entry `alibi`."""
+        """The SHA-256 of the plans of all studies, with ALiBi as the measured encoding."""
         texts = (f"{name}\n{plan.text}" for name, plan in self.plans("alibi").items())
         return sha256("\n".join(texts).encode()).hexdigest()
 
 
 def is_entry(label: str) -> bool:
-    """Test whether a row's name is that of the measured encoding: "entry" or "entry 1e-3"."""
+    """Test whether a row label, such as "entry" or "entry 1e-3", is of the measured encoding."""
     return label.split(" ")[0] == ENTRY

@@ -357,9 +357,9 @@ def _measure(card: Card, encoding: Encoding, material: Material) -> dict[str, An
 
 
 def _properties(card: Card, encoding: Encoding, settings: Settings) -> dict[str, Finding]:
-    """Measure all properties of an encoding.
+    """Measure all properties of an encoding, or return its stored results.
 
-    For a catalogue entry at default sizes, stored results are returned instead.
+    Results are stored for catalogue entries at default sizes.
     """
     if card in CATALOG and (settings.dim, settings.heads, settings.seed) == (DIM, HEADS, SEED):
         return kept_findings(card)

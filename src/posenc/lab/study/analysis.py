@@ -66,7 +66,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A planned comparison of encodings on a task, by one difference or by that of two."""
+    """A planned comparison of encodings on a task: a difference, or that of two differences."""
 
     task: str
     one: Sequence[str]
@@ -88,7 +88,7 @@ class Contrast:
 
     @property
     def decided(self) -> bool:
-        """True if Holm's p is below 5 % and the confidence interval excludes 0.
+        """True if the Holm-adjusted p is below 5 % and the confidence interval excludes 0.
 
         False if a test has shown that both sides are equal within the plan's margin.
         """
@@ -208,7 +208,7 @@ def analyse(contents: Contents, protocol: str | None = None) -> Analysis:
 
 
 def _baselines(row: Row, runs: Mapping[int, tuple[Cell, Record | None]]) -> tuple[str, ...]:
-    """List the baselines that were tested for an encoding, such as "cropped"."""
+    """List the baseline evaluations of an encoding, such as "cropped", where the input is cut."""
     if row.protocol == "sliding":
         return BASELINES
     held = {name for _, record in runs.values() if record for name, _ in record.outcomes}
@@ -232,7 +232,7 @@ def cells_of(contents: Contents) -> list[Cell]:
 
 
 def plan_of(contents: Contents) -> Plan | None:
-    """Return the plan that was registered last. Raises PlanError if this version cannot read it."""
+    """Return the last registered plan, or None. Raises PlanError if it is not a valid plan."""
     if not contents.plans:
         return None
     try:
@@ -573,7 +573,7 @@ def outcomes_graded(record: Record, protocol: str | None = None) -> dict[int, Ou
 
 
 def _vector(outcomes: Mapping[int, Outcome], metric: str, trained: int) -> Tensor | None:
-    """Compute one run's metric for each prompt, or None if no length of the metric was tested.
+    """Compute one run's metric for each prompt; None if none of the metric's lengths was tested.
 
     Prompts of different lengths are different texts. Averaging those of the same number preserves
     the mean and its variance.

@@ -118,7 +118,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The name of this run in tables: its label, or the encoding's name without a label."""
+        """The name of this run in tables: its label, or the encoding's name if it has no label."""
         return self.label or self.encoding
 
     @property

@@ -163,7 +163,7 @@ def _predict(
 
 
 def is_resized(encoding: Encoding, task: Task) -> bool:
-    """Test whether an encoding is a table with a row for each token of the training pictures."""
+    """Test whether an encoding is a learned table that is resized for pictures of other sizes."""
     return (
         task.points is not None
         and isinstance(encoding, Learned)
@@ -172,7 +172,7 @@ def is_resized(encoding: Encoding, task: Task) -> bool:
 
 
 def with_resized_table(model: Transformer, task: Task, tokens: int) -> Transformer:
-    """Return a model for pictures of `tokens` tokens, whose learned table is resized to them.
+    """Return a model whose learned position table, if any, fits pictures of `tokens` tokens.
 
     The row of `<bos>` is kept, as that of a class token.
     """
@@ -331,5 +331,5 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 
 
 def _permuted(points: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Shuffle the points (row, column) like the tokens; return None if there are no points."""
+    """Shuffle the points (row, column) of tokens by `order`; return None if either is None."""
     return None if points is None or order is None else points[order]

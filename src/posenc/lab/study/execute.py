@@ -1,8 +1,8 @@
-"""Execution of a plan by worker processes of one thread each; one process stores the results.
+"""Execution of a plan's training runs by worker processes of one thread each.
 
-Finished work is never lost. A worker that is killed is replaced, and its cell resumes from its
-checkpoint. If the main process is killed, the workers write checkpoints and end, and the same
-command resumes the study.
+The main process stores the results. Finished work is never lost. A worker that is killed is
+replaced, and its training run resumes from its checkpoint. If the main process is killed, the
+workers write checkpoints and end, and the same command resumes the study.
 """
 
 import multiprocessing
@@ -337,7 +337,7 @@ def _as_plan_error(what: str) -> Iterator[None]:
 
 
 def file_of(cell: Cell) -> Path | None:
-    """Return the file with the task's text or data, or None; raise ValueError if it changed."""
+    """Return the task's data file or None. Raises ValueError if it changed after the study began."""
     if not cell.source:
         return None
     path = Path(cell.source)

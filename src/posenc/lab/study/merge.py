@@ -67,7 +67,7 @@ def _joined(whole: Contents, other: Contents, part: Path) -> Contents:
 
 
 def copy_times(writer: Store, parts: Sequence[Path], cells: set[str]) -> None:
-    """Copy the times of training runs from the stores `parts` to `writer`.
+    """Copy the times of training runs from the stores of other studies to `writer`.
 
     Times of runs that are not in `cells` are left out.
     """

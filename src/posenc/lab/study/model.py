@@ -114,7 +114,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def generate(self, tokens: Tokens, more: int) -> Int[Tensor, "text longer"]:
-        """Append the likeliest `more` tokens, one by one with a key–value cache."""
+        """Append `more` tokens to each text by greedy decoding, with a key–value cache."""
         cache, read = self.new_cache(), tokens
         for _ in range(count(more, "more", 0)):
             given = tokens if cache is None else read

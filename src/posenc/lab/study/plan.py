@@ -97,7 +97,7 @@ class PlanRow:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings as a dict; a profile or trained length that the plan sets is left out."""
+        """The settings as a dict, without `profile` and `trained` if the row does not set them."""
         written = asdict(self)
         return {k: x for k, x in written.items() if x or k not in ("profile", "trained")}
 
@@ -231,7 +231,7 @@ class Plan:
         ]  # fmt: skip
 
     def profile_of(self, row: PlanRow) -> Profile:
-        """Return the model and training settings of one entry, which may override the plan's."""
+        """Return the model and training settings of a row, which may override the plan's."""
         return replace(self.profile, **row.profile)
 
     def trials(self) -> list[Cell]:

@@ -137,7 +137,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Contents:
-    """All data in a study's database: plans, deviations, sources and training runs."""
+    """All data in a study's database: plans, deviations from them, environment, training runs."""
 
     # Digests and texts of the plans, in the order in which they were registered
     plans: Sequence[tuple[str, str]]
@@ -168,13 +168,13 @@ class Contents:
 
     @property
     def registered(self) -> bytes:
-        """The plans, deviations and sources as bytes, from which their checksum is computed."""
+        """The plans, deviations and environment as bytes, from which a checksum is computed."""
         parts = [*self.plans, *self.deviations, *sorted(self.sources.items())]
         return "".join(map(repr, parts)).encode()
 
     @property
     def checksums(self) -> dict[str, str]:
-        """SHA-256 checksums: one for each record, and one for plans, deviations and sources."""
+        """SHA-256 checksums: one per training run, one for plans, deviations and environment."""
         parts = {name: _bytes_of(name, record) for name, record in self.records.items()}
         return {n: sha256(x).hexdigest() for n, x in {REGISTERED: self.registered, **parts}.items()}
 
@@ -214,7 +214,7 @@ class Store:
 
     @property
     def finished(self) -> set[str]:
-        """The digests of the finished training runs, including failures."""
+        """The digests of the finished training runs, including failed ones."""
         rows = self._file.execute("SELECT settings FROM cells")
         # Computed anew, because this version may have settings that an earlier one lacked
         return {Cell.of(json.loads(settings)).digest for (settings,) in rows}
@@ -222,7 +222,7 @@ class Store:
     def register(
         self, digest: str, text: str, sources: Mapping[str, str], deviation: str = ""
     ) -> None:
-        """Store a plan, its environment and any deviation in one transaction.
+        """Store a plan, the environment and any deviation from the plan in one transaction.
 
         - `digest`, `text`: digest and text of the plan, which is not written twice
         - `sources`: versions, and digests of code and texts, by name

@@ -146,7 +146,7 @@ class Task:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The text lengths at which the task is tested: up to 2 L by default.
+        """The text lengths at which the task is tested, by default up to 2 L, for trained length L.
 
         The default is fifths of L, then L + 1 … 2 L. Every length beyond L is tested, because
         encodings may rank differently at the next one. If L is more than 100, a hundred evenly
@@ -307,7 +307,7 @@ def mode(n: int, random: Random) -> Answered:
 
 
 def counting(n: int, random: Random) -> Answered:
-    """List n consecutive words, such as w98 w99 w0, given the first and the last word."""
+    """List n consecutive words (w0 follows w99), given the first and the last word."""
     first = random.randrange(len(WORDS))
     steps = [WORDS[(first + step) % len(WORDS)] for step in range(n)]
     return [steps[0], steps[-1], SEPARATOR], steps
@@ -364,7 +364,7 @@ def recall(n: int, random: Random, pairs: int = 6) -> TaskText:
 
 
 def variables(n: int, random: Random, values: int = 2, hops: int = 3) -> TaskText:
-    """List all variables with one value, from assignments spread over n symbols of noise.
+    """List the variables with a given value, after assignments spread over n symbols of noise.
 
         k7 = v3 k1 = v9 w5 k2 = k1 w8 w1 k4 = k7 … <sep> v3 k7 k4      graded: k7 k4
 

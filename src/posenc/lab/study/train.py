@@ -86,7 +86,7 @@ def run(
 
 
 def _saved(path: Path, cell: Cell) -> Transformer:
-    """Load a run's saved model. No code is run except that of the run's encoding."""
+    """Load a run's saved model. The only user code that may be executed is the run's encoding."""
     saved = load(path, allow_code=cell.encoding)
     there, here = (checkpoints.flat(one.settings) for one in (saved.cell, cell))
     if other := checkpoints.differences(there, here):

@@ -126,7 +126,7 @@ def against(
 def _tested(
     apply: Apply, rotary: Rotary, spec: Spec, still: complex, length: int, beyond: bool = True
 ) -> Verdict:
-    """Test an implementation at one length; `beyond` adds positions from `length` on."""
+    """Test an implementation at positions below `length`, and at larger ones if `beyond`."""
     observed = Observed(apply, ProbePositions.of(rotary, length, beyond), rotary, spec)
     return _verdict(observed, rotary, spec, length, still)
 
@@ -134,7 +134,7 @@ def _tested(
 def _tested_by_length(
     test: Callable[..., Verdict], rotary: Rotary, length: int, shorter: bool
 ) -> Verdict:
-    """Test an implementation whose θ depends on the length, at positions below `length`.
+    """Test an implementation whose θ depends on the text length, such as dynamic NTK.
 
     - `shorter`: also test a text of the trained length, before and after the long one
     """
@@ -154,7 +154,7 @@ def _tested_by_length(
 
 
 def _layer(spec: Spec, layer: int | None) -> tuple[Rotary, complex]:
-    """Return the RoPE of a layer, and the complex factor of the pairs that it does not rotate.
+    """Return the RoPE of a layer, and the correct complex factor of its unrotated pairs.
 
     The factor is 1 + i for FoPE, and otherwise 1.
     """
@@ -216,9 +216,9 @@ def _verdict(
 
 
 def _of_one_or_both(faults: Mapping[str, list[RotationFault]], one: bool) -> list[RotationFault]:
-    """List the faults of queries and keys once each, and name those that only one of them has.
+    """Merge the faults of queries and keys, and note in a fault if only one of them has it.
 
-    - `one`: only one of them is rotated, so a fault can have only one
+    - `one`: True if only queries or only keys are rotated; no note is added then
     """
     found = {fault.name: fault for some in faults.values() for fault in some}
     for name, some in faults.items():
@@ -233,7 +233,7 @@ def _of_one_or_both(faults: Mapping[str, list[RotationFault]], one: bool) -> lis
 def _measured_pairs(
     observed: Observed, rotary: Rotary, unit: Tensor, findings: list[RotationFault]
 ) -> Pairs | None:
-    """Return the measured arrangement of rotary pairs.
+    """Return the arrangement of rotary pairs that explains the measured outputs, or None.
 
     A deviation from the config is appended to `findings`. `unit` has the correct complex factors.
     """
@@ -252,7 +252,10 @@ def _measured_pairs(
 def _no_rotation(
     observed: Observed, rotary: Rotary, unit: Tensor, left: float
 ) -> list[RotationFault]:
-    """Describe an output that is not a rotation of pairs; `left` is the smallest residual."""
+    """Describe an output that is not a rotation of pairs.
+
+    - `left`: residual of the arrangement of pairs that fits best
+    """
     if crossed := observed.crossed():
         others = {"queries": "keys", "keys": "queries"}
         return [
@@ -348,7 +351,7 @@ def _explained(
 
 
 def _relative_error(m: Tensor, made: Tensor, room: Tensor) -> float:
-    """Return the largest difference of two complex factors, divided by the allowed error."""
+    """Return the largest error of measured complex factors `m`, divided by the tolerance."""
     return float(off(m, made, room).max())
 
 

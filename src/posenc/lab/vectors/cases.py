@@ -1,4 +1,4 @@
-"""The content of the test vectors: settings and inputs, with the outputs that the formulas give.
+"""The test vectors: settings and inputs of positional encodings, with the expected outputs.
 
     angles      θ and a position → cos and sin, with the gain and the softmax scale
     rotation    queries and keys → the rotated ones, rounded once to a precision

@@ -1,4 +1,4 @@
-"""Known faults of implementations of RoPE, each with the numbers that it leads to.
+"""Known faults of RoPE implementations, each with the wrong θ, positions or factors it causes.
 
 Each generator varies one part of the formula: the channels of a pair, θ, the position, the rounding
 of numbers, or the multiplication. It yields the correct variant first, with None as its fault.
@@ -95,7 +95,7 @@ def arrangements(rotary: Rotary) -> Iterator[tuple[RotationFault | None, Pairs]]
 def exchanges(
     rotary: Rotary, unit: Tensor
 ) -> Iterator[tuple[RotationFault, Callable[[Tensor], Tensor]]]:
-    """Yield faults of x · cos + exchanged(x) · sin that make the result no rotation.
+    """Yield faulty forms of x · cos + rotate_half(x) · sin, whose results are not rotations.
 
     Each fault has a function from queries or keys to the faulty result. `unit` has the correct
     cos + i·sin, (batch, token, pair).
@@ -389,13 +389,13 @@ ROUNDED = {
 
 
 class Rounding(NamedTuple):
-    """The steps of computing cos and sin whose results are rounded, and the dtype for these."""
+    """A computation of cos and sin in which the steps named in `parts` are rounded to `dtype`."""
 
     parts: tuple[str, ...] = ()
     dtype: torch.dtype = torch.float64
 
     def __call__(self, points: Tensor, theta: Tensor) -> Tensor:
-        """Return cos + i·sin of position · θ, with these steps rounded."""
+        """Return cos + i·sin of position · θ, with the steps in `parts` rounded to `dtype`."""
 
         def rounded(part: str, x: Tensor) -> Tensor:
             return x.to(self.dtype).double() if part in self.parts else x
@@ -405,9 +405,9 @@ class Rounding(NamedTuple):
 
 
 def roundings() -> Iterator[tuple[RotationFault | None, Rounding]]:
-    """Yield functions that compute cos and sin of position · θ.
+    """Yield functions that compute cos and sin of position · θ: an exact one, then faulty ones.
 
-    The first one is exact. The others round some of their steps to 16 bits, which is a known fault.
+    The faulty ones round some of their steps to 16 bits.
     """
     yield None, Rounding()
     for count in range(1, len(ROUNDED) + 1):

@@ -130,7 +130,7 @@ class Observed:
         return pair[0], pair[1]
 
     def crossed(self) -> list[str]:
-        """Return "queries" if their output depends on the keys, and "keys" the other way round."""
+        """List the outputs, "queries" or "keys", that depend on the content of the other one."""
         (q, k), (other_q, other_k) = self.contents
         alone = self._call(q, other_k)[0], self._call(other_q, k)[1]
         return [
@@ -140,7 +140,7 @@ class Observed:
         ]
 
     def multipliers(self, pairs: Pairs, part: int) -> tuple[Tensor, float]:
-        """Measure the complex factor of each rotary pair, and the largest residual.
+        """Fit a complex factor to each rotary pair; return the factors and the largest residual.
 
         The residual is 0 if the factors do not depend on the content of queries and keys.
 
