@@ -122,7 +122,7 @@ _SECTIONS = (
 
 
 def rule_of(rule: Any) -> MultimodalRule:
-    """Return the rule for a `model_type`, for the name of a layout, or for a model's config.
+    """Return the position-id rule for a `model_type`, a layout's name or a model's config.
 
     Values in the config replace the defaults of its `model_type`.
     """

@@ -306,10 +306,11 @@ class Material:
         return similarity.of_words(self.layer(NoPE()), self.windows)
 
     def layer(self, encoding: Encoding) -> SelfAttention:
-        """Make a layer with the same weights for every encoding; q and k have variance 1."""
+        """Make an attention layer with the same random weights for every encoding."""
         width = self.settings.width
         layer = SelfAttention(width, self.settings.heads, encoding)
         generator = torch.Generator().manual_seed(self.settings.seed)
+        # With these weights, q and k have variance 1
         for part in (layer.q, layer.k, layer.v, layer.out):
             part.weight.data.copy_(torch.randn(width, width, generator=generator) * width**-0.5)
             part.bias.data.zero_()

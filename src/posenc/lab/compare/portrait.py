@@ -55,7 +55,7 @@ TARGET = 200  # distance in tokens of the key at which a score is made to peak
 
 @dataclass(frozen=True)
 class Closeup:
-    """The detailed data of one encoding; None for data that this kind of encoding lacks."""
+    """Detailed data of one encoding. Data that this kind of encoding does not have is None."""
 
     slug: str
     similarity: Between | None
@@ -72,7 +72,7 @@ class Closeup:
 
 @dataclass(frozen=True)
 class FirstTurning:
-    """Data for figures of one rotary encoding: the first one in the comparison."""
+    """Data for figures of the first rotary encoding in a comparison."""
 
     slug: str
     pair: tuple[str, str] | None  # two words that follow each other in two sentences

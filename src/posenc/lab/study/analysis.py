@@ -66,7 +66,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A planned comparison of encodings on a task: a difference, or that of two differences."""
+    """A planned comparison of encodings on a task: a difference, or a difference of differences."""
 
     task: str
     one: Sequence[str]
@@ -262,7 +262,7 @@ def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]
 
 
 def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
-    """Return the key by which learning rates are ranked: (mean outcome, mean last loss).
+    """Return the sort key that ranks learning rates: (mean outcome, mean last loss).
 
     A lower key is better. A failed trial gives infinity.
     """

@@ -331,5 +331,5 @@ def _bits(task: Task, batch: Batch, outputs: Predictions) -> dict[str, Tensor]:
 
 
 def _permuted(points: Tensor | None, order: Tensor | None) -> Tensor | None:
-    """Shuffle the points (row, column) of tokens by `order`; return None if either is None."""
+    """Reorder the points (row, column) of tokens by `order`; None if either argument is None."""
     return None if points is None or order is None else points[order]

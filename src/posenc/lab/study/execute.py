@@ -337,7 +337,7 @@ def _as_plan_error(what: str) -> Iterator[None]:
 
 
 def file_of(cell: Cell) -> Path | None:
-    """Return the task's data file or None. Raises ValueError if it changed after the study began."""
+    """Return the task's data file or None; raise ValueError if it changed since the study began."""
     if not cell.source:
         return None
     path = Path(cell.source)

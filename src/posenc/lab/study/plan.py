@@ -155,7 +155,7 @@ class Plan:
 
     @classmethod
     def of(cls, content: Mapping[str, Any], source: str = "the plan") -> "Plan":
-        """Make a plan from the content of a TOML file. Raises PlanError for an invalid one."""
+        """Make a plan from the parsed content of a TOML file. Raises PlanError if it is invalid."""
         if too_deep(content):
             raise _nested(source)
         return _PlanReader(source).plan(content)

@@ -70,7 +70,7 @@ PILOT = "pilot"  # name of the source that marks a store as a pilot, which is no
 
 
 class StoreError(ValueError):
-    """Raised for a file that is damaged, is not a study's store, or has a later version."""
+    """Raised for a file that is damaged, is not a study's store, or has a newer format."""
 
 
 class Outcome(NamedTuple):
@@ -422,7 +422,7 @@ def _compare(checksums: Mapping[str, str], file: sqlite3.Connection, path: Path)
 
 
 def _check(file: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreError for a database that is not a store, or of a later version."""
+    """Raise StoreError if a database is not a study's store, or has a newer format."""
     (mark,) = file.execute("PRAGMA application_id").fetchone()
     tables = dict(
         file.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")

@@ -146,7 +146,7 @@ class Task:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The text lengths at which the task is tested, by default up to 2 L, for trained length L.
+        """The text lengths in tests of the task, by default up to twice the trained length L.
 
         The default is fifths of L, then L + 1 … 2 L. Every length beyond L is tested, because
         encodings may rank differently at the next one. If L is more than 100, a hundred evenly

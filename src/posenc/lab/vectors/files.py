@@ -41,7 +41,7 @@ def encoded(x: Tensor) -> dict[str, Any]:
 
 
 def decoded(data: Mapping[str, Any]) -> Tensor:
-    """Convert plain data that `encoded` returned back to a tensor."""
+    """Convert plain data, as returned by `encoded`, to a tensor."""
     dtype = getattr(torch, data["dtype"])
     numbers = [float.fromhex(n) for n in data["data"]] if dtype.is_floating_point else data["data"]
     return (

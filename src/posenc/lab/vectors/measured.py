@@ -190,7 +190,7 @@ def _base(theta: Tensor, turned: int, room: Tensor) -> float | None:
 
 
 def _groups(right: Tensor, rotary: Rotary, room: Tensor) -> dict[str, Tensor]:
-    """Return masks of the rotary pairs whose θ is kept, divided by the factor, or in between.
+    """Return masks of rotary pairs whose θ is kept, divided by the scaling factor, or in between.
 
     The scaling methods are YaRN and Llama 3; the result is empty for others.
     """
