@@ -33,11 +33,11 @@ START, END = "<!-- table: made by tools/table.py -->", "<!-- end of table -->"
 GUIDE = "<!-- guide: made by tools/table.py -->"
 NAMES = "<!-- encodings: made by tools/table.py -->"
 FAMILIES = {
-    "additive": "added to embeddings",
-    "rotary": "rotate queries and keys",
-    "bias": "added to scores",
-    "relative": "change scores by distance and content",
-    "none": "no positions, for comparison",
+    "additive": "vectors added to embeddings",
+    "rotary": "encodings that rotate queries and keys",
+    "bias": "biases added to scores",
+    "relative": "encodings that change scores by distance and content",
+    "none": "no encoding, for comparison",
 }
 
 

@@ -79,7 +79,7 @@ def first(text: str) -> str:
 def _encodings(root: Path) -> Iterator[Page]:
     """Yield the list of encodings, and a page for each."""
     template = page.environment(FileSystemLoader(Path(__file__).parent)).get_template("encoding.md")
-    lines = ["# Encodings", "Each is one short file that reads like its formula."]
+    lines = ["# Encodings", "Each encoding is one short file that reads like its formula."]
     for family, title in FAMILIES.items():
         cards = [card for card in CATALOG if card.family == family]
         rows = [f"- [{card.name}]({card.slug}.md): {card.summary}" for card in cards]

@@ -226,10 +226,11 @@ def test_the_page_is_that_of_the_stored_results():
         if min(case["remapped"].values()) < min(case["bits"].values()) - ENOUGH
     ]
     text = (PAGE.parent / "models.md").read_text("utf-8")
-    assert f"measured in {len(remapped)} of these cases" in text
-    assert f"In {len(helps)} cases, the best of these three methods saves at least 0.01" in text
+    assert f"measured in {len(remapped)} of the 40 cases" in text
+    of = f"of the {len(remapped)} cases, the best of these three methods"
+    assert f"In {len(helps)} {of} saves at least 0.01" in text
     assert f"the last 64 tokens, and at most {max(saved):.3f}" in text
-    assert f"In {len(wins)} cases, the best of the three is also better than every method" in text
+    assert f"In {len(wins)} {of} is also better than every method" in text
 
 
 @pytest.mark.slow
