@@ -1,4 +1,4 @@
-"""Positional encodings for transformers, usable in attention, with measured properties.
+"""Positional encodings for transformers, with attention layers that apply the encodings.
 
 Public names are imported on first use, so that `posenc --help` does not wait for torch.
 """

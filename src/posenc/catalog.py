@@ -1,4 +1,4 @@
-"""The catalogue of all encodings in the order of their publication; `posenc` exports the names."""
+"""The catalogue of all encodings in the order of publication; `posenc` re-exports its classes."""
 
 import sys
 from collections.abc import Iterable
@@ -107,7 +107,7 @@ def find(name: str | Card | Encoding) -> Card:
 
 
 def choose(wanted: Iterable[str | Card | Encoding]) -> list[Card]:
-    """Return the cards of the chosen encodings without duplicates; number equal names.
+    """Return the cards of the chosen encodings without duplicates; add numbers to equal names.
 
     >>> from posenc import ALiBi
     >>> [card.name for card in choose(["alibi", "rope", ALiBi(4), "RoPE"])]

@@ -15,7 +15,7 @@ __all__ = ["conform"]
 
 
 def conform(mine: Any, *sizes: int | None, **options: Any) -> Conformance:
-    """Test all promises of an encoding of your own, and fail if one is broken.
+    """Test that an encoding of your own meets every requirement in `posenc.properties.promises`.
 
     - `mine`: a class, a function that makes an encoding, an instance, "my.py:Mine", or a card
     - `sizes`: `dim`, `heads` and `width`, in this order; missing ones are chosen as in

@@ -31,7 +31,7 @@ def similarity(freqs: Frequencies, length: int) -> Tensor:
 
 
 def search(dim: int, length: int, bases: Sequence[float], first: int = 0) -> int | None:
-    """Return the index of the first base with Σⱼ cos(m θⱼ) ≥ 0 at all m < `length`, or None.
+    """Return the index of the first of `bases` with Σⱼ cos(m θⱼ) ≥ 0 at all m < `length`, or None.
 
     `bases` are candidates for RoPE's base. B(m) = Σⱼ cos(m θⱼ) is the similarity at distance m.
 

@@ -42,7 +42,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Clocks:
-    """The rotations of a query and a key at several positions; the query is `gap` tokens later."""
+    """The rotations of a key at several positions, and of a query `gap` tokens after each key."""
 
     gap: int
     position: list[int]  # position of the key, step by step
@@ -51,7 +51,7 @@ class Clocks:
 
 @torch.no_grad()
 def clocks(encoding: Encoding, positions: Sequence[int], gap: int = 4) -> Clocks:
-    """Return the rotations of a query and a key at each position, in four pairs, fastest first."""
+    """Return the rotations of a query and a key by position in four rotary pairs, fastest first."""
     encoding, pos = in_float64(encoding), torch.tensor(list(positions))
     channels = encoding.dim or 16
     pairs = channel_pairs(encoding, channels)

@@ -1,4 +1,4 @@
-"""Project clusters of words to a plane, before and after positions are added.
+"""Project groups of word vectors to a plane, before and after positions are added.
 
 The words are frequent words of a text in groups of similar ones: the first words of groups are
 dissimilar, and each is followed by the most similar words. The axes have most variance without
@@ -33,7 +33,7 @@ class Clouds:
 
 @torch.no_grad()
 def clouds(text: Text, vectors: Tensor, encoding: Encoding, seed: int = 0) -> Clouds:
-    """Project forty words to a plane, before and after an encoding adds their positions.
+    """Project the vectors of forty words to a plane, before and after an encoding adds positions.
 
     The words are placed at positions 0 … 39 in random order. `vectors` (word, channel) are their
     embeddings.

@@ -37,7 +37,7 @@ READ_TO_CHECK = torch.ops.aten.aminmax.default  # the operation that checks posi
 
 @dataclass(frozen=True)
 class Ratio:
-    """The time of a layer divided by the time of the first layer in the same round.
+    """A layer's time divided by the time of the first layer, as the median over repeated rounds.
 
     `low` and `high` are the 95 % interval of the median. Fewer than six rounds have no such
     interval; then they are the smallest and the largest ratio.
@@ -63,7 +63,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class AtLength:
-    """Time and memory of a forward pass at one text length; None if the length is rejected."""
+    """Time and memory of a forward pass at one text length; None if the layer rejects it."""
 
     tokens: int
     seconds: float | None  # CPU seconds
@@ -127,10 +127,10 @@ def by_length(
     rounds: Mapping[int, int],
     step: Callable[[], None] = lambda: None,
 ) -> list[list[AtLength]]:
-    """Measure forward passes of layers at each text length, with the given number of rounds.
+    """Measure time and memory of a forward pass of each layer at each text length.
 
-    The first layer is the baseline, and must accept every length. `step` is called after each
-    round.
+    `rounds` maps each length to the number of rounds in which all layers are timed. The first layer
+    is the baseline, and must accept every length. `step` is called after each round.
     """
     measured: list[list[AtLength]] = [[] for _ in layers]
     for tokens, times_each in rounds.items():

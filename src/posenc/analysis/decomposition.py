@@ -1,4 +1,4 @@
-"""Split scores into parts that depend on content, on position, and on both.
+"""Split attention scores into parts that depend on content, on position, and on both.
 
     additive         (c + p) · (c′ + p′) = c·c′ + c·p′ + p·c′ + p·p′      c, p: word and position
                                           times W_q; c′, p′: times W_k
@@ -50,7 +50,7 @@ MISFIT = 0.05  # largest error, as a share of the largest score; rounding to bfl
 
 @dataclass(frozen=True)
 class Decomposition:
-    """The scores of one text, and the named parts whose sum is the scores."""
+    """The attention scores of one text, and the named parts that add up to the scores."""
 
     encoding: str
     scores: list[list[list[float]]]  # (head, query, key), in logits: the sum of the parts
@@ -122,7 +122,7 @@ def of_layer(
     mask: Mask | None = None,
     bands: int = 4,
 ) -> Decomposition:
-    """Split the scores of a layer with the input `x`, (1, token, channel), into named parts."""
+    """Split an attention layer's scores on `x`, (1, token, channel), into named parts."""
     encoding = layer.encoding
     pos = folded(x.shape[-2], encoding.axes).to(x.device) if pos is None else pos
     at = encoding.prepare(pos)
@@ -225,7 +225,10 @@ def of_bert(model: Any, inputs: Mapping[str, Tensor]) -> Decomposition:
 
 
 def normed(norm: nn.LayerNorm, x: Tensor, part: Tensor) -> Tensor:
-    """Return the contribution of one summand of x to LayerNorm(x) − β: γ (part − mean) / σ(x)."""
+    """Return the term of LayerNorm(x) that comes from `part`, one of the summands of x.
+
+    The term is weight · (part − mean of part) / standard deviation of x.
+    """
     spread = (x.var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
     return norm.weight * (part - part.mean(-1, keepdim=True)) / spread
 

@@ -1,4 +1,4 @@
-"""Compute the share of each rotation circle that longer texts use and training did not.
+"""Compute the share of RoPE's rotation angles that occur in longer texts but not in training.
 
 A pair with θ radians per token has, over the distances of L tokens, the angles
 
@@ -23,7 +23,7 @@ LIKE_YARN = "by_parts"  # left out, because it equals "yarn" except for the roun
 
 @dataclass(frozen=True)
 class Dial:
-    """Shares of the circle that one RoPE pair uses in training, and only in longer texts."""
+    """The share of the circle that a RoPE pair covers in training, and what longer texts add."""
 
     wavelength: float  # tokens per turn in the longer text; infinite if it is not rotated
     met: float  # share of the circle that training used
@@ -31,7 +31,7 @@ class Dial:
 
 
 def dials(before: Theta, now: Theta, trained: int, target: int) -> list[Dial]:
-    """Return the shares of the circle that each pair uses in training and only in longer texts."""
+    """Return a `Dial` for each RoPE pair, from its frequencies in training and in longer texts."""
     return [
         _dial(abs(was), abs(turns), trained, target) for was, turns in zip(before, now, strict=True)
     ]
@@ -44,7 +44,7 @@ def by_method(
     configured: Theta | None = None,
     long: Sequence[float] | None = None,
 ) -> dict[str, list[Dial]]:
-    """Return the dials of all RoPE pairs for each method of context extension.
+    """Return a `Dial` for each RoPE pair, by method of context extension.
 
     The keys are "none", "configured" and the methods of extension; "longrope" needs its factors,
     `long`.

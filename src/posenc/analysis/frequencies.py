@@ -196,9 +196,9 @@ def smallest_base(dim: int, length: int) -> float:
 
 @cache
 def _enough() -> dict[str, list[tuple[int | None, int]]]:
-    """Read the packaged table of the smallest sufficient RoPE bases by head size.
+    """Read the packaged table of RoPE bases, each with the longest text for which it is enough.
 
-    Each base has the length of the longest text for which it is large enough.
+    The keys are head sizes. "Enough" means that Σⱼ cos(m θⱼ) is never negative.
     """
     return json.loads(Path(__file__).with_name("smallest_bases.json").read_text("utf-8"))
 

@@ -50,7 +50,7 @@ def changes(read: Read, x: Tensor, order: Tensor) -> list[float]:
 
 @torch.no_grad()
 def difference(read: Read, x: Tensor, i: int, j: int) -> float:
-    """Return the relative difference between the outputs of a model, `read`, at tokens i and j."""
+    """Return the relative difference between a model's outputs at tokens i and j of the input x."""
     out = read(x)
     return _share(out[:, i] - out[:, j], out[:, i])
 

@@ -27,7 +27,7 @@ WINDOW = 32
 
 
 def _product(freqs: torch.dtype, pos: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return a function that multiplies frequencies by positions in the given dtypes."""
+    """Return a function that rounds frequencies and positions to two dtypes and multiplies them."""
     return lambda p, theta: p.to(pos).float().unsqueeze(-1) * theta.to(freqs).float()
 
 
@@ -50,7 +50,7 @@ WAYS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], torch.dtype]] = {
 
 @dataclass(frozen=True)
 class Precision:
-    """RoPE's errors for texts that start at several positions, by dtypes of the computation.
+    """The errors of RoPE by position of the text's start, for each choice of dtypes in `WAYS`.
 
     NaN is stored as None.
     """

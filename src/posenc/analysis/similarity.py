@@ -147,7 +147,7 @@ def bound(
     length: int,
     layout: Layout = "interleaved",
 ) -> Bound:
-    """Return RoFormer's bound and the score at each distance, for unrotated `q` and `k`."""
+    """Return RoFormer's bound of |score| and the score at each distance, for unrotated q and k."""
     h = _complex(q, layout) * _complex(k, layout).conj()
     waves = _waves(freqs, length)
     sums = waves.cumsum(-1).abs()

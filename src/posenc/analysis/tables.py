@@ -143,7 +143,7 @@ def _likelihood_up_to(x: Tensor, least: float) -> Tensor:
 
 
 def _likelihood_from(x: Tensor, variance: float, centred: bool = False) -> Tensor:
-    """Return the log-likelihood of each suffix x[n:] under a normal distribution of `variance`.
+    """Return the log-likelihood of each suffix x[n:] under a normal distribution of given variance.
 
     The mean is 0, or that of x[n:] if `centred`.
     """

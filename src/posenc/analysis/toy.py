@@ -29,7 +29,7 @@ BITS = 0xFFFFFFFF
 
 
 def seed_of(text: str) -> int:
-    """Return the 32-bit hash of a text that the explorer's JavaScript also computes.
+    """Return a 32-bit hash of a text, the same as the JavaScript of `posenc explore` computes.
 
     The hash is FNV-1a of the UTF-16 code units.
     """
@@ -41,7 +41,7 @@ def seed_of(text: str) -> int:
 
 
 def uniform(seed: int) -> Iterator[float]:
-    """Yield the random numbers between 0 and 1 that the explorer's JavaScript also draws.
+    """Yield the same random numbers between 0 and 1 as the JavaScript of `posenc explore`.
 
     The generator is mulberry32.
     """

@@ -56,10 +56,7 @@ class CachedTokens:
         return self.k.shape[-2]
 
     def mapped(self, of_tensor: Any, of_at: Any) -> "CachedTokens":
-        """Return a copy of the cached tokens with converted tensors.
-
-        `of_tensor` converts keys and values, and `of_at` converts positions.
-        """
+        """Return a copy with `of_tensor` applied to keys and values, and `of_at` to positions."""
         ats = [None if at is None else of_at(at) for at in self.ats]
         pos = None if self.pos is None else of_at(self.pos)
         k, v = of_tensor(self.k), of_tensor(self.v)

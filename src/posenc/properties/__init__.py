@@ -29,7 +29,7 @@ from posenc.properties.probe import Probe as Probe
 
 
 def __getattr__(name: str) -> Any:
-    """Import `conform` on first use, because it imports layers, which import all cards."""
+    """Import `conform` on first use, because it imports the attention layers."""
     if name != "conform":
         raise AttributeError(f"module 'posenc.properties' has no attribute {name!r}")
     return import_module("posenc.properties.conformance").conform

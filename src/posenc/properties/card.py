@@ -120,7 +120,7 @@ class Card:
 def described(
     card: Card, causal: bool, findings: Mapping[str, Finding], outcomes: Iterable[Any] = ()
 ) -> dict[str, Any]:
-    """Return the card with its measured properties and tested promises, as plain data for JSON."""
+    """Return a card, measured properties and results of promise tests as plain data for JSON."""
     promises = {
         one.name: {"holds": one.holds, "why": one.found, "remedy": one.remedy} for one in outcomes
     }
@@ -159,7 +159,7 @@ def findings(card: Card) -> dict[str, Any]:
 
 
 def kept_findings(card: Card) -> dict[str, Finding]:
-    """Return the cached properties of a card's encoding.
+    """Return the cached measured properties of a card's encoding.
 
     Defects that are not finite are returned as NaN.
     """

@@ -46,7 +46,10 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 @dataclass(frozen=True)
 class PromiseOutcome:
-    """The outcome of one promise; `defect` is the largest relative difference that was found."""
+    """The test result of one promise.
+
+    `defect` is the largest relative difference between two tensors that must be equal.
+    """
 
     name: str
     holds: bool | None  # None: not applicable
@@ -70,7 +73,7 @@ class PromiseOutcome:
 
 
 class Conformance(list[PromiseOutcome]):
-    """A list with the outcome of each promise, printed as a table."""
+    """A list with the test result of each promise, printed as a table."""
 
     def __init__(self, name: str, outcomes: Iterable[PromiseOutcome]):
         super().__init__(outcomes)
@@ -314,7 +317,7 @@ def _apart(pair: TensorPair) -> torch.Tensor:
 
 
 def _witness(pair: TensorPair) -> str:
-    """Format the two numbers that differ most, with their index and enough digits to show it."""
+    """Format the two numbers that differ most, with their index and enough digits to differ."""
     if unlike := _incomparable(pair):
         return unlike
     place = torch.unravel_index(_apart(pair).argmax(), pair.actual.shape)

@@ -68,7 +68,7 @@ class Probe:
         return folded(tokens, self.encoding.axes) + start
 
     def at(self, coordinate: int, tokens: int) -> Tensor:
-        """Return the same position for every token."""
+        """Return one position for all tokens, with `coordinate` on every axis."""
         axes = self.encoding.axes
         return torch.full((tokens,) if axes == 1 else (tokens, axes), coordinate)
 

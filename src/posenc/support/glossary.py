@@ -1,4 +1,4 @@
-"""The glossary: terms of the field, and published names of encodings and config keys.
+"""The glossary: terms of the field, and encodings of papers and models with their config keys.
 
 Terms are read from `glossary.toml` and `published_names.toml`. `posenc show WORD` and
 `docs/glossary.md` use both, and a test checks each link. torch is not imported.

@@ -66,7 +66,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def _room(error: OSError, path: Path, needed: int) -> OSError:
-    """Add the path to an error; if the disk is full, also the numbers of needed and free bytes."""
+    """Return an error that names the path and, if the disk is full, the needed and free bytes."""
     why = error.strerror or str(error)
     if error.errno in FULL:
         with suppress(OSError):
