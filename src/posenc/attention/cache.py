@@ -289,7 +289,7 @@ def _joined(held: CachedTokens, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, B
 
 
 def _fits(more: Tensor, x: Tensor) -> bool:
-    """Test whether new keys or values, `more`, can be appended to cached ones, x, unconverted."""
+    """Test whether new keys or values can be appended to the cached ones without conversion."""
     (*heads, _, channels), (*others, _, others_channels) = x.shape, more.shape
     alike = heads == others and channels == others_channels and x.dtype is more.dtype
     return alike and x.device == more.device and unwrapped(more)

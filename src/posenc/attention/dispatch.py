@@ -87,7 +87,7 @@ def chosen(call: Call) -> Explanation:
 
 
 def add_bias(call: Call) -> Call:
-    """Return the call with the bias of `on_scores`, and with a positive scale (q is negated)."""
+    """Add the bias of `on_scores` to the call, and move the sign of the softmax scale to q."""
     q, k, v, scale, bias = call.q, call.k, call.v, call.scale, None
     if "on_scores" in call.acts_on:
         bias = bias_of(call.parts, q, k, scale)

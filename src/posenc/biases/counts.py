@@ -95,7 +95,7 @@ class CountBias(ScoreBias):
 
 
 class NearAndFarKeys(NamedTuple):
-    """The slice of a block of queries, and the slice of keys near the block; earlier keys are far.
+    """The slices of a block of queries and of the keys near it; all earlier keys are far.
 
     The count of a far key has reached its maximum for each query of the block.
     """

@@ -117,7 +117,7 @@ class Mask:
     __rand__, __ror__ = __and__, __or__
 
     def check(self, batch: int, queries: int, keys: int, heads: int | None = None) -> None:
-        """Raise ValueError unless the mask fits a batch size and the numbers of tokens and heads.
+        """Raise ValueError unless the mask fits the batch size, the tokens and the heads of a call.
 
         - `batch`: texts
         - `queries`, `keys`: tokens of each text

@@ -91,9 +91,9 @@ class TiledBias:
         return self.tiles
 
     def near(self, tile: Tile, t: Tensors, unit: float, texts: slice) -> Tensor | None:
-        """Return the bias of a near tile as a matrix E, (query, distance), multiplied by `unit`.
+        """Return the bias of a tile as a matrix E, (query, distance), multiplied by `unit`.
 
-        A near tile is one with `far` False. Returns None if the whole bias is in `extra`.
+        Called for near tiles, whose `far` is False. Returns None if the whole bias is in `extra`.
         """
         return None
 
@@ -107,23 +107,24 @@ class TiledBias:
     def near_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, texts: slice, of_e: Tensor, ds: Tensor
     ) -> None:
-        """Add the gradients that a near tile contributes to the tensors of the bias to `grads`.
+        """Backpropagate through `near` and `extra`: add a tile's gradients of the bias to `grads`.
 
         - `of_e`: the gradient of E, (text, head, n, n + m − 1)
         - `ds`: the same as a view, (text, head, n, m), the gradient of `extra`
         """
 
     def far(self, tile: Tile, t: Tensors) -> tuple[Tensor | None, Tensor | None]:
-        """Return the bias of a far tile as one term per query and one term per key.
+        """Return the bias of a tile as one term per query and one per key; each may be None.
 
-        Shapes: (text, head, n) by query and (text, head, n or 1, m) by key. Each may be None.
+        Called for far tiles, whose `far` is True. Shapes: (text, head, n) by query and (text, head,
+        n or 1, m) by key.
         """
         raise NotImplementedError
 
     def far_grad(
         self, tile: Tile, t: Tensors, grads: Tensors, of_query: Tensor, of_key: Tensor
     ) -> None:
-        """Add the gradients that a far tile contributes to the tensors of the bias to `grads`."""
+        """Backpropagate through `far`: add a tile's gradients of the bias to `grads`."""
 
     def values(self, tile: Tile, t: Tensors) -> Tensor | None:
         """Return one vector per distance to add to the values, or None if nothing is added.
@@ -133,7 +134,7 @@ class TiledBias:
         return None
 
     def values_grad(self, tile: Tile, t: Tensors, grads: Tensors, of_values: Tensor) -> None:
-        """Add the gradients that the result of `values` contributes to the tensors to `grads`."""
+        """Backpropagate through `values`: add a tile's gradients of the bias to `grads`."""
 
 
 def by_tiles(
