@@ -215,7 +215,7 @@ def _keys_of(source: Source, spec: Spec, to: int) -> dict[str, Any]:
 
 
 def remaps(to: int, trained: int) -> dict[str, Remap]:
-    """Return methods that map the offsets in a text of `to` tokens to trained offsets.
+    """Return methods that map query–key distances in `to` tokens to distances seen in training.
 
     ReRoPE and Self-Extend keep the offsets below half of the trained length, and Self-Extend has
     the smallest group that suffices. Dual chunk attention has the sizes of its authors' code.
@@ -233,7 +233,7 @@ def remaps(to: int, trained: int) -> dict[str, Remap]:
 def _remapped(
     model: Opened, config: dict[str, Any], ids: Tensor, trained: int, notes: list[str]
 ) -> Iterator[Way]:
-    """Measure the methods that remap offsets, such as ReRoPE, with the model's own frequencies."""
+    """Measure methods that remap query–key distances, such as ReRoPE, with unchanged frequencies."""
     for name, remap in remaps(ids.shape[-1], trained).items():
 
         def change(layer: Layer, own: Encoding, remap: Remap = remap) -> Encoding:
