@@ -233,7 +233,7 @@ def remaps(to: int, trained: int) -> dict[str, Remap]:
 def _remapped(
     model: Opened, config: dict[str, Any], ids: Tensor, trained: int, notes: list[str]
 ) -> Iterator[Way]:
-    """Measure methods that remap query–key distances, such as ReRoPE, with unchanged frequencies."""
+    """Measure methods, such as ReRoPE, that remap query–key distances but keep frequencies."""
     for name, remap in remaps(ids.shape[-1], trained).items():
 
         def change(layer: Layer, own: Encoding, remap: Remap = remap) -> Encoding:
