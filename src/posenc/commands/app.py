@@ -1,4 +1,4 @@
-"""The app of the command line, and the decorator that adds a command.
+"""The Cyclopts app of the command line, and the decorator that adds a command to it.
 
     @command(LOOK, place=0, examples=(("posenc list", "all of them, by family"),))
     def list_(…) -> None: …

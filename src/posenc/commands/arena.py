@@ -1,4 +1,4 @@
-"""`posenc arena`: measure an encoding with a fixed suite of studies, beside baselines."""
+"""`posenc arena`: compare an encoding with baselines in a fixed suite of training studies."""
 
 import shlex
 import sys
@@ -40,7 +40,7 @@ def arena(
     allow_code: AllowCode = (),
     as_json: AsJson = False,
 ) -> None:
-    """Measure an encoding with a frozen suite, together with NoPE, RoPE and the controls.
+    """Compare an encoding with NoPE, RoPE and controls in a fixed suite of training studies.
 
     Each part of the suite is a study in its own folder, and the same command continues after an
     interruption. docs/studies.md has the rules, and the way to the board of results.
@@ -86,7 +86,7 @@ def arena(
 def _quick(
     suite: Any, encoding: str, folder: Path, settings: dict[str, Any], allow_code: AllowCode
 ) -> None:
-    """Train with two seeds, and print the accuracy by length beside that of stored baselines."""
+    """Train small models with two seeds, and print accuracies by length beside stored baselines."""
     from posenc.lab.arena import quick
 
     code = [encoding, *allowed(allow_code)]
@@ -158,7 +158,7 @@ def _run(
 
 
 def _estimate(suite: Any, workers: int) -> str:
-    """Return a sentence with the time of a whole suite; empty if it is unknown."""
+    """Return a sentence that estimates the run time of a whole suite, or "" if it is unknown."""
     hours = [suite.hours(name) for name in suite.studies]
     if None in hours:
         return ""
@@ -169,7 +169,7 @@ def _estimate(suite: Any, workers: int) -> str:
 
 
 def _describe(suite: Any, as_json: bool) -> None:
-    """Print the plans of a suite, with ALiBi as the entry."""
+    """Print the studies of a suite, with ALiBi in place of the user's encoding."""
     plans = suite.plans("alibi")
     if as_json:
         return print_json(

@@ -1,4 +1,4 @@
-"""`posenc check`: test a model's config by rules, other files of the model, and its weights."""
+"""`posenc check`: test a model's config by rules, against its other files, and by its loss."""
 
 import os
 from pathlib import Path
@@ -37,7 +37,7 @@ def check(
     ignore: Rules = (),
     as_json: AsJson = False,
 ) -> None:
-    """Check a model's config by rules, against its other files, and by the loss of its weights.
+    """Check a model's config by rules, against the model's other files, and by the model's loss.
 
     To test the config by the weights, the command computes the model's loss on a text with the
     config as written, and with other bases, layouts, shares of rotated channels, scalings, scaling

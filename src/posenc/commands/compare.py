@@ -116,7 +116,7 @@ def report(
 
 
 def _read(path: Path | None) -> Any:
-    """Read a text file. Without a path, return None, which selects the novel in the package."""
+    """Read a text file. Return None without a path, so that the packaged novel is measured."""
     from posenc.analysis import text
 
     try:
@@ -141,7 +141,7 @@ def _read_quietly(folder: Path, text: Any) -> Any:
 
 
 def _explorer_begun(out: Path | None) -> AbstractContextManager[Callable[[], None]]:
-    """Start a second process that measures the catalogue for the explorer page.
+    """Start a second process that measures all encodings of the catalogue for the explorer page.
 
     Returns a context manager with a function that waits until the process has finished. Call it
     before timing, which the other process would disturb.

@@ -1,4 +1,4 @@
-"""`posenc doctor`: versions, missing packages, and the computation paths of this installation."""
+"""`posenc doctor`: versions, missing packages, and the attention implementations in use."""
 
 import os
 import platform
@@ -118,7 +118,7 @@ def _attention(device: str) -> dict[str, str]:
 
 
 def _rotation(device: str) -> dict[str, str]:
-    """Return for each channel layout the kernel that rotates queries and keys on a device."""
+    """Return for each RoPE layout (half, interleaved) the kernel that rotates queries and keys."""
     import torch
 
     from posenc.core.frequencies import LAYOUTS, frequencies

@@ -73,9 +73,10 @@ def explore(
 
 
 def _pages(items: Sequence[str | Path], study: Path | None, at_once: bool) -> Iterator[Explorer]:
-    """Yield the explorer page; with `at_once`, an incomplete page comes before a slow one.
+    """Yield the explorer page. With `at_once`, first yield an incomplete one if none is cached.
 
-    A page without models and encodings of the user's own that was made before needs no torch.
+    A cached page of the catalogue is read without torch if the user names no model, study or own
+    encoding.
     """
     catalog = study is None and all(item in names.cards() for item in items)
     if catalog and (made := ready.page([*dict.fromkeys(map(str, items))])):
@@ -113,7 +114,7 @@ def _write(page: Explorer, out: Path) -> None:
 
 
 def _encoding(name: str) -> str:
-    """Return the slug of an encoding of the catalogue, or the name of a user's own.
+    """Return the slug of a catalogue encoding, or the unchanged name of a user's own encoding.
 
     Raises UsageError for other names.
     """

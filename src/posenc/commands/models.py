@@ -73,7 +73,7 @@ def inspect(
 
 
 def _differences(path: Path, other: str, as_json: bool) -> None:
-    """Print the differences between two models."""
+    """Print the differences between the positional settings of two models."""
     from posenc.models.check import differences
     from posenc.models.files import hub
 
@@ -241,7 +241,7 @@ def _prove(
     page: Output,
     as_json: bool,
 ) -> None:
-    """Test a model with every extension method, and write the best config if it is good enough."""
+    """Measure a model's loss with every extension method, and write the best config if it helps."""
     from posenc.analysis.text import letters_of
     from posenc.models import extend as extension
     from posenc.models.prove import prove

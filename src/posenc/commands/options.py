@@ -103,7 +103,7 @@ class Output:
     json: Flag = False
 
     def prepare(self, beside: bool = False) -> None:
-        """Check the output options and reserve the folder, before the measurements begin.
+        """Check the output options and the output folder before the measurements begin.
 
         - `beside`: the page may be written into a folder with other files, such as that of a study
         """
@@ -226,7 +226,7 @@ def cards_of(wanted: Sequence[str]) -> list[Any]:
 
 
 def allowed(wanted: Sequence[str]) -> Sequence[str]:
-    """Return the names that were given to `--allow-code`.
+    """Check and return the encodings that `--allow-code` names, such as my_module.py:Mine.
 
     Raises UsageError for a name that is not like my_module.py:Mine.
     """

@@ -138,7 +138,7 @@ def _against(name: str, config: Path, as_json: bool, *options: Any) -> None:
 
 
 def _function(name: str) -> Any:
-    """Load the user's function by executing its file or module."""
+    """Load the function that `--against` names, by executing its file or module."""
     from posenc.properties import user_code
 
     with user_code_errors(()):

@@ -192,7 +192,7 @@ def clocks(encoding: Encoding | str = "rope", tokens: int = 48) -> Picture:
 
 
 def _turns(encoding: Encoding | str, asked: str, **sizes: int) -> Encoding:
-    """Make an encoding whose rotation depends on positions alone.
+    """Make an encoding, and check that its rotation depends on positions alone.
 
     Raises ValueError for other encodings.
     """

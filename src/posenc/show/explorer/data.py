@@ -146,10 +146,10 @@ def page(
 
 
 def catalog_page(slugs: Iterable[str] | None = None) -> Page:
-    """Make the page of the catalogue and the published models, and keep it for later calls.
+    """Make the page of the catalogue and the published models, and cache it if it is complete.
 
-    - `slugs`: make a page at once, which is not kept: it has the encodings measured before, graphs
-      of these and of the story's encodings, and no models. None: measure every encoding
+    - `slugs`: make an incomplete page at once: it has the encodings with cached measurements,
+      graphs of `slugs` and of the story's encodings, and no models. None: measure every encoding
     """
     bases = published_bases()
     if slugs is not None:
@@ -163,7 +163,10 @@ def catalog_page(slugs: Iterable[str] | None = None) -> Page:
 def _measured_before(
     bases: Sequence[float], slugs: Container[str]
 ) -> tuple[dict[str, Measurements], list[str]]:
-    """Return the measurements that exist, and the names of the parts that are missing."""
+    """Return the cached measurements by slug, and descriptions of what the page still lacks.
+
+    For encodings in `slugs` without cached measurements, only graphs are made.
+    """
     found = {card: kept(card, bases) for card in CATALOG}
     missing = [card for card, one in found.items() if one is None]
     found |= {card: graph_only(card) for card in missing if card.slug in slugs}
@@ -210,7 +213,7 @@ def _catalog_page(
 
 
 def encoding(card: Card, measured: Measurements) -> PageEntry:
-    """Return the page's entry of an encoding: what its card declares, and its measurements."""
+    """Return an encoding's entry on the page, made from its `Card` and its measurements."""
     instance = card.make(graphs.DIM, graphs.HEADS)
     named = card.slug if card in CATALOG else getattr(card.make, "name", card.name)
     text = blocks(card.text)
@@ -249,7 +252,7 @@ def catalog(bases: Sequence[float] | None = None) -> dict[str, Measurements]:
 
 @contextmanager
 def measured_beside() -> Iterator[Callable[[], None]]:
-    """Measure the catalogue in a second process while a `with` block runs.
+    """Measure all encodings of the catalogue in a second process while a `with` block runs.
 
     Yields a function that waits until this process has finished. It is stopped, finished or not,
     when the `with` block ends. A machine with one processor starts no process.

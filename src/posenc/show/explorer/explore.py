@@ -14,7 +14,7 @@ from posenc.support.arguments import brief
 
 
 def explore(*what: Encoding | str | Path | Card, study: str | Path | None = None) -> Explorer:
-    """Make the explorer with these encodings and models; a notebook displays it.
+    """Make the explorer's page with these encodings and models. A notebook displays it.
 
     - `what`: encodings and models, one argument each. An encoding is a name of the catalogue,
       "my_module.py:Mine", which runs that code, or an instance. A model is a folder, a config.json,
@@ -36,9 +36,9 @@ def explorer(
     study: str | Path | None = None,
     whole: bool = True,
 ) -> Explorer:
-    """Make the explorer's page from the cards of encodings and the paths of model files.
+    """Make the explorer's page from `Card` objects of encodings and paths of model files.
 
-    `whole` is that of `data.page`.
+    - `whole`: False to accept an incomplete page, as in `data.page`
     """
     study_results = None if study is None else results(study)
     described = [models.model(path) for path in paths]
@@ -49,7 +49,7 @@ def explorer(
 
 
 def sorted_out(what: Iterable[Any]) -> tuple[list[Card], list[Path]]:
-    """Split the arguments of `explore` into cards of encodings and paths of models."""
+    """Split the arguments of `explore` into `Card` objects of encodings and paths of models."""
     cards, paths = [], []
     for item in what:
         if not isinstance(item, Encoding | Card | str | Path):

@@ -53,7 +53,7 @@ INTERPRETER = "interpreter.js"
 
 
 class GraphInputs(NamedTuple):
-    """The input tensors of a graph.
+    """The inputs of an encoding's graph: positions, queries, keys, embeddings, hidden states, head.
 
     q and k are (1, head, token, channel), x and hidden (1, token, width). Additive encodings add
     to x; the layer reads `hidden`. `head`, (1,), is the number of the shown head.
@@ -120,7 +120,7 @@ def of_head(x: Tensor, head: Tensor) -> Tensor:
 
 
 def at_of_head(at: Any, head: Tensor) -> Any:
-    """Select one head in the prepared positions of an encoding.
+    """Select one head in the tensors that an encoding's `prepare` computes from positions.
 
     Fields without a head dimension are unchanged.
     """
@@ -146,7 +146,7 @@ def field_of_head(field: Any, shape: str, head: Tensor) -> Any:
 def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
     """Test whether a head's scores stay the same if the other heads are not computed.
 
-    If they are, the scores of the other heads need not be computed. No attribute of an encoding
+    If so, the scores of the other heads need not be computed. No attribute of an encoding
     states this, so the outputs are compared.
     """
     if "on_scores" not in encoding.acts_on:
@@ -171,7 +171,7 @@ def one_head_suffices(encoding: Encoding, content: GraphInputs) -> bool:
 def bias_of_head(
     bias: ScoreBias, head: Tensor, shape: tuple[int, int, int, int], seen: Tensor | None
 ) -> Tensor:
-    """Compute one head's bias for all query–key pairs, and no other head's if possible."""
+    """Compute one head's bias for all query–key pairs, without the other heads if possible."""
     of_pair = bias.pair()
     if of_pair is None:
         return of_head(bias.block(ALL, ALL, seen), head).expand(shape)
@@ -180,7 +180,7 @@ def bias_of_head(
 
 
 def make(card: Card, dim: int = DIM, heads: int = HEADS, **options: Any) -> Encoding:
-    """Make the encoding of a card, with small tables and seeded random parameters."""
+    """Make an encoding from its card, with small learned tables and seeded random parameters."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         return card.make(dim, heads, **SMALL_TABLES.get(card.slug, {}) | options)

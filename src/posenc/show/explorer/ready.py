@@ -34,7 +34,7 @@ def file_name() -> str:
 
 
 def begun(page: Mapping[str, Any], first: Sequence[str]) -> dict[str, Any]:
-    """Return the page, changed to start with these encodings or, without any, with the story."""
+    """Return the page, set to open with the encodings `first` or, without any, with the story."""
     return {
         **page,
         "command": provenance.command_line.get(),

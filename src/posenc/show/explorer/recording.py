@@ -31,7 +31,7 @@ INFINITE = "inf", "-inf", "nan"
 
 @dataclass(frozen=True)
 class Value:
-    """A reference to a recorded value by its number."""
+    """A reference to a recorded value, such as a tensor, by its index in the recording."""
 
     number: int
 
@@ -238,7 +238,7 @@ def _check_alike(recordings: Sequence[Recording]) -> None:
 
 
 def _needed(recording: Recording) -> set[int]:
-    """Return the numbers of all recorded values on which the outputs depend."""
+    """Return the indices of all recorded values on which the outputs depend."""
     needed: set[int] = set()
     left: list[Any] = [*map(Value, recording.outputs.values())]
     while left:
@@ -286,7 +286,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Return torch's rules that rewrite complex operations as simpler ones."""
+    """Return torch's decomposition table, which rewrites composite operations as simpler ones."""
     return dict(torch.export.default_decompositions())
 
 

@@ -1,4 +1,4 @@
-"""Sliders of the explorer: constants of a graph for many values of one option.
+"""Sliders of the explorer: the constants of an encoding's graph for many values of an option.
 
     {"base": {"values": [1000, …, 10000, …], "at": 5, "marked": [10000, 50000, …],
               "constants": {"freqs": …}}, …}
@@ -60,10 +60,7 @@ def graph_and_sliders(
 def graph_or_sentence(
     card: Card, bases: Sequence[float] = ()
 ) -> tuple[dict[str, Any], dict[str, Slider]]:
-    """Export a graph and its sliders.
-
-    If the export fails, return the reason instead of the graph, and no sliders.
-    """
+    """Export an encoding's graph and sliders; if this fails, return the reason and no sliders."""
     try:
         return graph_and_sliders(card, bases)
     except ValueError as error:
@@ -134,7 +131,7 @@ class SliderMaker:
         return {"values": values, "at": at, "marked": marked, "constants": numbers}
 
     def changed(self, name: str, default: float) -> Iterator[str]:
-        """Yield the paths of the encoding's floats that depend on the option `name`."""
+        """Yield the paths of the encoding's float attributes that change with the option `name`."""
         with suppress(TypeError, ValueError):
             first, moved = self.encoding(), self.encoding(**{name: default * 0.875})
             for path, module in moved.named_modules():

@@ -1,4 +1,4 @@
-"""Data for those scenes of the explorer's story that compute no encoding.
+"""Data of the explorer's story, for the scenes that do not run an encoding.
 
 The frequencies of a published rotation before and after each extension, the outcomes of a
 registered study, and the guide of docs/guide.md. `tools/explorer.py` writes the outcomes from the
@@ -78,5 +78,5 @@ def story() -> Story:
 
 @cache
 def short() -> Outcomes:
-    """Read the packaged outcomes of the study of short texts."""
+    """Read the packaged outcomes of `studies/shape-copy`, which trains on short texts."""
     return json.loads((files("posenc.show.explorer") / "study_curves.json").read_text("utf-8"))

@@ -33,7 +33,7 @@ TABLE = re.compile(  # names of embedding tables, as transformers and llama.cpp 
 
 
 class WordVectors(TypedDict):
-    """The words to which a model gives vectors; other words of the page have random vectors."""
+    """Word vectors from a model. Words of the page that the model lacks have random vectors."""
 
     model: str
     words: list[str]
@@ -93,7 +93,7 @@ def vocabulary(file: Path) -> dict[str, int]:
 
 
 def words(tokens: Mapping[str, int]) -> dict[str, int]:
-    """Return the ids of words by word: those of the page's sentences, then common words.
+    """Map words to token ids: first the words of the page's sentences, then common words.
 
     If some tokens are marked as the beginning of a word, unmarked tokens may be parts of words and
     are left out.

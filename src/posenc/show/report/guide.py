@@ -77,7 +77,7 @@ _ANGLES = ", ".join(f"{name} {count}" for name, count in NEW_ANGLES.items())
 
 
 def _read(*names: str) -> str:
-    """Format the bits per character that models need on whole and on cropped texts.
+    """List each encoding's loss in bits per character on whole texts and on cropped texts.
 
     The texts are twice as long as those in training.
     """

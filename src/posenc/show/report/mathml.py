@@ -153,7 +153,7 @@ class _Reader:
         return group if opening in "({" else str(group)
 
     def _scripted(self, base: str, low: str) -> str:
-        """Parse the scripts after `base`, and return one element with base and scripts.
+        """Parse the sub- and superscripts after `base`, and return them and `base` as one element.
 
         - `low`: "under" to set a subscript below the base, as for a limit, otherwise "sub"
         """

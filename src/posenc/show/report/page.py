@@ -96,7 +96,7 @@ def _printable_table(table: FigureNumbers) -> dict[str, Any]:
 
 
 def _template(name: str) -> Template:
-    """Return the template of a page."""
+    """Return the Jinja template with this file name."""
     return environment().get_template(name)
 
 

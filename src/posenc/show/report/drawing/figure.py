@@ -68,7 +68,7 @@ class Mark:
         return getattr(self, axis)
 
     def ends(self, axis: Name) -> tuple[float, float] | None:
-        """Return the axis range that the mark fills, as a heat map does, or None."""
+        """Return the axis range of a mark that fills its panel, as a heat map does, or None."""
         return None
 
     def series(self, panel: "Panel") -> Iterator[Series]:

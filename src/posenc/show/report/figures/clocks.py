@@ -15,7 +15,7 @@ STEPS = 4  # positions at which each clock is drawn
 
 
 def turning(name: str, clocks: Clocks) -> Figure:
-    """Draw the rotation of a query and an earlier key, whose angle is the same everywhere."""
+    """Draw the rotation of a query and an earlier key; the angle between them stays the same."""
     first, last, gap = clocks.position[0], clocks.position[-1], clocks.gap
     steps = evenly_spaced(len(clocks.position), STEPS)
     angles = ", ".join(number(clock.theta * gap) for clock in clocks.clocks)

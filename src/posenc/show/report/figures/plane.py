@@ -1,4 +1,4 @@
-"""Figures of points in a plane: words before and after positions, patches of an image."""
+"""Figures of points in a plane: words without and with positions, and patches of an image."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -107,7 +107,7 @@ def rotation(by_sentence: Mapping[str, Turned], pair: tuple[str, str]) -> Figure
 
 
 def grids(by_name: Mapping[str, Map], head: int = 0) -> Figure:
-    """Draw the score of each patch of an image for one query patch, if all contents are equal."""
+    """Draw the score of each image patch for one query patch, with equal content in all patches."""
     panels, shares, first = [], [], next(iter(by_name.values()))
     for name, patches in by_name.items():
         row, column = patches.chosen

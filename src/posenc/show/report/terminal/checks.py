@@ -57,7 +57,7 @@ def _losses(trials: "Sequence[Trial]") -> Table:
 def print_differences(
     found: Sequence[Difference], names: tuple[str, str], console: Console
 ) -> None:
-    """Print the differences of two files."""
+    """Print the differences between the positional settings of two model files."""
     first, second = map(printable, names)
     if not found:
         console.print(Text(f"{first} and {second} have the same positional settings."))

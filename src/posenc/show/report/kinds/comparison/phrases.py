@@ -10,7 +10,7 @@ ENDS = "Has a last position, and rejects later ones"
 
 
 def timing(result: Comparison) -> str:
-    """Describe the timing method and, if the machine was busy, the share of waiting time."""
+    """Describe the timing method and, on a busy machine, the share of time waiting for a CPU."""
     most = result.settings.cost_rounds
     rounds = [m.cost.training_ratio.rounds for m in result.encodings]
     fewer = f"; {min(rounds)} for the slowest" * (min(rounds) < most)

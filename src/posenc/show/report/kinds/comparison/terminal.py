@@ -1,4 +1,4 @@
-"""Print a comparison: properties, and measurements on real words."""
+"""Print a comparison of encodings: their properties, measurements on a text, and costs."""
 
 from collections.abc import Sequence
 

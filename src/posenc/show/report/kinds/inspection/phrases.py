@@ -33,7 +33,7 @@ def facts(inspection: Inspection) -> str:
 
 
 def verdict_of(inspection: Inspection) -> str:
-    """State the verdict on the target length in a sentence."""
+    """Return a sentence that states if the model works at the target length, as far as known."""
     target = f"{inspection.target:,} tokens"
     if inspection.verdict == "fits" and warned(inspection):
         return f"No fault is known at {target}; read the notes on the layers."
@@ -67,7 +67,7 @@ def basis(inspection: Inspection) -> str:
 
 
 def turning(rotation: Turning) -> list[str]:
-    """Describe a RoPE: the angles of training, the usable distance, and the precision."""
+    """Describe a RoPE: the angles seen in training, the usable distance, and rounding errors."""
     rotary = rotation.rotary
     lines = []
     if rotary.gain != 1:

@@ -52,10 +52,7 @@ def print_inspection(inspected: Inspection, console: Console, name: str = "") ->
 
 
 def _advice(advice: str, console: Console) -> None:
-    """Print a recommendation.
-
-    On a terminal, the remark after a command is printed on a line of its own.
-    """
+    """Print a recommended command; on a terminal, its remark is printed on a line of its own."""
     command, hash_, remark = advice.partition("  # ")
     if hash_ and console.is_terminal:
         console.print(Text(f"  → {command}"), soft_wrap=True)

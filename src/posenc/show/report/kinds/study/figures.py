@@ -117,7 +117,7 @@ def _doublings(trained: int, places: Sequence[int]) -> list[float]:
 
 
 def _outcomes_in_words(rows: Sequence[Row]) -> str:
-    """Name the encodings that did not learn the task, and state the means at 2 L."""
+    """Name encodings that did not learn the task, and state means near twice the trained length."""
     sentences = [f"Lines are means over {phrases.seeds(rows)}, points are single seeds."]
     if all(len(row.seeds) == 1 for row in rows):
         sentences = ["One seed of each encoding."]

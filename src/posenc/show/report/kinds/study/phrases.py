@@ -16,7 +16,7 @@ POSITIONS = "bits within L, by the number of characters before"
 
 
 def in_bits(rows: Sequence[Row]) -> dict[str, bool]:
-    """Return True for each task that is measured in bits, False for shares of right answers."""
+    """Map each task to True if it is measured in bits, or False if in shares of right answers."""
     return {row.task: row.bits for row in rows}
 
 
@@ -169,7 +169,7 @@ def controls(analysis: Analysis) -> list[str]:
 
 
 def headline(analysis: Analysis) -> str:
-    """Summarise the decided contrasts in one sentence; "" for a pilot or without contrasts."""
+    """Summarise the significant contrasts in one sentence; "" for a pilot or without contrasts."""
     if analysis.stamp or not analysis.contrasts:
         return ""
     decided = [contrast for contrast in analysis.contrasts if contrast.decided]
@@ -190,7 +190,7 @@ def _worse(contrast: Contrast) -> Sequence[str]:
 
 
 def findings(contrasts: Sequence[Contrast], bits: bool, where: str) -> list[str]:
-    """Return sentences on a task's contrasts: the decided ones first, then the undecided."""
+    """Return sentences on a task's contrasts: first those with a conclusion, then the others."""
     sentences, open_, uncalled = [], [], []
     for contrast in contrasts:
         decision = verdict(contrast)

@@ -62,7 +62,7 @@ def bias(t5_bias: Bias) -> Figure:
 
 
 def relative(tables: list[Relative]) -> Figure | None:
-    """Draw the length of each relative position's vector, with one panel for each table."""
+    """Draw the norm of each relative position's vector, with one panel for each table."""
     if not tables:
         return None
     panels = [

@@ -78,7 +78,7 @@ def _seam(measured: Rows, row: int) -> str:
 
 
 def bias(measured: Bias) -> Iterator[str]:
-    """Yield sentences about a learned T5 bias: its buckets, and heads whose last one is unusual."""
+    """Yield sentences on a learned T5 bias: its buckets, and heads whose last bucket is unusual."""
     way = "bidirectional" if measured.bidirectional else "causal"
     guess = ", an assumption without a config" if measured.assumed else ""
     values, distance = measured.steps.heads, measured.steps.distance
@@ -97,7 +97,7 @@ def bias(measured: Bias) -> Iterator[str]:
 
 
 def relative(tables: list[Relative]) -> Iterator[str]:
-    """Yield a sentence about learned relative-position vectors for each kind of table."""
+    """Yield a sentence for each kind of table of learned relative-position vectors."""
     alike: dict[str, list[Relative]] = {}
     for table in tables:
         alike.setdefault(re.sub(r"\d+", "…", table.tensor), []).append(table)
