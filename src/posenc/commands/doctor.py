@@ -102,7 +102,7 @@ def _numba() -> dict[str, Any] | None:
 
 
 def _attention(device: str) -> dict[str, str]:
-    """Return for each encoding the attention implementation that is used with a causal mask."""
+    """Return the attention implementation that a few encodings use with a causal mask, by name."""
     import torch
 
     from posenc.attention.attend import explain

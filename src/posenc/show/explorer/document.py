@@ -41,12 +41,12 @@ def render(page: Mapping[str, Any]) -> str:
 
 @cache
 def script(main: str = MAIN) -> str:
-    """Join `main` and the modules that it imports into one script, with `main` last."""
+    """Join the JavaScript module `main` and all its imports into one script, with `main` last."""
     return "\n".join(_scope(name) for name in _order(main))
 
 
 def _order(main: str) -> list[str]:
-    """Sort the modules so that each comes after its imports."""
+    """List `main` and the JavaScript modules that it imports, each after its own imports."""
     order: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> None:
@@ -73,7 +73,7 @@ def _beside(name: str, path: str) -> str:
 
 
 def _scope(name: str) -> str:
-    """Wrap a module in a function that returns its exports."""
+    """Wrap a JavaScript module in a function that returns its exports."""
     code = _text(name)
     exports = [match[1] for match in EXPORT.finditer(code)]
     for line in re.findall(r"^export const .*;$", code, re.MULTILINE):

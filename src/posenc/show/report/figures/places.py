@@ -11,7 +11,7 @@ PLACES = [*dict.fromkeys(HOOK_PLACES.values())]
 
 
 def places(acts_on: Mapping[str, Sequence[str]]) -> Figure:
-    """Draw the steps of attention that each encoding changes.
+    """Draw one row for each encoding, with a dot at each step of attention that it changes.
 
     - `acts_on`: names of each encoding's hooks
     """

@@ -181,7 +181,7 @@ def _sectors(sectors: Sequence[tuple[int, float, float]]) -> tuple[Values, Value
 
 
 def stretch(extended: Extended) -> Figure:
-    """Draw how much each extension method slows a pair, against the trained wavelength."""
+    """Draw the factor by which each extension method slows a pair, against its wavelength."""
     before = [pair.wavelength / extended.trained for pair in extended.methods["none"].pairs]
     # Methods with equal factors share a line
     curves: dict[tuple[float, ...], list[str]] = {}

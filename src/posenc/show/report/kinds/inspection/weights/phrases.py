@@ -16,7 +16,7 @@ MOST_SKIPPED = 8  # tensors listed by name; further ones are only counted
 
 
 def table(positions: Positions) -> Iterator[str]:
-    """Yield sentences about a position table.
+    """Yield sentences about a model's table of position embeddings.
 
     The sentences name the formula that the table equals or, for a learned table, the signs of
     training.
