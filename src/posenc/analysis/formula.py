@@ -29,7 +29,7 @@ PAIRS_TRIED = 1024  # pairs in the search for the offset
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula fitted to a position table: table[r] is `size` · sin and cos of (r + offset) θⱼ."""
+    """A formula for the rows r of a position table: `size` times sin and cos of (r + offset) θⱼ."""
 
     layout: Layout  # "interleaved" alternates sine and cosine, "half" has all of one kind first
     sine_first: bool

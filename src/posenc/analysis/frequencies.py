@@ -82,7 +82,7 @@ class Extended:
 def extended(
     freqs: Theta, trained: int, factor: float, long: Sequence[float] | None = None
 ) -> Extended:
-    """Apply each context extension method with its default settings.
+    """Extend RoPE's frequencies by each context extension method with its default settings.
 
     LongRoPE is included only if `long` is given.
     """

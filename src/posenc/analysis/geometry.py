@@ -31,7 +31,7 @@ class Turned:
     after: list[list[float]]
 
     def angle(self, first: int, second: int, after: bool = True) -> float:
-        """Return the angle from one word to another, in degrees, −180 … 180, counter-clockwise."""
+        """Return the counter-clockwise angle from one word vector to another, −180° … 180°."""
         (x, y), (u, v) = ((self.after if after else self.before)[n] for n in (first, second))
         return degrees(remainder(atan2(v, u) - atan2(y, x), tau))
 
@@ -41,7 +41,7 @@ def turned(
     x: Float[Tensor, "token 2"],
     theta: float,
 ) -> Turned:
-    """Rotate words of two channels by their positions 0, 1, 2, …"""
+    """Rotate two-channel word vectors by `theta` radians per position, at positions 0, 1, 2, …"""
     pos = sequence(len(x))
     by = turn(pos, torch.tensor([theta], dtype=torch.float64))
     after = rotate(x[None, None], by, "interleaved")[0, 0]

@@ -17,10 +17,9 @@ from posenc.core.shapes import KeyPositions, PairBias, Positions
 
 
 class DistanceBias(ScoreBias):
-    """The bias f(head, offset): `DistanceBias(self.curve, q, q_at, k_at)`.
+    """A bias f(head, offset), where the offset is query position − key position.
 
-    - `f`: function of indices of heads and of offsets (query position − key position), which
-      broadcast
+    - `f`: function of indices of heads and of offsets, which broadcast
     - `q`: queries, for the number of heads
     - `q_pos`, `k_pos`: positions of queries and keys
     - `reach`: if given, offsets must be whole numbers, f must be constant beyond −reach and reach,

@@ -437,7 +437,7 @@ def check(
 
 
 def _unchanged(before: Tensor, after: Tensor, q_pos: Tensor, k_pos: Tensor, doing: str) -> Finding:
-    """Return the largest change of any score, in standard deviations of the scores."""
+    """Return a finding: the largest change of any score, in standard deviations of the scores."""
     spread = before.std().item() or 1.0
     change, (head, i, j) = _extreme((after - before).abs(), largest=True)
     p, r = _named(q_pos[i].tolist()), _named(k_pos[j].tolist())
