@@ -148,8 +148,9 @@ def create(name: str, dim: int = 64, heads: int = 8, **options) -> Encoding:
     if len(parts) > 1:
         if options:
             raise TypeError(
-                f"`options` must be omitted for a sum, {name!r}, got {', '.join(options)}. Pass the"
-                f" options to each encoding: `create({parts[0]!r}, …) + create({parts[1]!r}, …)`."
+                f"`options` must be omitted for a sum of encodings, {name!r}, got"
+                f" {', '.join(options)}. Pass the options to each encoding:"
+                f" `create({parts[0]!r}, …) + create({parts[1]!r}, …)`."
             )
         return Sum(*[create(part, dim, heads) for part in parts])
     card, dim, heads = find(name), channels(dim), query_heads(heads)

@@ -241,7 +241,7 @@ def test_every_file_says_its_layout_and_keeps_what_it_said(llama, tmp_path):
 def test_files_in_different_layouts_are_refused(llama, tmp_path):
     done = convert(llama, "interleaved", tmp_path / "out")
     shutil.copy(llama / "a.safetensors", done.out / "a.safetensors")
-    with pytest.raises(ModelError, match="must state one pair layout"):
+    with pytest.raises(ModelError, match="must state the same pair layout"):
         convert(done.out, "half", tmp_path / "again")
 
 

@@ -194,9 +194,10 @@ def _check_weights(
         extra = ", ".join(sorted(key for key, value in call.more.items() if value is not None))
         raise ValueError(
             f"the attention weights of {attended.module} ({type(module).__name__}) must depend on"
-            f" queries, keys, mask, bias, softcap and sinks only, got a difference of {off:.2g} to"
-            f" the model's eager attention{f', which also receives {extra}' if extra else ''}."
-            " Pass a model whose scores have no other terms."
+            " queries, keys, mask, bias, softcap and sinks only, got weights that differ by"
+            f" {off:.2g} from those of the model's eager attention"
+            f"{f', which also receives {extra}' if extra else ''}. Pass a model whose scores have"
+            " no other terms."
         )
 
 

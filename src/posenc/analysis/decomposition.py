@@ -178,7 +178,8 @@ def of_attended(
     if off > MISFIT * float(true.abs().max()):
         raise ValueError(
             f"`encoding` must reproduce the scores of {attended.module}, got an error of {off:.2g}"
-            f" for {encoding}. Use the model's base, layout, rotated channels and `pos`."
+            f" for {encoding}. Create it with the model's base, layout and number of rotated"
+            " channels, and pass the model's positions as `pos`."
         )
     return taken_apart
 

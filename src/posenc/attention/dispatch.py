@@ -128,5 +128,6 @@ def _first(call: Call, passed: dict[str, str]) -> Path:
             return path
         passed[name] = reason
     raise AssertionError(
-        "the implementation 'reference' must accept every call. Please report this call."
+        "the implementation 'reference' of attention must accept every call, but rejected this one."
+        " Please report this call."
     )

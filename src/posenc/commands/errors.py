@@ -52,8 +52,9 @@ def check_failures() -> Iterator[None]:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise Unfinished(
-            f"the check failed with {type(error).__name__}: {error}. The model may be right or"
-            " wrong. Report this error with the output of `posenc doctor --json`."
+            f"the check failed with {type(error).__name__}: {error}. This does not"
+            " mean that the model is wrong. Report this error with the output of"
+            " `posenc doctor --json`."
         ) from error
 
 

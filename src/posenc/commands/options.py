@@ -232,5 +232,8 @@ def allowed(wanted: Sequence[str]) -> Sequence[str]:
     """
     for name in wanted:
         if not names.is_own(name):
-            raise UsageError(f"`--allow-code` must be like my_module.py:Mine, got {shown(name)}.")
+            raise UsageError(
+                "`--allow-code` must name a file and a class, as in my_module.py:Mine, got"
+                f" {shown(name)}."
+            )
     return wanted

@@ -187,7 +187,8 @@ def as_bias(bias: Bias | Tensor | None, q: Tensor, k: Tensor) -> ScoreBias | Non
     if not callable(bias):
         raise TypeError(
             "`bias` must be a tensor that broadcasts to (batch, head, query, key), a function of"
-            f" one pair, (b, h, i, j) -> value, or an object with `block`, got {brief(bias)}."
+            " one pair, (b, h, i, j) -> value, or an object with a method `block`, got"
+            f" {brief(bias)}."
         )
     return FunctionBias(bias, q, k)
 

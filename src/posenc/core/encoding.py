@@ -294,10 +294,13 @@ class Encoding(nn.Module):
             )
         for value in inputs[:needs]:
             if not value.is_floating_point() or value.ndim < 2:
-                order = "(x, pos)" if needs == 1 else "(q, k, pos)"
+                order, inputs_are = (
+                    ("(x, pos)", "x is") if needs == 1 else ("(q, k, pos)", "q and k are")
+                )
                 raise ValueError(
-                    f"the arguments of {name} must be {order}, floating point of shape (…, token,"
-                    f" channel) before positions, got {value.dtype} of shape {tuple(value.shape)}."
+                    f"the arguments of {name} must be {order}, where {inputs_are}"
+                    " floating point of shape (…, token, channel), got"
+                    f" {value.dtype} of shape {tuple(value.shape)}."
                 )
         first = inputs[0]
         pos = inputs[needs] if len(inputs) > needs else sequence(first.shape[-2], 0, first.device)

@@ -153,7 +153,8 @@ def refuse_broadcast(x: Heads, by: Tensor) -> None:
     if heads != 1 and heads != x.shape[-3]:
         raise ValueError(
             f"the positions or frequencies must be for 1 head or for the {x.shape[-3]} heads of"
-            f" `x`, got {heads}. Repeat the heads of `x`."
+            f" `x`, got {heads} heads. Repeat the heads of `x` with `repeat_interleave`, or use"
+            " positions and frequencies for 1 head."
         )
 
 

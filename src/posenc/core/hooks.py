@@ -147,8 +147,8 @@ def _check_function(encoding: Any, bias: Any) -> None:
     )
     raise TypeError(
         f"`{type(encoding).__name__}.on_scores` must return a tensor that broadcasts to (batch,"
-        " head, query, key), a function of one pair, (b, h, i, j) -> value, or an object with"
-        f" `block`, got {got}."
+        " head, query, key), a function of one pair, (b, h, i, j) -> value, or an object with a"
+        f" method `block`, got {got}."
     )
 
 

@@ -377,7 +377,7 @@ def _ids(ids: Tensor, name: str) -> Tensor:
     if not isinstance(ids, Tensor) or not ids.ndim or ids.dtype not in INTEGERS:
         dtype = f" of {ids.dtype}" if isinstance(ids, Tensor) else ""
         raise TypeError(
-            f"`{name}` must be a tensor of whole numbers, the document of each token, got"
+            f"`{name}` must be a tensor of whole numbers, the index of each token's document, got"
             f" {brief(ids)}{dtype}. Use `positions.documents(lengths)`."
         )
     return ids.to(torch.int64, copy=True)

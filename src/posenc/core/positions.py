@@ -293,8 +293,9 @@ def exact(pos: Tensor, name: str = "pos") -> Tensor:
                 low, high = map(Tensor.item, pos.aminmax())
             if not -FAR <= low <= high < FAR:
                 raise ValueError(
-                    f"`{name}` must be from −2⁶² to 2⁶² − 1, because offsets would wrap around, got"
-                    f" {low} … {high}. Subtract a common offset."
+                    f"`{name}` must be from −2⁶² to 2⁶² − 1, because the difference of two larger"
+                    f" numbers can exceed int64, got {low} … {high}. Subtract the same number from"
+                    " all positions."
                 )
         return pos
     if pos.dtype is torch.bool:
@@ -391,7 +392,7 @@ def _countable(pos: Tensor, name: str) -> Tensor:
         # This form also refuses NaN
         if not -most <= low <= high <= most:
             raise ValueError(
-                f"`{name}` must be finite and within ±{most:,}, the exact range of {pos.dtype}, got"
-                f" {low:g} … {high:g}. Pass integers for large positions."
+                f"`{name}` must be finite and within ±{most:,}, the range in which {pos.dtype} has"
+                f" all whole numbers, got {low:g} … {high:g}. Pass integers for large positions."
             )
     return pos

@@ -92,7 +92,7 @@ def convert(
         raise ModelError(
             opened_model.path,
             "",
-            "contains no config.json, which is needed to find its heads. Add the config",
+            "contains no config.json, which is needed for the number of heads. Add the config",
         )
     weights = opened_model.weights
     source = (Gguf if files.format == "gguf" else Safetensors)(opened_model, out)
@@ -212,7 +212,7 @@ def _present_layout(
             raise ModelError(shard, KEY, "must be a layout", mark, ", ".join(OTHER))
     if len(set(marks.values())) > 1:
         raise ModelError(
-            file, "", "must state one pair layout in the metadata of all files", "both"
+            file, "", "must state the same pair layout in the metadata of all files", "both"
         )
     # All layers of a family have the same layout
     usual = source.spec.rotary[0].layout

@@ -74,7 +74,7 @@ def _renamed(info: Info) -> Info:
     at = NAME.fullmatch(info.name)
     names = OF_LAYER if at and at["layer"] else WHOLE
     if at is None or at["module"] not in names:
-        raise ModelError(info.file, info.name, "has no known name in transformers")
+        raise ModelError(info.file, info.name, "has no known counterpart in transformers")
     where = f"model.layers.{at['layer']}." if at["layer"] else ""
     dtype = info.dtype if info.dtype in BITS else "F32"
     return replace(info, name=f"{where}{names[at['module']]}.{at['leaf']}", dtype=dtype)

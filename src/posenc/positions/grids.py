@@ -116,7 +116,8 @@ def _grids(grids: Sizes, name: str, merge: int, frames: int = 1) -> list[tuple[i
         for size, step, what in ((h, merge, "rows"), (w, merge, "columns"), (t, frames, "frames")):
             if size % step:
                 raise ValueError(
-                    f"`{name}` must have {what} in multiples of {step}, got {size} in {(t, h, w)}."
+                    f"`{name}` must have a number of {what} that is a multiple of {step}, got"
+                    f" {size} in {(t, h, w)}."
                     " Pass sizes in patches, not in tokens or pixels."
                 )
         found.append((t, h, w))

@@ -159,7 +159,7 @@ def bias(encoding: Encoding | str, tokens: int = 64) -> Picture:
     if instance.axes > 1:
         raise ValueError(
             f"`encoding` must have one axis, got {_name(encoding)}, which has {instance.axes}"
-            " axes. Pass a bias of distances in a text."
+            " axes. Pass a bias for text, such as 'alibi'."
         )
     try:
         with torch.no_grad():

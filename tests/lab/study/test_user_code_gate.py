@@ -171,7 +171,10 @@ def test_a_command_runs_what_is_typed_again_and_says_so_where_a_study_is_to_go_o
     assert ran()
     with pytest.raises(SystemExit):
         cli.main(["study", "--resume", "out", "--allow-code", "mine"])
-    assert "`--allow-code` must be like my_module.py:Mine, got 'mine'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        "`--allow-code` must name a file and a class, as in my_module.py:Mine, got 'mine'" in said
+    )
 
 
 @pytest.mark.slow

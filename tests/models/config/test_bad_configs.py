@@ -151,7 +151,7 @@ BAD = {  # number in FAULTS → changes to a Llama's config, and the expected me
     "31b length 0": ({"max_position_embeddings": 0}, "must be a whole number, got 0"),
     "32 table": (
         {"model_type": "bert", "max_position_embeddings": 10**12, "rope_theta": None},
-        "max_position_embeddings: is too large, since the table has 14901.2 TiB",
+        "max_position_embeddings: is too large, since the position table would need 14901.2 TiB",
     ),
     "33 disagree": (
         {"rope_scaling": YARN, "rope_parameters": {**YARN, "factor": 8.0, "rope_theta": 5e5}},

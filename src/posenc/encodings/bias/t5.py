@@ -37,9 +37,9 @@ def starts(buckets: int, reach: int) -> list[int]:
     exact = whole_number(buckets, "buckets") // 2
     if exact < 1 or whole_number(reach, "reach") <= exact:
         raise ValueError(
-            "`buckets` must be at least 2 in each direction, and `reach` more than half of them,"
-            f" got {buckets} in each direction and `reach`={reach}. Pass"
-            " more `buckets` or a larger `reach`."
+            "`buckets` must be at least 2 in each direction, and `reach` greater than half of this"
+            f" number, got {buckets} buckets in each direction and `reach`={reach}. Pass more"
+            " `buckets` or a larger `reach`."
         )
     if buckets > MOST_BUCKETS or reach > 2**62:
         raise ValueError(

@@ -70,7 +70,9 @@ def axial(
             f" {shares}. Count pairs, which are half of the channels."
         )
     if len(bases) != axes:
-        raise ValueError(f"`base` must be one number or {axes}, one for each axis, got {bases}.")
+        raise ValueError(
+            f"`base` must be one number, or a list of {axes} numbers, one per axis, got {bases}."
+        )
     theta = torch.zeros(axes, dim // 2, dtype=torch.float64, device="cpu")
     ends = accumulate(shares)
     for axis, (share, end) in enumerate(zip(shares, ends, strict=True)):

@@ -46,7 +46,8 @@ def spiral(dim: int, directions: int = 4, base: float = 10_000.0) -> Frequencies
     """
     if whole_number(dim, "dim") < 4 or dim % 4:
         raise ValueError(
-            f"`dim` must be a multiple of 4, half of the pairs for each axis, got {dim}."
+            "`dim` must be a multiple of 4, because each of the two axes gets half of the channel"
+            f" pairs, got {dim}."
         )
     if count(directions, "directions", 2) % 2:
         raise ValueError(

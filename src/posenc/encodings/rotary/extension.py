@@ -337,7 +337,8 @@ def _ladder(freqs: Theta, who: str) -> tuple[Tensor, int]:
         if (index - index.round()).abs().max() > APART:
             raise ValueError(
                 f"`freqs` must be a geometric sequence for {who}, such as θ of `axial`, `mrope` or"
-                " a new `Mixed`. Use `interpolate` or `by_parts`, which accept any frequencies."
+                " an untrained `Mixed`. Use `interpolate` or `by_parts`, which accept any"
+                " frequencies."
             )
         index = index.round().to(freqs)
         pairs = int(index.max()) + 1

@@ -83,8 +83,9 @@ def _followed(freqs: Frequencies, sections: Sequence[int], axes: list[int]) -> F
     found = [axes.count(axis) for axis in range(len(sections))]
     if found != [*sections]:
         raise ValueError(
-            f"`sections` must be {found} in an interleaved layout, where pairs are assigned to the"
-            f" axes in turn, got {[*sections]}. Pass these sections, or use the layout in blocks."
+            f"`sections` must be {found} if pairs are assigned to the axes in turn, got"
+            f" {[*sections]}. Pass {found}, or use `mrope` with `interleaved=False`, where each"
+            " axis has a block of pairs."
         )
     follows = torch.tensor(axes, device=freqs.device)
     return torch.stack([torch.where(follows == a, freqs, 0.0) for a in range(len(sections))])

@@ -71,8 +71,8 @@ class Suite:
         theirs = sorted({row if isinstance(row, str) else row["encoding"] for row in rows})
         if slug in theirs:
             raise PlanError(
-                f"the entry must differ from {', '.join(theirs)}, which are rows of every study,"
-                f" got {slug}. Name another."
+                f"the entry must differ from {', '.join(theirs)}, which every study of the arena"
+                f" includes already, got {slug}. Name another encoding."
             )
         entries = [
             row | {"encoding": encoding} for row in content.pop("entries", [{"name": ENTRY}])

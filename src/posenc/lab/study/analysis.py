@@ -238,7 +238,7 @@ def plan_of(contents: Contents) -> Plan | None:
     try:
         return Plan.stored(contents.plans[-1][1])
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise PlanError(f"the store's plan must be TOML: {error}.") from None
+        raise PlanError(f"the plan in the store must be valid TOML: {error}.") from None
 
 
 def chosen_rates(plan: Plan, contents: Contents) -> dict[tuple[str, str], float]:
@@ -273,8 +273,8 @@ def _trial_score(records: Sequence[Record]) -> tuple[float, float]:
         if not (graded := outcomes_graded(record, None)):
             name = f"{printable(record.cell.task)} {printable(record.cell.name)}"
             raise StoreError(
-                f"{name}, seed {record.cell.seed}, must have outcomes or the reason of a failure,"
-                " got neither. Run the study again."
+                f"the training run {name}, seed {record.cell.seed}, must have outcomes, or the"
+                " reason why it failed, got neither. Run the study again."
             )
         sign = 1.0 if any(outcome.kind != BITS for outcome in graded.values()) else -1.0
         means += [sign * fmean(outcome.mean for outcome in graded.values())]
@@ -504,8 +504,8 @@ def _contrast(
         return Contrast(task, one, other, [], None, [], None, None, None, nothing, than=than)
     if len({len(values[name][seed]) for name in names for seed in seeds}) > 1:
         raise StoreError(
-            f"{task}: all sides of a contrast must be tested on the same prompts, got different"
-            " ones. Run the study again."
+            f"{task}: the training runs that a contrast compares must be tested on the same"
+            " prompts, got different ones. Run the study again."
         )
     means = [
         {
@@ -598,9 +598,9 @@ def lengths_of(metric: str, trained: int, lengths: Iterable[int]) -> list[int]:
 def _trained(cell: Cell) -> int:
     if cell.trained is None and is_own(cell.task):
         raise StoreError(
-            f"the stored training runs of the task {brief(cell.task)} must have `trained`, got"
-            " none. The default of `trained` is in the code of the task, and posenc does not run"
-            " this code when it reads results. Run the study again."
+            f"the stored training runs of the task {brief(cell.task)} must have `trained`, the"
+            " length of training texts, got none. The default of `trained` is in the code of the"
+            " task, and posenc does not run this code when it reads results. Run the study again."
         )
     return cell.trained if cell.trained is not None else tasks.find(cell.task).trained
 

@@ -90,8 +90,8 @@ def latest(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkp
         if checkpoint is not None:
             if damaged:
                 warnings.warn(
-                    f"{', '.join(damaged)} in {directory} is damaged. Training resumes from"
-                    f" {path.name}.",
+                    f"damaged checkpoints in {directory}: {', '.join(damaged)}. Training resumes"
+                    f" from {path.name}.",
                     RuntimeWarning,
                     stacklevel=2,
                 )

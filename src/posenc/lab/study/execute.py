@@ -253,8 +253,9 @@ def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
     tested = ", ".join(map(str, task.lengths))
     if task.trained not in task.lengths:
         raise PlanError(
-            f"`tested` must contain the trained length of {name}, {task.trained}, at which"
-            f" seeds are tested for having learned the task, got {tested}. Add {task.trained}."
+            f"`tested` must contain {task.trained}, the trained length of {name}, because the test"
+            f" at this length shows which seeds have learned the task, got {tested}. Add"
+            f" {task.trained}."
         )
     if not analysis.lengths_of(plan.metric, task.trained, task.lengths):
         raise PlanError(
@@ -271,9 +272,9 @@ def _refuse_unmeasured(plan: Plan, name: str, task: tasks.Task) -> None:
             continue
         if parsed.how and task.both_ways:
             raise PlanError(
-                f"`{key}` must not be {brief(term)} for {name}, because models read this task in"
-                " both directions, and its texts are never cropped or windowed. Remove the"
-                f" word {brief(parsed.how)}, or the task."
+                f"`{key}` must not be {brief(term)} for {name}, because models read the texts of"
+                " this task in both directions, and such texts are never cropped or windowed."
+                f" Remove the word {brief(parsed.how)}, or the task."
             )
         if parsed.length is not None and parsed.length not in task.lengths:
             raise PlanError(

@@ -372,15 +372,16 @@ def _contents(
         written = json.loads(settings)
         if (named := digest_of(written)) != digest:
             raise StoreError(
-                f"{path} is damaged: training run {digest} has the settings of {named}. {RESTORE}"
+                f"{path} is damaged: training run {digest} has the settings of training run"
+                f" {named}. {RESTORE}"
             )
         cell = Cell.of(written, label)
         lost, done = tuple(_numbers("d", losses)), outcomes.pop(digest, {})
         records[digest] = Record(cell, parameters, lost, failure, done, seconds.get(digest))
     if outcomes:
         raise StoreError(
-            f"{path} is damaged: it has outcomes of {min(outcomes)}, a missing training run."
-            f" {RESTORE}"
+            f"{path} is damaged: it has outcomes of training run {min(outcomes)}, but not the run"
+            f" itself. {RESTORE}"
         )
     contents = Contents(*_registered(file, path), records, path, _format(file) > 1)
     if contents.checked:

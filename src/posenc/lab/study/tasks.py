@@ -401,7 +401,9 @@ def flip_flop(n: int, random: Random, ignored: float = 0.8) -> TaskText:
     The bits after "read" are the answers.
     """
     if n < 2:
-        raise ValueError(f"`n` must be at least 2 in flip-flop, a write and a read, got {n}.")
+        raise ValueError(
+            f"`n` must be at least 2 instructions in flip-flop, a write and a read, got {n}."
+        )
     symbols, graded, memory = [], [], random.choice(BITS)
     for step in range(n):
         # The first instruction is a write, so that a bit can be read
@@ -442,9 +444,9 @@ def language(text: str, name: str = "language", trained: int = 64, held: float =
     cut = round(len(text) * (1 - _share(held)))
     if len(text) - cut <= max(tested) or cut <= max(tested):
         raise ValueError(
-            f"`text` must have more than {round(max(tested) / held):,} characters for windows of"
-            f" {max(tested)}, of which {held:.0%} are held out, got {len(text):,}. Use a longer"
-            " text or a smaller `trained`."
+            f"`text` must have more than {round(max(tested) / held):,} characters, because"
+            f" {held:.0%} of them are held out, and tests need {max(tested)} of these, got"
+            f" {len(text):,}. Use a longer text or a smaller `trained`."
         )
 
     def window(part: str) -> Callable[[int, Random], TaskText]:
@@ -479,8 +481,8 @@ def masked(text: Sequence[str], trained: int = 32, share: float = 0.15, most: in
     tested = tuple(round(trained * part) for part in (0.5, 1, 1.25, 1.5, 2, 4))
     if len(words) - cut <= tested[-1]:
         raise ValueError(
-            f"`text` must have more than {10 * tested[-1]:,} words for windows of {tested[-1]}, of"
-            f" which a tenth is held out, got {len(words):,}. Use a longer text."
+            f"`text` must have more than {10 * tested[-1]:,} words, because a tenth of them is held"
+            f" out, and tests need {tested[-1]} of these, got {len(words):,}. Use a longer text."
         )
 
     def window(part: Sequence[str]) -> Callable[[int, Random], TaskText]:
@@ -737,8 +739,9 @@ def passkey(text: str, trained: int = 256, digits: int = 5) -> Task:
     if trained <= overhead or len(text) <= tested[-1]:
         raise ValueError(
             f"`trained` must be more than {overhead} characters, the length of a pass key and its"
-            f" question, and `text` more than {tested[-1]:,}, the longest test, got {trained} and"
-            f" {len(text):,}. Use longer windows or a longer text."
+            f" question, and `text` must have more than {tested[-1]:,} characters, the length of"
+            f" the longest test, got {trained} and {len(text):,}. Use a larger `trained` or a"
+            " longer text."
         )
 
     def write(n: int, random: Random) -> Answered:
@@ -789,9 +792,9 @@ def names(text: str, trained: int = 64, held: float = 0.1) -> Task:
             far_enough = found[bisect_right(found, n) :]
             if between < 0 or not far_enough:
                 raise ValueError(
-                    f"`n` must be at least {len(start)}, the letters of two names, and less than"
-                    f" the letters before the last name of the text, got {n}. Test other lengths,"
-                    " or use a longer text."
+                    f"`n` must be at least {len(start)}, the length of the two names at the start,"
+                    " and less than the number of letters before the last name of the text, got"
+                    f" {n}. Test other lengths, or use a longer text."
                 )
             place = random.choice(far_enough)
             start += part[place - between : place]

@@ -150,7 +150,7 @@ def _with_parts(spec: Spec, config: Fields, family: Family) -> Spec:
             raise unread
         if not parts and family.kind == "parts":
             expected = " and ".join(family.parts)
-            config.refuse("model_type", family.name, f"the file has no nested {expected}")
+            config.refuse("model_type", family.name, f"the config has no nested {expected}")
     return Spec(**{**vars(spec), "parts": parts, "notes": tuple(notes)})
 
 

@@ -113,7 +113,9 @@ def _with_heads(config: Config, key: str) -> Config:
         dims = {layer.count("head_dim", most=WIDEST) for layer in layers if layer} - {None}
         if len(dims) > 1:
             whose = config.family.name
-            config.refuse("per_layer_config", whose, f"it has {len(dims)} more head sizes")
+            config.refuse(
+                "per_layer_config", whose, f"its layers have {len(dims)} different head sizes"
+            )
         dim = next(iter(dims), dim)
     return config.with_values({**config.values, "head_dim": dim})
 
@@ -370,7 +372,7 @@ def _fourier(rope: Fields, config: Config, name: str) -> Fourier:
         config.count("max_position_embeddings"),
     )
     if waves is None and longest is None:
-        rope.fail("num_inv_freq", "is missing, like max_position_embeddings")
+        rope.fail("num_inv_freq", "is missing, and max_position_embeddings is missing too")
     if waves is None:
         # Waves of which a text of the longest length holds a whole turn
         waves = sum(base ** (-2 * j / dim) > 2 * pi / (longest or 0) for j in range(dim // 2))
@@ -505,7 +507,8 @@ def _note_lengths(
 def _trained(rope: Fields, trained: int | None, longest: int | None) -> int:
     trained = trained or longest
     if trained is None:
-        rope.fail("original_max_position_embeddings", "is missing, like max_position_embeddings")
+        problem = "is missing, and max_position_embeddings is missing too"
+        rope.fail("original_max_position_embeddings", problem)
     return trained
 
 

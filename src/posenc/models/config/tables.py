@@ -31,11 +31,17 @@ def learned(config: Config) -> Table:
     bytes_ = 4 * rows * width
     if bytes_ > LARGEST:
         size = f"{bytes_ / 2**40:.1f} TiB" if bytes_ > 2**40 else f"{bytes_ / 2**30:.1f} GiB"
-        config.fail("max_position_embeddings", f"is too large, since the table has {size}", rows)
+        config.fail(
+            "max_position_embeddings",
+            f"is too large, since the position table would need {size}",
+            rows,
+        )
     offset = first_row(config)
     usable = rows + family.extra - offset
     if usable < 1:
-        config.fail("max_position_embeddings", f"must be above {offset}, the unused rows", rows)
+        config.fail(
+            "max_position_embeddings", f"must be above {offset}, the number of unused rows", rows
+        )
     return Table(usable, width, offset)
 
 

@@ -21,7 +21,7 @@ def _disentangled(config: Config) -> Disentangled | None:
     heads, dim = config.count("num_attention_heads"), head_dim(config)
     rows = config.count("max_position_embeddings")
     if heads is None or rows is None:
-        config.fail("max_position_embeddings", "is missing, or the number of heads is")
+        config.fail("max_position_embeddings", "is missing, or the number of heads is missing")
     terms = config.value("pos_att_type")
     terms = terms.split("|") if isinstance(terms, str) else terms or []
     if not isinstance(terms, list) or any(term not in ("c2p", "p2c") for term in terms):

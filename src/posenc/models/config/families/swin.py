@@ -32,7 +32,11 @@ def standard_keys(config: Config) -> dict[str, Any]:
     """Return the config's values, with each stage's number of heads under `stage_heads`."""
     depths = config.counts("depths", least=1) or ()
     if not 0 < sum(depths) <= DEEPEST:
-        config.fail("depths", f"must list each stage's layers, {DEEPEST} at most", [*depths])
+        config.fail(
+            "depths",
+            f"must list the number of layers of each stage, at most {DEEPEST} in all",
+            [*depths],
+        )
     heads = config.counts("num_attention_heads", least=1)
     if heads is None or len(heads) != len(depths):
         many = f"must have {len(depths)} numbers of heads, one for each stage"

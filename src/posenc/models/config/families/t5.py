@@ -22,7 +22,9 @@ def with_buckets(config: Config, **more: Any) -> list[Layer]:
     buckets = config.count("relative_attention_num_buckets", least=2, most=LONGEST)
     reach = config.count("relative_attention_max_distance", most=LONGEST)
     if heads is None or buckets is None or reach is None:
-        config.fail("relative_attention_num_buckets", "is missing, or the number of heads is")
+        config.fail(
+            "relative_attention_num_buckets", "is missing, or the number of heads is missing"
+        )
     both = not config.family.causal
     side = buckets // 2 if both else buckets
     if side < 2 or reach <= side // 2:

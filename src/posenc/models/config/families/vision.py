@@ -41,7 +41,11 @@ def layers(config: Config) -> list[Layer]:
     rotary = {"axes": ("row", "column"), **tower.get("rotary", {})}
     axes = len(rotary["axes"])
     if dim < 2 * axes or (axes == 2 and dim % 4):
-        config.fail("hidden_size", f"must give each head channel pairs for {axes} axes", dim)
+        size = "a multiple of 4" if axes == 2 else f"at least {2 * axes}"
+        problem = (
+            f"must give each head {size} channels, since each of {axes} axes rotates channel pairs"
+        )
+        config.fail("hidden_size", problem, dim)
     rotary |= {"axes": tuple(rotary["axes"])}
     encoding = PatchRotary(dim, rope_base(config), order=order, **rotary)
     if name == "lfm3_vl_vision":
@@ -72,7 +76,11 @@ def patch_order(config: Config) -> PatchOrder:
         return PatchOrder("blocks", merge)
     pixels, patch = required(config, "window_size"), sides(config, "patch_size")[0]
     if pixels < merge * patch:
-        config.fail("window_size", f"must be at least one block, {merge * patch} pixels", pixels)
+        config.fail(
+            "window_size",
+            f"must be at least {merge * patch} pixels, a block of merged patches",
+            pixels,
+        )
     return PatchOrder("windows", merge, pixels // merge // patch * merge)
 
 

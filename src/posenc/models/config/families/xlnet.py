@@ -22,6 +22,6 @@ def with_sines(config: Config, halves: bool, causal: bool = True) -> list[Layer]
     """
     heads, width = config.count("num_attention_heads"), config.count("hidden_size")
     if heads is None or width is None:
-        config.fail("hidden_size", "is missing, or the number of heads is")
+        config.fail("hidden_size", "is missing, or the number of heads is missing")
     encoding = Projected(head_dim(config), heads, width, halves)
     return stack(config, encode=lambda kind: encoding, causal=causal)
