@@ -1,1 +1,1 @@
-"""Positional encodings, one per file: formula, class and card."""
+"""Positional encodings, one per file: the formula, the class, and a card with its paper."""

@@ -32,7 +32,7 @@ from posenc.support.arguments import number, query_heads, whole_number
 
 
 def slopes(heads: int) -> Tensor:
-    """Return ALiBi's slope m of each head in float64; among 2ⁿ heads, the first is the steepest.
+    """Return ALiBi's slope m of each head in float64, steepest first if there are 2ⁿ heads.
 
     >>> slopes(3)
     tensor([0.0625, 0.0039, 0.2500], dtype=torch.float64)

@@ -124,7 +124,7 @@ class FIRE(Encoding):
         return f(h, self.ψ((p - p_key).abs()) / (self.ψ(reached) + EPS))
 
     def factors(self, δ: Tensor, p: Tensor) -> tuple[Tensor, ...]:
-        """Return the two factors whose product is the network's input, and the network's weights.
+        """Return the two factors of the network's input, and the network's weights.
 
         The factors are ψ(offset) and 1 / ψ(query position).
 
@@ -148,7 +148,7 @@ class FIRE(Encoding):
         return upcast(self.multiplier)[0].abs() * self.length
 
     def _near_enough(self, q_at: Tensor) -> bool:
-        """Test whether no query position exceeds L; then the bias depends on distance only."""
+        """Test whether all query positions are at most L, so that only the distance matters."""
         if not is_eager_cpu(q_at, self.multiplier) or not q_at.numel():
             return False
         return bool(q_at.max() <= self.L)

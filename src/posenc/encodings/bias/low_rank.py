@@ -58,13 +58,13 @@ class LowRank(Encoding):
 def low_rank(
     encoding: Encoding, heads: int, length: int, rank: int, causal: bool = True
 ) -> tuple[LowRank, float]:
-    """Return the best `LowRank` of the bias of an encoding, and its largest error in logits.
+    """Approximate an encoding's bias by a `LowRank`, and return it and its error in logits.
 
     - `encoding`: an encoding that only adds a bias of positions, such as `ALiBi` or `FIRE`
     - `heads`: query heads
     - `length`: rows, the positions 0 … length − 1
     - `rank`: channels that are added
-    - `causal`: True, the default: queries see no later keys, so their bias is free
+    - `causal`: True, the default: the bias of later keys, which queries do not see, may be wrong
 
     >>> from posenc import ALiBi
     >>> made, error = low_rank(ALiBi(4), heads=4, length=100, rank=2)

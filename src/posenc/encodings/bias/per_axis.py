@@ -1,4 +1,4 @@
-"""Biases per axis: add a bias for the offset along each axis, as in models that read pages.
+"""Biases per axis: add a bias for the offset along each axis, as LayoutLMv2 does for pages.
 
     score(i, j) = qᵢ · kⱼ · scale + Σ_a B_a(h, Δ_a)        Δ = pᵢ − pⱼ
 

@@ -78,7 +78,7 @@ class SwinV2(Encoding):
         return DistanceBias(of_distance, q, q_line, k_line)
 
     def of_offsets(self) -> Tensor:
-        """Return the bias of all offsets up to the reach in row-major order, (head, offset)."""
+        """Return the bias of each offset within `reach`, (head, offset), in row-major order."""
         weight, bias = upcast(self.inner.weight), upcast(self.inner.bias)
         along = [self._f(axis).to(weight) for axis in (0, 1)]
         x = torch.cartesian_prod(*along)

@@ -119,20 +119,24 @@ class DeBERTa(Encoding):
     def on_scores(
         self, q: Heads, k: Keys, q_at: Positions, k_at: KeyPositions, scale: float
     ) -> Bias:
-        query_row, query_rows = self.met(self.delta, q_at, k_at)
+        query_row, query_rows = self.needed_rows(self.delta, q_at, k_at)
         q_term, of_query = self.term(q, query_rows, self.to_keys, scale)
         if self.to_queries is None:
             return TableBias(q_at, k_at, self.reach, query_row, q_term, of_query)
         back = self.delta if self.released else lambda offset: self.delta(-offset)
-        key_row, key_rows = self.met(back, q_at, k_at)
+        key_row, key_rows = self.needed_rows(back, q_at, k_at)
         of_key = (key_rows @ self.to_queries * scale).to(k.dtype)
         return TableBias(
             q_at, k_at, self.reach, query_row, q_term, of_query, key_row, per_query_head(k, q),
             of_key,
         )  # fmt: skip
 
-    def met(self, row: OfOffset, q_at: Positions, k_at: KeyPositions) -> tuple[OfOffset, Tensor]:
-        """Return a function from offset to row, and the part of the table that has these rows.
+    def needed_rows(
+        self, row: OfOffset, q_at: Positions, k_at: KeyPositions
+    ) -> tuple[OfOffset, Tensor]:
+        """Select the rows of P for the offsets between these positions, on the CPU only.
+
+        Returns a function from an offset to the index of its row among these rows, and the rows.
 
         - `row`: function from an offset to its row index in all of P
         - `q_at`, `k_at`: positions of queries and keys

@@ -87,9 +87,9 @@ class Inkling(Encoding):
         return TableBias(q_at.pos, k_at.pos, self.reach, self.row, shares, profiles)
 
     def row(self, distance: Tensor) -> Tensor:
-        """Return the column of each offset in the table of learned profiles.
+        """Return the index of each offset in the learned profiles.
 
-        Offsets outside of the reach get the column `reach`, which has no bias.
+        Offsets without a bias get the index `reach`.
 
         - `distance`: offset in tokens, query − key
         """

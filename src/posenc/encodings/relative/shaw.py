@@ -1,4 +1,4 @@
-"""Shaw relative positions: a learned key and a learned value for every distance up to a reach.
+"""Shaw relative positions: a learned key and a learned value for each offset, up to a limit.
 
     score(i, j) = qᵢ · (kⱼ + a[r]) · scale
     out(i) = Σⱼ weight(i, j) (vⱼ + c[r]),      r = clip(pᵢ − pⱼ, −reach, reach)
@@ -23,7 +23,7 @@ from posenc.support.arguments import channels, count, room
 
 
 class Shaw(Encoding):
-    """Learned keys and values for each distance up to a reach: `Shaw(64)`.
+    """Learned keys and values for each offset in −reach … reach: `Shaw(64)`.
 
     - `dim`: channels of a head
     - `reach`: distance in tokens from which on all distances share a row, 16 by default

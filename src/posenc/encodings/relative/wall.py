@@ -76,7 +76,7 @@ def faded(q: Heads, k: Keys, p: Tensor, p_key: Tensor) -> Scores:
 
 
 def faded_chunks(q: Heads, k: Keys, p: Tensor, before: Tensor | None = None) -> Chunks:
-    """Return the factors of Wall's scores in self-attention (see `faded`), in chunks of tokens.
+    """Return Wall's scores within chunks of tokens, and the factors of scores between chunks.
 
     Between chunks, R is P at the end of a chunk, so that both factors are at most 1. `before` is P
     at the token before the first; None: P at the first token.

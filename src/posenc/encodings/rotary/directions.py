@@ -1,4 +1,4 @@
-"""Fixed θ for rotations along more directions of an image than rows and columns.
+"""Fixed θ for rotations along several directions of an image, not only rows and columns.
 
     θ[:, j] = ω_j u_j      ω_j: radians per patch      u_j: the unit vector (row, column) of pair j
     Spiral RoPE   ω_j = base^(−c/m),  c = j mod m,  m = d/4

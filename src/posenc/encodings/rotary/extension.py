@@ -223,7 +223,7 @@ def yarn_logit_gain(factor: float, mscale_all_dim: float) -> float:
 def longrope(
     freqs: Theta, length: int, trained: int, short: Sequence[float], long: Sequence[float]
 ) -> Theta:
-    """Return LongRoPE's θ: each pair divided by a searched factor.
+    """Return LongRoPE's θ: the frequency of each pair is divided by a factor found by search.
 
     - `freqs`: θ in radians per token
     - `length`: tokens of the text, which select the list

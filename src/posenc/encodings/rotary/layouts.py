@@ -71,5 +71,5 @@ def by_layout(name: str, freqs: Frequencies, sections: Sequence[int] = ()) -> Te
 
 
 def _by_axis(axes: Tensor) -> Tensor:
-    """Return a one-hot matrix (axis, entry): each column has its 1 in the axis of its entry."""
+    """Return a one-hot matrix (axis, entry): column j has its 1 in row `axes[j]`."""
     return (axes == torch.arange(3, device=axes.device)[:, None]).double()

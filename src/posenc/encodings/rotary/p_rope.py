@@ -21,7 +21,7 @@ from posenc.support.arguments import real
 
 
 def p_rope(freqs: Frequencies, p: float) -> Frequencies:
-    """Return the frequencies, where the slowest share 1 − p is set to 0.
+    """Return `freqs` with the slowest share 1 − p of the pairs set to 0.
 
     - `freqs`: θ, a vector (pair,) or a matrix (axis, pair), in radians per token
     - `p`: share of rotated pairs, 0 … 1

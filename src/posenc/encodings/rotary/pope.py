@@ -82,7 +82,7 @@ class PoPE(Encoding):
 
 
 def polar(x: Wider, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return the Cartesian coordinates of vectors with length softplus(x) and these angles."""
+    """Convert polar coordinates, length softplus(x) and an angle, to Cartesian coordinates."""
     length = softplus(upcast(x))
     return torch.cat((length * cos, length * sin), -1).to(x.dtype)
 

@@ -38,7 +38,7 @@ class RunningAngles(
         "RunningAngles", [("cos", Tensor), ("sin", Tensor), ("place", Tensor), ("total", Tensor)]
     ),
 ):
-    """cos and sin of the angle φ of Selective RoPE, and the two terms of φ in float64.
+    """cos and sin of Selective RoPE's angle φ, and the two terms whose sum is φ, in float64.
 
     The terms are θ p e^b, from the position, and the running sum of steps. All tensors have shape
     (batch, head, token, pair).

@@ -41,7 +41,7 @@ LARGEST = 2.0**58
 
 
 class Stretch(Prepared, NamedTuple("Stretch", [("queries", Turn), ("keys", Turn)])):
-    """Tables of cos and sin: for queries times xPos's scaling, for keys divided by the scaling."""
+    """cos and sin for queries, multiplied by xPos's scaling, and for keys, divided by it."""
 
 
 def zeta(pairs: int) -> Tensor:
