@@ -162,7 +162,7 @@ def _checked(kinds: Tensor, rule: MultimodalRule) -> Tensor:
     wrong = sorted(set(kinds.unique().tolist()) - set(rule.kinds))
     if wrong:
         raise ValueError(
-            f"`kinds` must be one of {', '.join(map(str, rule.kinds))} for {rule.name}, got"
+            f"`kinds` must contain only {', '.join(map(str, rule.kinds))} for {rule.name}, got"
             f" {wrong[0]}. Use another rule, or check the kinds."
         )
     return kinds.long()

@@ -58,7 +58,7 @@ class LowRank(Encoding):
 def low_rank(
     encoding: Encoding, heads: int, length: int, rank: int, causal: bool = True
 ) -> tuple[LowRank, float]:
-    """Approximate an encoding's bias by a `LowRank`, and return it and its error in logits.
+    """Approximate an encoding's bias by a `LowRank`, and return it and its largest error in logits.
 
     - `encoding`: an encoding that only adds a bias of positions, such as `ALiBi` or `FIRE`
     - `heads`: query heads

@@ -134,7 +134,7 @@ class DeBERTa(Encoding):
     def needed_rows(
         self, row: OfOffset, q_at: Positions, k_at: KeyPositions
     ) -> tuple[OfOffset, Tensor]:
-        """Select the rows of P for the offsets between these positions, on the CPU only.
+        """Select the rows of P that these positions need on the CPU, and all rows elsewhere.
 
         Returns a function from an offset to the index of its row among these rows, and the rows.
 
