@@ -130,7 +130,10 @@ def test_numbers_of_the_short_table_are_those_that_are_measured():
 
 def test_who_reads_through_windows_is_what_their_configs_say():
     said = use("a trained RoPE model, left").does
-    assert said == "windows in half of the layers or more: Gemma-3, gpt-oss, Olmo-3.1"
+    assert (
+        said
+        == "Gemma-3, gpt-oss and Olmo-3.1 have attention windows in half of their layers or more"
+    )
     for begin in ("Gemma-3", "gpt-oss", "Olmo-3.1"):
         for model in layers(begin):
             assert sum(bool(window) for _, window in model) >= len(model) / 2
@@ -249,7 +252,7 @@ def test_it_names_length_rate_steps_and_seeds_of_the_studies():
         rate = f"learning rate {profile[0]}"
         if len(rates) == 3:
             assert profile[0] == max(rates)
-            rate = f"learning rate {profile[0]}, the largest of the three tried, for every row"
+            rate = f"learning rate {profile[0]}, the largest of the three tried, for every encoding"
         assert f"{begin}{trained} " in said
         assert f"{rate}, {profile[1]:,} steps, {seeds} seeds)" in said
 
@@ -265,7 +268,7 @@ def test_what_is_quoted_of_texts_and_of_copying_is_qualified():
     recall = "use-of-length#recall"
     found = tuple(round(100 * mean(recall, name, 40)) for name in ("rope", "window"))
     assert found == guide.RECALLED
-    assert f"RoPE finds {found[0]} % at 2 L, and {found[1]} % in a window of L" in said
+    assert f"finds {found[0]} % of the answers at 2 L, and {found[1]} % in a window of L" in said
     assert {cell["trained"] for cell in settings(recall)} == {20}
     assert len({cell["seed"] for cell in settings(recall)}) == 1
 

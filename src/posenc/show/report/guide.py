@@ -13,7 +13,7 @@ from posenc.support.notebook import table
 
 HEADS = "you have", "take", "because"
 BASES = {
-    "convention": "published models do so; no study of posenc shows that it is needed",
+    "convention": "published models make this choice; no study of posenc shows that they need it",
     "computed": "the reason follows from the formula of the encoding and the settings of the model",
     "measured": "we trained small models, and a file in `studies/` stores the numbers",
 }
@@ -69,7 +69,7 @@ NEW_ANGLES: Mapping[str, int] = {"as trained": 29, "NTK": 28, "PI": 0, "YaRN": 0
 # The models of studies/fair-text, to which all rows about texts refer
 TINY = (
     "tiny language models on a novel (L = 64 characters, learning rate 0.004, the largest of the"
-    " three tried, for every row, 5,000 steps, 8 seeds)"
+    " three tried, for every encoding, 5,000 steps, 8 seeds)"
 )
 _EQUAL = ", ".join(f"{name} {margin:.3f}" for name, margin in EQUAL.items())
 _SIDES = ", ".join(f"{name} {near} and {far}" for name, (near, far) in SIDES.items())
@@ -137,81 +137,85 @@ GUIDE = (
     Use(
         "a decoder",
         "RoPE",
-        "most open decoders use it, Llama and Qwen among them",
+        "most open decoders use RoPE, Llama and Qwen among them",
         "convention",
         "Llama 3.1, Qwen3, phi-4 and most others, in all layers",
         "RoPE's scores depend on the distance alone, and RoPE works at any position (the columns"
         " *shift invariant* and *any length* in the table of properties). We trained"
         f" {TINY}. On texts of length n = L, models with RoPE need {READ['RoPE'][0]:.3f} bits per"
         f" character, models with T5 {READ['T5'][0]:.3f}, and models with NoPE"
-        f" {READ['NoPE'][0]:.3f}. The plan of this study ranks no encodings.",
+        f" {READ['NoPE'][0]:.3f}. This study was not planned to rank the encodings.",
         "Which encoding learns best at scale: the models trained here are tiny.",
     ),
     Use(
         "a decoder to train on long texts",
-        "RoPE, with windows in most layers; in the others a large base, p-RoPE or NoPE",
-        "Gemma 3 and 4, Llama 4 and EXAONE 4 have such layers",
+        "RoPE with attention windows in most layers; in the other layers a large base, p-RoPE or"
+        " NoPE",
+        "Gemma 3 and 4, Llama 4 and EXAONE 4 mix layers in this way",
         "convention",
-        "a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4, EXAONE 4, and without windows"
-        " SmolLM3",
+        "in the layers without a window, a large base: Gemma 3; p-RoPE: Gemma 4; NoPE: Llama 4,"
+        " EXAONE 4. SmolLM3 has NoPE in some layers, but no windows",
         "No study of posenc trains a model with windows, or with this mixture of layers, on long"
         " texts. The RoPE models of the section “A decoder” were also tested with an attention"
-        f" window of L tokens: at 2 L they need {WINDOWED:.3f} bits per character. They were"
-        " trained on L characters, where a window of L hides nothing.",
-        "The effect of windows and mixtures when they are trained on long texts.",
+        f" window of L tokens: on texts of 2 L, these models need {WINDOWED:.3f} bits per"
+        " character. The models were trained without a window, on texts of L characters, in which a"
+        " window of L tokens would hide nothing.",
+        "The effect of attention windows and mixed layers if models are trained on long texts.",
     ),
     Use(
         "a trained RoPE model, longer texts",
-        "YaRN, then measure: `posenc extend --prove`",
-        f"at 16 times its length, {NEW_ANGLES['as trained']} of Llama 3's 64 pairs meet new angles;"
-        f" with YaRN {NEW_ANGLES['YaRN']}",
+        "YaRN; then measure the loss with `posenc extend --prove`",
+        f"at 16 times the trained length, {NEW_ANGLES['as trained']} of Llama 3's 64 channel pairs"
+        f" meet new angles; with YaRN {NEW_ANGLES['YaRN']}",
         "computed",
-        "DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; methods of their own: Llama 3.1, Phi-3.5",
+        "YaRN: DeepSeek-V3, Kimi-K2, gpt-oss, Olmo-3.1; methods of their own: Llama 3.1, Phi-3.5",
         "Llama 3's RoPE rotates 64 pairs of channels. If the model was trained on 8,192 tokens and"
         " reads 131,072, the number of pairs that meet angles not seen in training is, by method:"
-        f" {_ANGLES}. The count hides a cost of PI: PI moves all neighbouring tokens 16 times"
+        f" {_ANGLES}. These numbers hide a cost of PI: PI moves all neighbouring tokens 16 times"
         " closer together, while YaRN slows down only the slow pairs. We tested four small models"
         " that were trained without any of these methods, on texts of two to eight times the 64"
-        " tokens of their configs. Compared with reading only the last 64 tokens, no config saved"
-        " as much as 0.01 bits per token. These models could gain little from longer texts: one of"
+        " tokens of their configs. Compared with reading only the last 64 tokens, no config with an"
+        " extension method saved as much as 0.01 bits per token. These models could gain little"
+        " from longer texts: one of"
         f" the four, trained on 128 letters, needs {TWICE[0]} bits per letter if it reads 128"
-        f" letters and {TWICE[1]} if it reads only the last 64. No config can state the methods"
-        f" ReRoPE and Self-Extend; they saved up to {REMAPPED} bits per token with this model, and"
-        " less than 0.01 with the other three models.",
-        "Whether your model can use texts of that length. `posenc extend --prove` measures the"
-        " loss of your model on long texts; training on texts of that length is the alternative.",
+        f" letters and {TWICE[1]} if it reads only the last 64. A config cannot express the methods"
+        f" ReRoPE and Self-Extend; these two methods saved up to {REMAPPED} bits per token with the"
+        " model trained on 128 letters, and less than 0.01 with the other three models.",
+        "Whether your model can use texts longer than its trained length. `posenc extend --prove`"
+        " measures the loss of your model on long texts; the alternative is to train the model on"
+        " long texts.",
     ),
     Use(
         "a trained RoPE model, left as it is",
         "only the last L tokens (L: the trained length)",
-        f"at 2 L, tiny models need {READ['RoPE'][1]:.2f} bits per character on the whole text,"
-        f" {READ['RoPE'][2]:.2f} on the last L",
+        f"on texts of 2 L, tiny models need {READ['RoPE'][1]:.2f} bits per character, or"
+        f" {READ['RoPE'][2]:.2f} reading only the last L",
         "measured",
-        "windows in half of the layers or more: Gemma-3, gpt-oss, Olmo-3.1",
+        "Gemma-3, gpt-oss and Olmo-3.1 have attention windows in half of their layers or more",
         "The models of the section “A decoder” need these bits per character on texts of 2 L; the"
         " first number is for reading the whole text, the second for reading only the last L:"
-        f" {_read('RoPE', 'NoPE', 'ALiBi')}. The ALiBi models of that study have two heads. In"
-        " another study, ALiBi models with four heads, learning rate 0.001 and 1,500 steps need"
+        f" {_read('RoPE', 'NoPE', 'ALiBi')}. The ALiBi models among these have two heads. In"
+        " a second study, ALiBi models with four heads, learning rate 0.001 and 1,500 steps need"
         f" {ALIBI[0]:.3f} bits for the whole text and {ALIBI[1]:.3f} bits for the last L"
-        " characters. All of these models use only the last 6 to 10 letters of a text, even within"
-        " L, so no encoding"
-        " could have gained more from longer texts. In a third study, models were trained to copy"
+        " characters. All models of both studies use only the last 6 to 10 letters of a text, even"
+        " within L, so no encoding could have gained more from longer texts. In a third study,"
+        " models were trained to copy"
         " L = 10 words, which may repeat"
         " (learning rate 0.001, 2,000 steps, 6 seeds). At 1.2 L, models with RoPE copied"
-        f" {COPIED['RoPE'][0]} % of the texts and models with NoPE {COPIED['NoPE'][0]} %; that"
+        f" {COPIED['RoPE'][0]} % of the texts and models with NoPE {COPIED['NoPE'][0]} %; the third"
         " study has too few seeds to decide any of its contrasts. A pilot of one seed trains RoPE"
         " on texts in which no word repeats, with four times the batch size and learning rate of"
         " the third study; this RoPE copies texts longer than L (studies/use-of-length). Reading"
         " only the last L tokens fails if the answer lies farther back: in the same pilot, in a"
         " recall task (L = 20), RoPE finds"
-        f" {RECALLED[0]} % at 2 L, and {RECALLED[1]} % in a window of L.",
-        "Whether large models behave in the same way, and whether tiny models do at other lengths,"
-        " numbers of steps and larger learning rates.",
+        f" {RECALLED[0]} % of the answers at 2 L, and {RECALLED[1]} % in a window of L.",
+        "Whether the same holds for large models, and for tiny models at other lengths, numbers of"
+        " training steps and larger learning rates.",
     ),
     Use(
         "a decoder to train, to read beyond L",
         "KERPLE or FoX",
-        "up to 2 L, tiny models equal RoPE on the last L, within"
+        "on texts up to 2 L, tiny models equal RoPE models reading only the last L, within"
         f" {max(EQUAL['KERPLE'], EQUAL['FoX'])} bits",
         "measured",
         "none of the models whose configs are packaged",
@@ -221,24 +225,26 @@ GUIDE = (
         " character at 2 L, first for reading the whole text, then for reading the last L:"
         f" {_read('KERPLE', 'FoX', 'T5')}. The FoX models have learned to attend only to near"
         " characters.",
-        "Whether KERPLE or FoX helps a large model, or a model whose texts need tokens beyond L."
-        " CoPE, PaTH, Wall and Selective RoPE also derive distances from the tokens, but no study"
-        " of posenc includes these four.",
+        "Whether KERPLE or FoX helps a large model, or a task that needs tokens farther back than"
+        " L. CoPE, PaTH, Wall and Selective RoPE also derive distances from the content of tokens,"
+        " but no study of posenc includes these four.",
     ),
     Use(
         "an encoder",
         "RoPE",
-        "ModernBERT uses RoPE; a learned table has no rows beyond its length",
+        "ModernBERT uses RoPE; a learned position table has no rows beyond its length",
         "convention",
         "RoPE: ModernBERT; Learned: BERT, ViT; DeBERTa has vectors of its own for distances",
-        "A learned table has no rows beyond its length (the column *any length* in the table of"
-        " properties). We trained tiny encoders to fill in hidden words of a novel (L = 32 words,"
-        " a learning rate chosen for each encoding, 3,000 steps, 8 seeds). On texts of length"
+        "A learned position table has no rows beyond its length (the column *any length* in the"
+        " table of properties). We trained tiny encoders to fill in hidden words of a novel"
+        " (L = 32 words, a learning rate chosen for each encoding, 3,000 steps, 8 seeds). On texts"
+        " of length"
         f" n ≤ L, the encoders need {HIDDEN['RoPE']:.3f} bits per hidden word with RoPE,"
         f" {HIDDEN['Learned']:.3f} with a learned table and {HIDDEN['NoPE']:.3f} without"
         " positions. For each seed, the learned table and the model without positions differ by"
         " less than 0.1 bits.",
-        "Which encoding learns best if models with a learned table are trained for longer.",
+        "Which encoding learns best if models with a learned position table are trained for"
+        " longer.",
     ),
     Use(
         "pictures or video",
@@ -248,13 +254,14 @@ GUIDE = (
         "Axial RoPE: EVA-02, Pixtral; M-RoPE: Qwen2.5-VL",
         "The column *several axes* in the table of properties shows which encodings accept"
         " positions with several axes, such as the row and column of an image patch. RoPE-Mixed,"
-        " LieRE and STRING accept such positions too."
-        " In a study (studies/marks-8, 6 seeds, learning rate 0.004, 600 steps), tiny models that"
-        " were trained on pictures of 8 × 8 patches name the side of one mark on which another"
-        " mark lies; chance is 25 %. Percent right on pictures of 12 × 12 and 16 × 16 patches:"
-        f" {_SIDES}. RoPE-Mixed that is trained on 16 × 16 patches has {SIDES_TAUGHT} there. One"
-        " seed of the resized table has not learned the task, so the comparison that the study"
-        " planned, of the table and RoPE-Mixed, is not decided. The base of axial RoPE is 10,000,"
+        " LieRE and STRING, for example, also accept positions with several axes."
+        " In a study (studies/marks-8, 6 seeds, learning rate 0.004, 600 steps), tiny models were"
+        " trained on pictures of 8 × 8 patches to state on which side of one mark another mark"
+        " lies; chance is 25 %. Percentages of right answers on pictures of 12 × 12 and 16 × 16"
+        f" patches: {_SIDES}. RoPE-Mixed models trained on 16 × 16 patches are right on"
+        f" {SIDES_TAUGHT} percent of the pictures of 16 × 16 patches. With one seed, the model with"
+        " a resized table did not learn the task, so the planned comparison of the resized table"
+        " with RoPE-Mixed is not decided. The base of axial RoPE is 10,000,"
         " that of RoPE-Mixed 10.",
         "Which encoding is best for real pictures, and whether the base or the directions of θ"
         " cause the difference between the two RoPEs.",
@@ -285,7 +292,7 @@ def page() -> str:
         parts += [
             f"## {row.use[0].upper()}{row.use[1:]}",
             f"**{row.answer}**: {row.reason}.",
-            f"- Models that do it: {row.does}.\n- Measured here: {row.measured}\n"
+            f"- Models with this choice: {row.does}.\n- Measured here: {row.measured}\n"
             f"- Not known: {row.unknown}",
         ]
     return "\n\n".join([*parts, "## The numbers as tables", *_tables()]) + "\n"
@@ -301,12 +308,13 @@ def _tables() -> list[str]:
         "Share of texts that models copy without a mistake, from the study"
         " [shape-copy](../studies/shape-copy) (L = 10 words, which may repeat):",
         _grid(("encoding", "n = 1.2 L", "n = 1.4 L"), shares),
-        "The same, as a mean over the lengths from L to 2 L, from the study with controls"
-        " [content-or-place-10](../studies/content-or-place-10) (L = 10 words). Repeated words are"
-        " not the reason why NoPE copies longer texts than RoPE does:",
+        "Share of texts that models copy without a mistake, as a mean over the lengths from L to"
+        " 2 L, from the study with controls [content-or-place-10](../studies/content-or-place-10)"
+        " (L = 10 words). Repeated words are not the reason why NoPE copies longer texts than RoPE"
+        " does, because the two also differ if no word repeats:",
         _grid(("encoding", "no word repeats", "words may repeat"), beyond),
-        "Number of the 64 pairs of Llama 3's RoPE that meet new angles at 131,072 tokens, after"
-        " training on 8,192 tokens:",
+        "Number of the 64 channel pairs of Llama 3's RoPE that meet new angles at 131,072 tokens,"
+        " after training on 8,192 tokens:",
         _grid(("method", "pairs"), [(name, str(count)) for name, count in NEW_ANGLES.items()]),
         "Bits per hidden word of tiny encoders at n ≤ L, from the study [masked](../studies/masked)"
         " (L = 32 words):",
