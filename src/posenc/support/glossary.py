@@ -56,8 +56,8 @@ def page() -> str:
     about = (
         "This page defines terms of the field and of posenc. After each definition, an arrow (→)"
         " points to a command or a file that shows the term. [Published names](names.md) lists the"
-        ' encodings of papers and models. "Also found as" lists synonyms of the term, and related'
-        " words that the entry explains."
+        " encodings of papers and models. Each entry ends with other words for its term and with"
+        " related words that the entry explains."
     )
     return _page("Glossary", about, WORDS)
 
@@ -66,8 +66,8 @@ def names_page() -> str:
     """Return the content of `docs/names.md`."""
     about = (
         "This page lists encodings, methods of context extension and config keys of papers and"
-        " models. Each entry has a definition, the models that use it, and whether posenc supports"
-        " it."
+        " models. Each entry has a definition, models and programs that use the encoding, method or"
+        " key, and an answer to the question whether posenc supports it."
     )
     return _page("Published names", about, PUBLISHED)
 
@@ -79,9 +79,10 @@ def _page(title: str, about: str, terms: Iterable[Term]) -> str:
 
 def _entries(terms: Iterable[Term]) -> Iterator[str]:
     for term in sorted(terms, key=lambda one: one.word.lower()):
-        used = f" Used by {term.used_by}." if term.used_by else ""
-        here = f" In posenc: {term.here}" if term.here else ""
-        also = f" Also found as: {', '.join(term.also)}." if term.also else ""
+        used = f" Users of {term.word} include {term.used_by}." if term.used_by else ""
+        here = f" Does posenc support {term.word}? {term.here}" if term.here else ""
+        words = f" Other words for {term.word}, and related words: {', '.join(term.also)}."
+        also = words if term.also else ""
         yield f"**{term.word}**: {term.means}{used}{here} → {_linked(term.where)}.{also}"
         yield ""
 
