@@ -338,10 +338,10 @@ def page(found: dict[str, tuple[str, str]], date: str) -> str:
         "",
         f"`make census` wrote this page on {date} with transformers {version('transformers')}. For"
         " each model type, the script builds a tiny model with random weights, and replaces its"
-        " positional encoding by `posenc.models.adapter`. *Right* means that all tests passed,"
-        " *refused* that the adapter rejects the model with the reason in the table, *wrong* that a"
-        " test failed, *not built* that the script could not build a tiny model, and *apart* that"
-        " the type is not a text model of its own.",
+        " positional encoding by `posenc.models.adapter`. A model type is *right* if all tests of"
+        " the adapter passed, *refused* if the adapter rejects the model (the table has the"
+        " reason), *wrong* if a test failed, *not built* if the script could not build a tiny"
+        " model, and *apart* if the type is not a text model of its own.",
         "",
         *(
             f"- {name}: {counted[name]}"

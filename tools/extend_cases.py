@@ -207,34 +207,34 @@ def page(store: dict[str, Any]) -> str:
         "",
         f"`make cases` wrote this page on {store['date']} with transformers"
         f" {store['transformers']}. The script trains {len(store['models'])} small models of two"
-        f" layers for {STEPS} steps on letters of the",
-        f"packaged novel; each letter is a token. All configs state {LENGTH} tokens and no scaling,"
-        " even if the model was trained on longer texts or with a scaling.",
-        "`posenc extend --prove` extends each model to four lengths, and chooses a method on one"
-        " part of the novel. The script then measures the loss of each method",
-        f"on {FRESH} pieces of another part of the novel. The baseline is the unmodified model that"
-        f" reads only the last {LENGTH} tokens. A choice is right if its loss is at most",
-        f"{ENOUGH} bits per token higher than the loss of the best method. The choice “none” means"
-        " that `extend` chooses no method; it is right if no method is",
-        f"better than the baseline by {ENOUGH} bits per token.",
+        f" layers for {STEPS} steps on letters of the packaged novel; each letter is a token. The"
+        f" config of each model states {LENGTH} tokens and no scaling, even if the model was"
+        " trained on longer texts or with a scaling. `posenc extend --prove` extends the context of"
+        " each model to four lengths, and chooses a method on one part of the novel. The script"
+        f" then measures the loss of each method on {FRESH} pieces of another part of the novel. The"
+        f" baseline is the unmodified model that reads only the last {LENGTH} tokens. A choice is"
+        f" right if its loss is at most {ENOUGH} bits per token higher than the loss of the best"
+        " method. The choice “none” means that `extend` chooses no method; this choice is right if"
+        f" no method is better than the baseline by {ENOUGH} bits per token.",
         "",
         "ReRoPE, Self-Extend and dual chunk attention also extend a model without training. These"
-        " three methods change attention, which a config cannot state, so",
-        "`extend --prove` measures the three methods but never chooses them. The column “remapped”"
-        " has the best of the three methods, and the last column of numbers",
-        "its loss in bits per token on the same pieces of text. Both columns are blank for a model"
-        " that rotates only some channels of each head, for which",
-        "`extend --prove` does not measure the three methods.",
+        " three methods change attention, which a config cannot state, so `extend --prove` measures"
+        " the three methods but never chooses them. The column “remapped” of the table has the best"
+        " of the three methods, and the last column of numbers has the loss of this method in bits"
+        " per token on the same pieces of text. Both columns are blank for a model that rotates"
+        " only some channels of each head, for which `extend --prove` does not measure the three"
+        " methods.",
         "",
         f"- cases: {len(rows)}",
-        f"- right: {sum(case.right for case in cases)}",
+        f"- cases in which the choice is right: {sum(case.right for case in cases)}",
         f"- cases in which the choice is the best method: {sum(c.chosen == c.best for c in cases)}",
         f"- cases in which a method helps: {sum(case.best != '' for case in cases)}",
-        f"- cases with the three methods without training: {len(measured)}",
-        "- cases in which the best of the three helps:"
+        "- cases in which ReRoPE, Self-Extend and dual chunk attention were measured:"
+        f" {len(measured)}",
+        "- cases in which the best of these three methods helps:"
         f" {sum(c.least_remapped < c.sliding - ENOUGH for c in measured)}",
-        "- cases in which the best of the three is also better than every method that a config can"
-        " state:"
+        "- cases in which the best of these three methods is also better than every method that a"
+        " config can state:"
         f" {sum(c.least_remapped < min(c.sliding, *c.bits.values()) - ENOUGH for c in measured)}",
         "",
         "| model | extended to, tokens | chosen | best | bits per token, chosen | bits per token,"

@@ -172,7 +172,8 @@ def test_it_says_what_other_stores_hold(tool, made):
     assert "Period seven: " in flat
     copied = str(folder / "bands-copy")
     best = max(range(11, 35), key=lambda n: mean(copied, "period-16", n))
-    assert f"Most: {100 * mean(copied, 'period-16', best):.0f} % at n = {best}." in flat
+    share = f"{100 * mean(copied, 'period-16', best):.0f} %"
+    assert f"Largest share copied beyond L: {share} at n = {best}." in flat
     assert "This test is withdrawn" in flat
     fair = str(folder / "fair-text")
     for name in ("t5", "rope"):
