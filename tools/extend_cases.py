@@ -211,9 +211,9 @@ def page(store: dict[str, Any]) -> str:
         f" config of each model states {LENGTH} tokens and no scaling, even if the model was"
         " trained on longer texts or with a scaling. `posenc extend --prove` extends the context of"
         " each model to four lengths, and chooses a method on one part of the novel. The script"
-        f" then measures the loss of each method on {FRESH} pieces of another part of the novel. The"
-        f" baseline is the unmodified model that reads only the last {LENGTH} tokens. A choice is"
-        f" right if its loss is at most {ENOUGH} bits per token higher than the loss of the best"
+        f" then measures the loss of each method on {FRESH} pieces of another part of the novel."
+        f" The baseline is the unmodified model that reads only the last {LENGTH} tokens. A choice"
+        f" is right if its loss is at most {ENOUGH} bits per token higher than the loss of the best"
         " method. The choice “none” means that `extend` chooses no method; this choice is right if"
         f" no method is better than the baseline by {ENOUGH} bits per token.",
         "",
