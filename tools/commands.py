@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from posenc.commands.app import COMMANDS, GROUPS
 from posenc.commands.cli import app
 
-HEAD = """\
-# Commands
-
-This page has the help of every command, as `posenc help COMMAND` prints it. `python tools/table.py`
-writes this page. Every command prints its results to standard output, and progress and errors to
-standard error. The exit code of a command is 0 if it succeeded, 1 if it failed, 2 for wrong usage,
-and 130 if it was interrupted. The help of `check` and `show` states further exit codes. A test runs
-every example on this page.
-"""
+HEAD = (
+    "# Commands\n\n"
+    "This page has the help of every command, as `posenc help COMMAND` prints it."
+    " `python tools/table.py` writes this page. Every command prints its results to standard"
+    " output, and progress and errors to standard error. The exit code of a command is 0 if it"
+    " succeeded, 1 if it failed, 2 for wrong usage, and 130 if it was interrupted. The help of"
+    " `check` and `show` states further exit codes. A test runs every example on this page.\n"
+)
 
 
 def section(name: str) -> Iterator[str]:
@@ -26,6 +25,7 @@ def section(name: str) -> Iterator[str]:
     text = text.partition("```console")[2].partition("```")[2]
     text = re.sub(r"\n {2,}(?=\S)", " ", text).replace("**Parameters**:", "**Options**:")
     text = re.sub(r' \*\[default: (False|\(\)|"")\]\*', "", text)
+    text = re.sub(r"(?<=[^\n])\n(?=[^\n*#])", " ", text)  # each paragraph on one line
     yield f"\n### {name}\n"
     yield f"`{usage.removeprefix('Usage: ')}`"
     yield re.sub(r"\n{2,}", "\n\n", f"\n{text.strip()}\n")

@@ -42,30 +42,31 @@ def arena(
 ) -> None:
     """Compare an encoding with NoPE, RoPE and controls in a fixed suite of training studies.
 
-    Each part of the suite is a study in its own folder, and the same command continues after an
-    interruption. docs/studies.md has the rules, and the way to the board of results.
+    Each part of the suite is a study in its own folder. If the suite is interrupted, the same
+    command continues it. docs/studies.md has the rules, and explains how to submit results.
 
     Parameters
     ----------
     encoding
-        A name in `posenc list`, or my_module.py:Mine, whose code is run. Without one, the suite is
-        described.
+        A name in `posenc list`, or an encoding of your own, written as my_module.py:Mine, whose
+        code posenc runs. Without ENCODING, the command describes the suite.
     suite
         The name of the suite: v2 for two cores, or v2-gpu for a larger model.
     out
         A folder for the studies; by default "arena-" and the name of the suite.
     workers
-        Number of processes, each with one thread; at most the number of free cores.
+        The number of processes that train models, each with one thread. Use at most the number of
+        free processor cores.
     device
-        A torch device for training: cuda, cuda:1, mps.
+        The torch device for training: cpu, cuda, cuda:1 or mps.
     max_minutes
-        Start only cells that will end within this time.
+        Start only training runs that will end within this number of minutes.
     quick
-        Run two seeds of one small study, and show them with the stored results of other encodings.
-        Takes about ten minutes on two cores.
+        Train with two seeds in one small study, and show the results beside stored results of other
+        encodings. The study takes about ten minutes on two cores.
     baselines
-        A folder with an earlier run of the suite. Its rows, except those of its entry, are used
-        again if code, versions, processor and device are the same.
+        A folder with an earlier run of the suite. The results of NoPE, RoPE and the controls in
+        this folder are used again if code, versions, processor and device are the same.
     as_json
         Print one JSON document instead of text.
     """

@@ -29,7 +29,7 @@ def list_(*, by: Literal["family", "use"] = "family", as_json: AsJson = False) -
     by
         "family" lists the encodings by family; "use" recommends an encoding for each use.
     as_json
-        Print one JSON document instead.
+        Print one JSON document instead of text.
     """
     from posenc.show.report import guide
 
@@ -65,20 +65,20 @@ def show(
     If NAME is an encoding of your own, the command also tests whether this encoding works with
     every implementation of attention, with caches and with packed texts. If a test fails, the exit
     code is 1, and the command prints a remedy for each failed test. If NAME is a term of the field
-    or a config key, the command prints its definition, the models that use it, and what posenc has
-    instead.
+    or a config key, the command prints its definition, the models that use it, and the most similar
+    part of posenc.
 
     Parameters
     ----------
     name
-        A name in `posenc list`; case and dashes are ignored. Or an encoding of your own, written as
-        my_module.py:Mine or package.module:Mine; posenc runs the code of this module. Or a term in
+        A name in `posenc list`, in which case and dashes are ignored; an encoding of your own,
+        written as my_module.py:Mine or package.module:Mine, whose code posenc runs; or a term in
         quotes, such as "permutation invariant".
     measure
         Measure the properties of the encoding now, instead of reading the measurements stored with
         posenc.
     as_json
-        Print one JSON document instead.
+        Print one JSON document instead of text.
     """
     if names.is_own(name):
         described = _measured(name)

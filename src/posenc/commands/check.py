@@ -45,8 +45,8 @@ def check(
     config has a fault. If no fault is found, the output lists the faults that could not be tested.
 
     The exit code is 0 if no fault is found, and 1 for a fault. A file that is cut off, lacks
-    tensors or contains NaN is a fault too. The exit code is 2 for wrong usage, 3 for an unknown
-    result, and 70 if the check itself failed.
+    tensors or contains NaN is a fault too. The exit code is 2 for wrong usage, 3 if the
+    check has no answer, and 70 if the check itself failed.
 
     Parameters
     ----------

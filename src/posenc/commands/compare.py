@@ -93,9 +93,9 @@ def report(
     text
         A text file in UTF-8; by default Jane Austen's Northanger Abbey.
     model
-        A folder with a model of transformers, in safetensors, and its tokenizer.json. The report
-        then also shows measurements of this model on the text. No code from the folder is run, and
-        nothing is downloaded.
+        A folder with a model of transformers, in safetensors, and its tokenizer.json. With --model,
+        the report also shows measurements of this model on the text. No code from the folder is
+        run, and nothing is downloaded.
     """
     if output.out is None:
         raise UsageError("`--out` must be the folder of the report, got none. Add --out report/.")

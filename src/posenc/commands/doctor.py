@@ -35,7 +35,7 @@ def doctor(*, as_json: AsJson = False) -> None:
     Parameters
     ----------
     as_json
-        Print one JSON document instead.
+        Print one JSON document instead of text.
     """
     found = installation()
     if as_json:

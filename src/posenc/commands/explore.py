@@ -37,19 +37,19 @@ def explore(
     Parameters
     ----------
     what
-        Encodings that the page shows first, and models. An encoding is a name in `posenc list`, or
-        an encoding of your own, written as my_module.py:Mine or package.module:Mine; posenc runs
-        the code of this module. A model is a config.json, a model folder, or an id on the Hugging
-        Face hub; no code of a model is run. From the first model folder with a tokenizer.json and
-        weights, the page takes the embeddings of 2,000 common words.
+        Encodings and models for the page, which shows these encodings first. An encoding is a name
+        in `posenc list`, or an encoding of your own, written as my_module.py:Mine or
+        package.module:Mine; posenc runs the code of this module. A model is a config.json, a model
+        folder, or an id on the Hugging Face hub; no code of a model is run. From the first model
+        folder with a tokenizer.json and weights, the page takes the embeddings of 2,000 common
+        words.
     study
-        The folder of a study made by `posenc study`. The page then also shows the results of this
-        study.
+        The folder of a study made by `posenc study`, whose results the page also shows.
     out
         The HTML file to write, which can be opened offline. The file must be new, or an earlier
         explorer page.
     browser
-        Open the page in a browser. With --no-browser, the page is only written.
+        Open the page in a browser. With --no-browser, the command only writes the page.
     force
         Replace the file even if it is not an earlier explorer page.
     """

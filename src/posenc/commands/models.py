@@ -47,11 +47,12 @@ def inspect(
         hub, from which posenc downloads the config. No code of a model is run, and no pickle is
         loaded.
     other
-        A second model. The command then shows only the differences between the two models.
+        A second model. With OTHER, the command shows only the differences between the two models.
     target
         The length of a text in tokens: 131072, or 128k (k is 1,024, M is 1,048,576). Show whether
-        the model can read a text of this length, and the problems and their remedies. If the config
-        lacks facts for an answer, show the missing facts. The exit code is 0 for every answer.
+        the model can read a text of this length, its problems with the text, and remedies. If the
+        config lacks facts for an answer, show the missing facts. The exit code is 0 for every
+        answer.
     weights
         Also read the weights (safetensors or GGUF), and show measurements of position tables and
         biases, the size of the weights of each rotated pair, and evidence for the layout.

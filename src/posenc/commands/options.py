@@ -64,8 +64,8 @@ AllowCode = Annotated[
     Parameter(
         negative="",
         help="A class or function of your own that a plan or a results file names, such as"
-        " my_module.py:Mine, and that posenc may run. Spell the name as in the file. The option can"
-        " be repeated; posenc runs no other code that is named in files.",
+        " my_module.py:Mine, and that posenc may run. Spell the name as in this file. The option"
+        " can be repeated; posenc runs no other code that is named in files.",
     ),
 ]
 

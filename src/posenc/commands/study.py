@@ -153,7 +153,7 @@ def study(
         Save the trained models in the folder of the results.
     deviate
         Continue a study although its plan, the code of posenc or the version of a package has
-        changed. The results list these changes.
+        changed. The results of the study list the changes.
     pilot
         Run a plan that has no controls or too few seeds, and mark the results as not evidence. A
         study without a plan is always a pilot.

@@ -57,14 +57,14 @@ def vectors(
         The implementation of RoPE to test: a function `apply(q, k, positions)`, written as
         my_module.py:apply or package.module:apply, whose code posenc runs. `apply` must return the
         rotated q and k. All arguments are torch tensors: q and k have the shape (batch, head,
-        token, channel), and positions (batch, token) or (batch, token, axis);
-        if `apply` refuses the last, (axis, batch, token).
+        token, channel), and positions have the shape (batch, token) or (batch, token, axis), or
+        (axis, batch, token) if `apply` raises an error for (batch, token, axis).
     config
         The config.json of the model whose RoPE the function `apply` computes.
     length
         The length of the text in tokens, for models whose rotation angles depend on this length. By
-        default, the longest text that the config allows, and a text of the trained length before
-        and after it.
+        default, the command tests the longest text that the config allows, and before and after it
+        a text of the trained length.
     layer
         The index of the layer whose RoPE `apply` computes. By default, the first layer that has
         RoPE and no attention window.
