@@ -172,7 +172,7 @@ def test_blocks_become_the_float32_that_they_stand_for(kind, tmp_path):
         (
             "llama",
             {"blk.0.ffn_gate_exps.weight": (2, 3)},
-            "blk.0.ffn_gate_exps.weight: has no known name",
+            "blk.0.ffn_gate_exps.weight: has no known counterpart",
         ),
         ("llama", {"rope_freqs.weight": (8,)}, r"rope_freqs.weight: "),
         ("gemma", {}, "general.architecture: cannot be converted to transformers by"),
