@@ -165,7 +165,7 @@ def test_a_text_is_shared_out_among_processes():
     said = subprocess.run(
         [sys.executable, SCRIPTS["context_parallel"]], capture_output=True, text=True, check=True
     ).stdout
-    errors = [float(error) for error in re.findall(r"by ([\d.e-]+)", said)]
+    errors = [float(error) for error in re.findall(r"by ([\d.e+-]+)", said)]
     assert len(errors) == 12
     assert max(errors) < 1e-5
 
